@@ -1,0 +1,1 @@
+"""Meshwright: plans for distributed training. See `meshwright.schema` and `meshwright.client`."""

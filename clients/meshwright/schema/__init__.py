@@ -1,0 +1,48 @@
+"""The contract between clients, planner and service: frozen documents, valid from birth."""
+
+from meshwright.schema.calibration import Calibration, Efficiency, Exposed, OpClass, Traffic
+from meshwright.schema.errors import (
+    GraphError,
+    InvalidInput,
+    LayoutError,
+    MeshwrightError,
+    NotFound,
+    PlanError,
+    RequestError,
+    RuleError,
+    SetupError,
+    TooLarge,
+    TopologyError,
+    Unavailable,
+)
+from meshwright.schema.graph import DTYPE_BYTES, Graph, Op, Tensor
+from meshwright.schema.layout import Dim, Layout, LayoutPair, SubDim
+from meshwright.schema.mesh import Axis, Mesh, MeshAxis, Rank
+from meshwright.schema.model import Document, Model
+from meshwright.schema.plan import (
+    Cost,
+    MemoryUse,
+    OpPlan,
+    ParameterPlan,
+    Plan,
+    Redistribution,
+    Search,
+    Stage,
+    Step,
+    TensorPlan,
+)
+from meshwright.schema.request import Answer, Budget, Infeasible, Pin, Progress, Request
+from meshwright.schema.rule import Factor, Notation, ShardingRule, parse_notation
+from meshwright.schema.setup import Optimizer, Setup
+from meshwright.schema.topology import Device, Level, Link, Topology
+
+__all__ = [
+    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Cost", "Device", "Dim", "Document",
+    "Efficiency", "Exposed", "Factor", "Graph", "GraphError", "Infeasible", "InvalidInput",
+    "Layout", "LayoutError", "LayoutPair", "Level", "Link", "MemoryUse", "Mesh", "MeshAxis",
+    "MeshwrightError", "Model", "NotFound", "Notation", "Op", "OpClass", "OpPlan", "Optimizer",
+    "ParameterPlan", "Pin", "Plan", "PlanError", "Progress", "Rank", "Redistribution", "Request",
+    "RequestError", "RuleError", "Search", "Setup", "SetupError", "ShardingRule", "Stage", "Step",
+    "SubDim", "Tensor", "TensorPlan", "TooLarge", "Topology", "TopologyError", "Traffic",
+    "Unavailable", "parse_notation",
+]  # fmt: skip

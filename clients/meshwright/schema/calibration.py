@@ -1,0 +1,46 @@
+"""Calibrations: how much of a data sheet's promise is kept, and what overlap hides."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from meshwright.schema.errors import InvalidInput
+from meshwright.schema.model import Document, Model
+
+OpClass = Literal["matmul", "convolution", "attention", "memory", "view"]
+Traffic = Literal["activation", "parameter", "gradient"]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Efficiency(Model):
+    """Shares of peak that an op class reaches."""
+
+    matmul: Share
+    convolution: Share
+    attention: Share
+    memory: Share
+
+
+class Exposed(Model):
+    """Share of each kind of traffic's time that computation does not hide."""
+
+    activation: float = Field(ge=0, le=1)
+    parameter: float = Field(ge=0, le=1)
+    gradient: float = Field(ge=0, le=1)
+
+
+class Calibration(Document):
+    """What `evaluate` multiplies the data sheets with. `source` says where the numbers are from."""
+
+    prefix: ClassVar[str] = "cal"
+    error: ClassVar[type[InvalidInput]] = InvalidInput
+
+    schema_version: Literal[1] = 1
+    name: str
+    source: str
+    efficiency: Efficiency
+    link_efficiency: Share
+    exposed: Exposed
+    launch_ns: int = Field(ge=0)

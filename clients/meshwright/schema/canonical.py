@@ -1,0 +1,55 @@
+"""Canonical JSON and the content-addressed ids made from it.
+
+Keys sorted, no white space, strings in NFC, integers as integers, other floats in the shortest form
+that reads back the same, -0 as 0, NaN and infinity refused. The id of a document is
+`<prefix>_<SHA-256 of its canonical JSON, hex>`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import unicodedata
+from typing import Any
+
+from meshwright.schema.errors import InvalidInput
+
+MAX_NESTING = 64
+
+
+def canonical_json(value: Any) -> str:
+    """`value` (what `json.loads` gives) as canonical JSON.
+
+    Raises InvalidInput for NaN, infinity, other types and nesting beyond MAX_NESTING.
+    """
+    return json.dumps(
+        _normal(value, 0),
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+
+
+def digest(prefix: str, value: Any) -> str:
+    """The content-addressed id of a JSON value."""
+    return f"{prefix}_{hashlib.sha256(canonical_json(value).encode()).hexdigest()}"
+
+
+def _normal(value: Any, depth: int) -> Any:
+    if depth > MAX_NESTING:
+        raise InvalidInput(f"the document is nested deeper than {MAX_NESTING} levels")
+    if isinstance(value, str):
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput(f"numbers must be finite, got {value}")
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    if isinstance(value, dict):
+        return {_normal(str(key), depth): _normal(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_normal(item, depth + 1) for item in value]
+    raise InvalidInput(f"a {type(value).__name__} cannot stand in a JSON document")

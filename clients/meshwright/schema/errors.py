@@ -1,0 +1,133 @@
+"""Everything that can be wrong with what a user gives us.
+
+    MeshwrightError
+    ├── InvalidInput            422, and one class for each kind of document
+    │   ├── GraphError
+    │   ├── RuleError
+    │   ├── TopologyError
+    │   ├── SetupError
+    │   ├── LayoutError
+    │   ├── RequestError
+    │   └── PlanError
+    ├── TooLarge                413
+    ├── NotFound                404
+    └── Unavailable             503
+
+A message names the thing, what was found and what would do. `pointer` is the JSON pointer of the
+offending value inside the document that was sent, when it is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class MeshwrightError(Exception):
+    """Meshwright could not do what was asked."""
+
+    slug: ClassVar[str] = "error"
+    title: ClassVar[str] = "Meshwright could not do what was asked"
+    status: ClassVar[int] = 500
+
+    def __init__(self, detail: str, *, pointer: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.pointer = pointer
+
+    def within(self, prefix: str) -> MeshwrightError:
+        """The same error as seen from a document that holds this one under `prefix`."""
+        return type(self)(self.detail, pointer=prefix + self.pointer)
+
+    def problem(self, instance: str | None = None) -> dict[str, Any]:
+        """The error as an RFC 9457 problem document."""
+        document: dict[str, Any] = {
+            "type": f"urn:meshwright:problem:{self.slug}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "errors": [{"pointer": self.pointer, "detail": self.detail}],
+        }
+        if instance is not None:
+            document["instance"] = instance
+        return document
+
+
+class InvalidInput(MeshwrightError):
+    """A document was understood and is wrong."""
+
+    slug = "invalid-input"
+    title = "The input is not valid"
+    status = 422
+
+
+class GraphError(InvalidInput):
+    """An operator graph that cannot be a program."""
+
+    slug = "invalid-graph"
+    title = "The operator graph is not valid"
+
+
+class RuleError(InvalidInput):
+    """A sharding rule that cannot be read, or that does not fit its op's shapes."""
+
+    slug = "invalid-rule"
+    title = "The sharding rule is not valid"
+
+
+class TopologyError(InvalidInput):
+    """A topology that cannot be a cluster, or a preset name that does not exist."""
+
+    slug = "invalid-topology"
+    title = "The topology is not valid"
+
+
+class SetupError(InvalidInput):
+    """A training setup that contradicts itself or the graph."""
+
+    slug = "invalid-setup"
+    title = "The setup is not valid"
+
+
+class LayoutError(InvalidInput):
+    """A layout or a strategy that its tensor, op or mesh cannot have."""
+
+    slug = "invalid-layout"
+    title = "The layout is not valid"
+
+
+class RequestError(InvalidInput):
+    """A planning request whose parts do not fit together."""
+
+    slug = "invalid-request"
+    title = "The request is not valid"
+
+
+class PlanError(InvalidInput):
+    """A plan document that is damaged or belongs to something else."""
+
+    slug = "invalid-plan"
+    title = "The plan is not valid"
+
+
+class TooLarge(MeshwrightError):
+    """An input beyond a stated limit."""
+
+    slug = "too-large"
+    title = "The input is too large"
+    status = 413
+
+
+class NotFound(MeshwrightError):
+    """No document has this id."""
+
+    slug = "not-found"
+    title = "There is no such document"
+    status = 404
+
+
+class Unavailable(MeshwrightError):
+    """The service cannot be reached or cannot answer now."""
+
+    slug = "unavailable"
+    title = "The service is not available"
+    status = 503

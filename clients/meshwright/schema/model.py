@@ -1,0 +1,91 @@
+"""The base of every document of the contract: frozen, strict about its fields, valid from birth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from meshwright.schema.canonical import MAX_NESTING, digest
+from meshwright.schema.errors import InvalidInput, MeshwrightError
+
+D = TypeVar("D", bound="Document")
+
+
+class Model(BaseModel):
+    """A frozen value; unknown fields and non-finite numbers are refused."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, strict=False, validate_default=False
+    )
+
+
+class Document(Model):
+    """A value with an identity of its own: read from JSON, named by the digest of its content.
+
+    `error` is the class raised when a document of this kind is wrong; `prefix` begins its id.
+    """
+
+    prefix: ClassVar[str] = "doc"
+    error: ClassVar[type[InvalidInput]] = InvalidInput
+
+    @property
+    def id(self) -> str:
+        """The content-addressed id; computed once."""
+        cached: str | None = self.__dict__.get("_id")
+        if cached is None:
+            cached = digest(self.prefix, self.to_dict())
+            self.__dict__["_id"] = cached
+        return cached
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document as JSON values, without fields at their default."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    def to_json(self) -> str:
+        """The document as JSON text."""
+        return json.dumps(
+            self.to_dict(), separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        )
+
+    @classmethod
+    def from_dict(cls: type[D], value: Mapping[str, Any]) -> D:
+        """The document in JSON values; raises `cls.error`, or a narrower one, naming the fault."""
+        try:
+            return cls.model_validate(value)
+        except ValidationError as failure:
+            raise cls._named(failure) from None
+
+    @classmethod
+    def from_json(cls: type[D], text: str | bytes) -> D:
+        """The document in JSON text; raises `cls.error` naming what is wrong."""
+        try:
+            value = json.loads(text, parse_constant=_refuse_constant)
+        except RecursionError:
+            raise cls.error(f"the JSON is nested deeper than {MAX_NESTING} levels") from None
+        except (ValueError, UnicodeDecodeError) as failure:
+            raise cls.error(f"this is not JSON: {failure}") from None
+        if not isinstance(value, dict):
+            raise cls.error(f"expected a JSON object, got a {type(value).__name__}")
+        return cls.from_dict(value)
+
+    @classmethod
+    def _named(cls, failure: ValidationError) -> MeshwrightError:
+        first = failure.errors(include_url=False, include_input=True)[0]
+        cause = first.get("ctx", {}).get("error")
+        pointer = "".join(f"/{_escaped(part)}" for part in first["loc"])
+        if isinstance(cause, MeshwrightError):
+            return type(cause)(cause.detail, pointer=cause.pointer or pointer)
+        found = repr(first["input"])
+        found = found if len(found) <= 80 else found[:77] + "..."
+        return cls.error(f"{pointer or '/'}: {first['msg']}, got {found}", pointer=pointer)
+
+
+def _escaped(part: int | str) -> str:
+    return str(part).replace("~", "~0").replace("/", "~1")
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"numbers must be finite, found {name}")

@@ -1,0 +1,167 @@
+"""Plans: the answer. Immutable, content-addressed, complete enough to be carried out.
+
+A plan names every choice: the mesh, the strategy of every op, the layouts of every tensor at rest
+and as read, the layouts of parameters, gradients and optimizer state, and the collective steps
+between them. Its numbers come from `evaluate` alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from meshwright.schema.errors import PlanError
+from meshwright.schema.layout import Layout, LayoutPair
+from meshwright.schema.mesh import Axis, Mesh
+from meshwright.schema.model import Document, Model
+
+CollectiveKind = Literal[
+    "slice", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "mask"
+]
+Direction = Literal["forward", "backward", "step"]
+Saved = Literal["none", "rest", "read"]
+Ns = Annotated[float, Field(ge=0)]
+
+
+class Step(Model):
+    """One collective (or local slice) over the groups of `axes`.
+
+    wire_bytes: the collective's payload: the gathered or reduced tensor on one device.
+    """
+
+    kind: CollectiveKind
+    axes: tuple[Axis, ...]
+    wire_bytes: int = Field(ge=0)
+    ns: Ns
+
+
+class OpPlan(Model):
+    """The strategy of one op: which axes lie on which factor of its rule.
+
+    `partial` lists the axes whose partial sums pass through the op. `rule` is None where the kind
+    is not known: then the op runs replicated.
+    """
+
+    op: str
+    kind: str
+    rule: str | None
+    strategy: dict[str, tuple[Axis, ...]] = Field(default_factory=dict)
+    partial: tuple[Axis, ...] = ()
+    compute_ns: Ns = 0
+
+
+class TensorPlan(Model):
+    """A tensor as its producer leaves it (`rest`).
+
+    `read` is the layout that all readers share before any converts further; None = as at rest.
+    saved: what is kept for the backward pass.
+    """
+
+    tensor: str
+    rest: LayoutPair
+    read: LayoutPair | None = None
+    saved: Saved = "none"
+    saved_bytes: int = 0
+
+
+class ParameterPlan(Model):
+    """Layouts of a parameter at rest, of its accumulated gradient and of its optimizer state."""
+
+    tensor: str
+    value: Layout
+    gradient: Layout | None
+    optimizer: Layout | None
+    value_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+
+
+class Redistribution(Model):
+    """The steps that take a tensor from one layout to the next.
+
+    op: the reader, or None where all readers share the steps.
+    again: the forward steps are repeated in the backward pass (the layout before them is saved).
+    """
+
+    tensor: str
+    op: str | None
+    traffic: Literal["activation", "parameter", "gradient"]
+    forward: tuple[Step, ...] = ()
+    backward: tuple[Step, ...] = ()
+    per_step: tuple[Step, ...] = ()
+    again: bool = False
+    ns: Ns = 0
+    exposed_ns: Ns = 0
+
+
+class MemoryUse(Model):
+    """Bytes on the fullest device."""
+
+    parameters: int = 0
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    reserved: int = 0
+    capacity: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.parameters + self.gradients + self.optimizer + self.activations + self.reserved
+
+
+class Cost(Model):
+    """What `evaluate` says of a plan, for one optimizer step on one device."""
+
+    step_ns: Ns
+    compute_ns: Ns
+    communication_ns: dict[str, float]
+    exposed_ns: dict[str, float]
+    memory_bytes: MemoryUse
+
+
+class Stage(Model):
+    """One pipeline stage. `ranks_from` is the first rank of its mesh."""
+
+    mesh: Mesh
+    ranks_from: int = 0
+    ops: tuple[OpPlan, ...]
+    tensors: tuple[TensorPlan, ...]
+    parameters: tuple[ParameterPlan, ...]
+    redistributions: tuple[Redistribution, ...]
+
+
+class Search(Model):
+    """How the plan was found and what is proven of it.
+
+    lower_bound_ns holds for every plan over the `meshes` listed; gap is relative to the cost.
+    """
+
+    solver: str
+    outcome: Literal["optimal", "feasible"]
+    cost_ns: float
+    lower_bound_ns: float
+    gap: float
+    meshes: tuple[str, ...]
+
+
+class Plan(Document):
+    """A complete answer to one request."""
+
+    prefix: ClassVar[str] = "plan"
+    error: ClassVar[type[PlanError]] = PlanError
+
+    schema_version: Literal[1] = 1
+    name: str = ""
+    graph: str
+    topology: str
+    setup: str
+    calibration: str
+    stages: tuple[Stage, ...]
+    cost: Cost
+    search: Search
+    repeated_devices: int = 1
+    idle_devices: int = 0
+    unknown_kinds: tuple[str, ...] = ()
+    pins: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()

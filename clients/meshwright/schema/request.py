@@ -1,0 +1,77 @@
+"""What is asked of the planner, and how it answers."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from meshwright.schema.calibration import Calibration
+from meshwright.schema.errors import RequestError
+from meshwright.schema.graph import Graph
+from meshwright.schema.mesh import Axis
+from meshwright.schema.model import Document, Model
+from meshwright.schema.plan import Plan
+from meshwright.schema.setup import Setup
+from meshwright.schema.topology import Topology
+
+MAX_BUDGET_S = 3600.0  # chosen
+
+
+class Pin(Model):
+    """A strategy that the user fixes: for every op whose name or module path matches the glob `op`.
+
+    Axes are names of the mesh or of topology levels (a level means all of its axes).
+    """
+
+    op: str = Field(min_length=1, max_length=512)
+    strategy: dict[str, tuple[Axis, ...]]
+
+
+class Budget(Model):
+    """Limits of a search. Where time runs out the best plan so far is the answer."""
+
+    seconds: float | None = Field(default=None, gt=0, le=MAX_BUDGET_S)
+    max_axes: int = Field(default=3, ge=1, le=3)
+
+
+class Request(Document):
+    """A complete planning request; its id is the request digest that finds a cached plan."""
+
+    prefix: ClassVar[str] = "req"
+    error: ClassVar[type[RequestError]] = RequestError
+
+    schema_version: Literal[1] = 1
+    graph: Graph
+    topology: Topology
+    setup: Setup = Setup()
+    calibration: Calibration | None = None
+    pins: tuple[Pin, ...] = ()
+    solver: Literal["dynamic_programming"] = "dynamic_programming"
+    budget: Budget = Budget()
+
+
+class Infeasible(Model):
+    """No plan fits, and why: the constraint that binds and by how much it is missed."""
+
+    constraint: Literal["memory", "pins"]
+    detail: str
+    needed_bytes: int | None = None
+    available_bytes: int | None = None
+
+
+class Progress(Model):
+    """What a search can say while it runs; costs in nanoseconds of one step."""
+
+    phase: str
+    done: int
+    total: int
+    incumbent_ns: float | None = None
+    lower_bound_ns: float | None = None
+
+
+class Answer(Model):
+    """What the planner returns: a plan, or why there is none."""
+
+    plan: Plan | None = None
+    infeasible: Infeasible | None = None

@@ -1,0 +1,56 @@
+"""The training setup: what the graph does not say."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from meshwright.schema.errors import SetupError
+from meshwright.schema.graph import DType
+from meshwright.schema.model import Document, Model
+
+
+class Optimizer(Model):
+    """An optimizer by what it keeps: `states` values of `state_dtype` an element."""
+
+    name: str = "adamw"
+    states: int = Field(default=2, ge=0)
+    state_dtype: DType = "float32"
+
+
+class Setup(Document):
+    """How the graph is run.
+
+    symbols: values over the graph's own, e.g. another sequence length.
+    global_batch: the graph's symbol `batch` over one optimizer step; None = the graph's value.
+    microbatches: forward and backward passes whose gradients are accumulated in one step.
+    master_dtype: a copy of the parameters that the optimizer updates; None = no copy.
+    memory_reserve: the share of a device's memory that is left free (framework, fragmentation,
+    buffers, working sets).
+    """
+
+    prefix: ClassVar[str] = "setup"
+    error: ClassVar[type[SetupError]] = SetupError
+
+    schema_version: Literal[1] = 1
+    phase: Literal["training", "inference"] = "training"
+    symbols: dict[str, int] = Field(default_factory=dict)
+    global_batch: int | None = Field(default=None, ge=1)
+    microbatches: int = Field(default=1, ge=1)
+    optimizer: Optimizer = Optimizer()
+    gradient_dtype: DType = "float32"
+    master_dtype: DType | None = "float32"
+    gradients: Literal["mean", "sum"] = "mean"
+    execution: Literal["eager", "compiled"] = "compiled"
+    memory_reserve: float = Field(default=0.1, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _valid(self) -> Setup:
+        if self.global_batch is not None and self.global_batch % self.microbatches:
+            raise SetupError(
+                f"a global batch of {self.global_batch} cannot be cut into {self.microbatches} "
+                "equal microbatches",
+                pointer="/microbatches",
+            )
+        return self

@@ -1,0 +1,123 @@
+"""The cluster: one kind of device in nested levels, from the slowest link to the fastest."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from meshwright.schema.errors import TopologyError
+from meshwright.schema.graph import DTYPE_BYTES
+from meshwright.schema.model import Document, Model
+
+MAX_DEVICES = 2**20  # chosen: ten times the largest cluster known in 2026
+MAX_LEVELS = 8
+
+LevelName = str
+
+
+class Link(Model):
+    """What a device sees when it talks to another unit of its level.
+
+    bytes_per_s is one direction of one port; devices_per_port devices share the port, so that in a
+    step in which all devices communicate each has bytes_per_s / devices_per_port.
+    """
+
+    kind: str
+    bytes_per_s: float = Field(gt=0)
+    latency_ns: int = Field(ge=0)
+    devices_per_port: int = Field(default=1, ge=1)
+
+    @property
+    def device_bytes_per_s(self) -> float:
+        """The share of one device while all its neighbours communicate too."""
+        return self.bytes_per_s / self.devices_per_port
+
+
+class Level(Model):
+    """`size` units joined by `link`; a unit is the next level, or a device on the last."""
+
+    name: LevelName
+    size: int = Field(ge=1)
+    link: Link
+
+
+class Device(Model):
+    """A device's data sheet. flops_per_s: dense peak by dtype of the multiplication."""
+
+    name: str
+    memory_bytes: int = Field(gt=0)
+    memory_bytes_per_s: float = Field(gt=0)
+    flops_per_s: dict[str, float]
+    source: str = ""
+
+    @model_validator(mode="after")
+    def _valid(self) -> Device:
+        for dtype, rate in self.flops_per_s.items():
+            if dtype not in DTYPE_BYTES:
+                raise TopologyError(
+                    f"device {self.name!r}: unknown dtype {dtype!r} in flops_per_s; "
+                    f"known are {', '.join(DTYPE_BYTES)}"
+                )
+            if rate <= 0:
+                raise TopologyError(
+                    f"device {self.name!r}: flops_per_s of {dtype} must be positive, got {rate}"
+                )
+        if "float32" not in self.flops_per_s:
+            raise TopologyError(f"device {self.name!r}: flops_per_s needs at least float32")
+        return self
+
+    def peak_flops_per_s(self, dtype: str) -> float:
+        """The peak for a dtype; where the sheet has none, that of the next wider one it has."""
+        wider = {
+            "float8_e4m3": "bfloat16",
+            "float8_e5m2": "bfloat16",
+            "bfloat16": "float16",
+            "float16": "float32",
+        }
+        while dtype not in self.flops_per_s:
+            dtype = wider.get(dtype, "float32")
+        return self.flops_per_s[dtype]
+
+
+class Topology(Document):
+    """A cluster. Ranks count the devices with the last level varying fastest."""
+
+    prefix: ClassVar[str] = "topo"
+    error: ClassVar[type[TopologyError]] = TopologyError
+
+    schema_version: Literal[1] = 1
+    name: str = ""
+    device: Device
+    levels: tuple[Level, ...]
+    source: str = ""
+
+    @model_validator(mode="after")
+    def _valid(self) -> Topology:
+        if not 1 <= len(self.levels) <= MAX_LEVELS:
+            raise TopologyError(
+                f"a topology has 1 to {MAX_LEVELS} levels, got {len(self.levels)}",
+                pointer="/levels",
+            )
+        names = [level.name for level in self.levels]
+        for position, name in enumerate(names):
+            if not name.isidentifier():
+                raise TopologyError(
+                    f"level name {name!r} must be an identifier such as 'node'",
+                    pointer=f"/levels/{position}/name",
+                )
+            if names.index(name) < position:
+                raise TopologyError(
+                    f"level {name!r} is listed twice", pointer=f"/levels/{position}/name"
+                )
+        if self.device_count > MAX_DEVICES:
+            raise TopologyError(
+                f"a topology has at most {MAX_DEVICES:,} devices, got {self.device_count:,}",
+                pointer="/levels",
+            )
+        return self
+
+    @property
+    def device_count(self) -> int:
+        return math.prod(level.size for level in self.levels)

@@ -1,0 +1,1 @@
+"""What a choice costs: hardware, collectives, operator time, memory."""

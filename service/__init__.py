@@ -1,0 +1,1 @@
+"""The REST service, its store and its jobs."""

@@ -1,0 +1,1 @@
+"""What to choose: layouts, strategies, searches, plans."""
