@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NewType
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from meshwright.schema.errors import RuleError
 from meshwright.schema.model import Model
@@ -82,6 +82,7 @@ class ShardingRule(Model):
     flops: of the forward pass, an expression in the factors; None = the iteration space, twice
     where a factor is summed.
     working_bytes: scratch memory of the forward pass, an expression in the factors.
+    sizes: of factors that do not follow from the shapes (the groups of a group norm).
     """
 
     notation: str
@@ -90,6 +91,7 @@ class ShardingRule(Model):
     saves_outputs: tuple[int, ...] = ()
     flops: Size | None = None
     working_bytes: Size | None = None
+    sizes: dict[str, int] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -111,6 +113,9 @@ class ShardingRule(Model):
                         f"rule {self.notation!r}: {field} names position {position}, "
                         f"there are {count}"
                     )
+        for name, size in self.sizes.items():
+            if name not in parsed.factors or size < 1:
+                raise RuleError(f"rule {self.notation!r}: sizes gives {name} = {size}")
         for field, expression in (("flops", self.flops), ("working_bytes", self.working_bytes)):
             unknown = symbols_in(expression or 1) - set(parsed.factors)
             if unknown:
@@ -129,7 +134,7 @@ class ShardingRule(Model):
 
         The size of a halo factor is its extent in the first output that has it.
         """
-        return _bind(self.notation, self.parsed, inputs, outputs)
+        return _bind(self.notation, self.parsed, inputs, outputs, self.sizes)
 
     def flop_count(self, sizes: Mapping[str, int]) -> float:
         """FLOPs of one forward pass."""
@@ -189,8 +194,7 @@ class _Parser:
         while self._peek() == ",":
             self._take(",")
             terms.append(self._term(end))
-        # an op without inputs has nothing before the arrow; an output may be a scalar
-        return () if end == "->" and terms == [()] else tuple(terms)
+        return tuple(terms)
 
     def _term(self, end: str) -> Term:
         dims: list[Segments] = []
@@ -265,14 +269,20 @@ class _Parser:
 
 
 def _bind(
-    text: str, parsed: Notation, inputs: Sequence[Shape], outputs: Sequence[Shape]
+    text: str,
+    parsed: Notation,
+    inputs: Sequence[Shape],
+    outputs: Sequence[Shape],
+    given: Mapping[str, int],
 ) -> dict[Factor, int]:
-    sizes: dict[Factor, int] = {}
+    sizes: dict[Factor, int] = {Factor(name): size for name, size in given.items()}
     pending: list[tuple[str, Segments, int]] = []
     for side, terms, shapes in (
         ("output", parsed.outputs, outputs),
         ("input", parsed.inputs, inputs),
     ):
+        if not shapes and terms == ((),):
+            continue  # nothing before the arrow: a scalar, or no input at all
         if len(terms) != len(shapes):
             raise RuleError(f"rule {text!r} has {len(terms)} {side}s, the op has {len(shapes)}")
         for position, (term, shape) in enumerate(zip(terms, shapes, strict=True)):

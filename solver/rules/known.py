@@ -1,0 +1,62 @@
+"""What the planner knows of an op: its sharding rule and how its time is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshwright.schema import OpClass, ShardingRule
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A rule with its op class.
+
+    halo_elements: halo factor -> rows that a neighbour sends, on both sides together.
+    sparse_gradient: inputs whose gradient touches few rows only (embedding tables).
+    """
+
+    rule: ShardingRule
+    op_class: OpClass
+    halo_elements: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The shapes and attributes from which a rule is made."""
+
+    inputs: Sequence[Shape]
+    outputs: Sequence[Shape]
+    attrs: Mapping[str, Any]
+
+
+Builder = Callable[[Ports], Known]
+
+
+def names(prefix: str, count: int) -> list[str]:
+    """Factor names for `count` dims: prefix0 prefix1 ..."""
+    return [f"{prefix}{position}" for position in range(count)]
+
+
+def known(
+    notation: str,
+    op_class: OpClass,
+    *,
+    linear: tuple[tuple[int, ...], ...] = (),
+    saves_inputs: tuple[int, ...] | None = None,
+    saves_outputs: tuple[int, ...] = (),
+    flops: str | int | None = None,
+    halo_elements: Mapping[str, int] | None = None,
+) -> Known:
+    """A Known from its parts."""
+    rule = ShardingRule(
+        notation=notation,
+        linear=linear,
+        saves_inputs=saves_inputs,
+        saves_outputs=saves_outputs,
+        flops=flops,
+    )
+    return Known(rule, op_class, halo_elements or {})

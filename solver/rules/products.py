@@ -1,0 +1,186 @@
+"""Rules of matrix products, attention, convolutions, embeddings and mixtures of experts."""
+
+from __future__ import annotations
+
+import math
+
+from solver.rules.known import Builder, Known, Ports, known, names
+
+_BILINEAR = ((0,), (1,))
+
+
+def linear(ports: Ports) -> Known:
+    lead = " ".join(names("b", len(ports.inputs[0]) - 1))
+    weight = "k n" if ports.attrs.get("weight_layout") == "kn" else "n k"
+    bias = ", n" if len(ports.inputs) > 2 else ""
+    return known(
+        f"{lead} k, {weight}{bias} -> {lead} n",
+        "matmul",
+        linear=() if bias else _BILINEAR,
+        saves_inputs=(0, 1),
+    )
+
+
+def matmul(ports: Ports) -> Known:
+    a, b = ports.inputs[0], ports.inputs[1]
+    rank = max(len(a), len(b))
+    lead = names("b", rank - 2)
+
+    def term(shape: tuple[int, ...], *last: str) -> str:
+        own = lead[rank - len(shape) :] if len(shape) > 2 else []
+        full = [
+            "1" if size == 1 and out != 1 else name
+            for name, size, out in zip(
+                own, shape[:-2], ports.outputs[0][: rank - 2][rank - len(shape) :], strict=True
+            )
+        ]
+        return " ".join([*full, *last])
+
+    return known(
+        f"{term(a, 'm', 'k')}, {term(b, 'k', 'n')} -> {' '.join([*lead, 'm', 'n'])}",
+        "matmul",
+        linear=_BILINEAR,
+    )
+
+
+def attention(ports: Ports) -> Known:
+    query, key = ports.inputs[0], ports.inputs[1]
+    grouped = query[1] != key[1]
+    heads = "(g r)" if grouped else "g"
+    mask = ""
+    if len(ports.inputs) > 3:
+        mask = ", " + " ".join(
+            "1" if size == 1 else name
+            for size, name in zip(
+                ports.inputs[3], ["b", heads, "s", "t"][4 - len(ports.inputs[3]) :], strict=True
+            )
+        )
+    flops = "2*b*g*s*t*(d+e)" + ("*r" if grouped else "")
+    return known(
+        f"b {heads} s d!, b g t! d!, b g t! e!{mask} -> b {heads} s e!",
+        "attention",
+        saves_inputs=(0, 1, 2),
+        saves_outputs=(0,),
+        flops=f"({flops})//2" if ports.attrs.get("causal") else flops,
+    )
+
+
+def rotary(ports: Ports) -> Known:
+    batch = "b" if ports.inputs[1][0] != 1 else "1"
+    table = f"{batch} s d!" if len(ports.inputs[1]) == 3 else "s d!"
+    return known(
+        f"b h s d!, {table}, {table} -> b h s d!", "memory", linear=((0,),), saves_inputs=()
+    )
+
+
+def embedding(ports: Ports) -> Known:
+    ids = " ".join(names("b", len(ports.inputs[1])))
+    return known(f"v h, {ids} -> {ids} h", "memory", linear=((0,),), saves_inputs=(1,), flops=0)
+
+
+def convolution(ports: Ports) -> Known:
+    spatial = len(ports.inputs[0]) - 2
+    kernel = ports.inputs[1][2:]
+    out = " ".join(f"x{i}~" for i in range(spatial))
+    window = " ".join(f"w{i}!" for i in range(spatial))
+    bias = ", o" if len(ports.inputs) > 2 else ""
+    groups = int(ports.attrs.get("groups", 1))
+    if groups == 1:
+        notation = f"n c {out}, o c {window}{bias} -> n o {out}"
+        points = "n*c*o"
+    elif groups == ports.inputs[0][1] == ports.outputs[0][1]:
+        notation = f"n o {out}, o 1 {window}{bias} -> n o {out}"
+        points = "n*o"
+    else:
+        notation = f"n (q c) {out}, (q o) c {window}{', (q o)' if bias else ''} -> n (q o) {out}"
+        points = "n*q*c*o"
+    area = "*".join(f"x{i}*w{i}" for i in range(spatial))
+    return known(
+        notation,
+        "convolution",
+        linear=() if bias else _BILINEAR,
+        saves_inputs=(0, 1),
+        flops=f"2*{points}*{area}",
+        halo_elements={f"x{i}": size - 1 for i, size in enumerate(kernel)},
+    )
+
+
+def convolution_transpose(ports: Ports) -> Known:
+    spatial = len(ports.inputs[0]) - 2
+    kernel = ports.inputs[1][2:]
+    out = " ".join(f"x{i}~" for i in range(spatial))
+    window = " ".join(f"w{i}!" for i in range(spatial))
+    bias = ", o" if len(ports.inputs) > 2 else ""
+    area = "*".join(f"x{i}*w{i}" for i in range(spatial))
+    # an input point meets every kernel point once: output extents count stride times too many
+    stride = math.prod(
+        max(1, large // small)
+        for small, large in zip(ports.inputs[0][2:], ports.outputs[0][2:], strict=True)
+    )
+    return known(
+        f"n c {out}, c o {window}{bias} -> n o {out}",
+        "convolution",
+        linear=() if bias else _BILINEAR,
+        saves_inputs=(0, 1),
+        flops=f"2*n*c*o*{area}//{stride}",
+        halo_elements={f"x{i}": max(0, size - 1) for i, size in enumerate(kernel)},
+    )
+
+
+def pooling(ports: Ports) -> Known:
+    spatial = len(ports.inputs[0]) - 2
+    window = ports.attrs.get("kernel", [2] * spatial)
+    sizes = [int(w) for w in (window if isinstance(window, list) else [window] * spatial)]
+    out = " ".join(f"x{i}~" for i in range(spatial))
+    strides = ports.attrs.get("stride") or sizes
+    steps = [int(s) for s in (strides if isinstance(strides, list) else [strides] * spatial)]
+    return known(
+        f"n c {out} -> n c {out}",
+        "memory",
+        halo_elements={f"x{i}": max(0, sizes[i] - steps[i]) for i in range(spatial)},
+    )
+
+
+def upsample(ports: Ports) -> Known:
+    spatial = len(ports.inputs[0]) - 2
+    out = " ".join(f"x{i}~" for i in range(spatial))
+    nearest = ports.attrs.get("mode", "nearest") == "nearest"
+    return known(
+        f"n c {out} -> n c {out}",
+        "memory",
+        linear=((0,),),
+        saves_inputs=(),
+        halo_elements={f"x{i}": 0 if nearest else 2 for i in range(spatial)},
+    )
+
+
+def moe_dispatch(_: Ports) -> Known:
+    return known(
+        "b s h, b s k! -> e! b c@s h", "memory", linear=((0,),), saves_inputs=(1,), flops=0
+    )
+
+
+def moe_combine(_: Ports) -> Known:
+    return known("e! b c@s h, b s k!, b s k! -> b s h", "memory", linear=((0,),), flops=0)
+
+
+def expert_matmul(ports: Ports) -> Known:
+    weight = "e k n" if ports.attrs.get("weight_layout") == "ehf" else "e n k"
+    return known(f"e b c k, {weight} -> e b c n", "matmul", linear=_BILINEAR)
+
+
+PRODUCTS: dict[str, Builder] = {
+    "linear": linear,
+    "matmul": matmul,
+    "attention": attention,
+    "rotary": rotary,
+    "embedding": embedding,
+    "conv": convolution,
+    "conv_transpose": convolution_transpose,
+    "max_pool": pooling,
+    "avg_pool": pooling,
+    "upsample": upsample,
+    "moe_dispatch": moe_dispatch,
+    "moe_combine": moe_combine,
+    "expert_matmul": expert_matmul,
+}

@@ -1,0 +1,264 @@
+"""Rules of ops that move, cut, join or make values without computing on them."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from solver.rules.known import Builder, Known, Ports, known, names
+
+
+def _moves(notation: str, *, is_view: bool = False) -> Known:
+    return known(
+        notation,
+        "view" if is_view else "memory",
+        linear=((0,),) if notation.split("->")[0].strip() else (),
+        saves_inputs=(),
+        flops=0,
+    )
+
+
+def reshape(ports: Ports) -> Known:
+    """The common refinement of both shapes; a stretch without one is not shardable."""
+    given, made = ports.inputs[0], ports.outputs[0]
+    left: list[str] = []
+    right: list[str] = []
+    i = j = fresh = 0
+    while i < len(given) or j < len(made):
+        a, b = [], []
+        product_a = product_b = 1
+        while True:
+            if product_a <= product_b and i < len(given):
+                product_a *= given[i]
+                a.append(given[i])
+                i += 1
+            elif j < len(made):
+                product_b *= made[j]
+                b.append(made[j])
+                j += 1
+            elif i < len(given):
+                product_a *= given[i]
+                a.append(given[i])
+                i += 1
+            if product_a == product_b and ((a and b) or (i >= len(given) and j >= len(made))):
+                break
+        cuts = _chain(a, b)
+        if cuts is None:
+            left += [f"u{fresh + k}!" if size > 1 else "1" for k, size in enumerate(a)]
+            right += [f"w{fresh + k}!" if size > 1 else "1" for k, size in enumerate(b)]
+        else:
+            left += _dims(a, cuts, fresh)
+            right += _dims(b, cuts, fresh)
+        fresh += len(a) + len(b) + 1
+    return _moves(f"{' '.join(left)} -> {' '.join(right)}", is_view=True)
+
+
+def _chain(a: list[int], b: list[int]) -> list[int] | None:
+    """The inner products at which either side cuts, descending to 1; None where they clash."""
+    cuts = {1}
+    for sizes in (a, b):
+        inner = 1
+        for size in reversed(sizes):
+            inner *= size
+            cuts.add(inner)
+    ordered = sorted(cuts, reverse=True)
+    clash = any(outer % inner for outer, inner in pairwise(ordered))
+    return None if clash else ordered
+
+
+def _dims(sizes: list[int], cuts: list[int], fresh: int) -> list[str]:
+    dims = []
+    inner = math.prod(sizes)
+    for size in sizes:
+        outer, inner = inner, inner // size
+        inside = [f"f{fresh}_{k}" for k, cut in enumerate(cuts[1:]) if inner <= cut < outer]
+        dims.append(
+            "1" if not inside else inside[0] if len(inside) == 1 else f"({' '.join(inside)})"
+        )
+    return dims
+
+
+def transpose(ports: Ports) -> Known:
+    factors = names("d", len(ports.inputs[0]))
+    order = [int(d) for d in ports.attrs["dims"]]
+    return _moves(f"{' '.join(factors)} -> {' '.join(factors[d] for d in order)}", is_view=True)
+
+
+def expand(ports: Ports) -> Known:
+    given, made = ports.inputs[0], ports.outputs[0]
+    factors = names("d", len(made))
+    own = factors[len(made) - len(given) :]
+    term = " ".join(
+        "1" if size == 1 and full != 1 else name
+        for name, size, full in zip(own, given, made[len(made) - len(given) :], strict=True)
+    )
+    return _moves(f"{term} -> {' '.join(factors)}")
+
+
+def cut(ports: Ports) -> Known:
+    """slice: an aligned equal part leaves the inner factor shardable."""
+    given, made = ports.inputs[0], ports.outputs[0]
+    left, right = [], []
+    for d, (size, kept) in enumerate(zip(given, made, strict=True)):
+        start = ports.attrs.get("start", 0)
+        aligned = (
+            int(ports.attrs.get("step", 1)) == 1
+            and isinstance(start, int)
+            and size % kept == 0
+            and start % kept == 0
+        )
+        if size == kept:
+            left.append(f"d{d}")
+            right.append(f"d{d}")
+        elif aligned:
+            left.append(f"(c{d}! d{d})")
+            right.append(f"d{d}")
+        else:
+            left.append(f"u{d}!")
+            right.append(f"w{d}!")
+    return _moves(f"{' '.join(left)} -> {' '.join(right)}")
+
+
+def split(ports: Ports) -> Known:
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs["dim"]) % rank
+    sizes = [shape[dim] for shape in ports.outputs]
+    joined, parts = _segments(sizes)
+    return _moves(f"{_at(rank, dim, joined)} -> {', '.join(_at(rank, dim, p) for p in parts)}")
+
+
+def concat(ports: Ports) -> Known:
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs["dim"]) % rank
+    joined, parts = _segments([shape[dim] for shape in ports.inputs])
+    return known(
+        f"{', '.join(_at(rank, dim, p) for p in parts)} -> {_at(rank, dim, joined)}",
+        "memory",
+        linear=(tuple(range(len(parts))),),
+        saves_inputs=(),
+        flops=0,
+    )
+
+
+def _segments(sizes: list[int]) -> tuple[str, list[str]]:
+    """A dim as a sum of parts, and the parts; what all have in common is shardable."""
+    if len(set(sizes)) == 1:
+        return ("y", ["y"]) if len(sizes) == 1 else ("(p! y)", ["y"] * len(sizes))
+    common = math.gcd(*sizes)
+    if common == 1:
+        own = [f"p{i}!" for i in range(len(sizes))]
+        return f"({'|'.join(own)})", own
+    own = ["g" if size == common else f"g p{i}!" for i, size in enumerate(sizes)]
+    return f"({'|'.join(own)})", [f"({part})" if " " in part else part for part in own]
+
+
+def _at(rank: int, dim: int, middle: str) -> str:
+    return " ".join(middle if i == dim else f"d{i}" for i in range(rank))
+
+
+def stack(ports: Ports) -> Known:
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs.get("dim", 0)) % (rank + 1)
+    own = names("d", rank)
+    out = [*own[:dim], "p!", *own[dim:]]
+    return known(
+        f"{', '.join([' '.join(own)] * len(ports.inputs))} -> {' '.join(out)}",
+        "memory",
+        linear=(tuple(range(len(ports.inputs))),),
+        saves_inputs=(),
+        flops=0,
+    )
+
+
+def pad(ports: Ports) -> Known:
+    pairs = list(zip(ports.inputs[0], ports.outputs[0], strict=True))
+    left = " ".join(f"d{d}" if a == b else f"u{d}!" for d, (a, b) in enumerate(pairs))
+    right = " ".join(f"d{d}" if a == b else f"w{d}!" for d, (a, b) in enumerate(pairs))
+    return _moves(f"{left} -> {right}")
+
+
+def along_dim(ports: Ports) -> Known:
+    """Ops that mix one dim (cumsum, sort, roll, flip): every input has the output's shape."""
+    return _along(ports, "!")
+
+
+def _along(ports: Ports, mark: str) -> Known:
+    rank = len(ports.inputs[0])
+    dims = ports.attrs.get("dims", ports.attrs.get("dim", -1))
+    mixed = {int(d) % max(1, rank) for d in (dims if isinstance(dims, list) else [dims])}
+    given = " ".join(f"{f}{mark}" if i in mixed else f for i, f in enumerate(names("d", rank)))
+    outs = []
+    for shape in ports.outputs:
+        same = shape == ports.inputs[0]
+        outs.append(
+            " ".join(
+                (f if same or i not in mixed else f"k{i}!") for i, f in enumerate(names("d", rank))
+            )
+        )
+    return known(f"{given} -> {', '.join(outs)}", "memory", saves_inputs=(0,))
+
+
+def gather(ports: Ports) -> Known:
+    """gather along attrs dim: index has the output's shape, other dims go together."""
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs.get("dim", -1)) % rank
+    same = [i != dim and a == b for i, (a, b) in enumerate(zip(*ports.inputs[:2], strict=True))]
+    given = " ".join(f"d{i}" if same[i] else f"u{i}!" for i in range(rank))
+    taken = " ".join(f"d{i}" if same[i] else f"k{i}" for i in range(rank))
+    return known(
+        f"{given}, {taken} -> {taken}", "memory", linear=((0,),), saves_inputs=(1,), flops=0
+    )
+
+
+def index_select(ports: Ports) -> Known:
+    """Rows attrs dim of the first input by the index tensor in the second."""
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs.get("dim", 0)) % rank
+    index = names("k", len(ports.inputs[1]))
+    own = names("d", rank)
+    out = " ".join([*own[:dim], *index, *own[dim + 1 :]])
+    given = " ".join(f"{f}!" if i == dim else f for i, f in enumerate(own))
+    return known(
+        f"{given}, {' '.join(index)} -> {out}", "memory", linear=((0,),), saves_inputs=(1,), flops=0
+    )
+
+
+def make(ports: Ports) -> Known:
+    """Values from nothing: any device can make its part."""
+    rank = len(ports.outputs[0])
+    inputs = ", ".join("" for _ in ports.inputs)
+    return known(f"{inputs} -> {' '.join(names('d', rank))}", "memory", saves_inputs=(), flops=0)
+
+
+def one_hot(ports: Ports) -> Known:
+    factors = " ".join(names("d", len(ports.inputs[0])))
+    return known(f"{factors} -> {factors} c", "memory", saves_inputs=(), flops=0)
+
+
+def triangle(ports: Ports) -> Known:
+    factors = " ".join(names("d", len(ports.inputs[0])))
+    return _moves(f"{factors} -> {factors}")
+
+
+SHAPES: dict[str, Builder] = {
+    "reshape": reshape,
+    "transpose": transpose,
+    "expand": expand,
+    "slice": cut,
+    "split": split,
+    "concat": concat,
+    "stack": stack,
+    "pad": pad,
+    "roll": along_dim,
+    "flip": along_dim,
+    "cumsum": along_dim,
+    "sort": along_dim,
+    "topk": along_dim,
+    "gather": gather,
+    "index_select": index_select,
+    "arange": make,
+    "full": make,
+    "one_hot": one_hot,
+    "tril": triangle,
+    "triu": triangle,
+}
