@@ -1,0 +1,190 @@
+"""A cost graph: choose one state of every node so that
+
+    cost(choice) = sum over nodes n of n.cost[choice[n]]
+                 + sum over edges e of e.cost[choice[tail], choice[head]]         is least, while
+    memory(choice), the same sum over the memories,                               <= memory_limit_bytes.
+
+A projection is an edge that costs nothing where head == select[tail] and is forbidden elsewhere: the
+tail decides the head. A cost of FORBIDDEN rules a state or a pair out.
+
+Arrays are compared by identity, never by content: nodes and edges of repeated blocks that hold the very
+same array objects are solved once. Nobody may write to an array after it went into a graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+FORBIDDEN = math.inf
+
+
+class CostGraphError(ValueError):
+    """A cost graph that cannot be: a shape, an index or a number in it is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A choice between `len(cost)` states; `cost` in ns, `memory` in bytes, None where it takes none."""
+
+    name: str
+    cost: FloatArray
+    memory: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What two choices cost together: `cost[tail state, head state]` in ns, `memory` in bytes."""
+
+    tail: int
+    head: int
+    cost: FloatArray
+    memory: FloatArray | None = None
+
+    @staticmethod
+    def projection(tail: int, head: int, select: IntArray) -> Projection:
+        return Projection(tail, head, select)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The tail's state decides the head's: head == select[tail]. No dense matrix is ever made of it."""
+
+    tail: int
+    head: int
+    select: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class CostGraph:
+    """Nodes in topological order and the edges between them; parallel edges add up."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge | Projection, ...]
+    memory_limit_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.memory_limit_bytes
+        if limit is not None and not limit >= 0:
+            raise CostGraphError(f"memory_limit_bytes must be 0 or more, got {limit}")
+        checked: dict[int, str | None] = {}
+        for node in self.nodes:
+            _check_node(node, checked)
+        for edge in self.edges:
+            _check_edge(edge, self.nodes, checked)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceCost:
+    """What one choice costs; cost_ns is FORBIDDEN where the choice takes a forbidden state or pair."""
+
+    cost_ns: float
+    memory_bytes: float
+
+
+def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> ChoiceCost:
+    """The one judge of choices. Sums are exactly rounded, so the order of nodes and edges is no matter."""
+    states = [int(state) for state in choice]
+    if len(states) != len(graph.nodes):
+        raise CostGraphError(f"a choice of {len(states)} states for {len(graph.nodes)} nodes")
+    costs: list[float] = []
+    memories: list[float] = []
+    for node, state in zip(graph.nodes, states, strict=True):
+        if not 0 <= state < len(node.cost):
+            raise CostGraphError(f'node "{node.name}" has no state {state}')
+        costs.append(node.cost.item(state))
+        if node.memory is not None:
+            memories.append(node.memory.item(state))
+    for edge in graph.edges:
+        pair = (states[edge.tail], states[edge.head])
+        if isinstance(edge, Projection):
+            if edge.select.item(pair[0]) != pair[1]:
+                costs.append(FORBIDDEN)
+            continue
+        costs.append(edge.cost.item(pair))
+        if edge.memory is not None:
+            memories.append(edge.memory.item(pair))
+    return ChoiceCost(math.fsum(costs), math.fsum(memories))
+
+
+def _check_node(node: Node, checked: dict[int, str | None]) -> None:
+    what = f'node "{node.name}"'
+    if node.cost.ndim != 1 or node.cost.size == 0:
+        raise CostGraphError(f"{what}: cost needs shape (k,) with k >= 1, got {node.cost.shape}")
+    _check_costs(node.cost, what, checked)
+    if node.memory is not None:
+        _check_memory(node.memory, node.cost.shape, what, checked)
+
+
+def _check_edge(
+    edge: Edge | Projection, nodes: tuple[Node, ...], checked: dict[int, str | None]
+) -> None:
+    what = f"edge {edge.tail} -> {edge.head}"
+    count = len(nodes)
+    if not (0 <= edge.tail < count and 0 <= edge.head < count):
+        raise CostGraphError(f"{what}: there are only nodes 0 to {count - 1}")
+    if edge.tail == edge.head:
+        raise CostGraphError(f"{what}: an edge joins two nodes; add this cost to the node")
+    shape = (nodes[edge.tail].cost.size, nodes[edge.head].cost.size)
+    if isinstance(edge, Projection):
+        _check_select(edge, shape)
+        return
+    if edge.cost.shape != shape:
+        raise CostGraphError(f"{what}: cost has shape {edge.cost.shape}, the nodes need {shape}")
+    _check_costs(edge.cost, what, checked)
+    if edge.memory is not None:
+        _check_memory(edge.memory, shape, what, checked)
+
+
+def _check_select(edge: Projection, shape: tuple[int, int]) -> None:
+    what = f"projection {edge.tail} -> {edge.head}"
+    select = edge.select
+    if select.dtype != np.int64:
+        raise CostGraphError(f"{what}: select needs dtype int64, got {select.dtype}")
+    if select.shape != shape[:1]:
+        raise CostGraphError(f"{what}: select has shape {select.shape}, the tail needs {shape[:1]}")
+    if select.min() < 0 or select.max() >= shape[1]:
+        raise CostGraphError(f"{what}: select leaves the head's states 0 to {shape[1] - 1}")
+
+
+def _check_costs(costs: FloatArray, what: str, checked: dict[int, str | None]) -> None:
+    """Each array object once: repeated blocks share theirs."""
+    if id(costs) not in checked:
+        checked[id(costs)] = _fault_in_costs(costs)
+    if fault := checked[id(costs)]:
+        raise CostGraphError(f"{what}: cost {fault}")
+
+
+def _fault_in_costs(costs: FloatArray) -> str | None:
+    if costs.dtype != np.float64:
+        return f"needs dtype float64, got {costs.dtype}"
+    least = costs.min()
+    if np.isnan(least):
+        return "holds NaN"
+    return "holds -inf" if least == -np.inf else None
+
+
+def _check_memory(
+    memory: FloatArray, shape: tuple[int, ...], what: str, checked: dict[int, str | None]
+) -> None:
+    if memory.shape != shape:
+        raise CostGraphError(f"{what}: memory has shape {memory.shape}, cost has {shape}")
+    if -id(memory) not in checked:
+        checked[-id(memory)] = _fault_in_memory(memory)
+    if fault := checked[-id(memory)]:
+        raise CostGraphError(f"{what}: memory {fault}")
+
+
+def _fault_in_memory(memory: FloatArray) -> str | None:
+    if memory.dtype != np.float64:
+        return f"needs dtype float64, got {memory.dtype}"
+    if not (np.isfinite(memory).all() and memory.min() >= 0):
+        return "needs finite bytes, 0 or more; rule a state out by its cost instead"
+    return None

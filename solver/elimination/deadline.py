@@ -1,0 +1,29 @@
+"""The end of a time budget: the only place of the searches that reads a clock."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+
+class OutOfTime(Exception):
+    """The budget ended within a step; what was finished before it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    started: float
+    ends: float
+
+    @staticmethod
+    def after(seconds: float | None) -> Deadline:
+        now = time.monotonic()
+        return Deadline(now, math.inf if seconds is None else now + seconds)
+
+    def elapsed_seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def check(self) -> None:
+        if time.monotonic() >= self.ends:
+            raise OutOfTime

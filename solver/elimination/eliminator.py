@@ -1,0 +1,202 @@
+"""Symbolic elimination: which tables arise when nodes are eliminated, before any number is computed.
+
+A node goes in one of three ways:
+
+    single state   every factor is sliced, nothing is joined
+    decided        a projection says which state it takes: the deciding node takes its place in every
+                   factor, nothing is joined
+    minimised      its factors become one over its neighbours; a projection out of it groups the states
+                   over which the minimum is taken
+
+Backwards, the steps give the states of a best choice: each node's from those of its neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from solver.cost_graph import CostGraph, CostGraphError, Edge, Projection
+from solver.elimination.tables import Minimum, Substituted, TableRegistry, Term
+
+
+class TableTooLarge(CostGraphError):
+    """Elimination needs a table of more entries than the budget allows."""
+
+    def __init__(self, node: str, entries: int, max_entries: int) -> None:
+        super().__init__(
+            f'eliminating node "{node}" needs a table of {entries:,} entries, the budget allows '
+            f"{max_entries:,}: fewer states a node or a larger max_table_entries would do"
+        )
+        self.node = node
+        self.entries = entries
+        self.max_entries = max_entries
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A table over nodes, or a projection from scope[0] to scope[1]."""
+
+    table: int
+    scope: tuple[int, ...]
+    is_projection: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One eliminated node; its state follows from those of `neighbours`.
+
+    Minimised: the argmin of the terms and groupings, whose least sum is table `result`. Decided:
+    `groupings` is empty, `result` None and the state is `decided_by` of the only neighbour's. A single
+    state has neither neighbours nor result.
+    """
+
+    node: int
+    neighbours: tuple[int, ...]
+    terms: tuple[Term, ...] = ()
+    groupings: tuple[Term, ...] = ()
+    result: int | None = None
+    decided_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What eliminating a node now takes: entries of the resulting tables, additions made."""
+
+    entries: int
+    additions: int
+
+
+class Eliminator:
+    """The factors that are left, by node. Every node is eliminated once, in any order."""
+
+    def __init__(self, graph: CostGraph, registry: TableRegistry) -> None:
+        self.registry = registry
+        self.extents = [node.cost.size for node in graph.nodes]
+        self.steps: list[Step] = []
+        self.constants: list[int] = []
+        self._factors: list[dict[int, Factor]] = [{} for _ in graph.nodes]
+        self._next_factor = 0
+        for index, node in enumerate(graph.nodes):
+            self._add(Factor(registry.leaf(node), (index,)))
+        for edge in graph.edges:
+            self._add(self._edge_factor(edge))
+
+    def neighbours(self, node: int) -> set[int]:
+        found = {other for factor in self._factors[node].values() for other in factor.scope}
+        found.discard(node)
+        return found
+
+    def price(self, node: int) -> Price:
+        extents = self.extents
+        if extents[node] == 1:
+            return Price(0, 0)
+        decider = self._decider(node)
+        if decider is not None:
+            entries = 0
+            for factor in self._factors[node].values():
+                if factor is not decider:
+                    scope = {decider.scope[0], *factor.scope}
+                    scope.discard(node)
+                    entries += math.prod([extents[other] for other in scope])
+            return Price(entries, entries)
+        scope = set()
+        decided = 1
+        for factor in self._factors[node].values():
+            scope.update(factor.scope)
+            if factor.is_projection:
+                decided *= extents[factor.scope[1]]
+        scope.discard(node)
+        entries = math.prod([extents[other] for other in scope])
+        return Price(entries, max(entries // decided, 1) * extents[node])
+
+    def eliminate(self, node: int) -> None:
+        decider = self._decider(node)
+        factors = list(self._factors[node].values())
+        self._detach(node)
+        if self.extents[node] == 1:
+            self._slice(node, factors)
+        elif decider is not None:
+            self._substitute(node, decider, [f for f in factors if f is not decider])
+        else:
+            self._minimise(node, factors)
+
+    def _edge_factor(self, edge: Edge | Projection) -> Factor:
+        scope = (edge.tail, edge.head)
+        if isinstance(edge, Projection):
+            number = self.registry.select(edge.select, self.extents[edge.head])
+            return Factor(number, scope, is_projection=True)
+        return Factor(self.registry.leaf(edge), scope)
+
+    def _decider(self, node: int) -> Factor | None:
+        for factor in self._factors[node].values():
+            if factor.is_projection and factor.scope[1] == node:
+                return factor
+        return None
+
+    def _slice(self, node: int, factors: list[Factor]) -> None:
+        self.steps.append(Step(node, ()))
+        for factor in factors:
+            if factor.is_projection and factor.scope[1] == node:
+                continue
+            dense = self._dense(factor)
+            axis = dense.scope.index(node)
+            rest = dense.scope[:axis] + dense.scope[axis + 1 :]
+            self._add(Factor(self.registry.sliced(dense.table, axis), rest))
+
+    def _substitute(self, node: int, decider: Factor, factors: list[Factor]) -> None:
+        tail = decider.scope[0]
+        self.steps.append(Step(node, (tail,), decided_by=decider.table))
+        for factor in factors:
+            if factor.is_projection and factor.scope[0] == node and factor.scope[1] != tail:
+                number = self.registry.composed(decider.table, factor.table)
+                self._add(Factor(number, (tail, factor.scope[1]), is_projection=True))
+                continue
+            dense = self._dense(factor)
+            axis = dense.scope.index(node)
+            merged = dense.scope.index(tail) if tail in dense.scope else None
+            number = self.registry.substituted(
+                Substituted(dense.table, decider.table, axis, merged)
+            )
+            scope = list(dense.scope)
+            scope[axis] = tail
+            if merged is not None:
+                del scope[merged]
+            self._add(Factor(number, tuple(scope)))
+
+    def _minimise(self, node: int, factors: list[Factor]) -> None:
+        neighbours = sorted({other for factor in factors for other in factor.scope} - {node})
+        place = {other: axis for axis, other in enumerate((node, *neighbours))}
+        terms: list[Term] = []
+        groupings: dict[int, Term] = {}
+        for factor in factors:
+            if factor.is_projection and factor.scope[1] not in groupings:
+                groupings[factor.scope[1]] = Term(factor.table, (0, place[factor.scope[1]]))
+                continue
+            dense = self._dense(factor)
+            terms.append(Term(dense.table, tuple(place[other] for other in dense.scope)))
+        terms.sort(key=lambda term: (term.table, term.axes))
+        extents = tuple(self.extents[other] for other in (node, *neighbours))
+        ordered = tuple(groupings[head] for head in sorted(groupings))
+        result = self.registry.minimum(Minimum(tuple(terms), ordered, extents))
+        self.steps.append(Step(node, tuple(neighbours), tuple(terms), ordered, result))
+        self._add(Factor(result, tuple(neighbours)))
+
+    def _dense(self, factor: Factor) -> Factor:
+        if not factor.is_projection:
+            return factor
+        return Factor(self.registry.decided(factor.table), factor.scope)
+
+    def _add(self, factor: Factor) -> None:
+        if not factor.scope:
+            self.constants.append(factor.table)
+            return
+        number = self._next_factor
+        self._next_factor += 1
+        for node in factor.scope:
+            self._factors[node][number] = factor
+
+    def _detach(self, node: int) -> None:
+        for number, factor in list(self._factors[node].items()):
+            for other in factor.scope:
+                del self._factors[other][number]

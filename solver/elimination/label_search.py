@@ -1,0 +1,177 @@
+"""The last of the gap: labels walk from the last eliminated node back to the first.
+
+Every elimination gives, for a partial choice, the exact least value of its completions under its weights:
+    least cost alone, least memory alone, and least cost + m * memory at the best multiplier m.
+A label is dropped when its memory cannot get within the limit, when its cost or its bound
+    value - m * limit
+cannot undercut the incumbent, or when another label dominates it. What is left at the end is optimal.
+
+Where more labels are left than the width, those with the least bound go on and the others wait; the wait is
+searched afterwards, least bound first, so the search is complete and its bound only rises.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from solver.cost_graph import FloatArray, IntArray
+from solver.elimination.deadline import Deadline
+from solver.elimination.incumbent import ROUNDING, Incumbent
+from solver.elimination.labels import Labels, groups, undominated
+from solver.elimination.order import Program
+from solver.elimination.solution import Solution
+from solver.elimination.walk import Stop, walk
+
+STAGE = "labels"
+
+_FIRST_WIDTH = 256  # chosen: a first pass costs about as much as an elimination
+_WIDEST = 65_536
+_WAITING_NUMBERS = 200_000_000  # chosen: 1.6 GB of labels
+
+
+class LabelSearch:
+    """`solutions`: the one under cost alone, the one under memory alone, then any others."""
+
+    def __init__(
+        self,
+        program: Program,
+        solutions: list[Solution],
+        incumbent: Incumbent,
+        deadline: Deadline,
+    ) -> None:
+        limit = incumbent.graph.memory_limit_bytes
+        assert limit is not None
+        self._solutions = solutions
+        self._registry = program.registry
+        self._stops = walk(program.steps)
+        self._incumbent = incumbent
+        self._deadline = deadline
+        self._limit = limit
+        self._prices = np.array([s.weights.memory * limit for s in solutions])
+        values = np.array([s.value for s in solutions])
+        self._slack = 10 * ROUNDING * (np.abs(values) + self._prices)
+        self._waiting: list[tuple[float, int, Labels]] = []
+        self._waiting_numbers = 0
+        self._pushed = 0
+        self._lost_bound = np.inf
+        empty = np.zeros(1, dtype=np.int64)
+        live = np.zeros((1, 0), dtype=np.int64)
+        self._push(Labels(0, values[:, None], live, None, empty, empty))
+
+    def run(self) -> None:
+        """Raises OutOfTime; the incumbent then has what was found and the bound that holds."""
+        width = _FIRST_WIDTH
+        while self._waiting:
+            _, _, labels = heapq.heappop(self._waiting)
+            self._waiting_numbers -= labels.values.size + labels.live.size
+            self._follow(self._promising(labels), width)
+            self._raise_bound()
+            if self._incumbent.is_closed():
+                return
+            width = min(2 * width, _WIDEST)
+        self._raise_bound()
+
+    def _raise_bound(self) -> None:
+        """Whatever is still to be searched is bounded; whatever was dropped saves at most the allowance."""
+        waiting = self._waiting[0][0] if self._waiting else np.inf
+        done = self._incumbent.cost_ns - self._incumbent.allowance_ns()
+        if self._incumbent.tolerance == 0.0:
+            done = self._incumbent.cost_ns
+        self._incumbent.raise_bound(float(min(waiting, self._lost_bound, done)), STAGE)
+
+    def _follow(self, labels: Labels, width: int) -> None:
+        while len(labels):
+            if labels.level == len(self._stops):
+                self._finish(labels)
+                return
+            self._deadline.check()
+            labels = self._extended(labels)
+            if len(labels) > width:
+                labels = self._narrowed(labels, width)
+
+    def _finish(self, labels: Labels) -> None:
+        for label in np.argsort(labels.values[0], kind="stable").tolist():
+            states = labels.states_backwards(label)
+            choice = np.empty(len(states), dtype=np.int64)
+            for stop, state in zip(reversed(self._stops), states, strict=True):
+                choice[stop.step.node] = state
+            found = self._incumbent.offer(choice, STAGE)
+            if found.memory_bytes <= self._limit:
+                return
+
+    def _ceilings(self) -> FloatArray:
+        """The values, one for each weights, that a label must stay below to be of use."""
+        incumbent = self._incumbent
+        ceilings = incumbent.cost_ns - incumbent.allowance_ns() + self._prices
+        ceilings[1] = self._limit
+        return np.asarray(ceilings + self._slack)
+
+    def _promising(self, labels: Labels) -> Labels:
+        keeps = (labels.values <= self._ceilings()[:, None]).all(axis=0)
+        return labels.taken(np.flatnonzero(keeps))
+
+    def _extended(self, labels: Labels) -> Labels:
+        stop = self._stops[labels.level]
+        step = stop.step
+        if step.decided_by is not None:
+            states = self._registry.states(step.decided_by)
+            state = states[labels.live[:, stop.neighbour_columns[0]]]
+            return self._moved(labels, stop, np.arange(len(labels)), state, labels.values)
+        if step.result is None:
+            zeros = np.zeros(len(labels), dtype=np.int64)
+            return self._moved(labels, stop, np.arange(len(labels)), zeros, labels.values)
+        parent, state, values = self._branches(labels, stop)
+        return self._moved(labels, stop, parent, state, values)
+
+    def _branches(self, labels: Labels, stop: Stop) -> tuple[IntArray, IntArray, FloatArray]:
+        """Every label with every state that stays below the ceilings."""
+        ceilings = self._ceilings()
+        columns = labels.live[:, list(stop.neighbour_columns)]
+        first, kind = groups(columns)
+        members = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1])
+        parents, states, values = [], [], []
+        for row, inside in zip(first.tolist(), members, strict=True):
+            around = tuple(columns[row].tolist())
+            regrets = np.stack([s.regrets(stop.step, around) for s in self._solutions])
+            room = ceilings - labels.values[:, inside].min(axis=1)
+            likely = np.flatnonzero((regrets <= room[:, None]).all(axis=0))
+            sums = labels.values[:, inside, None] + regrets[:, None, likely]
+            label, place = np.nonzero((sums <= ceilings[:, None, None]).all(axis=0))
+            parents.append(inside[label])
+            states.append(likely[place])
+            values.append(sums[:, label, place])
+        return np.concatenate(parents), np.concatenate(states), np.concatenate(values, axis=1)
+
+    def _moved(
+        self, labels: Labels, stop: Stop, parent: IntArray, state: IntArray, values: FloatArray
+    ) -> Labels:
+        grown = np.concatenate([labels.live[parent], state[:, None]], axis=1)
+        live = grown[:, list(stop.kept)]
+        moved = Labels(labels.level + 1, values, live, labels, parent, state)
+        if not stop.drops or len(moved) < 2:
+            return moved
+        _, kind = groups(live)
+        return moved.taken(undominated(kind, values[0], values[1]))
+
+    def _narrowed(self, labels: Labels, width: int) -> Labels:
+        order = np.argsort(self._bounds(labels), kind="stable")
+        self._push(labels.taken(np.sort(order[width:])))
+        return labels.taken(np.sort(order[:width]))
+
+    def _bounds(self, labels: Labels) -> FloatArray:
+        """The best lower bound on the cost of each label's completions within the limit."""
+        bounds = labels.values - (self._prices + self._slack)[:, None]
+        bounds[1] = -np.inf
+        return np.asarray(bounds.max(axis=0))
+
+    def _push(self, labels: Labels) -> None:
+        bound = float(self._bounds(labels).min())
+        numbers = labels.values.size + labels.live.size
+        if self._waiting_numbers + numbers > _WAITING_NUMBERS:
+            self._lost_bound = min(self._lost_bound, bound)
+            return
+        self._pushed += 1
+        self._waiting_numbers += numbers
+        heapq.heappush(self._waiting, (bound, self._pushed, labels))

@@ -1,0 +1,124 @@
+"""Repeated blocks, found by structure: a run of nodes where node i and node i + period look alike.
+
+Two nodes look alike when they and their edges hold the same array objects. A run is cut where the
+narrowest set of nodes reads across the cut. What is found here only guides the order of elimination;
+that repeats are solved once follows from the numbering of tables, whatever the order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.cost_graph import CostGraph, IntArray, Projection
+
+_LEAST_REPEATS = 3  # chosen: an order found for one block pays from the third on
+_NEXT_ALIKE = 4  # chosen: how many later nodes that look alike vote for a period
+_PERIODS_TRIED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Blocks of `period` nodes, the first at `start`; `boundary` are the offsets read by the next."""
+
+    start: int
+    period: int
+    repeats: int
+    boundary: frozenset[int]
+
+    def interior(self, repeat: int) -> list[int]:
+        first = self.start + repeat * self.period
+        return [first + offset for offset in range(self.period) if offset not in self.boundary]
+
+
+def find_runs(graph: CostGraph) -> list[Run]:
+    looks = _looks(graph)
+    spans = list(_spans(looks, 0, len(looks)))
+    return [run for span in spans if (run := _cut(graph, *span)) is not None]
+
+
+def _looks(graph: CostGraph) -> IntArray:
+    """One number a node; equal numbers look alike."""
+    around: list[list[tuple[int, int, int]]] = [[] for _ in graph.nodes]
+    for edge in graph.edges:
+        if isinstance(edge, Projection):
+            first, second = id(edge.select), 0
+        else:
+            first, second = id(edge.cost), id(edge.memory)
+        around[edge.tail].append((first, second, 0))
+        around[edge.head].append((first, second, 1))
+    numbers: dict[object, int] = {}
+    looks = []
+    for node, edges in zip(graph.nodes, around, strict=True):
+        key = (id(node.cost), id(node.memory), tuple(sorted(edges)))
+        looks.append(numbers.setdefault(key, len(numbers)))
+    return np.array(looks, dtype=np.int64)
+
+
+def _spans(looks: IntArray, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """(first node, nodes, period) of the longest run between start and stop, then of what it leaves."""
+    part = looks[start:stop]
+    best = (0, 0, 0)
+    for period in sorted(_likely_periods(part)):
+        first, length = _longest_true(part[period:] == part[:-period])
+        if length + period > best[1] and length >= period * (_LEAST_REPEATS - 1):
+            best = (first, length + period, period)
+    first, length, period = best
+    if length == 0:
+        return
+    yield from _spans(looks, start, start + first)
+    yield start + first, length, period
+    yield from _spans(looks, start + first + length, stop)
+
+
+def _likely_periods(looks: IntArray) -> list[int]:
+    places: dict[int, list[int]] = {}
+    for place, look in enumerate(looks.tolist()):
+        places.setdefault(look, []).append(place)
+    votes: Counter[int] = Counter()
+    for alike in places.values():
+        for later in range(1, _NEXT_ALIKE + 1):
+            votes.update(b - a for a, b in zip(alike, alike[later:], strict=False))
+    return [period for period, _ in votes.most_common(_PERIODS_TRIED)]
+
+
+def _longest_true(flags: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> tuple[int, int]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
+    if len(edges) == 0:
+        return 0, 0
+    lengths = edges[1::2] - edges[::2]
+    longest = int(lengths.argmax())
+    return int(edges[2 * longest]), int(lengths[longest])
+
+
+def _cut(graph: CostGraph, first: int, length: int, period: int) -> Run | None:
+    """The run cut where fewest states read across; None where fewer than three blocks remain."""
+    middle = first + (length // period // 2) * period
+    readers = _crossings(graph, first, first + length)
+    best: tuple[float, int, frozenset[int]] | None = None
+    for cut in range(middle, middle + period):
+        crossing = {tail for tail, head in readers if tail < cut <= head}
+        if any(tail < cut - period for tail in crossing):
+            continue
+        weight = math.prod(graph.nodes[tail].cost.size for tail in crossing)
+        offsets = frozenset(tail - (cut - period) for tail in crossing)
+        if best is None or weight < best[0]:
+            best = (weight, cut, offsets)
+    if best is None:
+        return None
+    start = best[1] - (best[1] - first) // period * period
+    repeats = (first + length - start) // period
+    return Run(start, period, repeats, best[2]) if repeats >= _LEAST_REPEATS else None
+
+
+def _crossings(graph: CostGraph, start: int, stop: int) -> list[tuple[int, int]]:
+    pairs = {
+        (min(edge.tail, edge.head), max(edge.tail, edge.head))
+        for edge in graph.edges
+        if start <= edge.tail < stop and start <= edge.head < stop
+    }
+    return sorted(pairs)

@@ -1,0 +1,157 @@
+"""A program with numbers: for weights (w_cost, w_memory)
+
+    value = min over choices of w_cost * cost(choice) + w_memory * memory(choice)
+
+and a choice that attains it. A forbidden choice counts inf under any weights.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.cost_graph import FloatArray, IntArray
+from solver.elimination.deadline import Deadline
+from solver.elimination.eliminator import Step
+from solver.elimination.minimum import Grouping, Operand, minimum
+from solver.elimination.order import Program
+from solver.elimination.tables import (
+    Decided,
+    Definition,
+    Leaf,
+    Minimum,
+    Select,
+    Sliced,
+    Substituted,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    cost: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """All tables under some weights. Read-only; `regrets` remembers what it was asked."""
+
+    program: Program
+    weights: Weights
+    tables: list[FloatArray]
+    value: float
+    _sums: dict[tuple[int, tuple[int, ...]], FloatArray]
+
+    def choice(self) -> IntArray:
+        """A best choice; the first state wins where states tie. Only where value is finite."""
+        states = [0] * len(self.program.graph.nodes)
+        chosen: dict[tuple[int, tuple[int, ...]], int] = {}
+        registry = self.program.registry
+        for step in reversed(self.program.steps):
+            if step.decided_by is not None:
+                states[step.node] = registry.states(step.decided_by).item(
+                    states[step.neighbours[0]]
+                )
+            elif step.result is not None:
+                around = tuple([states[other] for other in step.neighbours])
+                key = (step.result, around)
+                state = chosen.get(key)
+                if state is None:
+                    state = chosen[key] = int(self._joint(step, around).argmin())
+                states[step.node] = state
+        return np.array(states, dtype=np.int64)
+
+    def regrets(self, step: Step, around: tuple[int, ...]) -> FloatArray:
+        """What each state of a minimised node adds to the least value that `around` still allows."""
+        assert step.result is not None
+        key = (step.result, around)
+        found = self._sums.get(key)
+        if found is None:
+            joint = self._joint(step, around)
+            found = self._sums[key] = np.maximum(joint - joint.min(), 0.0)
+        return found
+
+    def _joint(self, step: Step, around: tuple[int, ...]) -> FloatArray:
+        """The sum of the step's terms over its node's states, its neighbours' being `around`."""
+        index: tuple[int | slice, ...] = (slice(None), *around)
+        total: FloatArray | None = None
+        for term in step.terms:
+            part = self.tables[term.table][tuple([index[axis] for axis in term.axes])]
+            total = part if total is None else total + part
+        assert total is not None
+        for grouping in step.groupings:
+            states = self.program.registry.states(grouping.table)
+            total = np.where(states == around[grouping.axes[1] - 1], total, np.inf)
+        return total
+
+
+def solve(
+    program: Program, weights: Weights, deadline: Deadline, known: Solution | None = None
+) -> Solution:
+    """Tables without memory are taken from `known` where its weight of cost is the same.
+
+    Raises OutOfTime.
+    """
+    registry = program.registry
+    tables: list[FloatArray] = []
+    reuse = known is not None and known.weights.cost == weights.cost
+    for number, definition in enumerate(registry.definitions):
+        if known is not None and reuse and not registry.has_memory[number]:
+            tables.append(known.tables[number])
+            continue
+        deadline.check()
+        tables.append(_compute(definition, weights, tables, program))
+    value = math.fsum(float(tables[number]) for number in program.constants)
+    return Solution(program, weights, tables, value, {})
+
+
+def _compute(
+    definition: Definition, weights: Weights, tables: list[FloatArray], program: Program
+) -> FloatArray:
+    match definition:
+        case Leaf(cost, memory):
+            return _weighted(cost, memory, weights)
+        case Minimum(terms, groupings, extents):
+            states = program.registry.states
+            return minimum(
+                [Operand(tables[term.table], term.axes) for term in terms],
+                [Grouping(states(g.table), g.axes[1]) for g in groupings],
+                extents,
+            )
+        case Substituted(source, projection, axis, merged_axis):
+            states_of = program.registry.states(projection)
+            return _substituted(tables[source], states_of, axis, merged_axis)
+        case Sliced(source, axis):
+            return np.asarray(tables[source].take(0, axis))
+        case Decided(projection):
+            shape = program.registry.shapes[projection]
+            heads = np.arange(shape[1])
+            decided = program.registry.states(projection)[:, None] == heads
+            return np.where(decided, 0.0, np.inf)
+        case Select():
+            return _NOTHING
+
+
+_NOTHING: FloatArray = np.empty(0)
+
+
+def _weighted(cost: FloatArray, memory: FloatArray | None, weights: Weights) -> FloatArray:
+    if weights.cost == 0.0:
+        base = np.where(np.isinf(cost), np.inf, 0.0)
+    else:
+        base = cost if weights.cost == 1.0 else cost * weights.cost
+    if memory is None or weights.memory == 0.0:
+        return base
+    return base + weights.memory * memory
+
+
+def _substituted(
+    table: FloatArray, states: IntArray, axis: int, merged_axis: int | None
+) -> FloatArray:
+    if merged_axis is None:
+        return table.take(states, axis)
+    paired = np.moveaxis(table, (axis, merged_axis), (0, 1))[states, np.arange(len(states))]
+    place = axis if merged_axis > axis else axis - 1
+    return np.moveaxis(paired, 0, place)

@@ -1,0 +1,61 @@
+"""The order in which labels take the nodes: every node after those its state depends on, depth first.
+
+Depth first, small branches before large ones, keeps few nodes live: along a chain of blocks only a boundary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solver.elimination.eliminator import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One step of the walk. Columns count the live nodes before it; `kept` also counts the node itself,
+    as the last column."""
+
+    step: Step
+    neighbour_columns: tuple[int, ...]
+    kept: tuple[int, ...]
+    drops: bool
+
+
+def walk(steps: tuple[Step, ...]) -> list[Stop]:
+    order = _depth_first(steps)
+    last_read: dict[int, int] = {}
+    for level, step in enumerate(order):
+        for other in step.neighbours:
+            last_read[other] = level
+    stops = []
+    live: list[int] = []
+    for level, step in enumerate(order):
+        column = {node: place for place, node in enumerate(live)}
+        grown = [*live, step.node]
+        kept = tuple(place for place, node in enumerate(grown) if last_read.get(node, -1) > level)
+        around = tuple(column[other] for other in step.neighbours)
+        stops.append(Stop(step, around, kept, len(kept) < len(grown)))
+        live = [grown[place] for place in kept]
+    return stops
+
+
+def _depth_first(steps: tuple[Step, ...]) -> list[Step]:
+    """A node hangs below the neighbour that is eliminated first; its other neighbours lie above that."""
+    position = {step.node: place for place, step in enumerate(steps)}
+    below: list[list[int]] = [[] for _ in steps]
+    size = [1] * len(steps)
+    roots = []
+    for place, step in enumerate(steps):
+        if step.neighbours:
+            parent = min(position[other] for other in step.neighbours)
+            below[parent].append(place)
+            size[parent] += size[place]
+        else:
+            roots.append(place)
+    order = []
+    stack = sorted(roots, key=lambda place: -size[place])
+    while stack:
+        place = stack.pop()
+        order.append(steps[place])
+        stack.extend(sorted(below[place], key=lambda child: -size[child]))
+    return order
