@@ -106,11 +106,13 @@ def _between(node: Node, devices: int) -> Link:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name.lower(), [*_FILES, *_ALIASES], n=1, cutoff=0.3)
-    example = f"{near[0] if near else 'h100'}-8x8"
+    known = [*_FILES, *_ALIASES]
+    device_name = name.strip().lower().rpartition("-")[0]
+    near = difflib.get_close_matches(device_name, known, n=1, cutoff=0.4) or known[:1]
     return (
         f"unknown topology preset {name[:80]!r}; a preset is <device>-<nodes>x<devices per node>, "
-        f"for example {example!r}: both counts at least 1, the device one of {', '.join([*_FILES, *_ALIASES])}"
+        f"for example '{near[0]}-8x8': both counts at least 1 and the device one of "
+        f"{', '.join(known)}"
     )
 
 
