@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from meshwright.schema import Op, RuleError
-
 from solver.rules.known import Builder, Known, Ports
 from solver.rules.pointwise import POINTWISE
 from solver.rules.products import PRODUCTS

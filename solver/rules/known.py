@@ -16,12 +16,13 @@ class Known:
     """A rule with its op class.
 
     halo_elements: halo factor -> rows that a neighbour sends, on both sides together.
-    sparse_gradient: inputs whose gradient touches few rows only (embedding tables).
+    sparse_inputs: inputs of which only a few rows are read (embedding tables).
     """
 
     rule: ShardingRule
     op_class: OpClass
     halo_elements: Mapping[str, int] = field(default_factory=dict)
+    sparse_inputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ def known(
     saves_outputs: tuple[int, ...] = (),
     flops: str | int | None = None,
     halo_elements: Mapping[str, int] | None = None,
+    sparse_inputs: tuple[int, ...] = (),
 ) -> Known:
     """A Known from its parts."""
     rule = ShardingRule(
@@ -59,4 +61,4 @@ def known(
         saves_outputs=saves_outputs,
         flops=flops,
     )
-    return Known(rule, op_class, halo_elements or {})
+    return Known(rule, op_class, halo_elements or {}, sparse_inputs)

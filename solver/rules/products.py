@@ -75,7 +75,7 @@ def rotary(ports: Ports) -> Known:
 
 def embedding(ports: Ports) -> Known:
     ids = " ".join(names("b", len(ports.inputs[1])))
-    return known(f"v h, {ids} -> {ids} h", "memory", linear=((0,),), saves_inputs=(1,), flops=0)
+    return known(f"v h, {ids} -> {ids} h", "memory", saves_inputs=(1,), flops=0, sparse_inputs=(0,))
 
 
 def convolution(ports: Ports) -> Known:

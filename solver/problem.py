@@ -1,0 +1,357 @@
+"""The planning problem: a graph in whole numbers, with what is known of its ops and sub-dims.
+
+A *slot* is a sub-dim of a tensor; a *part* is a sub-dim of a factor of an op. A strategy puts mesh
+axes on parts, a layout puts them on slots, and `Port` says which part each slot of an op's input or
+output is. A *value* is a tensor with all its views: reshapes and transposes move nothing, so that
+their results share the layout of what they view.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from meshwright.schema import (
+    DTYPE_BYTES,
+    Calibration,
+    Factor,
+    Graph,
+    Notation,
+    Op,
+    Setup,
+    SetupError,
+    Tensor,
+    Topology,
+)
+from meshwright.schema.rule import Segments, Term
+from solver.refine import Refinement, refine
+from solver.rules import Known, rule_of
+
+FLOATS = frozenset({"float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"})
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A sub-dim: `size` steps of `inner` elements of dim `dim`."""
+
+    dim: int
+    inner: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """A tensor in whole numbers. constant: it depends on no input and no parameter."""
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    slots: tuple[Slot, ...]
+    segments: Mapping[int, tuple[int, ...]]
+    has_gradient: bool
+    constant: bool
+
+    @property
+    def name(self) -> str:
+        return self.tensor.name
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * DTYPE_BYTES[self.tensor.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A sub-dim of a factor. name: the factor, numbered where it has several parts."""
+
+    name: str
+    factor: Factor
+    size: int
+    shardable: bool
+    reused: bool
+    halo_elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output of an op: part -> slot of the tensor, for the parts that it has."""
+
+    tensor: str
+    slot_of: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OpInfo:
+    """An op with its rule refined into parts; known is None for an unknown kind."""
+
+    op: Op
+    known: Known | None
+    parts: tuple[Part, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    flops: float
+    notation: str | None
+
+    @property
+    def name(self) -> str:
+        return self.op.name
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything that `evaluate` and the searches look at. Immutable.
+
+    The graph is instantiated at the batch of one microbatch.
+    """
+
+    graph: Graph
+    topology: Topology
+    setup: Setup
+    calibration: Calibration
+    tensors: Mapping[str, TensorInfo]
+    ops: tuple[OpInfo, ...]
+
+    @property
+    def microbatches(self) -> int:
+        return self.setup.microbatches
+
+    @cached_property
+    def op_by_name(self) -> Mapping[str, OpInfo]:
+        return {op.name: op for op in self.ops}
+
+    @property
+    def training(self) -> bool:
+        return self.setup.phase == "training"
+
+
+def build_problem(
+    graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
+) -> Problem:
+    """The problem of running `graph`; raises MeshwrightError where its parts do not fit."""
+    shapes = graph.instantiate(_symbols(graph, setup))
+    order = graph.topological_order()
+    knowns = [rule_of(op, shapes) for op in order]
+    rules = [
+        (
+            (known.rule, (*op.inputs, *op.outputs), _sizes(op, known, shapes))
+            if known is not None
+            else (None, (), {})
+        )
+        for op, known in zip(order, knowns, strict=True)
+    ]
+    refinement = refine(rules, shapes)
+    gradient = _with_gradient(graph, order) if setup.phase == "training" else frozenset()
+    constant = _constants(graph, order)
+    tensors = {
+        tensor.name: TensorInfo(
+            tensor,
+            shapes[tensor.name],
+            _slots(tensor.name, shapes[tensor.name], refinement),
+            {
+                d: refinement.segments[tensor.name, d]
+                for d in range(len(tensor.shape))
+                if (tensor.name, d) in refinement.segments
+            },
+            tensor.name in gradient,
+            tensor.name in constant,
+        )
+        for tensor in graph.tensors
+    }
+    ops = tuple(
+        _op_info(position, op, known, rules[position][2], refinement, tensors)
+        for position, (op, known) in enumerate(zip(order, knowns, strict=True))
+    )
+    return Problem(graph, topology, setup, calibration, tensors, ops)
+
+
+def _symbols(graph: Graph, setup: Setup) -> dict[str, int]:
+    symbols = dict(setup.symbols)
+    batch = setup.global_batch or symbols.get("batch") or graph.symbols.get("batch")
+    if setup.global_batch is not None and "batch" not in graph.symbols:
+        raise SetupError(
+            "the setup gives a global batch, but the graph has no symbol 'batch'; capture it with "
+            "a symbolic batch or leave global_batch out",
+            pointer="/global_batch",
+        )
+    if batch is not None and "batch" in graph.symbols:
+        if batch % setup.microbatches:
+            raise SetupError(
+                f"a global batch of {batch} cannot be cut into {setup.microbatches} equal "
+                "microbatches",
+                pointer="/microbatches",
+            )
+        symbols["batch"] = batch // setup.microbatches
+    elif setup.microbatches > 1:
+        raise SetupError(
+            f"{setup.microbatches} microbatches need a graph with the symbol 'batch'",
+            pointer="/microbatches",
+        )
+    return symbols
+
+
+def _sizes(op: Op, known: Known, shapes: Mapping[str, tuple[int, ...]]) -> dict[Factor, int]:
+    return known.rule.bind([shapes[t] for t in op.inputs], [shapes[t] for t in op.outputs])
+
+
+def _with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
+    """Tensors between a trainable parameter and the loss (or any output, without a loss)."""
+    live = {
+        t.name for t in graph.tensors if t.role == "parameter" and t.trainable and t.dtype in FLOATS
+    }
+    for op in order:
+        if any(name in live for name in op.inputs):
+            live.update(name for name in op.outputs if graph.tensor(name).dtype in FLOATS)
+    wanted = {graph.loss} if graph.loss is not None else set(graph.outputs)
+    for op in reversed(order):
+        if any(name in wanted for name in op.outputs):
+            wanted.update(op.inputs)
+    return frozenset(live & wanted)
+
+
+def _constants(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
+    found = {t.name for t in graph.tensors if t.role in ("constant", "buffer")}
+    for op in order:
+        if all(name in found for name in op.inputs):
+            found.update(op.outputs)
+    return frozenset(found)
+
+
+def _slots(name: str, shape: tuple[int, ...], refinement: Refinement) -> tuple[Slot, ...]:
+    slots = []
+    for d, size in enumerate(shape):
+        outer = size
+        for inner in (*refinement.dim_cuts[name, d], 1):
+            if outer > inner:
+                slots.append(Slot(d, inner, outer // inner))
+            outer = inner
+    return tuple(slots)
+
+
+def _op_info(
+    position: int,
+    op: Op,
+    known: Known | None,
+    sizes: Mapping[Factor, int],
+    refinement: Refinement,
+    tensors: Mapping[str, TensorInfo],
+) -> OpInfo:
+    if known is None:
+        bare = [tuple(Port(name, {}) for name in names) for names in (op.inputs, op.outputs)]
+        return OpInfo(op, None, (), bare[0], bare[1], 0.0, None)
+    parts: list[Part] = []
+    where: dict[tuple[Factor, int], int] = {}
+    parsed = known.rule.parsed
+    for factor in parsed.factors:
+        if factor in parsed.follows:
+            continue
+        key = (position, factor)
+        cuts = (*refinement.factor_cuts.get(key, ()), 1)
+        shardable = factor not in parsed.unsharded and key not in refinement.blocked
+        outer = sizes[factor]
+        for j, inner in enumerate(cuts):
+            where[factor, inner] = len(parts)
+            parts.append(
+                Part(
+                    factor
+                    if len(cuts) == 1
+                    else f"{factor}{'_' if factor[-1].isdigit() else ''}{j}",
+                    factor,
+                    outer // inner,
+                    shardable and outer > inner,
+                    factor in parsed.reused,
+                    known.halo_elements.get(factor, 0),
+                )
+            )
+            outer = inner
+    names = (*op.inputs, *op.outputs)
+    ports = [
+        Port(name, _slots_of(term, name, position, refinement, where, parsed, tensors))
+        for name, term in zip(names, parsed.terms, strict=False)
+    ]
+    count = len(op.inputs)
+    return OpInfo(
+        op,
+        known,
+        _with_loose_extents(parts, ports, tensors),
+        tuple(ports[len(ports) - len(op.outputs) - count :][:count]),
+        tuple(ports[len(ports) - len(op.outputs) :]),
+        known.rule.flop_count({str(factor): size for factor, size in sizes.items()}),
+        _refined_notation(parsed, refinement, position),
+    )
+
+
+def _slots_of(
+    term: Term,
+    name: str,
+    position: int,
+    refinement: Refinement,
+    where: Mapping[tuple[Factor, int], int],
+    parsed: Notation,
+    tensors: Mapping[str, TensorInfo],
+) -> dict[int, int]:
+    """Part -> slot for one term of an op."""
+    slots = {(slot.dim, slot.inner): k for k, slot in enumerate(tensors[name].slots)}
+    found: dict[int, int] = {}
+    for use in refinement.uses[position]:
+        tensor, d = use.dim
+        factor = use.factor[1]
+        if tensor != name or not any(factor in product for product in term[d]):
+            continue
+        if use.factor in refinement.loose:
+            majors = [k for (dim, _), k in slots.items() if dim == d]
+            leader = (parsed.follows.get(factor, factor), 1)
+            if majors and leader in where:
+                found[where[leader]] = min(majors)
+            continue
+        for cut in (*refinement.factor_cuts[use.factor], 1):
+            slot = slots.get((d, use.inner * cut))
+            if slot is not None:
+                found[where[factor, cut]] = slot
+    return found
+
+
+def _with_loose_extents(
+    parts: Sequence[Part], ports: Sequence[Port], tensors: Mapping[str, TensorInfo]
+) -> tuple[Part, ...]:
+    """A part whose extent differs from tensor to tensor divides only as all of them do."""
+    resized = []
+    for index, part in enumerate(parts):
+        extents = [
+            tensors[port.tensor].slots[port.slot_of[index]].size
+            for port in ports
+            if index in port.slot_of
+        ]
+        common = math.gcd(part.size, *extents)
+        resized.append(replace(part, size=common, shardable=part.shardable and common > 1))
+    return tuple(resized)
+
+
+def _refined_notation(parsed: Notation, refinement: Refinement, position: int) -> str:
+    """The rule with every factor written as the product of its parts."""
+
+    def shown(factor: Factor) -> list[str]:
+        cuts = (*refinement.factor_cuts.get((position, factor), ()), 1)
+        mark = "!" if factor in parsed.unsharded or (position, factor) in refinement.blocked else ""
+        mark += "^" if factor in parsed.reused else ""
+        mark += "~" if factor in parsed.halo else ""
+        mark += f"@{parsed.follows[factor]}" if factor in parsed.follows else ""
+        if len(cuts) == 1:
+            return [factor + mark]
+        joint = "_" if factor[-1].isdigit() else ""
+        return [f"{factor}{joint}{j}{mark}" for j in range(len(cuts))]
+
+    def dim(parts: Segments) -> str:
+        written = [" ".join(w for f in part for w in shown(f)) for part in parts]
+        if len(written) == 1:
+            return "1" if not written[0] else f"({written[0]})" if " " in written[0] else written[0]
+        return f"({'|'.join(written)})"
+
+    def terms(side: tuple[Term, ...]) -> str:
+        return ", ".join(" ".join(dim(parts) for parts in term) for term in side)
+
+    return f"{terms(parsed.inputs)} -> {terms(parsed.outputs)}"

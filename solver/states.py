@@ -1,0 +1,88 @@
+"""States: the layouts of one value on one mesh, as arrays of codes.
+
+A state has one code per mesh axis. For a value with n shardable slots
+
+    0 .. n-1   S: value and gradient split over this slot
+    n          R: both replicated
+    n + 1      P: value partial, gradient replicated
+    n + 2      V: value replicated, gradient partial (only where there is a gradient)
+
+A state is valid where every slot divides by the axes on it. Arrays of states have the shape
+(states, axes); a code table is indexed by `key`, the state read as a number of base n + 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+REPLICATED, PARTIAL, VARIED = 0, 1, 2  # offsets from n
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """All states of a value on a mesh.
+
+    slot_sizes: of the shardable slots. axis_sizes: of the mesh, slowest first. bytes: of the whole
+    value. has_gradient: whether V exists and moves have a backward half.
+    """
+
+    slot_sizes: tuple[int, ...]
+    axis_sizes: tuple[int, ...]
+    bytes: int
+    has_gradient: bool
+
+    @property
+    def slots(self) -> int:
+        return len(self.slot_sizes)
+
+    @property
+    def base(self) -> int:
+        return self.slots + 3
+
+    @cached_property
+    def states(self) -> IntArray:
+        """Every valid state, in lexicographic order."""
+        kinds = self.base if self.has_gradient else self.base - 1
+        rows = [
+            codes
+            for codes in product(range(kinds), repeat=len(self.axis_sizes))
+            if self._divides(codes)
+        ]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.axis_sizes))
+
+    def _divides(self, codes: tuple[int, ...]) -> bool:
+        ways = [1] * self.slots
+        for code, size in zip(codes, self.axis_sizes, strict=True):
+            if code < self.slots:
+                ways[code] *= size
+        return all(size % way == 0 for size, way in zip(self.slot_sizes, ways, strict=True))
+
+    def key(self, states: IntArray) -> IntArray:
+        """States as numbers of base n + 3."""
+        weights = self.base ** np.arange(len(self.axis_sizes) - 1, -1, -1, dtype=np.int64)
+        return states @ weights
+
+    def index(self, states: IntArray) -> IntArray:
+        """Positions of `states` in `self.states`; -1 where a state is not valid."""
+        keys = self.key(self.states)
+        wanted = self.key(states)
+        at = np.searchsorted(keys, wanted)
+        at[at == len(keys)] = 0
+        return np.where(keys[at] == wanted, at, -1)
+
+    def valid(self, states: IntArray) -> NDArray[np.bool_]:
+        return self.index(states) >= 0
+
+    def local_bytes(self, states: IntArray) -> FloatArray:
+        """Bytes of the value on one device in each state."""
+        sizes = np.array(self.axis_sizes, dtype=np.float64)
+        ways: FloatArray = np.where(states < self.slots, sizes, 1.0).prod(axis=1)
+        return self.bytes / ways

@@ -1,0 +1,203 @@
+"""Values: tensors with their views, and which of their slots are worth sharding.
+
+A slot is shardable where the op that makes the value and at least one op that reads it can put an
+axis there. Inputs, labels and constants are *free*: every device can load or make any part of them,
+so that they take whatever layout is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from solver.problem import OpInfo, Port, Problem
+
+Reader = tuple[int, int]  # position of the op, of its input
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor with all its views.
+
+    slot_of: tensor -> its slot -> the root's slot. slots: the root's shardable slots.
+    readers: ops that read any of the tensors, views left out. saved_by_producer, saving: who needs
+    the value in the backward pass.
+    """
+
+    root: str
+    slot_of: Mapping[str, Mapping[int, int]]
+    slots: tuple[int, ...]
+    producer: Reader | None
+    readers: tuple[Reader, ...]
+    is_free: bool
+    is_parameter: bool
+    saved_by_producer: bool
+    saving: frozenset[Reader]
+
+    @property
+    def is_saved(self) -> bool:
+        return self.saved_by_producer or bool(self.saving)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """All values of a problem. views: positions of ops that only view. shardable: parts by op."""
+
+    values: tuple[Value, ...]
+    value_of: Mapping[str, Value]
+    views: frozenset[int]
+    shardable: tuple[frozenset[int], ...]
+
+
+def find_values(problem: Problem) -> Values:
+    """Group tensors into values; a fixed point of which slots and parts are shardable."""
+    roots: dict[str, tuple[str, Mapping[int, int]]] = {
+        name: (name, {k: k for k in range(len(info.slots))})
+        for name, info in problem.tensors.items()
+    }
+    views = set()
+    for position, op in enumerate(problem.ops):
+        if _is_view(problem, op):
+            views.add(position)
+            given, made = op.inputs[0], op.outputs[0]
+            root, to_root = roots[given.tensor]
+            back = {slot: part for part, slot in made.slot_of.items()}
+            roots[made.tensor] = (
+                root,
+                {slot: to_root[given.slot_of[part]] for slot, part in back.items()},
+            )
+    members: dict[str, dict[str, Mapping[int, int]]] = {}
+    for name, (root, mapping) in roots.items():
+        members.setdefault(root, {})[name] = mapping
+    producers: dict[str, Reader] = {}
+    readers: dict[str, list[Reader]] = {root: [] for root in members}
+    for position, op in enumerate(problem.ops):
+        if position in views:
+            continue
+        for k, port in enumerate(op.outputs):
+            producers[port.tensor] = (position, k)
+        for k, port in enumerate(op.inputs):
+            readers[roots[port.tensor][0]].append((position, k))
+    slots, shardable = _shardable(problem, roots, members, producers, readers, views)
+    values = []
+    for root, names in members.items():
+        info = problem.tensors[root]
+        values.append(
+            Value(
+                root,
+                names,
+                slots[root],
+                producers.get(root),
+                tuple(readers[root]),
+                _is_free(problem, root),
+                info.tensor.role == "parameter",
+                root in producers and _saves_output(problem, producers[root]),
+                frozenset(reader for reader in readers[root] if _saves_input(problem, reader)),
+            )
+        )
+    return Values(
+        tuple(values),
+        {name: value for value in values for name in value.slot_of},
+        frozenset(views),
+        tuple(frozenset(parts) for parts in shardable),
+    )
+
+
+def _is_free(problem: Problem, root: str) -> bool:
+    info = problem.tensors[root]
+    return info.constant or info.tensor.role in ("input", "label")
+
+
+def _is_view(problem: Problem, op: OpInfo) -> bool:
+    """Whether the op renames slots one to one and changes nothing else."""
+    if op.known is None or op.known.op_class != "view":
+        return False
+    given, made = op.inputs[0], op.outputs[0]
+    a, b = problem.tensors[given.tensor], problem.tensors[made.tensor]
+    return (
+        a.tensor.dtype == b.tensor.dtype
+        and set(given.slot_of) == set(made.slot_of)
+        and sorted(given.slot_of.values()) == list(range(len(a.slots)))
+        and sorted(made.slot_of.values()) == list(range(len(b.slots)))
+    )
+
+
+def _shardable(
+    problem: Problem,
+    roots: Mapping[str, tuple[str, Mapping[int, int]]],
+    members: Mapping[str, Mapping[str, Mapping[int, int]]],
+    producers: Mapping[str, Reader],
+    readers: Mapping[str, list[Reader]],
+    views: set[int],
+) -> tuple[dict[str, tuple[int, ...]], list[set[int]]]:
+    parts = [
+        set() if position in views else {j for j, part in enumerate(op.parts) if part.shardable}
+        for position, op in enumerate(problem.ops)
+    ]
+
+    def slots_at(position: int, port: Port) -> set[int]:
+        mapping = roots[port.tensor][1]
+        return {mapping[slot] for part, slot in port.slot_of.items() if part in parts[position]}
+
+    while True:
+        slots: dict[str, tuple[int, ...]] = {}
+        for root in members:
+            wanted = {
+                slot
+                for position, k in readers[root]
+                for slot in slots_at(position, problem.ops[position].inputs[k])
+            }
+            producer = producers.get(root)
+            if producer is not None:
+                made = slots_at(producer[0], problem.ops[producer[0]].outputs[producer[1]])
+                wanted = wanted & made if readers[root] else made
+            slots[root] = tuple(sorted(wanted))
+        changed = False
+        for position, op in enumerate(problem.ops):
+            for port in (*op.inputs, *op.outputs):
+                root, mapping = roots[port.tensor]
+                if _is_free(problem, root) or not parts[position]:
+                    continue
+                lost = {
+                    part
+                    for part, slot in port.slot_of.items()
+                    if part in parts[position] and mapping[slot] not in slots[root]
+                }
+                if lost:
+                    parts[position] -= lost
+                    changed = True
+        if not changed:
+            return slots, parts
+
+
+def _saves_input(problem: Problem, reader: Reader) -> bool:
+    op = problem.ops[reader[0]]
+    if not _runs_backward(problem, op):
+        return False
+    if op.known is None:
+        return True
+    rule = op.known.rule
+    if rule.saves_inputs is not None and reader[1] not in rule.saves_inputs:
+        return False
+    if not rule.linear:
+        return True
+    # a product needs one operand only for the gradient of another
+    own = next((group for group in rule.linear if reader[1] in group), ())
+    return any(
+        problem.tensors[port.tensor].has_gradient
+        for k, port in enumerate(op.inputs)
+        if k != reader[1] and k not in own
+    )
+
+
+def _saves_output(problem: Problem, producer: Reader) -> bool:
+    op = problem.ops[producer[0]]
+    return (
+        op.known is not None
+        and producer[1] in op.known.rule.saves_outputs
+        and _runs_backward(problem, op)
+    )
+
+
+def _runs_backward(problem: Problem, op: OpInfo) -> bool:
+    return any(problem.tensors[port.tensor].has_gradient for port in op.outputs)
