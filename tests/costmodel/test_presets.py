@@ -1,0 +1,101 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.presets import preset, presets
+from meshwright.schema import Topology, TopologyError
+
+
+def shape(name):
+    return [(level.name, level.size) for level in preset(name).levels]
+
+
+def test_a_preset_has_its_nodes_and_the_devices_of_a_node():
+    assert shape("h100-8x8") == [("node", 8), ("gpu", 8)]
+    assert shape("h100-128x8") == [("node", 128), ("gpu", 8)]
+    assert shape("910b-4x8") == [("node", 4), ("npu", 8)]
+
+
+def test_sizes_need_not_be_powers_of_two():
+    assert shape("h100-3x4") == [("node", 3), ("gpu", 4)]
+    assert shape("a100-40g-5x7") == [("node", 5), ("gpu", 7)]
+
+
+def test_levels_of_size_one_are_left_out():
+    assert shape("h100-1x8") == [("gpu", 8)]
+    assert shape("h100-4x1") == [("node", 4)]
+    assert shape("h100-1x1") == [("gpu", 1)]
+
+
+def test_the_eight_devices_of_a_910a_node_stand_on_two_boards():
+    assert shape("910a-4x8") == [("node", 4), ("board", 2), ("npu", 4)]
+    assert shape("910a-4x6") == [("node", 4), ("board", 2), ("npu", 3)]
+    assert shape("910a-4x4") == [("node", 4), ("npu", 4)]
+
+
+def test_a_full_mesh_with_fewer_devices_has_fewer_wires():
+    assert preset("mi300x-1x8").levels[0].link.bytes_per_s == pytest.approx(7 * 64e9)
+    assert preset("mi300x-1x4").levels[0].link.bytes_per_s == pytest.approx(3 * 64e9)
+    assert preset("h100-1x4").levels[0].link.bytes_per_s == 450e9
+
+
+def test_two_v100_share_a_network_port_unless_they_are_alone():
+    assert preset("v100-2x8").levels[0].link.device_bytes_per_s == 6.25e9
+    assert preset("v100-2x1").levels[0].link.device_bytes_per_s == 12.5e9
+
+
+def test_a100_is_short_for_the_80_gigabyte_one():
+    assert preset("a100-2x8") == preset("a100-80g-2x8")
+    assert preset("A100-80G-2x8").id == preset("a100-80g-2x8").id
+
+
+@pytest.mark.parametrize("device", presets())
+def test_every_preset_device_has_a_topology_with_sources_that_survives_json(device):
+    topology = preset(f"{device}-2x8")
+    assert topology.device_count == 16
+    assert topology.name == f"{device}-2x8"
+    assert topology.device.source
+    assert topology.source
+    assert Topology.from_json(topology.to_json()) == topology
+
+
+@pytest.mark.parametrize("device", presets())
+def test_narrower_numbers_are_never_slower_to_multiply(device):
+    sheet = preset(f"{device}-1x8").device
+    dtypes = ("float32", "bfloat16", "float16", "float8_e4m3")
+    rates = [sheet.peak_flops_per_s(dtype) for dtype in dtypes]
+    assert rates[0] <= rates[1] <= rates[2]
+    assert rates[1] <= rates[3]
+
+
+@pytest.mark.parametrize("name", ["h100", "h100-8", "h100-0x8", "h100-8x0", "8x8", "", "h100 8x8"])
+def test_a_name_of_another_form_is_refused_with_the_form(name):
+    with pytest.raises(TopologyError, match="<device>-<nodes>x<devices per node>"):
+        preset(name)
+
+
+def test_an_unknown_device_is_refused_with_the_nearest_and_all_known_ones():
+    with pytest.raises(TopologyError) as refused:
+        preset("mi300-2x8")
+    assert "'mi300-2x8'" in refused.value.detail
+    assert "'mi300x-8x8'" in refused.value.detail
+    for device in presets():
+        assert device in refused.value.detail
+
+
+def test_more_devices_than_a_node_holds_are_refused():
+    with pytest.raises(TopologyError, match=r"cannot hold 9 devices.*1 to 8"):
+        preset("h100-8x9")
+    with pytest.raises(TopologyError, match="cannot hold 5 devices evenly"):
+        preset("910a-1x5")
+
+
+def test_more_devices_than_any_topology_has_are_refused():
+    with pytest.raises(TopologyError, match="at most 1,048,576 devices"):
+        preset("h100-131073x8")
+
+
+@given(st.text(max_size=40))
+def test_text_that_is_no_preset_raises_only_topology_errors(name):
+    with pytest.raises(TopologyError):
+        preset(name + "!")
