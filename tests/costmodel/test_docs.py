@@ -1,0 +1,126 @@
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from costmodel.calibrations import default_calibration
+from costmodel.collectives import FULL_MESH_KINDS, Collective, Interconnect, collective_ns
+from costmodel.presets import preset, presets
+from meshwright.schema import Topology
+
+DOCS = Path(__file__).parents[2] / "docs"
+TOPOLOGIES = (DOCS / "topologies.md").read_text()
+COST_MODEL = (DOCS / "cost-model.md").read_text()
+
+
+def rows(text, columns):
+    """The cells of all table rows that begin with code and have this many columns."""
+    cells = [
+        [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| `")
+    ]
+    return [row for row in cells if len(row) == columns]
+
+
+def number(cell):
+    return float(cell.replace(",", ""))
+
+
+def test_the_docs_list_every_preset_device_with_its_numbers():
+    table = {row[0]: row[1:] for row in rows(TOPOLOGIES, 8)}
+    assert list(table) == presets()
+    for name, (title, memory_gib, gb_per_s, *peaks) in table.items():
+        device = preset(f"{name}-1x8").device
+        assert title == device.name
+        assert number(memory_gib) == pytest.approx(device.memory_bytes / 2**30, abs=0.01)
+        assert number(gb_per_s) * 1e9 == device.memory_bytes_per_s
+        for dtype, peak in zip(
+            ("bfloat16", "float16", "float8_e4m3", "float32"), peaks, strict=True
+        ):
+            if peak == "–":
+                assert dtype not in device.flops_per_s
+            else:
+                assert number(peak) == pytest.approx(device.flops_per_s[dtype] / 1e12, abs=0.01)
+
+
+def test_the_docs_list_every_link_of_every_preset():
+    documented = [
+        (row[0], row[1], row[3], number(row[4]), number(row[5])) for row in rows(TOPOLOGIES, 6)
+    ]
+    assert documented == [
+        (
+            name,
+            level.name,
+            level.link.kind,
+            level.link.device_bytes_per_s / 1e9,
+            level.link.latency_ns / 1e3,
+        )
+        for name in presets()
+        for level in preset(f"{name}-2x8").levels
+    ]
+
+
+@pytest.mark.parametrize("name", presets())
+def test_the_docs_name_the_sources_of_every_preset(name):
+    topology = preset(f"{name}-2x8")
+    assert topology.device.source in TOPOLOGIES
+    assert topology.source in TOPOLOGIES
+
+
+def test_the_topology_in_the_docs_is_valid():
+    examples = re.findall(r"```json\n(.*?)```", TOPOLOGIES, re.DOTALL)
+    (topology,) = [Topology.from_json(example) for example in examples]
+    assert topology.device_count == 64
+    assert topology.levels[0].link.device_bytes_per_s == 12.5e9
+
+
+def test_the_docs_name_the_kinds_that_are_read_as_full_meshes():
+    for kind in FULL_MESH_KINDS:
+        assert f"`{kind}`" in TOPOLOGIES
+        assert f"`{kind}`" in COST_MODEL
+
+
+@pytest.mark.parametrize("collective", get_args(Collective))
+def test_the_docs_price_every_collective(collective):
+    assert re.search(rf"^\| .*\b{collective}\b", COST_MODEL, re.MULTILINE)
+
+
+def test_the_predictions_in_the_docs_are_those_of_the_model():
+    table = rows(COST_MODEL, 9)
+    assert table
+    for name, extents, port, collective, payload, published, predicted, ratio, _ in table:
+        sizes = tuple(int(extent) for extent in extents.split("×"))
+        links = Interconnect.of(with_port(preset(name), port), default_calibration())
+        time_us = (
+            collective_ns(collective, sizes, payload_bytes=number(payload), interconnect=links)
+            / 1e3
+        )
+        assert number(predicted) == pytest.approx(time_us, abs=0.5)
+        assert number(ratio) == pytest.approx(time_us / number(published), rel=0.04)
+
+
+def with_port(topology, gigabytes_per_s):
+    if gigabytes_per_s == "–":
+        return topology
+    document = topology.to_dict()
+    document["levels"][0]["link"]["bytes_per_s"] = number(gigabytes_per_s) * 1e9
+    return Topology.from_dict(document)
+
+
+def test_the_docs_give_the_numbers_of_the_default_calibration():
+    calibration = default_calibration()
+    values = {
+        "matmul": calibration.efficiency.matmul,
+        "attention": calibration.efficiency.attention,
+        "convolution": calibration.efficiency.convolution,
+        "memory": calibration.efficiency.memory,
+        "link efficiency": calibration.link_efficiency,
+        "exposed activation": calibration.exposed.activation,
+        "exposed parameter, gradient": calibration.exposed.parameter,
+    }
+    assert calibration.exposed.parameter == calibration.exposed.gradient
+    for constant, value in values.items():
+        assert f"| {constant} | {value} |" in COST_MODEL
+    assert f"| launch | {calibration.launch_ns / 1000:g} µs |" in COST_MODEL
