@@ -82,15 +82,16 @@ def find_values(problem: Problem) -> Values:
     values = []
     for root, names in members.items():
         info = problem.tensors[root]
+        is_parameter = info.tensor.role == "parameter"
         values.append(
             Value(
                 root,
                 names,
-                slots[root],
+                _with_largest(slots[root], problem, root) if is_parameter else slots[root],
                 producers.get(root),
                 tuple(readers[root]),
                 _is_free(problem, root),
-                info.tensor.role == "parameter",
+                is_parameter,
                 root in producers and _saves_output(problem, producers[root]),
                 frozenset(reader for reader in readers[root] if _saves_input(problem, reader)),
             )
@@ -101,6 +102,15 @@ def find_values(problem: Problem) -> Values:
         frozenset(views),
         tuple(frozenset(parts) for parts in shardable),
     )
+
+
+def _with_largest(slots: tuple[int, ...], problem: Problem, root: str) -> tuple[int, ...]:
+    """A parameter can rest sharded on its largest slot even where no reader shards it."""
+    sizes = [slot.size for slot in problem.tensors[root].slots]
+    if not sizes:
+        return slots
+    largest = max(range(len(sizes)), key=lambda k: (sizes[k], -k))
+    return tuple(sorted({*slots, largest}))
 
 
 def _is_free(problem: Problem, root: str) -> bool:

@@ -27,13 +27,15 @@ Ns = Annotated[float, Field(ge=0)]
 class Step(Model):
     """One collective (or local slice) over the groups of `axes`.
 
-    wire_bytes: the collective's payload: the gathered or reduced tensor on one device.
+    payload_bytes: the gathered or unreduced tensor on one device. to: the layout afterwards, of the
+    value in forward steps and of the gradient in backward steps.
     """
 
     kind: CollectiveKind
     axes: tuple[Axis, ...]
-    wire_bytes: int = Field(ge=0)
+    payload_bytes: int = Field(ge=0)
     ns: Ns
+    to: Layout
 
 
 class OpPlan(Model):
@@ -80,8 +82,10 @@ class ParameterPlan(Model):
 class Redistribution(Model):
     """The steps that take a tensor from one layout to the next.
 
-    op: the reader, or None where all readers share the steps.
+    op: the reader, or None where all readers share the steps. forward and backward run in every
+    microbatch, per_step once: first the gradient to the optimizer, then the parameter back.
     again: the forward steps are repeated in the backward pass (the layout before them is saved).
+    ns, exposed_ns: over one optimizer step.
     """
 
     tensor: str
@@ -146,7 +150,10 @@ class Search(Model):
 
 
 class Plan(Document):
-    """A complete answer to one request."""
+    """A complete answer to one request.
+
+    repeated_work: the share of the arithmetic that devices do in vain because others do it too.
+    """
 
     prefix: ClassVar[str] = "plan"
     error: ClassVar[type[PlanError]] = PlanError
@@ -160,8 +167,7 @@ class Plan(Document):
     stages: tuple[Stage, ...]
     cost: Cost
     search: Search
-    repeated_devices: int = 1
-    idle_devices: int = 0
+    repeated_work: float = Field(default=0.0, ge=0, le=1)
     unknown_kinds: tuple[str, ...] = ()
     pins: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
