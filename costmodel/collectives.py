@@ -44,8 +44,9 @@ from functools import lru_cache
 from typing import Any, Literal, overload
 
 import numpy as np
-from meshwright.schema import Axis, Calibration, LayoutError, Mesh, Topology
 from numpy.typing import NDArray
+
+from meshwright.schema import Axis, Calibration, LayoutError, Mesh, Topology
 
 Collective = Literal[
     "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "send"

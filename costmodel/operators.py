@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any, overload
 
 import numpy as np
-from meshwright.schema import Calibration, Device, OpClass
 from numpy.typing import NDArray
+
+from meshwright.schema import Calibration, Device, OpClass
 
 NS_PER_S = 1e9
 
