@@ -1,0 +1,161 @@
+"""Element-wise calls: one kind each, scalars in attrs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from meshwright.capture.aten.call import Call, Converter, plain_attr
+from meshwright.capture.program import Value
+
+_UNARY = (
+    "neg", "exp", "log", "sqrt", "rsqrt", "silu", "relu", "tanh", "sigmoid", "cos", "sin", "erf",
+    "logical_not", "bitwise_not",
+)  # fmt: skip
+_BINARY = (
+    "mul", "div", "eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum",
+)  # fmt: skip
+
+
+def _unary(call: Call, *, kind: str) -> None:
+    call.op(kind, [call.args["self"]])
+
+
+def _binary(call: Call, *, kind: str) -> None:
+    if call.args.get("rounding_mode") is not None:
+        return call.unknown()
+    left, right = call.args["self"], call.args["other"]
+    if not isinstance(left, Value):
+        return call.unknown()
+    return _two(call, kind, left, right)
+
+
+def _two(call: Call, kind: str, left: Value, right: Any) -> None:
+    if isinstance(right, Value):
+        call.op(kind, [left, right])
+    else:
+        call.op(kind, [left], other=plain_attr(right))
+
+
+def _sum(call: Call, *, kind: str) -> None:
+    left, right, alpha = call.args["self"], call.args["other"], call.args.get("alpha", 1)
+    if alpha != 1 and isinstance(right, Value):
+        right = call.step("mul", [right], right.shape, other=plain_attr(alpha))
+    elif alpha != 1:
+        right = right * alpha
+    _two(call, kind, left, right)
+
+
+def _reversed_difference(call: Call) -> None:
+    left, right = call.args["self"], call.args["other"]
+    negative = call.step("neg", [left], left.shape)
+    _two(call, "add", negative, right)
+
+
+def _power(call: Call) -> None:
+    base, exponent = call.args["self"], call.args["exponent"]
+    if not isinstance(base, Value):
+        return call.unknown()
+    if isinstance(exponent, Value):
+        return call.op("pow", [base, exponent])
+    return call.op("pow", [base], exponent=plain_attr(exponent))
+
+
+def _reciprocal(call: Call) -> None:
+    call.op("pow", [call.args["self"]], exponent=-1)
+
+
+def _square(call: Call) -> None:
+    call.op("pow", [call.args["self"]], exponent=2)
+
+
+def _abs(call: Call) -> None:
+    x = call.args["self"]
+    negative = call.step("neg", [x], x.shape)
+    call.op("maximum", [x, negative])
+
+
+def _cast(call: Call) -> None:
+    source = call.args["self"]
+    if source.dtype == call.out.dtype:
+        return call.alias(source)
+    return call.op("cast", [source], dtype=call.out.dtype)
+
+
+def _identity(call: Call) -> None:
+    call.alias(call.args["self"])
+
+
+def _boolean(call: Call, *, kind: str) -> None:
+    prefix = "logical" if call.out.dtype == "bool" else "bitwise"
+    _two(call, f"{prefix}_{kind}", call.args["self"], call.args["other"])
+
+
+def _gelu(call: Call) -> None:
+    call.op("gelu", [call.args["self"]], approximate=call.args.get("approximate", "none"))
+
+
+def _clamp(call: Call) -> None:
+    low, high = call.args.get("min"), call.args.get("max")
+    if isinstance(low, Value) or isinstance(high, Value):
+        return call.unknown()
+    limits = {"min": plain_attr(low), "max": plain_attr(high)}
+    return call.op(
+        "clamp", [call.args["self"]], **{k: v for k, v in limits.items() if v is not None}
+    )
+
+
+def _dropout(call: Call) -> None:
+    if not call.args["train"] or call.args["p"] == 0:
+        return call.alias(call.args["input"])
+    return call.op("dropout", [call.args["input"]], p=call.args["p"])
+
+
+def _where(call: Call) -> None:
+    condition, kept, other = (call.args.get(name) for name in ("condition", "self", "other"))
+    if kept is None:
+        return call.unknown()
+    inputs = [condition, *(v for v in (kept, other) if isinstance(v, Value))]
+    scalars = {
+        name: plain_attr(value)
+        for name, value in (("self", kept), ("other", other))
+        if not isinstance(value, Value)
+    }
+    return call.op("where", inputs, **scalars)
+
+
+def _masked_fill(call: Call) -> None:
+    value = call.args["value"]
+    inputs = [call.args["self"], call.args["mask"]]
+    if isinstance(value, Value):
+        return call.op("masked_fill", [*inputs, value])
+    return call.op("masked_fill", inputs, value=plain_attr(value))
+
+
+CONVERTERS: dict[str, Converter] = {
+    **{name: partial(_unary, kind=name) for name in _UNARY},
+    **{name: partial(_binary, kind=name) for name in _BINARY},
+    "add": partial(_sum, kind="add"),
+    "sub": partial(_sum, kind="sub"),
+    "rsub": _reversed_difference,
+    "pow": _power,
+    "square": _square,
+    "reciprocal": _reciprocal,
+    "abs": _abs,
+    "to": _cast,
+    "_to_copy": _cast,
+    "type_as": _cast,
+    "__and__": partial(_boolean, kind="and"),
+    "__or__": partial(_boolean, kind="or"),
+    "gelu": _gelu,
+    "clamp": _clamp,
+    "clamp_min": _clamp,
+    "clamp_max": _clamp,
+    "dropout": _dropout,
+    "where": _where,
+    "masked_fill": _masked_fill,
+    **dict.fromkeys(
+        ("alias", "clone", "detach", "contiguous", "lift_fresh", "lift_fresh_copy"), _identity
+    ),
+}

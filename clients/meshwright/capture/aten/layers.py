@@ -1,0 +1,264 @@
+"""Calls that are layers: multiplications, convolutions, norms, attention, losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from meshwright.capture.aten.call import Call, Converter
+from meshwright.capture.program import Value
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _linear(call: Call) -> None:
+    inputs = [call.args["input"], call.args["weight"], call.args.get("bias")]
+    call.op("linear", [v for v in inputs if v is not None], weight_layout="nk")
+
+
+def _matmul(call: Call) -> None:
+    other = call.args["mat2"] if "mat2" in call.args else call.args["other"]
+    call.op("matmul", [call.args["self"], other])
+
+
+def _addmm(call: Call) -> None:
+    bias, a, b = (call.args[name] for name in ("self", "mat1", "mat2"))
+    if call.args["beta"] != 1 or call.args["alpha"] != 1:
+        return call.unknown()
+    if b.role == "parameter" and bias.rank == 1:
+        return call.op("linear", [a, b, bias], weight_layout="kn")
+    return call.op("add", [call.step("matmul", [a, b], call.out.shape), bias])
+
+
+def _attention(call: Call) -> None:
+    query, key, value, mask = (
+        call.args.get(name) for name in ("query", "key", "value", "attn_mask")
+    )
+    assert query is not None and key is not None and value is not None
+    scale = call.args.get("scale")
+    attrs = {
+        "causal": bool(call.args["is_causal"]),
+        "scale": query.shape[-1] ** -0.5 if scale is None else scale,
+    }
+    if call.args["dropout_p"]:
+        attrs["dropout"] = call.args["dropout_p"]
+    inputs = [query, key, value, *([mask] if mask is not None else [])]
+    call.op("attention", inputs, **attrs)
+
+
+def _attention_kernel(call: Call) -> None:
+    """A backend's own entry to the same thing; what it keeps for its backward is not read here."""
+    call.results = call.results[:1]
+    _attention(call)
+
+
+def _convolution(call: Call) -> None:
+    x, weight, bias = call.args["input"], call.args["weight"], call.args.get("bias")
+    spatial = weight.rank - 2
+    padding = call.args["padding"]
+    if padding == "valid":
+        padding = 0
+    attrs = {
+        "stride": _spread(call.args["stride"], spatial),
+        "padding": padding if padding == "same" else _spread(padding, spatial),
+        "dilation": _spread(call.args["dilation"], spatial),
+        "groups": call.args["groups"],
+    }
+    inputs = [v for v in (x, weight, bias) if v is not None]
+    if x.rank != spatial + 2:
+        return call.unknown()
+    if call.args.get("transposed", "output_padding" in call.args):
+        attrs["output_padding"] = _spread(call.args["output_padding"], spatial)
+        return call.op("conv_transpose", inputs, **attrs)
+    return call.op("conv", inputs, **attrs)
+
+
+def _pool(call: Call, *, kind: str, spatial: int) -> None:
+    kernel = _spread(call.args["kernel_size"], spatial)
+    stride = call.args["stride"]
+    attrs = {
+        "kernel": kernel,
+        "stride": _spread(stride, spatial) if stride not in ([], None) else kernel,
+        "padding": _spread(call.args["padding"], spatial),
+    }
+    if kind == "max_pool" and any(d != 1 for d in _spread(call.args["dilation"], spatial)):
+        return call.unknown()
+    if call.args.get("ceil_mode") or call.args.get("divisor_override"):
+        return call.unknown()
+    if kind == "avg_pool" and not call.args["count_include_pad"] and any(attrs["padding"]):
+        return call.unknown()
+    return call.op(kind, [call.args["self"]], **attrs)
+
+
+def _adaptive_mean(call: Call, *, spatial: int) -> None:
+    x: Value = call.args["self"]
+    target = x.shape[-spatial:]
+    if any(size != 1 for size in call.args["output_size"]):
+        if any(a % b for a, b in zip(target, call.out.shape[-spatial:], strict=True)):
+            return call.unknown()
+        kernel = [a // b for a, b in zip(target, call.out.shape[-spatial:], strict=True)]
+        return call.op("avg_pool", [x], kernel=kernel, stride=kernel, padding=[0] * spatial)
+    dims = list(range(x.rank - spatial, x.rank))
+    return call.op("mean", [x], dims=dims, keepdim=True)
+
+
+def _upsample(call: Call, *, mode: str, spatial: int) -> None:
+    source: Value = call.args["input"] if "input" in call.args else call.args["self"]
+    scale = [a / b for a, b in zip(call.out.shape[-spatial:], source.shape[-spatial:], strict=True)]
+    attrs = {"align_corners": True} if call.args.get("align_corners") else {}
+    call.op(
+        "upsample",
+        [source],
+        mode=mode,
+        scale=[int(s) if s.is_integer() else s for s in scale],
+        **attrs,
+    )
+
+
+def _embedding(call: Call) -> None:
+    call.op("embedding", [call.args["weight"], call.args["indices"]])
+
+
+def _layer_norm(call: Call) -> None:
+    inputs = [call.args["input"], call.args.get("weight"), call.args.get("bias")]
+    call.op(
+        "layer_norm",
+        [v for v in inputs if v is not None],
+        dims=len(call.args["normalized_shape"]),
+        eps=call.args["eps"],
+    )
+
+
+def _rms_norm(call: Call) -> None:
+    x, weight, eps = (call.args.get(name) for name in ("input", "weight", "eps"))
+    if weight is None or eps is None:
+        return call.unknown()
+    return call.op("rms_norm", [x, weight], dims=len(call.args["normalized_shape"]), eps=eps)
+
+
+def _batch_norm(call: Call) -> None:
+    names = ("input", "weight", "bias", "running_mean", "running_var")
+    inputs = [call.args.get(name) for name in names]
+    if any(v is None for v in inputs[:3]):
+        return call.unknown()
+    training = bool(call.args["training"])
+    return call.op(
+        "batch_norm",
+        [v for v in inputs if v is not None],
+        training=training,
+        eps=call.args["eps"],
+    )
+
+
+def _group_norm(call: Call) -> None:
+    inputs = [call.args["input"], call.args.get("weight"), call.args.get("bias")]
+    if any(v is None for v in inputs):
+        return call.unknown()
+    return call.op(
+        "group_norm",
+        [v for v in inputs if v is not None],
+        groups=call.args["num_groups"],
+        eps=call.args["eps"],
+    )
+
+
+def _cross_entropy(call: Call) -> None:
+    """Classes come second in torch and last here."""
+    logits, labels = call.args["self"], call.args["target"]
+    if call.args.get("weight") is not None or call.args["label_smoothing"]:
+        return call.unknown()
+    if labels.dtype not in ("int64", "int32", "uint8"):
+        return call.unknown()
+    if logits.rank > 2:
+        order = [0, *range(2, logits.rank), 1]
+        logits = call.step("transpose", [logits], [logits.shape[d] for d in order], dims=order)
+    return call.op(
+        "cross_entropy",
+        [logits, labels],
+        reduction=_REDUCTIONS[call.args["reduction"]],
+        ignore_index=call.args["ignore_index"],
+    )
+
+
+def _binary_cross_entropy(call: Call) -> None:
+    """relu(x) - x*y + log(1 + exp(-|x|)), which no x overflows; -|x| = x - 2 relu(x)."""
+    x, y = call.args["self"], call.args["target"]
+    if call.args.get("weight") is not None or call.args.get("pos_weight") is not None:
+        return call.unknown()
+    positive = call.step("relu", [x], x.shape)
+    twice = call.step("mul", [positive], x.shape, other=2)
+    negative = call.step("sub", [x, twice], x.shape)
+    power = call.step("exp", [negative], x.shape)
+    grown = call.step("add", [power], x.shape, other=1)
+    tail = call.step("log", [grown], x.shape)
+    product = call.step("mul", [x, y], x.shape)
+    linear = call.step("sub", [positive, product], x.shape)
+    reduction = _REDUCTIONS[call.args["reduction"]]
+    if reduction == "none":
+        return call.op("add", [linear, tail])
+    each = call.step("add", [linear, tail], x.shape)
+    return call.op(reduction, [each], dims=list(range(x.rank)), keepdim=False)
+
+
+def _squared_error(call: Call) -> None:
+    x, y = call.args["self"], call.args["target"]
+    reduction = _REDUCTIONS[call.args["reduction"]]
+    difference = call.step("sub", [x, y], x.shape)
+    if reduction == "none":
+        return call.op("pow", [difference], exponent=2)
+    squares = call.step("pow", [difference], x.shape, exponent=2)
+    return call.op(reduction, [squares], dims=list(range(x.rank)), keepdim=False)
+
+
+def _spread(value: int | Sequence[int], spatial: int) -> list[int]:
+    """One number for all spatial dims, or one for each."""
+    given = [value] if isinstance(value, int) else list(value)
+    return given * spatial if len(given) == 1 else given
+
+
+CONVERTERS: dict[str, Converter] = {
+    "linear": _linear,
+    **dict.fromkeys(("matmul", "mm", "bmm", "mv"), _matmul),
+    "addmm": _addmm,
+    "scaled_dot_product_attention": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention_kernel,
+    "_scaled_dot_product_flash_attention": _attention_kernel,
+    **dict.fromkeys(
+        (
+            "conv1d",
+            "conv2d",
+            "conv3d",
+            "convolution",
+            "conv_transpose1d",
+            "conv_transpose2d",
+            "conv_transpose3d",
+        ),
+        _convolution,
+    ),  # fmt: skip
+    **{
+        f"{kind}_pool{n}d": partial(_pool, kind=f"{kind}_pool", spatial=n)
+        for kind in ("max", "avg")
+        for n in (1, 2, 3)
+    },
+    **{f"adaptive_avg_pool{n}d": partial(_adaptive_mean, spatial=n) for n in (1, 2, 3)},
+    **{
+        f"upsample_{mode}{n}d": partial(_upsample, mode=mode, spatial=n)
+        for mode, n in (
+            ("nearest", 1),
+            ("nearest", 2),
+            ("nearest", 3),
+            ("linear", 1),
+            ("bilinear", 2),
+            ("bicubic", 2),
+            ("trilinear", 3),
+        )
+    },  # fmt: skip
+    "embedding": _embedding,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "batch_norm": _batch_norm,
+    "group_norm": _group_norm,
+    "cross_entropy_loss": _cross_entropy,
+    "binary_cross_entropy_with_logits": _binary_cross_entropy,
+    "mse_loss": _squared_error,
+}

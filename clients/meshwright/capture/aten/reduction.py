@@ -1,0 +1,120 @@
+"""Reductions and what walks along one dim."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from meshwright.capture.aten.call import Call, Converter, dims_of, plain_attr
+from meshwright.capture.program import Value
+
+
+def _reduced(call: Call, *, kind: str) -> None:
+    source: Value = call.args["self"]
+    dtype = call.args.get("dtype")
+    if dtype is not None and source.dtype != call.out.dtype:
+        source = call.step("cast", [source], source.shape, call.out.dtype, dtype=call.out.dtype)
+    call.op(
+        kind,
+        [source],
+        dims=dims_of(call.args.get("dim"), source.rank),
+        keepdim=bool(call.args.get("keepdim", False)),
+    )
+
+
+def _extreme(call: Call, *, kind: str, index: str) -> None:
+    source: Value = call.args["self"]
+    if "other" in call.args:
+        return call.op("maximum" if kind == "amax" else "minimum", [source, call.args["other"]])
+    if "dim" not in call.args:
+        return call.op(kind, [source], dims=dims_of(None, source.rank), keepdim=False)
+    dims, keepdim = dims_of(call.args["dim"], source.rank), bool(call.args["keepdim"])
+    values, indices = call.results
+    best = call.step(kind, [source], values.shape, dims=dims, keepdim=keepdim)
+    place = call.step(index, [source], indices.shape, "int64", dim=dims[0], keepdim=keepdim)
+    return call.alias(best, place)
+
+
+def _place(call: Call, *, kind: str) -> None:
+    source: Value = call.args["self"]
+    if call.args.get("dim") is None:
+        return call.unknown()
+    (dim,) = dims_of(call.args["dim"], source.rank)
+    return call.op(kind, [source], dim=dim, keepdim=bool(call.args["keepdim"]))
+
+
+def _vector_norm(call: Call) -> None:
+    source: Value = call.args["self"]
+    if call.args["ord"] != 2:
+        return call.unknown()
+    squares = call.step("mul", [source, source], source.shape)
+    total = call.step(
+        "sum",
+        [squares],
+        call.out.shape,
+        dims=dims_of(call.args.get("dim"), source.rank),
+        keepdim=bool(call.args["keepdim"]),
+    )
+    return call.op("sqrt", [total])
+
+
+def _variance(call: Call) -> None:
+    source: Value = call.args["self"]
+    dims = dims_of(call.args.get("dim"), source.rank)
+    kept = tuple(1 if dim in dims else size for dim, size in enumerate(source.shape))
+    mean = call.step("mean", [source], kept, dims=dims, keepdim=True)
+    centred = call.step("sub", [source, mean], source.shape)
+    squares = call.step("mul", [centred, centred], source.shape)
+    keepdim = bool(call.args.get("keepdim", False))
+    correction = call.args.get("correction", 1 if call.args.get("unbiased", True) else 0)
+    count = math.prod(source.shape[dim] for dim in dims)
+    if not correction:
+        return call.op("mean", [squares], dims=dims, keepdim=keepdim)
+    total = call.step("sum", [squares], call.out.shape, dims=dims, keepdim=keepdim)
+    return call.op("div", [total], other=count - correction)
+
+
+def _softmax(call: Call, *, kind: str) -> None:
+    source: Value = call.args["self"]
+    if source.dtype != call.out.dtype:
+        source = call.step("cast", [source], source.shape, call.out.dtype, dtype=call.out.dtype)
+    call.op(kind, [source], dim=call.args["dim"] % source.rank)
+
+
+def _top(call: Call) -> None:
+    source: Value = call.args["self"]
+    call.op("topk", [source], k=call.args["k"], dim=call.args["dim"] % source.rank)
+
+
+def _sort(call: Call) -> None:
+    source: Value = call.args["self"]
+    call.op(
+        "sort",
+        [source],
+        dim=call.args["dim"] % source.rank,
+        descending=bool(call.args["descending"]),
+    )
+
+
+def _cumulative(call: Call) -> None:
+    source: Value = call.args["self"]
+    attrs = {} if call.args.get("dtype") is None else {"dtype": plain_attr(call.args["dtype"])}
+    call.op("cumsum", [source], dim=call.args["dim"] % source.rank, **attrs)
+
+
+CONVERTERS: dict[str, Converter] = {
+    **{k: partial(_reduced, kind=k) for k in ("sum", "mean", "amax", "amin", "prod", "any", "all")},
+    "max": partial(_extreme, kind="amax", index="argmax"),
+    "min": partial(_extreme, kind="amin", index="argmin"),
+    "argmax": partial(_place, kind="argmax"),
+    "argmin": partial(_place, kind="argmin"),
+    "linalg_vector_norm": _vector_norm,
+    "var": _variance,
+    "softmax": partial(_softmax, kind="softmax"),
+    "_softmax": partial(_softmax, kind="softmax"),
+    "log_softmax": partial(_softmax, kind="log_softmax"),
+    "_log_softmax": partial(_softmax, kind="log_softmax"),
+    "topk": _top,
+    "sort": _sort,
+    "cumsum": _cumulative,
+}

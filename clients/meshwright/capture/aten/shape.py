@@ -1,0 +1,252 @@
+"""Calls that move elements without computing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from meshwright.capture.aten.call import Call, Converter, plain_attr
+from meshwright.capture.program import Value
+
+
+def _reshape(call: Call) -> None:
+    call.op("reshape", [call.args["self"]])
+
+
+def _permuted(call: Call, dims: Sequence[int]) -> None:
+    source: Value = call.args["self"]
+    call.op("transpose", [source], dims=[dim % source.rank for dim in dims])
+
+
+def _transpose(call: Call) -> None:
+    rank = call.args["self"].rank
+    if not rank:
+        return call.alias(call.args["self"])
+    one, other = call.args["dim0"] % rank, call.args["dim1"] % rank
+    order = list(range(rank))
+    order[one], order[other] = order[other], order[one]
+    return _permuted(call, order)
+
+
+def _last_two(call: Call) -> None:
+    order = list(range(call.args["self"].rank))
+    _permuted(call, [*order[:-2], *order[:-3:-1]])
+
+
+def _permute(call: Call) -> None:
+    _permuted(call, call.args["dims"])
+
+
+def _move(call: Call) -> None:
+    rank = call.args["self"].rank
+    source, target = call.args["source"], call.args["destination"]
+    sources = [d % rank for d in ([source] if isinstance(source, int) else source)]
+    targets = [d % rank for d in ([target] if isinstance(target, int) else target)]
+    rest = iter([d for d in range(rank) if d not in sources])
+    moved = dict(zip(targets, sources, strict=True))
+    _permuted(call, [moved[d] if d in moved else next(rest) for d in range(rank)])
+
+
+def _expand(call: Call) -> None:
+    source: Value = call.args["self"]
+    if source.shape == call.out.shape:
+        return call.alias(source)
+    return call.op("expand", [source])
+
+
+def _repeat(call: Call) -> None:
+    """Tile: each repeated dim becomes a new dim in front of it, expanded and merged."""
+    source: Value = call.args["self"]
+    repeats = call.args["repeats"]
+    lead = [1] * (len(repeats) - source.rank)
+    if all(times == 1 for times in repeats):
+        return call.op("reshape", [source])
+    single = [s for size in (*lead, *source.shape) for s in (1, size)]
+    tiled = [s for t, size in zip(repeats, (*lead, *source.shape), strict=True) for s in (t, size)]
+    opened = call.step("reshape", [source], single)
+    grown = call.step("expand", [opened], tiled)
+    return call.op("reshape", [grown])
+
+
+def _slice_of(call: Call, source: Value, dim: int, start: int, end: int, step: int = 1) -> Value:
+    shape = list(source.shape)
+    shape[dim] = -(-(end - start) // step)
+    return call.step("slice", [source], shape, dim=dim, start=start, end=end, step=step)
+
+
+def _slice(call: Call) -> None:
+    source: Value = call.args["self"]
+    dim = call.args.get("dim", 0) % source.rank
+    extent = source.shape[dim]
+    start, end = (
+        min(max(place + extent if place < 0 else place, 0), extent)
+        for place in (call.args.get("start") or 0, _end(call.args.get("end"), extent))
+    )
+    step = call.args.get("step", 1)
+    if (start, end, step) == (0, extent, 1):
+        return call.alias(source)
+    return call.op("slice", [source], dim=dim, start=start, end=end, step=step)
+
+
+def _end(end: int | None, extent: int) -> int:
+    return extent if end is None else end
+
+
+def _narrow(call: Call) -> None:
+    source: Value = call.args["self"]
+    dim, length = call.args["dim"] % source.rank, call.args["length"]
+    start = call.args["start"]
+    if isinstance(start, Value):
+        return call.unknown()
+    start %= source.shape[dim] or 1
+    return call.op("slice", [source], dim=dim, start=start, end=start + length, step=1)
+
+
+def _select(call: Call) -> None:
+    source: Value = call.args["self"]
+    dim = call.args["dim"] % source.rank
+    index = call.args["index"] % source.shape[dim]
+    if source.shape[dim] == 1:
+        return call.op("reshape", [source])
+    return call.op("reshape", [_slice_of(call, source, dim, index, index + 1)])
+
+
+def _split(call: Call) -> None:
+    source: Value = call.args["self"] if "self" in call.args else call.args["input"]
+    dim = call.args.get("dim", 0) % source.rank
+    if len(call.results) == 1:
+        return call.alias(source)
+    return call.op("split", [source], dim=dim, sizes=[value.shape[dim] for value in call.results])
+
+
+def _unbind(call: Call) -> None:
+    source: Value = call.args["self"]
+    dim = call.args.get("dim", 0) % source.rank
+    if len(call.results) == 1:
+        return call.op("reshape", [source])
+    shape = [1 if d == dim else size for d, size in enumerate(source.shape)]
+    parts = [Value("", tuple(shape), source.dtype) for _ in call.results]
+    results, call.results = call.results, parts
+    call.op("split", [source], dim=dim, sizes=[1] * len(parts))
+    return call.alias(
+        *(
+            call.step("reshape", [part], result.shape)
+            for part, result in zip(parts, results, strict=True)
+        )
+    )
+
+
+def _concat(call: Call) -> None:
+    tensors: list[Value] = call.args["tensors"]
+    if len(tensors) == 1:
+        return call.alias(tensors[0])
+    return call.op("concat", tensors, dim=call.args.get("dim", 0) % tensors[0].rank)
+
+
+def _stack(call: Call) -> None:
+    call.op("stack", call.args["tensors"], dim=call.args.get("dim", 0) % call.out.rank)
+
+
+def _pad(call: Call) -> None:
+    mode = call.args.get("mode", "constant")
+    value = call.args.get("value") or 0
+    source: Value = call.args["self"]
+    before_after = [0] * (2 * source.rank)
+    for place, amount in enumerate(call.args["pad"]):
+        dim = source.rank - 1 - place // 2
+        before_after[2 * dim + place % 2] = amount
+    pairs = [before_after[i : i + 2] for i in range(0, len(before_after), 2)]
+    if not any(before_after):
+        return call.alias(source)
+    return call.op("pad", [source], pads=pairs, mode=mode, value=plain_attr(value))
+
+
+def _roll(call: Call) -> None:
+    source: Value = call.args["self"]
+    if not call.args["dims"]:
+        return call.unknown()
+    return call.op(
+        "roll",
+        [source],
+        shifts=list(call.args["shifts"]),
+        dims=[dim % source.rank for dim in call.args["dims"]],
+    )
+
+
+def _flip(call: Call) -> None:
+    source: Value = call.args["self"]
+    call.op("flip", [source], dims=[dim % source.rank for dim in call.args["dims"]])
+
+
+def _triangle(call: Call, *, kind: str) -> None:
+    call.op(kind, [call.args["self"]], diagonal=call.args.get("diagonal", 0))
+
+
+def _gather(call: Call) -> None:
+    source: Value = call.args["self"]
+    call.op("gather", [source, call.args["index"]], dim=call.args["dim"] % source.rank)
+
+
+def _index_select(call: Call) -> None:
+    source: Value = call.args["self"]
+    call.op("index_select", [source, call.args["index"]], dim=call.args["dim"] % source.rank)
+
+
+def _index(call: Call) -> None:
+    indices: list[Value | None] = call.args["indices"]
+    call.op(
+        "index",
+        [call.args["self"], *(index for index in indices if index is not None)],
+        dims=[dim for dim, index in enumerate(indices) if index is not None],
+    )
+
+
+def _scatter(call: Call, *, kind: str) -> None:
+    source: Value = call.args["self"]
+    inputs = [source, call.args["index"]]
+    attrs = {"dim": call.args["dim"] % source.rank}
+    if "reduce" in call.args:
+        return call.unknown()
+    if "value" in call.args:
+        return call.op(kind, inputs, **attrs, value=plain_attr(call.args["value"]))
+    return call.op(kind, [*inputs, call.args["src"]], **attrs)
+
+
+_VIEWS = (
+    "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as",
+    "reshape_as",
+)  # fmt: skip
+
+CONVERTERS: dict[str, Converter] = {
+    **dict.fromkeys(_VIEWS, _reshape),
+    "transpose": _transpose,
+    "swapaxes": _transpose,
+    "t": _last_two,
+    "numpy_T": _last_two,
+    "mT": _last_two,
+    "permute": _permute,
+    "movedim": _move,
+    "expand": _expand,
+    "expand_as": _expand,
+    "broadcast_to": _expand,
+    "repeat": _repeat,
+    "slice": _slice,
+    "narrow": _narrow,
+    "select": _select,
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split"), _split),
+    "unbind": _unbind,
+    "cat": _concat,
+    "concat": _concat,
+    "stack": _stack,
+    "pad": _pad,
+    "constant_pad_nd": _pad,
+    "roll": _roll,
+    "flip": _flip,
+    "tril": partial(_triangle, kind="tril"),
+    "triu": partial(_triangle, kind="triu"),
+    "gather": _gather,
+    "index_select": _index_select,
+    "index": _index,
+    "scatter": partial(_scatter, kind="scatter"),
+    "scatter_add": partial(_scatter, kind="scatter_add"),
+}

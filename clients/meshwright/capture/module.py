@@ -1,0 +1,66 @@
+"""Any PyTorch module -> Graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from meshwright.capture.export import export_program
+from meshwright.capture.names import name_values
+from meshwright.capture.passes import PASSES
+from meshwright.capture.witness import BATCH_WITNESS, Witness
+from meshwright.schema import Graph
+from meshwright.schema.graph import MAX_OPS
+
+Inputs = Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
+_LABEL_WORDS = ("label", "target")
+
+
+def capture_module(
+    module: torch.nn.Module,
+    example_inputs: Callable[[Mapping[str, int]], Inputs],
+    *,
+    symbols: Mapping[str, int],
+    name: str,
+    labels: Iterable[str] = (),
+    limits: Mapping[str, int] | None = None,
+    constants: Iterable[int] = (),
+) -> Graph:
+    """The graph of one forward pass, which returns the loss, or a tuple that begins with it.
+
+    module: on the meta device, or with weights, which are not looked at.
+    example_inputs: called with a size for each symbol; gives the forward's arguments.
+    symbols: the sizes that stay symbolic, and the values that the graph names for them.
+    labels: inputs that are labels, besides those whose names say so.
+    limits: the largest size that a symbol may be traced at (a table of positions ends there).
+    constants: numbers of the model that are not dims of its parameters; no symbol's prime will be
+    near one of them.
+    """
+    own = [size for tensor in _tensors(module) for size in tensor.shape]
+    ceilings = {
+        symbol: min(BATCH_WITNESS, (limits or {}).get(symbol, BATCH_WITNESS)) for symbol in symbols
+    }
+    witness = Witness.choose(ceilings, [*own, *constants])
+    arguments = example_inputs(witness.primes)
+    program = export_program(module, arguments, witness=witness)
+    label_names = set(labels)
+    for value in program.sources:
+        if value.role == "input" and (
+            value.name in label_names or any(word in value.name for word in _LABEL_WORDS)
+        ):
+            value.role = "label"
+    for rewrite in PASSES:
+        rewrite(program)
+    name_values(program)
+    used = {value for node in program.nodes for value in node.inputs} | set(program.outputs)
+    program.sources = [value for value in program.sources if value in used]
+    unknown = sorted({node.kind for node in program.nodes if "." in node.kind})
+    program.notes += [f"no canonical kind for {kind}; it is kept replicated" for kind in unknown]
+    assert len(program.nodes) <= MAX_OPS
+    return program.to_graph(name=name, symbols=symbols)
+
+
+def _tensors(module: torch.nn.Module) -> list[Any]:
+    return [*module.parameters(), *module.buffers()]

@@ -1,0 +1,218 @@
+"""Mixtures of experts: the sorting and indexing of tokens as dispatch and combine.
+
+Captured programs sort all (token, choice) pairs by expert, gather their rows, multiply group by
+group, and put the rows back. Which rows meet which expert depends on data, so a plan cannot follow
+it. The canonical form gives every expert the same number of slots for each sequence:
+
+    moe_dispatch   x[b,s,h], topk_index[b,s,k]                      -> [e,b,c,h]    c = s*k/e
+    expert_matmul  x[e,b,c,h], w[e,f,h]                             -> [e,b,c,f]
+    moe_combine    y[e,b,c,h], topk_index[b,s,k], topk_weight[b,s,k] -> [b,s,h]
+
+Both agree where no expert is asked for more than its slots. The attr `capacity_factor` scales c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import gcd
+
+from meshwright.capture.passes.pattern import Upstream
+from meshwright.capture.program import Node, Program, Value
+from meshwright.schema.sizes import Size
+
+_GROUPED = frozenset({"aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"})
+_ROW_WISE = frozenset({"silu", "gelu", "relu", "sigmoid", "tanh", "mul", "add", "cast", "clamp"})
+
+
+def recognise_mixture(program: Program) -> None:
+    """Replace each sorted group of expert multiplications by its canonical form."""
+    upstream = Upstream(program)
+    positions = {node: place for place, node in enumerate(program.nodes)}
+    readers = program.readers()
+    additions: dict[Node, list[Node]] = {}
+    substitutes: dict[Value, Value] = {}
+    for node in program.nodes:
+        if node.kind != "sort":
+            continue
+        region = _Region.at(node, upstream, readers, program)
+        if region is None:
+            continue
+        later = program.nodes[positions[node] :]
+        last = region.rewrite(later)
+        if last is not None:
+            additions[last] = region.nodes
+            substitutes[last.output] = region.result
+    program.insert_before(additions)
+    program.replace(substitutes)
+
+
+@dataclass
+class _Region:
+    """The experts of one layer while they are rewritten; `slots` maps sorted rows to slots."""
+
+    upstream: Upstream
+    permutation: Value
+    tokens: Value
+    index: Value
+    experts: int
+    capacity: int
+    weight: Value | None = None
+    slots: dict[Value, Value] = field(default_factory=dict)
+    restored: set[Value] = field(default_factory=set)
+    nodes: list[Node] = field(default_factory=list)
+    module: str = ""
+
+    @property
+    def result(self) -> Value:
+        return self.nodes[-1].output
+
+    @classmethod
+    def at(
+        cls,
+        sort: Node,
+        upstream: Upstream,
+        readers: dict[Value, list[Node]],
+        program: Program,
+    ) -> _Region | None:
+        """The region that begins at the sort of its pairs by expert, if it is one."""
+        index = upstream.through(sort.inputs[0], "reshape")
+        if index.rank != 3 or sort.inputs[0].rank != 1:
+            return None
+        batch, length, choices = index.shape
+        permutation = sort.outputs[1]
+        for gather in (n for r in readers.get(permutation, ()) for n in readers.get(r.output, ())):
+            if gather.kind != "index" or gather.inputs[0].rank != 2:
+                continue
+            tokens = upstream.through(gather.inputs[0], "reshape")
+            if tokens.shape[:2] != (batch, length) or tokens.rank != 3:
+                continue
+            grouped = next((n for n in _after(gather.output, readers) if n.kind in _GROUPED), None)
+            if grouped is None:
+                continue
+            experts = grouped.inputs[1].shape[0]
+            capacity = _slots(program, length, choices, experts)
+            region = cls(upstream, permutation, tokens, index, experts, capacity)
+            region.module = gather.module
+            region.slots[gather.output] = region._add(
+                "moe_dispatch",
+                [tokens, index],
+                (experts, batch, capacity, tokens.shape[-1]),
+                gather.output,
+                capacity_factor=1.0,
+            )
+            return region
+        return None
+
+    def rewrite(self, nodes: list[Node]) -> Node | None:
+        """Follow the rows to where they are summed over choices; that node, or None if lost."""
+        for node in nodes:
+            rows = [value for value in node.inputs if value in self.slots]
+            if not rows or node.output in self.slots:
+                continue
+            if node.kind == "sum" and rows[0] in self.restored:
+                return self._combined(node, rows[0])
+            if not self._follow(node, rows):
+                return None
+        return None
+
+    def _follow(self, node: Node, rows: list[Value]) -> bool:
+        first = rows[0]
+        if node.kind in _GROUPED and node.inputs[0] is first:
+            return self._multiplied(node, first)
+        if node.kind == "mul" and len(rows) == 1 and self._is_weighting(node, first):
+            self.slots[node.output] = self.slots[first]
+            return True
+        if node.kind == "index" and self._restores(node.inputs[1]):
+            self.slots[node.output] = self.slots[first]
+            self.restored.add(node.output)
+            return True
+        if node.kind == "reshape" and first in self.restored:
+            self.slots[node.output] = self.slots[first]
+            self.restored.add(node.output)
+            return True
+        if node.kind == "cast" and self.weight is not None:
+            self.slots[node.output] = self.slots[first]
+            return True
+        if node.kind in _ROW_WISE and all(v in self.slots for v in node.inputs):
+            return self._row_wise(node, dict(node.attrs))
+        if node.kind == "split" and node.attrs["dim"] == 1:
+            return self._row_wise(node, {**node.attrs, "dim": 3})
+        return False
+
+    def _multiplied(self, node: Node, rows: Value) -> bool:
+        weight, layout = node.inputs[1], "ehf"
+        turned = self.upstream.made_by(weight, "transpose")
+        if turned is not None and turned.attrs["dims"] == [0, 2, 1]:
+            weight, layout = turned.inputs[0], "efh"
+        x = self.slots[rows]
+        shape = (*x.shape[:-1], node.output.shape[-1])
+        self.slots[node.output] = self._add(
+            "expert_matmul", [x, weight], shape, node.output, weight_layout=layout
+        )
+        return True
+
+    def _row_wise(self, node: Node, attrs: dict[str, object]) -> bool:
+        inputs = [self.slots[value] for value in node.inputs]
+        lead = inputs[0].shape[:-1]
+        made = [Value("", (*lead, v.shape[-1]), v.dtype) for v in node.outputs]
+        self.nodes.append(Node(node.kind, inputs, made, attrs, node.module, node.leaf))
+        self.slots.update(zip(node.outputs, made, strict=True))
+        return True
+
+    def _is_weighting(self, node: Node, rows: Value) -> bool:
+        """rows * (topk_weight in sorted order)[:, None]"""
+        other = next((v for v in node.inputs if v is not rows), None)
+        picked = other and self.upstream.made_by(self.upstream.through(other, "reshape"), "index")
+        if not picked or picked.inputs[1] is not self.permutation:
+            return False
+        weight = self.upstream.through(picked.inputs[0], "reshape")
+        if weight.shape != self.index.shape:
+            return False
+        self.weight = weight
+        return True
+
+    def _restores(self, index: Value) -> bool:
+        """The index is the permutation's inverse."""
+        written = self.upstream.made_by(index, "aten.index_put.default")
+        return written is not None and self.permutation in written.inputs[1:]
+
+    def _combined(self, node: Node, rows: Value) -> Node | None:
+        if self.weight is None or list(node.attrs["dims"]) != [1] or rows.rank != 3:
+            return None
+        batch, length, _ = self.index.shape
+        inputs = [self.slots[rows], self.index, self.weight]
+        whole = (batch, length, node.output.shape[-1])
+        summed = self._add("moe_combine", inputs, whole, node.output, capacity_factor=1.0)
+        self._add("reshape", [summed], node.output.shape, node.output)
+        return node
+
+    def _add(
+        self,
+        kind: str,
+        inputs: list[Value],
+        shape: tuple[int, ...],
+        like: Value,
+        **attrs: object,
+    ) -> Value:
+        made = Value("", shape, like.dtype)
+        self.nodes.append(Node(kind, inputs, [made], attrs, self.module))
+        return made
+
+
+def _after(value: Value, readers: dict[Value, list[Node]]) -> list[Node]:
+    """The nodes that read the value, directly or after a cast."""
+    direct = readers.get(value, [])
+    casts = [n.output for n in direct if n.kind == "cast"]
+    return [*direct, *(n for made in casts for n in readers.get(made, []))]
+
+
+def _slots(program: Program, length: int, choices: int, experts: int) -> int:
+    """Slots of an expert for one sequence, at the traced length."""
+    shared = gcd(choices, experts)
+    k, e = choices // shared, experts // shared
+    traced: Size = program.witness.size(length)
+    if isinstance(traced, int):
+        return -(-length * k // e)
+    if e == 1:
+        return length * k
+    return program.witness.stand_in(f"{traced}//{e}" if k == 1 else f"{k}*{traced}//{e}")

@@ -1,0 +1,155 @@
+"""The program that passes rewrite: nodes and values at traced sizes, before it becomes a Graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshwright.capture.witness import Witness
+from meshwright.schema import Graph, Op, Tensor
+from meshwright.schema.graph import DType, Role
+from meshwright.schema.sizes import Size
+
+# attrs whose whole numbers are extents or positions, and so may depend on a symbol
+_SIZE_ATTRS = frozenset({"start", "end", "step", "sizes", "other", "diagonal", "slots"})
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """One tensor of the program. Two values are the same only if they are one object."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    role: Role = "activation"
+    trainable: bool = True
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One op of the program."""
+
+    kind: str
+    inputs: list[Value]
+    outputs: list[Value]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    module: str = ""
+    leaf: bool = False
+
+    @property
+    def output(self) -> Value:
+        return self.outputs[0]
+
+
+@dataclass
+class Program:
+    """Nodes in execution order. A pass edits `nodes` and calls `replace` once at its end."""
+
+    nodes: list[Node]
+    sources: list[Value]
+    outputs: list[Value]
+    loss: Value | None = None
+    witness: Witness = field(default_factory=Witness)
+    notes: list[str] = field(default_factory=list)
+
+    def producers(self) -> dict[Value, Node]:
+        return {value: node for node in self.nodes for value in node.outputs}
+
+    def readers(self) -> dict[Value, list[Node]]:
+        """Value -> the nodes that read it; a node that reads it twice stands there twice."""
+        readers: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                readers.setdefault(value, []).append(node)
+        return readers
+
+    def replace(self, substitutes: Mapping[Value, Value]) -> None:
+        """Read the substitute wherever the key is read; chains are followed."""
+        if not substitutes:
+            return
+
+        def last(value: Value) -> Value:
+            while value in substitutes:
+                value = substitutes[value]
+            return value
+
+        for node in self.nodes:
+            node.inputs = [last(value) for value in node.inputs]
+        self.outputs = [last(value) for value in self.outputs]
+        self.loss = None if self.loss is None else last(self.loss)
+
+    def insert_before(self, additions: Mapping[Node, Sequence[Node]]) -> None:
+        """Put nodes in front of the node that each list is for."""
+        if additions:
+            self.nodes = [n for node in self.nodes for n in (*additions.get(node, ()), node)]
+
+    def upstream(self, values: Iterable[Value]) -> Program:
+        """The part of the program that makes `values`, with those as its outputs."""
+        producers = self.producers()
+        needed: set[Node] = set()
+        sources: dict[Value, None] = {}
+        waiting = list(values)
+        outputs = list(waiting)
+        while waiting:
+            value = waiting.pop()
+            node = producers.get(value)
+            if node is None:
+                sources[value] = None
+            elif node not in needed:
+                needed.add(node)
+                waiting += node.inputs
+        nodes = [node for node in self.nodes if node in needed]
+        return Program(nodes, list(sources), outputs, witness=self.witness)
+
+    def to_graph(self, *, name: str, symbols: Mapping[str, int]) -> Graph:
+        """The program as a Graph; names of nodes are those of their first outputs."""
+        return Graph(
+            name=name,
+            symbols={key: symbols[key] for key in self.witness.primes},
+            tensors=tuple(
+                self._tensor(value)
+                for value in [*self.sources, *(v for node in self.nodes for v in node.outputs)]
+            ),
+            ops=tuple(self._op(node) for node in self.nodes),
+            outputs=tuple(value.name for value in self.outputs),
+            loss=None if self.loss is None else self.loss.name,
+            notes=tuple(self.notes),
+        )
+
+    def _tensor(self, value: Value) -> Tensor:
+        return Tensor(
+            name=value.name,
+            shape=tuple(self.witness.size(size) for size in value.shape),
+            dtype=value.dtype,
+            role=value.role,
+            trainable=value.trainable,
+        )
+
+    def _op(self, node: Node) -> Op:
+        name = node.output.name
+        return Op(
+            name=name.removesuffix(":0") if len(node.outputs) > 1 else name,
+            kind=node.kind,
+            inputs=tuple(value.name for value in node.inputs),
+            outputs=tuple(value.name for value in node.outputs),
+            attrs={
+                key: self._sized(value) if key in _SIZE_ATTRS or "." in node.kind else value
+                for key, value in node.attrs.items()
+            },
+            module=node.module,
+        )
+
+    def _sized(self, attr: Any) -> Any:
+        if isinstance(attr, (list, tuple)):
+            return [self._sized(item) for item in attr]
+        if isinstance(attr, int) and not isinstance(attr, bool):
+            return self.sized(attr)
+        return attr
+
+    def sized(self, number: int) -> Size:
+        return number if number < 0 else self.witness.size(number)

@@ -1,0 +1,1 @@
+"""Models of the families that Meshwright plans for, and their captured graphs."""
