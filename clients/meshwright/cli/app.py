@@ -1,0 +1,23 @@
+"""All commands together."""
+
+from __future__ import annotations
+
+import typer
+
+from meshwright.cli.capture import capture
+from meshwright.cli.documents import topologies, validate
+from meshwright.cli.plan import plan
+from meshwright.cli.show import show
+
+cli = typer.Typer(
+    help="Plans for distributed training: how to shard every operator of a model over a cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+cli.command()(plan)
+cli.command()(show)
+cli.add_typer(capture, name="capture")
+cli.command()(topologies)
+cli.command()(validate)

@@ -1,0 +1,82 @@
+"""`meshwright topologies` and `meshwright validate`: look at documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE
+from rich.table import Table
+
+from meshwright.cli.consoles import results
+from meshwright.files import read_text
+from meshwright.planfile import PlanFile
+from meshwright.planner import preset, preset_devices
+from meshwright.schema import (
+    Calibration,
+    Document,
+    Graph,
+    InvalidInput,
+    Plan,
+    Request,
+    Setup,
+    Topology,
+)
+from meshwright.units import show_bytes
+
+# a field that only documents of one kind have -> the kind; the first that matches counts
+KINDS: tuple[tuple[str, type[Document]], ...] = (
+    ("ops", Graph),
+    ("levels", Topology),
+    ("stages", Plan),
+    ("plan", PlanFile),
+    ("graph", Request),
+    ("efficiency", Calibration),
+)
+
+
+def topologies(
+    example: Annotated[str, typer.Option(help="Nodes x devices to show each preset at.")] = "8x8",
+) -> None:
+    """List the presets: a device, then nodes x devices of a node, as in h100-8x8."""
+    table = Table(box=SIMPLE, pad_edge=False)
+    for column in ("preset", "device", "devices", "memory", "levels, slowest first"):
+        table.add_column(column)
+    for device in preset_devices():
+        topology = preset(f"{device}-{example}")
+        levels = ", ".join(
+            f"{level.name} {level.size} by {level.link.kind} "
+            f"{level.link.device_bytes_per_s / 1e9:.3g} GB/s"
+            for level in topology.levels
+        )
+        table.add_row(
+            topology.name,
+            topology.device.name,
+            str(topology.device_count),
+            show_bytes(topology.device.memory_bytes),
+            levels,
+        )
+    results().print(table)
+
+
+def validate(
+    file: Annotated[Path, typer.Argument(help="Graph, topology, setup, plan or request file.")],
+) -> None:
+    """Say whether a file is a valid document, and its id."""
+    text = read_text(file)
+    kind = _kind(text)
+    document = kind.from_json(text)
+    word = "plan file" if kind is PlanFile else kind.__name__.lower()
+    results().print(f"{file}: a valid {word}, {document.id}", markup=False, soft_wrap=True)
+
+
+def _kind(text: bytes) -> type[Document]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as failure:
+        raise InvalidInput(f"this is not JSON: {failure}") from None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"expected a JSON object, got a {type(value).__name__}")
+    return next((kind for field, kind in KINDS if field in value), Setup)

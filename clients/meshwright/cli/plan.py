@@ -1,0 +1,110 @@
+"""`meshwright plan`: search, in this process or at a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.consoles import notices, results
+from meshwright.cli.pins import parse_pin
+from meshwright.cli.progress import ProgressLine
+from meshwright.client import Client
+from meshwright.files import read_document
+from meshwright.planfile import PlanFile
+from meshwright.planner import find_planner, preset
+from meshwright.schema import Answer, Budget, Graph, Infeasible, Request, Setup, Topology
+from meshwright.show import render_plan, render_summary
+from meshwright.units import show_bytes
+
+
+def plan(
+    graph: Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")],
+    topology: Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file.")] = None,
+    server: Annotated[str | None, typer.Option(help="URL of a service that searches.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Global batch.")] = None,
+    seq: Annotated[int | None, typer.Option(help="Sequence length.")] = None,
+    microbatches: Annotated[int | None, typer.Option(help="Microbatches of a step.")] = None,
+    pin: Annotated[list[str] | None, typer.Option(help="op-glob:factor=axis,…")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
+    axes: Annotated[int | None, typer.Option(help="Axes of the mesh at most.")] = None,
+    setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
+) -> None:
+    """Find how to shard a graph over a cluster."""
+    document = read_document(graph, Graph)
+    run = _setup(setup, batch=batch, seq=seq, microbatches=microbatches)
+    document.instantiate(run.symbols)
+    pins = tuple(parse_pin(text) for text in pin or ())
+    limits = Budget.model_validate(
+        {key: value for key, value in (("seconds", budget), ("max_axes", axes)) if value}
+    )
+    cluster: Topology | None
+    if server is None:
+        cluster = local = _topology(topology)
+        request = Request(graph=document, topology=local, setup=run, pins=pins, budget=limits)
+        with ProgressLine() as line:
+            answer = find_planner()(request, line)
+    else:
+        with Client(server) as client, ProgressLine() as line:
+            answer = client.plan(
+                document,
+                _topology(topology) if _is_file(topology) else topology,
+                setup=run,
+                pins=pins,
+                budget=limits,
+                on_progress=line,
+            )
+            cluster = _fetched(client, answer)
+    _tell(answer, document, cluster, run, output)
+
+
+def _tell(
+    answer: Answer, graph: Graph, topology: Topology | None, setup: Setup, output: Path | None
+) -> None:
+    if answer.plan is None:
+        assert answer.infeasible is not None
+        notices().print(f"meshwright: no plan fits: {_binding(answer.infeasible)}", markup=False)
+        raise typer.Exit(1)
+    if output is None:
+        results().print(render_plan(answer.plan, graph=graph, topology=topology))
+        return
+    PlanFile(plan=answer.plan, graph=graph, topology=topology, setup=setup).write(output)
+    results().print(render_summary(answer.plan, graph=graph, topology=topology))
+    notices().print(f"wrote {output}; meshwright show {output} prints all of it", markup=False)
+
+
+def _binding(infeasible: Infeasible) -> str:
+    needed, available = infeasible.needed_bytes, infeasible.available_bytes
+    numbers = (
+        f" (needed {show_bytes(needed)}, available {show_bytes(available)} a device)"
+        if needed is not None and available is not None
+        else ""
+    )
+    return f"{infeasible.constraint}: {infeasible.detail}{numbers}"
+
+
+def _setup(
+    file: Path | None, *, batch: int | None, seq: int | None, microbatches: int | None
+) -> Setup:
+    """The setup of a file, with what the command line says over it."""
+    given = read_document(file, Setup).to_dict() if file else {}
+    if seq is not None:
+        given["symbols"] = {**given.get("symbols", {}), "seq": seq}
+    for field, value in (("global_batch", batch), ("microbatches", microbatches)):
+        if value is not None:
+            given[field] = value
+    return Setup.from_dict(given)
+
+
+def _is_file(topology: str) -> bool:
+    return topology.endswith((".json", ".gz", ".zst")) or Path(topology).is_file()
+
+
+def _topology(topology: str) -> Topology:
+    return read_document(Path(topology), Topology) if _is_file(topology) else preset(topology)
+
+
+def _fetched(client: Client, answer: Answer) -> Topology | None:
+    return client.get_topology(answer.plan.topology) if answer.plan else None

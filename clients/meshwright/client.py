@@ -1,0 +1,233 @@
+"""The Python client of the service."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Literal
+
+import httpx
+
+from meshwright.problems import error_of
+from meshwright.schema import (
+    Answer,
+    Budget,
+    Calibration,
+    Document,
+    Graph,
+    Infeasible,
+    MeshwrightError,
+    Pin,
+    Plan,
+    Progress,
+    Setup,
+    Topology,
+    Unavailable,
+)
+
+WAIT_S = 20.0  # one long poll; chosen: below the idle limits of common proxies
+LOOK_S = 0.5  # one poll where somebody watches the progress; chosen
+COMPRESS_FROM = 4096  # bytes; chosen
+PAUSES_S = (0.1, 0.4, 1.6)  # between tries; chosen
+
+
+class SearchCancelled(MeshwrightError):
+    """Somebody cancelled the search."""
+
+    slug = "cancelled"
+    title = "The search was cancelled"
+    status = 409
+
+
+class Client:
+    """Talks to one service. Use it from one thread; close it, or use it in a `with`.
+
+    Raises what the service answers as the errors of meshwright.schema, and Unavailable where no
+    answer comes. Reads are tried again, writes only where the service was never reached.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = 60,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._sleep = sleep
+        try:
+            self._http = httpx.Client(
+                base_url=self.url, timeout=timeout_s, transport=transport, follow_redirects=False
+            )
+        except httpx.InvalidURL as failure:
+            raise Unavailable(f"{url!r} is not a URL: {failure}") from None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def plan(
+        self,
+        graph: Graph | str,
+        topology: Topology | str,
+        *,
+        setup: Setup | None = None,
+        calibration: Calibration | None = None,
+        pins: Sequence[Pin] = (),
+        budget: Budget | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        search: Literal["cached", "fresh"] = "cached",
+    ) -> Answer:
+        """Ask for a plan and wait for it. Documents may be ids, the topology a preset's name."""
+        body: dict[str, Any] = {"graph": _sent(graph), "topology": _sent(topology)}
+        if setup is not None:
+            body["setup"] = setup.to_dict()
+        if calibration is not None:
+            body["calibration"] = calibration.to_dict()
+        if pins:
+            body["pins"] = [pin.model_dump(mode="json") for pin in pins]
+        if budget is not None:
+            body["budget"] = budget.model_dump(mode="json", exclude_defaults=True)
+        path = "/v1/plan" + ("?fresh=true" if search == "fresh" else "")
+        answer = self._json("POST", path, body)
+        while "stages" not in answer:
+            ended = self._ended(answer)
+            if ended is not None:
+                return ended
+            if on_progress is not None and answer.get("progress"):
+                on_progress(Progress.model_validate(answer["progress"]))
+            wait_s = WAIT_S if on_progress is None else LOOK_S
+            answer = self._json("GET", f"/v1/jobs/{answer['id']}?wait={wait_s}")
+        return Answer(plan=Plan.from_dict(answer))
+
+    def upload_graph(self, graph: Graph) -> str:
+        """Store a graph; its id."""
+        return str(self._json("POST", "/v1/graphs", graph.to_dict())["id"])
+
+    def upload_topology(self, topology: Topology) -> str:
+        """Store a topology; its id."""
+        return str(self._json("POST", "/v1/topologies", topology.to_dict())["id"])
+
+    def get_plan(self, plan: str) -> Plan:
+        """A stored plan."""
+        return Plan.from_dict(self._json("GET", f"/v1/plans/{_segment(plan)}"))
+
+    def get_graph(self, graph: str) -> Graph:
+        """A stored graph."""
+        return Graph.from_dict(self._json("GET", f"/v1/graphs/{_segment(graph)}"))
+
+    def get_topology(self, topology: str) -> Topology:
+        """A stored topology."""
+        return Topology.from_dict(self._json("GET", f"/v1/topologies/{_segment(topology)}"))
+
+    def plans(
+        self, *, graph: str | None = None, topology: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Summaries of the stored plans, the newest first."""
+        return self._list("plans", graph=graph, topology=topology)
+
+    def graphs(self) -> Iterator[dict[str, Any]]:
+        """Entries of the stored graphs, the newest first."""
+        return self._list("graphs")
+
+    def topologies(self) -> Iterator[dict[str, Any]]:
+        """Entries of the stored topologies, the newest first."""
+        return self._list("topologies")
+
+    def jobs(self, *, state: str | None = None) -> Iterator[dict[str, Any]]:
+        """The jobs, the newest first."""
+        return self._list("jobs", state=state)
+
+    def cancel(self, job: str) -> dict[str, Any]:
+        """End a job; the job as it then is."""
+        return self._json("POST", f"/v1/jobs/{_segment(job)}/cancel")
+
+    def _ended(self, job: dict[str, Any]) -> Answer | None:
+        match job.get("state"):
+            case "succeeded" if job.get("infeasible"):
+                return Answer(infeasible=Infeasible.model_validate(job["infeasible"]))
+            case "succeeded":
+                return Answer(plan=self.get_plan(job["plan"]))
+            case "failed":
+                raise error_of(job["problem"])
+            case "cancelled":
+                raise SearchCancelled(f"the search {job['id']} was cancelled")
+            case "queued" | "running":
+                return None
+        raise self._strange()
+
+    def _list(self, shelf: str, **filters: str | None) -> Iterator[dict[str, Any]]:
+        given = {name: value for name, value in filters.items() if value is not None}
+        while True:
+            page = self._json("GET", f"/v1/{shelf}?{httpx.QueryParams(given)}")
+            yield from page[shelf]
+            if not page.get("next_page_token"):
+                return
+            given["page_token"] = page["next_page_token"]
+
+    def _json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        response = self._send(method, path, body)
+        try:
+            value = response.json()
+        except ValueError:
+            raise self._strange() from None
+        if not isinstance(value, dict):
+            raise self._strange()
+        if response.is_success:
+            return value
+        if "problem+json" not in response.headers.get("content-type", ""):
+            raise self._strange()
+        raise error_of(value)
+
+    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
+        headers: dict[str, str] = {}
+        content: bytes | None = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+            if len(content) >= COMPRESS_FROM:
+                headers["Content-Encoding"] = "gzip"
+                content = gzip.compress(content, compresslevel=5, mtime=0)
+        for pause_s in (*PAUSES_S, None):
+            try:
+                return self._http.request(method, path, content=content, headers=headers)
+            except (httpx.UnsupportedProtocol, httpx.InvalidURL):
+                raise Unavailable(
+                    f"{self.url!r} is not the URL of a service; give one such as "
+                    "http://127.0.0.1:8780"
+                ) from None
+            except httpx.TransportError as failure:
+                unsent = isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout)
+                if pause_s is None or not (unsent or method == "GET"):
+                    raise Unavailable(
+                        f"no answer from {self.url}: {failure or type(failure).__name__}; is the "
+                        "service running there?"
+                    ) from None
+                self._sleep(pause_s)
+        raise AssertionError("the last try returns or raises")
+
+    def _strange(self) -> Unavailable:
+        return Unavailable(f"{self.url} answers, but not as a Meshwright service does")
+
+
+def _sent(part: Document | str) -> Any:
+    return part if isinstance(part, str) else part.to_dict()
+
+
+def _segment(id_: str) -> str:
+    """An id as a part of a path; what is no id stays one segment and is not found."""
+    return "".join(c if c.isalnum() or c == "_" else "-" for c in id_) or "-"

@@ -1,0 +1,74 @@
+"""Repeats for people: names that differ only in numbers, and mean the same, are one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+NUMBER = re.compile(r"(?:(?<=\.)|^)\d+(?=\.|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat(Generic[T]):
+    """Items that are alike: `label` stands for all their names, `items` are in order."""
+
+    label: str
+    items: tuple[T, ...]
+
+    @property
+    def first(self) -> T:
+        return self.items[0]
+
+    @property
+    def count(self) -> int:
+        return len(self.items)
+
+
+def pattern(name: str) -> str:
+    """A name with `*` for every part that is a number: `layers.3.norm` -> `layers.*.norm`."""
+    return NUMBER.sub("*", name)
+
+
+def fold(items: Iterable[tuple[str, Hashable, T]]) -> list[Repeat[T]]:
+    """(name, meaning, item) folded, in the order of first appearance.
+
+    Where names of one pattern have different meanings, each label says which numbers it is for.
+    """
+    groups: dict[tuple[str, Hashable], list[tuple[str, T]]] = {}
+    for name, meaning, item in items:
+        groups.setdefault((pattern(name), meaning), []).append((name, item))
+    meanings: dict[str, int] = {}
+    for shape, _ in groups:
+        meanings[shape] = meanings.get(shape, 0) + 1
+    return [
+        Repeat(
+            _label(shape, [name for name, _ in members], apart=meanings[shape] > 1),
+            tuple(item for _, item in members),
+        )
+        for (shape, _), members in groups.items()
+    ]
+
+
+def _label(shape: str, names: list[str], *, apart: bool) -> str:
+    if len(set(names)) == 1:
+        return names[0]
+    if not apart:
+        return shape
+    columns = zip(*(NUMBER.findall(name) for name in names), strict=True)
+    shown = iter([_ranges(sorted({int(number) for number in column})) for column in columns])
+    return "".join(next(shown) if part == "*" else part for part in re.split(r"(\*)", shape))
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`[0, 1, 2, 5]` -> `{0-2,5}`."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    shown = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    return shown if len(spans) == 1 and spans[0][0] == spans[0][1] else f"{{{shown}}}"

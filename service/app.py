@@ -1,0 +1,65 @@
+"""The application: everything under one roof."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
+
+from service import openapi, problems
+from service.database import Database
+from service.jobs import Jobs
+from service.routes import graphs, health, jobs, pages, plan, plans, topologies
+from service.settings import Settings
+from service.state import State
+from service.worker import Worker
+
+
+def create_app(settings: Settings | None = None, *, planner: str | None = None) -> FastAPI:
+    """The service. The database is brought up to date, and the workers run, while the app does.
+
+    planner: over the one in the settings.
+    """
+    settings = settings or Settings()
+    if planner is not None:
+        settings = settings.model_copy(update={"planner": planner})
+    app = FastAPI(
+        title="Meshwright",
+        version=version("meshwright-server"),
+        description="Plans for distributed training.",
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = _build(settings)
+    for resource in (plan, plans, graphs, topologies, jobs, health, pages):
+        app.include_router(resource.router)
+    app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=1)
+    problems.install(app)
+    openapi.install(app)
+    return app
+
+
+def _build(settings: Settings) -> State:
+    database = Database(settings.database)
+    queue = Jobs(database, lease_s=settings.lease_s, max_losses=settings.max_losses)
+    workers = tuple(Worker(database, queue, settings) for _ in range(settings.workers))
+    return State(settings, database, queue, workers)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: State = app.state.service
+    service.database.upgrade()
+    for worker in service.workers:
+        worker.start()
+    try:
+        yield
+    finally:
+        service.stopping.set()
+        for worker in service.workers:
+            worker.stop()
+        service.database.close()

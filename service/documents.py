@@ -1,0 +1,133 @@
+"""The document store: immutable, content-addressed, compressed.
+
+Every function takes the connection of the caller's transaction, so that what belongs together is
+stored together or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import zstandard
+from sqlalchemy import ColumnElement, Connection, insert, select
+
+from meshwright.schema import Document, NotFound, Plan
+from meshwright.schema.canonical import canonical_json
+from service.paging import Page, PageRequest, read_page
+from service.summaries import plan_summary, summary_of
+from service.tables import DocumentRow, PlanRow
+
+LEVEL = 3  # of zstd; chosen: a 4.75 MB graph in 4 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a list says of a document."""
+
+    id: str
+    name: str
+    created: float
+    content_bytes: int
+    summary: dict[str, Any]
+
+
+def put(connection: Connection, document: Document, *, now: ColumnElement[float]) -> bool:
+    """Store a document; False where it was there already."""
+    if exists(connection, document.prefix, document.id):
+        return False
+    text = canonical_json(document.to_dict()).encode()
+    connection.execute(
+        insert(DocumentRow).values(
+            id=document.id,
+            kind=document.prefix,
+            name=getattr(document, "name", ""),
+            created=now,
+            content_bytes=len(text),
+            summary=summary_of(document),
+            body=zstandard.ZstdCompressor(level=LEVEL).compress(text),
+        )
+    )
+    return True
+
+
+def put_plan(connection: Connection, plan: Plan, *, now: ColumnElement[float]) -> None:
+    """Store a plan and put it on the shelf."""
+    if put(connection, plan, now=now):
+        connection.execute(
+            insert(PlanRow).values(
+                id=plan.id,
+                created=now,
+                graph=plan.graph,
+                topology=plan.topology,
+                summary=plan_summary(plan),
+            )
+        )
+
+
+def exists(connection: Connection, kind: str, id_: str) -> bool:
+    """Whether a document of this kind has this id."""
+    found = select(DocumentRow.id).where(DocumentRow.id == id_, DocumentRow.kind == kind)
+    return connection.execute(found).first() is not None
+
+
+def read(connection: Connection, kind: str, id_: str) -> bytes:
+    """The canonical JSON of a document; NotFound where there is none."""
+    row = connection.execute(
+        select(DocumentRow.body).where(DocumentRow.id == id_, DocumentRow.kind == kind)
+    ).first()
+    if row is None:
+        raise NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
+    decoded: bytes = zstandard.ZstdDecompressor().decompress(row.body)
+    return decoded
+
+
+def join(parts: Mapping[str, bytes], rest: Mapping[str, Any]) -> bytes:
+    """One JSON object of documents as they are stored, and further values."""
+    fields = [f"{json.dumps(name)}:".encode() + part for name, part in parts.items()]
+    fields += [
+        f"{json.dumps(name)}:{canonical_json(value)}".encode() for name, value in rest.items()
+    ]
+    return b"{" + b",".join(fields) + b"}"
+
+
+def entry(connection: Connection, kind: str, id_: str) -> Entry:
+    """What a list says of one document; NotFound where there is none."""
+    row = connection.execute(
+        select(*_ENTRY).where(DocumentRow.id == id_, DocumentRow.kind == kind)
+    ).first()
+    if row is None:
+        raise NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
+    return Entry(*row)
+
+
+def list_documents(connection: Connection, kind: str, page: PageRequest) -> Page[Entry]:
+    """Documents of a kind, the newest first."""
+    statement = select(*_ENTRY).where(DocumentRow.kind == kind)
+    rows, token = read_page(connection, statement, DocumentRow.created, DocumentRow.id, page)
+    return Page(tuple(Entry(*row) for row in rows), token)
+
+
+def list_plans(
+    connection: Connection, page: PageRequest, *, graph: str | None, topology: str | None
+) -> Page[dict[str, Any]]:
+    """Summaries of plans, the newest first."""
+    statement = select(PlanRow.id, PlanRow.created, PlanRow.summary)
+    if graph is not None:
+        statement = statement.where(PlanRow.graph == graph)
+    if topology is not None:
+        statement = statement.where(PlanRow.topology == topology)
+    rows, token = read_page(connection, statement, PlanRow.created, PlanRow.id, page)
+    return Page(tuple({"id": row.id, "created": row.created, **row.summary} for row in rows), token)
+
+
+_ENTRY = (
+    DocumentRow.id,
+    DocumentRow.name,
+    DocumentRow.created,
+    DocumentRow.content_bytes,
+    DocumentRow.summary,
+)
+_NAMES = {"topo": "topology", "cal": "calibration"}

@@ -1,0 +1,95 @@
+"""What can go wrong in the service beyond a wrong document; see meshwright.schema.errors.
+
+MeshwrightError
+├── InvalidInput
+│   └── ParameterError      422
+├── NotJson                 400
+├── DamagedBody             400
+├── WrongContentType        415
+├── NoSuchPage              404
+├── NotAllowed              405
+├── HttpError               any other status of the web framework
+├── WorkerLost              500     outcome of a job
+├── TimedOut                504     outcome of a job
+└── Internal                500
+"""
+
+from __future__ import annotations
+
+from meshwright.schema.errors import InvalidInput, MeshwrightError
+
+
+class ParameterError(InvalidInput):
+    """A query parameter or a header that cannot be used."""
+
+    slug = "invalid-parameter"
+    title = "The parameter is not valid"
+
+
+class NotJson(MeshwrightError):
+    """A body that cannot be read as JSON."""
+
+    slug = "not-json"
+    title = "The body is not JSON"
+    status = 400
+
+
+class DamagedBody(MeshwrightError):
+    """A compressed body that cannot be decoded."""
+
+    slug = "damaged-body"
+    title = "The body cannot be decoded"
+    status = 400
+
+
+class WrongContentType(MeshwrightError):
+    """A body in a format or a compression that is not understood."""
+
+    slug = "unsupported-media-type"
+    title = "The body has a type that is not understood"
+    status = 415
+
+
+class NoSuchPage(MeshwrightError):
+    """No endpoint has this path."""
+
+    slug = "no-such-endpoint"
+    title = "There is no such endpoint"
+    status = 404
+
+
+class NotAllowed(MeshwrightError):
+    """The endpoint does not answer this method."""
+
+    slug = "method-not-allowed"
+    title = "The endpoint does not answer this method"
+    status = 405
+
+
+class HttpError(MeshwrightError):
+    """The request could not be answered."""
+
+    slug = "http"
+    title = "The request could not be answered"
+
+
+class WorkerLost(MeshwrightError):
+    """The process that searched was lost as often as the service allows."""
+
+    slug = "worker-lost"
+    title = "The search was lost"
+
+
+class TimedOut(MeshwrightError):
+    """The search took longer than the service allows."""
+
+    slug = "timed-out"
+    title = "The search took too long"
+    status = 504
+
+
+class Internal(MeshwrightError):
+    """A fault of Meshwright's own."""
+
+    slug = "internal"
+    title = "Something is wrong with the service"

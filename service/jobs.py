@@ -1,0 +1,265 @@
+"""The job table: who searches for what, and what came of it.
+
+    queued -> running -> succeeded | failed | cancelled
+    queued <- running    when the lease runs out, the search is lost or the worker stops
+
+Every change is one UPDATE that names the state, and for a worker the attempt, that it leaves. Where
+no row changed, the job is not the caller's any more: it ends its search and writes nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    case,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
+
+from meshwright.schema import Infeasible, MeshwrightError, NotFound, Plan, Progress
+from service import documents
+from service.database import Database
+from service.errors import ParameterError, WorkerLost
+from service.paging import Page, PageRequest, read_page
+from service.tables import JobEventRow, JobRow
+
+STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+FINAL = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job leased to a worker. `attempt` is the fence."""
+
+    job: str
+    attempt: int
+    asked: dict[str, Any]
+
+
+class Jobs:
+    """The jobs of one database. Safe to share between threads and processes."""
+
+    def __init__(self, database: Database, *, lease_s: float = 15, max_losses: int = 3) -> None:
+        self._database = database
+        self._lease_s = lease_s
+        self._max_losses = max_losses
+
+    def submit(
+        self, connection: Connection, *, request: str, graph: str, topology: str, asked: Any
+    ) -> str:
+        """Queue a job inside the caller's transaction."""
+        job = f"job_{uuid.uuid4().hex}"
+        connection.execute(
+            insert(JobRow).values(
+                id=job,
+                request=request,
+                graph=graph,
+                topology=topology,
+                asked=asked,
+                state="queued",
+                attempt=0,
+                losses=0,
+                created=self._database.now,
+            )
+        )
+        self._note(connection, job, 0, {"state": "queued"})
+        return job
+
+    def find(self, connection: Connection, request: str) -> Row[Any] | None:
+        """The newest job that answers this request, or will."""
+        return connection.execute(
+            select(JobRow.__table__)
+            .where(JobRow.request == request, JobRow.state.in_(("queued", "running", "succeeded")))
+            .order_by(JobRow.created.desc(), JobRow.id.desc())
+            .limit(1)
+        ).first()
+
+    def get(self, job: str) -> Row[Any]:
+        """The job's row; NotFound where there is none."""
+        with self._database.reading() as connection:
+            return self._get(connection, job)
+
+    def list(self, page: PageRequest, *, state: str | None = None) -> Page[Row[Any]]:
+        """Jobs, the newest first."""
+        statement = select(JobRow.__table__)
+        if state is not None:
+            if state not in STATES:
+                raise ParameterError(f"parameter 'state': {state[:40]!r} is none of {STATES}")
+            statement = statement.where(JobRow.state == state)
+        with self._database.reading() as connection:
+            rows, token = read_page(connection, statement, JobRow.created, JobRow.id, page)
+        return Page(tuple(rows), token)
+
+    def claim(self, worker: str) -> Claim | None:
+        """Lease the oldest runnable job, or None. At most one worker ever holds an attempt."""
+        with self._database.writing() as connection:
+            self._give_up(connection)
+            oldest = (
+                select(JobRow.id)
+                .where(or_(JobRow.state == "queued", self._lapsed()))
+                .order_by(JobRow.created, JobRow.id)
+                .limit(1)
+                .with_for_update(skip_locked=True)
+                .scalar_subquery()
+            )
+            row = connection.execute(
+                update(JobRow)
+                .where(JobRow.id == oldest)
+                .values(
+                    state="running",
+                    attempt=JobRow.attempt + 1,
+                    losses=JobRow.losses + case((JobRow.state == "running", 1), else_=0),
+                    worker=worker,
+                    lease_until=self._database.now + self._lease_s,
+                    started=func.coalesce(JobRow.started, self._database.now),
+                )
+                .returning(JobRow.id, JobRow.attempt, JobRow.asked)
+            ).first()
+            if row is None:
+                return None
+            self._note(connection, row.id, row.attempt, {"state": "running", "worker": worker})
+        return Claim(row.id, row.attempt, row.asked)
+
+    def renew(self, claim: Claim) -> bool:
+        """Prolong the lease; False where the job is not ours any more."""
+        with self._database.writing() as connection:
+            return self._change(connection, claim, lease_until=self._database.now + self._lease_s)
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether the job is still ours; reads only."""
+        with self._database.reading() as connection:
+            return connection.execute(select(JobRow.id).where(_ours(claim))).first() is not None
+
+    def progress(self, claim: Claim, progress: Progress) -> bool:
+        """Store how far the search is; False where the job is not ours any more."""
+        body = progress.model_dump(mode="json", exclude_none=True)
+        with self._database.writing() as connection:
+            ours = self._change(connection, claim, progress=body)
+            if ours:
+                self._note(connection, claim.job, claim.attempt, {"progress": body})
+            return ours
+
+    def succeed(self, claim: Claim, plan: Plan) -> bool:
+        """Store the plan and end the job, both or neither."""
+        with self._database.writing() as connection:
+            documents.put_plan(connection, plan, now=self._database.now)
+            ours = self._end(
+                connection, claim, "succeeded", outcome=plan.search.outcome, plan=plan.id
+            )
+            if not ours:
+                connection.rollback()
+            return ours
+
+    def succeed_without_plan(self, claim: Claim, infeasible: Infeasible) -> bool:
+        """End the job: no plan fits, and why."""
+        with self._database.writing() as connection:
+            body = infeasible.model_dump(mode="json", exclude_none=True)
+            return self._end(connection, claim, "succeeded", outcome="infeasible", infeasible=body)
+
+    def fail(self, claim: Claim, error: MeshwrightError, *, trace: str | None = None) -> bool:
+        """End the job with a problem; `trace` is for the operator."""
+        with self._database.writing() as connection:
+            return self._end(
+                connection,
+                claim,
+                "failed",
+                problem=error.problem(instance=f"/v1/jobs/{claim.job}"),
+                trace=trace,
+            )
+
+    def release(self, claim: Claim) -> bool:
+        """Queue the job again: this worker stops."""
+        with self._database.writing() as connection:
+            return self._end(connection, claim, "queued")
+
+    def lost(self, claim: Claim, *, trace: str) -> bool:
+        """The search ended without a word: queue the job again, or give it up."""
+        with self._database.writing() as connection:
+            ours = self._end(connection, claim, "queued", losses=JobRow.losses + 1, trace=trace)
+            self._give_up(connection)
+            return ours
+
+    def cancel(self, job: str) -> Row[Any]:
+        """End the job unless it has ended; its worker notices and ends the search."""
+        with self._database.writing() as connection:
+            changed = connection.execute(
+                update(JobRow)
+                .where(JobRow.id == job, JobRow.state.in_(("queued", "running")))
+                .values(state="cancelled", finished=self._database.now, lease_until=None)
+            )
+            row = self._get(connection, job)
+            if changed.rowcount:
+                self._note(connection, job, row.attempt, {"state": "cancelled"})
+            return row
+
+    def _get(self, connection: Connection, job: str) -> Row[Any]:
+        row = connection.execute(select(JobRow.__table__).where(JobRow.id == job)).first()
+        if row is None:
+            raise NotFound(f"no job has the id {job[:100]!r}")
+        return row
+
+    def _lapsed(self) -> ColumnElement[bool]:
+        return and_(JobRow.state == "running", JobRow.lease_until < self._database.now)
+
+    def _give_up(self, connection: Connection) -> None:
+        """Fail the jobs whose searches were lost too often; a lapsed lease is a loss to come."""
+        losses = JobRow.losses + case((JobRow.state == "running", 1), else_=0)
+        error = WorkerLost(
+            f"the search was lost {self._max_losses} times; it may need more memory than the "
+            "worker has"
+        )
+        rows = connection.execute(
+            update(JobRow)
+            .where(or_(JobRow.state == "queued", self._lapsed()), losses >= self._max_losses)
+            .values(
+                state="failed",
+                losses=losses,
+                problem=error.problem(),
+                finished=self._database.now,
+                lease_until=None,
+            )
+            .returning(JobRow.id, JobRow.attempt)
+        ).all()
+        for row in rows:
+            self._note(connection, row.id, row.attempt, {"state": "failed"})
+
+    def _change(self, connection: Connection, claim: Claim, **values: Any) -> bool:
+        return bool(
+            connection.execute(update(JobRow).where(_ours(claim)).values(**values)).rowcount
+        )
+
+    def _end(self, connection: Connection, claim: Claim, state: str, **values: Any) -> bool:
+        finished = self._database.now if state in FINAL else None
+        ours = self._change(
+            connection, claim, state=state, finished=finished, lease_until=None, **values
+        )
+        if ours:
+            self._note(connection, claim.job, claim.attempt, {"state": state})
+        return ours
+
+    def _note(self, connection: Connection, job: str, attempt: int, body: Any) -> None:
+        last = select(func.coalesce(func.max(JobEventRow.seq), 0)).where(JobEventRow.job == job)
+        connection.execute(
+            insert(JobEventRow).values(
+                job=job,
+                seq=last.scalar_subquery() + literal(1),
+                at=self._database.now,
+                attempt=attempt,
+                body=body,
+            )
+        )
+
+
+def _ours(claim: Claim) -> ColumnElement[bool]:
+    return and_(JobRow.id == claim.job, JobRow.attempt == claim.attempt, JobRow.state == "running")

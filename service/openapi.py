@@ -1,0 +1,81 @@
+"""The OpenAPI document: FastAPI's, with our problems in place of its own errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service.problems import MEDIA_TYPE, PROBLEM_SCHEMA
+from service.routes.plan import PlanRequest
+
+PROBLEM = {"$ref": "#/components/schemas/Problem"}
+REF = "#/components/schemas/{model}"
+BODIES = {"/v1/plan": "PlanRequest", "/v1/graphs": "Graph", "/v1/topologies": "Topology"}
+WITH_BODY = ("400", "413", "415", "422")
+STATUS = {
+    "400": "The body cannot be decoded or is not JSON",
+    "404": "There is no such document",
+    "413": "The body or the document is too large",
+    "415": "The body has a type that is not understood",
+    "422": "A parameter or the document is not valid",
+    "503": "The service cannot work now",
+}
+
+
+def install(app: FastAPI) -> None:
+    """Answer /openapi.json with `document`."""
+
+    def once() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = document(app)
+        return app.openapi_schema
+
+    app.openapi = once  # type: ignore[method-assign]  # the way that FastAPI documents
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document of the app."""
+    made = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes
+    )
+    schemas = made["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = PROBLEM_SCHEMA
+    body = PlanRequest.model_json_schema(ref_template=REF)
+    for name, schema in body.pop("$defs").items():
+        schemas.setdefault(name, schema)
+    schemas["PlanRequest"] = body
+    for path, methods in made["paths"].items():
+        for method, operation in methods.items():
+            _describe(path, method, operation)
+    return made
+
+
+def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
+    responses = operation["responses"]
+    responses.pop("422", None)
+    statuses = {"404"} if "{" in path else set()
+    if operation.get("parameters"):
+        statuses.add("422")
+    if method == "post" and path in BODIES:
+        statuses.update(WITH_BODY)
+        schema = {"$ref": REF.format(model=BODIES[path])}
+        operation["requestBody"] = {
+            "required": True,
+            "description": "Plain, or with Content-Encoding gzip or zstd",
+            "content": {"application/json": {"schema": schema}},
+        }
+    if path == "/v1/plan":
+        statuses.add("404")
+    if path == "/readyz":
+        statuses.add("503")
+    if path.startswith("/v1/") and method == "get" and path.count("/") == 3 and "jobs" not in path:
+        responses["304"] = {"description": "The caller has it: If-None-Match names its ETag"}
+    for status in sorted(statuses):
+        responses[status] = {
+            "description": STATUS[status],
+            "content": {MEDIA_TYPE: {"schema": PROBLEM}},
+        }

@@ -1,0 +1,86 @@
+"""Keyset pagination on (created, id), the newest first (AIP-158)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+from fastapi import Depends, Query
+from sqlalchemy import ColumnElement, Connection, Select, and_, or_
+from sqlalchemy.orm import InstrumentedAttribute
+
+from service.errors import ParameterError
+
+T = TypeVar("T")
+MAX_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """How much of a list is wanted, and after what."""
+
+    size: int = 50
+    after: tuple[float, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list; `next_token` is None on the last one."""
+
+    items: tuple[T, ...]
+    next_token: str | None
+
+
+def page_request(
+    page_size: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    page_token: Annotated[str | None, Query(max_length=400)] = None,
+) -> PageRequest:
+    """The page that a request's parameters ask for."""
+    return PageRequest(page_size, None if page_token is None else _place(page_token))
+
+
+Paging = Annotated[PageRequest, Depends(page_request)]
+
+
+def read_page(
+    connection: Connection,
+    statement: Select[Any],
+    created: InstrumentedAttribute[float],
+    id_: InstrumentedAttribute[str],
+    page: PageRequest,
+) -> tuple[Sequence[Any], str | None]:
+    """The rows of one page and the token of the next."""
+    if page.after is not None:
+        statement = statement.where(_older(created, id_, page.after))
+    statement = statement.order_by(created.desc(), id_.desc()).limit(page.size + 1)
+    rows = connection.execute(statement).all()
+    if len(rows) <= page.size:
+        return rows, None
+    last = rows[page.size - 1]
+    return rows[: page.size], _token(last.created, last.id)
+
+
+def _older(
+    created: InstrumentedAttribute[float], id_: InstrumentedAttribute[str], after: tuple[float, str]
+) -> ColumnElement[bool]:
+    return or_(created < after[0], and_(created == after[0], id_ < after[1]))
+
+
+def _token(created: float, id_: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([created, id_]).encode()).decode().rstrip("=")
+
+
+def _place(token: str) -> tuple[float, str]:
+    try:
+        created, id_ = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        if isinstance(created, (int, float)) and isinstance(id_, str) and "\0" not in id_:
+            return float(created), id_
+    except (binascii.Error, ValueError, TypeError, RecursionError, OverflowError):
+        pass
+    raise ParameterError(
+        f"page_token {token[:40]!r} was not made by this service; take next_page_token as it is"
+    )

@@ -1,0 +1,162 @@
+"""What a planning request asks for: its documents by id, and the digest that finds its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, ClassVar, Literal, TypeVar
+
+from pydantic import Field
+from sqlalchemy import Connection
+
+from meshwright.planner import preset
+from meshwright.schema import (
+    Budget,
+    Calibration,
+    Document,
+    Graph,
+    InvalidInput,
+    MeshwrightError,
+    NotFound,
+    Pin,
+    RequestError,
+    Setup,
+    Topology,
+)
+from meshwright.schema.canonical import digest
+from service import documents
+
+D = TypeVar("D", bound=Document)
+FIELDS = ("graph", "topology", "setup", "calibration", "pins", "solver", "budget")
+
+
+class Constraints(Document):
+    """The fields of a request that are not documents."""
+
+    prefix: ClassVar[str] = "constraints"
+    error: ClassVar[type[InvalidInput]] = RequestError
+
+    pins: tuple[Pin, ...] = ()
+    solver: Literal["dynamic_programming"] = "dynamic_programming"
+    budget: Budget = Field(default_factory=Budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request whose documents are named by id. `documents` are those that came inline."""
+
+    request: str
+    body: dict[str, Any]
+    documents: tuple[Document, ...]
+    setup: Setup
+
+    @property
+    def graph(self) -> str:
+        return str(self.body["graph"])
+
+    @property
+    def topology(self) -> str:
+        return str(self.body["topology"])
+
+
+def understand(body: Mapping[str, Any], planner: str) -> Asked:
+    """Read the body of POST /v1/plan; raises the error of the part that is wrong.
+
+    The request digest covers the planner's name and version: a newer one may find a better plan.
+    """
+    for field in body:
+        if field not in FIELDS:
+            raise RequestError(
+                f"unknown field {field[:80]!r}; known are {', '.join(FIELDS)}",
+                pointer="/" + field.replace("~", "~0").replace("/", "~1"),
+            )
+    graph = _part(body, "graph", Graph)
+    topology = _topology(body)
+    setup = _inline(body, "setup", Setup) or Setup()
+    calibration = _inline(body, "calibration", Calibration)
+    constraints = Constraints.from_dict(
+        {field: body[field] for field in ("pins", "solver", "budget") if field in body}
+    )
+    inline = [part for part in (graph, topology, setup, calibration) if isinstance(part, Document)]
+    asked: dict[str, Any] = {
+        "graph": _id(graph),
+        "topology": _id(topology),
+        "setup": setup.id,
+        **({"calibration": calibration.id} if calibration else {}),
+        **constraints.to_dict(),
+    }
+    by = f"{planner} {version('meshwright-server')}"
+    result = Asked(digest("request", {**asked, "planner": by}), asked, tuple(inline), setup)
+    if isinstance(graph, Graph):
+        check_symbols(graph, setup)
+    return result
+
+
+def check_stored(connection: Connection, asked: Asked) -> None:
+    """Whether the documents named by id exist and fit the rest; raises NotFound or GraphError."""
+    inline = {document.id for document in asked.documents}
+    for field, kind in (("graph", "graph"), ("topology", "topo")):
+        id_ = asked.body[field]
+        if id_ not in inline and not documents.exists(connection, kind, id_):
+            raise NotFound(
+                f"no {field} has the id {id_[:100]!r}; upload it first, or send it inline",
+                pointer=f"/{field}",
+            )
+    if asked.graph not in inline and asked.setup.symbols:
+        check_symbols(
+            Graph.from_json(documents.read(connection, "graph", asked.graph)), asked.setup
+        )
+
+
+def check_symbols(graph: Graph, setup: Setup) -> None:
+    """Whether the graph has shapes at the setup's symbols."""
+    try:
+        graph.instantiate(setup.symbols)
+    except MeshwrightError as error:
+        raise type(error)(error.detail, pointer="/setup/symbols") from None
+
+
+def _topology(body: Mapping[str, Any]) -> Topology | str:
+    given = body.get("topology")
+    if isinstance(given, str) and not given.startswith("topo_"):
+        try:
+            return preset(given)
+        except InvalidInput as error:
+            raise error.within("/topology") from None
+    return _part(body, "topology", Topology)
+
+
+def _part(body: Mapping[str, Any], field: str, kind: type[D]) -> D | str:
+    given = body.get(field)
+    if given is None:
+        raise RequestError(
+            f"the field {field!r} is missing: give a document, or the id of a stored one",
+            pointer=f"/{field}",
+        )
+    if isinstance(given, str):
+        if not given.startswith(kind.prefix + "_"):
+            raise RequestError(
+                f"{field} {given[:80]!r} is not an id; ids of this kind begin with {kind.prefix}_",
+                pointer=f"/{field}",
+            )
+        return given
+    return _document(given, field, kind)
+
+
+def _inline(body: Mapping[str, Any], field: str, kind: type[D]) -> D | None:
+    given = body.get(field)
+    return None if given is None else _document(given, field, kind)
+
+
+def _document(given: Any, field: str, kind: type[D]) -> D:
+    try:
+        document = kind.from_dict(given)
+        document.id  # noqa: B018  numbers that JSON cannot hold are found here
+    except MeshwrightError as error:
+        raise error.within(f"/{field}") from None
+    return document
+
+
+def _id(part: Document | str) -> str:
+    return part if isinstance(part, str) else part.id

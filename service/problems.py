@@ -1,0 +1,91 @@
+"""Every error leaves the service as application/problem+json (RFC 9457)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from meshwright.schema import InvalidInput, MeshwrightError
+from service.errors import HttpError, Internal, NoSuchPage, NotAllowed, ParameterError
+
+MEDIA_TYPE = "application/problem+json"
+PROBLEM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "title": "Problem",
+    "description": "RFC 9457 problem details; `errors` points into the document that was sent.",
+    "required": ["type", "title", "status", "detail", "errors"],
+    "properties": {
+        "type": {"type": "string", "examples": ["urn:meshwright:problem:invalid-graph"]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "instance": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["pointer", "detail"],
+                "properties": {"pointer": {"type": "string"}, "detail": {"type": "string"}},
+            },
+        },
+    },
+}
+
+log = logging.getLogger(__name__)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app` with a problem document."""
+    app.add_exception_handler(MeshwrightError, _of_ours)
+    app.add_exception_handler(HTTPException, _of_the_framework)
+    app.add_exception_handler(RequestValidationError, _of_parameters)
+    app.add_exception_handler(UnicodeEncodeError, _of_half_characters)
+    app.add_exception_handler(Exception, _of_a_fault)
+
+
+def answer(
+    error: MeshwrightError, request: Request, headers: dict[str, str] | None = None
+) -> Response:
+    """The error as a response."""
+    problem = error.problem(instance=request.url.path)
+    return JSONResponse(problem, problem["status"], headers=headers, media_type=MEDIA_TYPE)
+
+
+def _of_ours(request: Request, error: Exception) -> Response:
+    return answer(cast(MeshwrightError, error), request)
+
+
+def _of_the_framework(request: Request, error: Exception) -> Response:
+    failure = cast(HTTPException, error)
+    headers = dict(failure.headers or {})
+    if failure.status_code == 404:
+        return answer(NoSuchPage(f"there is no endpoint {request.url.path}"), request, headers)
+    if failure.status_code == 405:
+        detail = f"{request.url.path} does not answer {request.method}"
+        return answer(NotAllowed(detail), request, headers)
+    problem = HttpError(str(failure.detail)).problem(instance=request.url.path)
+    problem["status"] = failure.status_code
+    return JSONResponse(problem, failure.status_code, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _of_parameters(request: Request, error: Exception) -> Response:
+    first = cast(RequestValidationError, error).errors()[0]
+    name = ".".join(str(part) for part in first["loc"][1:])
+    return answer(
+        ParameterError(f"parameter {name!r}: {first['msg']}, got {first['input']!r}"), request
+    )
+
+
+def _of_half_characters(request: Request, _: Exception) -> Response:
+    detail = "a string holds half of a surrogate pair, which is not a character; send whole UTF-8"
+    return answer(InvalidInput(detail), request)
+
+
+def _of_a_fault(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return answer(Internal("the request failed; the server's log says why"), request)

@@ -1,0 +1,138 @@
+"""The JSON of the API beside the documents themselves: jobs, list entries, pages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from sqlalchemy import Row
+
+from meshwright.schema import Infeasible, Progress
+from service.documents import Entry
+
+
+class Job(BaseModel):
+    """A search and what came of it; `outcome` is set once the state is `succeeded`."""
+
+    id: str
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    request: str
+    graph: str
+    topology: str
+    attempt: int
+    created_at: str
+    started_at: str | None = None
+    finished_at: str | None = None
+    progress: Progress | None = None
+    outcome: Literal["optimal", "feasible", "infeasible"] | None = None
+    plan: str | None = None
+    infeasible: Infeasible | None = None
+    problem: dict[str, Any] | None = None
+
+
+class JobList(BaseModel):
+    """A page of jobs."""
+
+    jobs: tuple[Job, ...]
+    next_page_token: str | None = None
+
+
+class DocumentEntry(BaseModel):
+    """A stored document in a list."""
+
+    id: str
+    name: str
+    created_at: str
+    content_bytes: int
+    summary: dict[str, Any]
+
+
+class GraphList(BaseModel):
+    """A page of graphs."""
+
+    graphs: tuple[DocumentEntry, ...]
+    next_page_token: str | None = None
+
+
+class TopologyList(BaseModel):
+    """A page of topologies."""
+
+    topologies: tuple[DocumentEntry, ...]
+    next_page_token: str | None = None
+
+
+class PlanEntry(BaseModel):
+    """A plan in a list."""
+
+    id: str
+    name: str
+    graph: str
+    topology: str
+    setup: str
+    created_at: str
+    meshes: tuple[dict[str, int], ...]
+    step_ns: float
+    compute_ns: float
+    memory_bytes: int
+    capacity_bytes: int
+    outcome: Literal["optimal", "feasible"]
+    solver: str
+    lower_bound_ns: float
+    gap: float
+
+
+class PlanList(BaseModel):
+    """A page of plans."""
+
+    plans: tuple[PlanEntry, ...]
+    next_page_token: str | None = None
+
+
+class Stored(BaseModel):
+    """The answer to an upload."""
+
+    id: str
+    name: str
+    summary: dict[str, Any]
+
+
+def job_of(row: Row[Any]) -> Job:
+    """A job as the API shows it."""
+    return Job(
+        id=row.id,
+        state=row.state,
+        request=row.request,
+        graph=row.graph,
+        topology=row.topology,
+        attempt=row.attempt,
+        created_at=time_of(row.created),
+        started_at=row.started and time_of(row.started),
+        finished_at=row.finished and time_of(row.finished),
+        progress=row.progress,
+        outcome=row.outcome,
+        plan=row.plan,
+        infeasible=row.infeasible,
+        problem=row.problem and {**row.problem, "instance": f"/v1/jobs/{row.id}"},
+    )
+
+
+def entry_of(entry: Entry) -> DocumentEntry:
+    """A list entry as the API shows it."""
+    return DocumentEntry(
+        id=entry.id,
+        name=entry.name,
+        created_at=time_of(entry.created),
+        content_bytes=entry.content_bytes,
+        summary=entry.summary,
+    )
+
+
+def plan_entry_of(summary: dict[str, Any]) -> PlanEntry:
+    """A plan in a list as the API shows it."""
+    return PlanEntry(created_at=time_of(summary["created"]), **summary)
+
+
+def time_of(seconds: float) -> str:
+    """Seconds since 1970 as RFC 3339 text in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,45 @@
+"""Graphs: upload, browse, read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from meshwright.schema import Graph
+from service import documents
+from service.body import Body, read_body
+from service.paging import Paging
+from service.resources import DocumentEntry, GraphList, Stored, entry_of
+from service.routes.documents import UPLOAD, read_document, upload
+from service.state import Service
+
+router = APIRouter(prefix="/v1/graphs", tags=["graphs"])
+ONE: dict[int | str, dict[str, Any]] = {200: {"model": Graph}}
+
+
+@router.post("", responses=UPLOAD, summary="Upload a graph", response_model=Stored)
+def post_graph(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
+    """Store an operator graph: 201, or 200 where it was there already."""
+    return upload(service, Graph.from_dict(body.json()), "/v1/graphs")
+
+
+@router.get("", response_model_exclude_none=True, summary="List graphs")
+def list_graphs(service: Service, page: Paging) -> GraphList:
+    """Graphs, the newest first."""
+    with service.database.reading() as connection:
+        found = documents.list_documents(connection, "graph", page)
+    return GraphList(graphs=tuple(map(entry_of, found.items)), next_page_token=found.next_token)
+
+
+@router.get("/{graph}", responses=ONE, summary="Read a graph")
+def get_graph(request: Request, service: Service, graph: str) -> Response:
+    """A graph in canonical form."""
+    return read_document(request, service, "graph", graph)
+
+
+@router.get("/{graph}/summary", summary="Summarise a graph")
+def get_summary(service: Service, graph: str) -> DocumentEntry:
+    """Counts, parameters and repeated blocks."""
+    with service.database.reading() as connection:
+        return entry_of(documents.entry(connection, "graph", graph))

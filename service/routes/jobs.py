@@ -1,0 +1,58 @@
+"""Jobs: searches under way and what came of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import Row
+
+from service.jobs import FINAL
+from service.paging import Paging
+from service.resources import Job, JobList, job_of
+from service.state import Service, State
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+LOOK_S = 0.05  # between two looks at a job that somebody waits for; chosen
+
+
+@router.get("", response_model_exclude_none=True, summary="List jobs")
+def list_jobs(
+    service: Service, page: Paging, state: Annotated[str | None, Query(max_length=40)] = None
+) -> JobList:
+    """Jobs, the newest first."""
+    found = service.jobs.list(page, state=state)
+    return JobList(jobs=tuple(map(job_of, found.items)), next_page_token=found.next_token)
+
+
+@router.get("/{job}", response_model_exclude_none=True, summary="Read a job")
+async def get_job(
+    request: Request,
+    service: Service,
+    job: str,
+    wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for its end")] = 0,
+) -> Job:
+    """One job; with `wait`, once it has ended or the time is over."""
+    return job_of(await wait_for_end(request, service, job, wait))
+
+
+@router.post("/{job}/cancel", response_model_exclude_none=True, summary="Cancel a job")
+def cancel_job(service: Service, job: str) -> Job:
+    """End a job; what has ended stays as it is."""
+    return job_of(service.jobs.cancel(job))
+
+
+async def wait_for_end(request: Request, service: State, job: str, seconds: float) -> Row[Any]:
+    """The job once it has ended, the time is over, the caller has gone or the service stops."""
+    deadline = time.monotonic() + min(seconds, service.settings.max_wait_s)
+    while True:
+        row = await run_in_threadpool(service.jobs.get, job)
+        left = deadline - time.monotonic()
+        if row.state in FINAL or left <= 0 or service.stopping.is_set():
+            return row
+        if await request.is_disconnected():
+            return row
+        await asyncio.sleep(min(LOOK_S, left))

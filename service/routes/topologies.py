@@ -1,0 +1,40 @@
+"""Topologies: upload, browse, read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from meshwright.schema import Topology
+from service import documents
+from service.body import Body, read_body
+from service.paging import Paging
+from service.resources import Stored, TopologyList, entry_of
+from service.routes.documents import UPLOAD, read_document, upload
+from service.state import Service
+
+router = APIRouter(prefix="/v1/topologies", tags=["topologies"])
+ONE: dict[int | str, dict[str, Any]] = {200: {"model": Topology}}
+
+
+@router.post("", responses=UPLOAD, summary="Upload a topology", response_model=Stored)
+def post_topology(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
+    """Store a topology: 201, or 200 where it was there already."""
+    return upload(service, Topology.from_dict(body.json()), "/v1/topologies")
+
+
+@router.get("", response_model_exclude_none=True, summary="List topologies")
+def list_topologies(service: Service, page: Paging) -> TopologyList:
+    """Topologies, the newest first."""
+    with service.database.reading() as connection:
+        found = documents.list_documents(connection, "topo", page)
+    return TopologyList(
+        topologies=tuple(map(entry_of, found.items)), next_page_token=found.next_token
+    )
+
+
+@router.get("/{topology}", responses=ONE, summary="Read a topology")
+def get_topology(request: Request, service: Service, topology: str) -> Response:
+    """A topology in canonical form."""
+    return read_document(request, service, "topo", topology)

@@ -1,0 +1,40 @@
+"""The settings of the server: environment variables with the prefix MESHWRIGHT_."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What can be set; docs/service.md explains every one.
+
+    database_url: empty = SQLite in `data_dir`.
+    planner: a name in the entry point group `meshwright.planner`, or `module:function`.
+    workers: worker loops in this process; each runs one solve at a time.
+    solve_s: a solve that runs longer is ended and its job fails.
+    max_losses: how often the process of a solve may be lost before its job fails.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="MESHWRIGHT_", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8780, ge=0, le=65535)
+    allow_remote: bool = False
+    data_dir: Path = Path(".meshwright")
+    database_url: str = ""
+    planner: str = "default"
+    workers: int = Field(default=1, ge=0, le=64)
+    poll_s: float = Field(default=0.1, gt=0, le=10)
+    lease_s: float = Field(default=15, gt=0)
+    solve_s: float = Field(default=900, gt=0)
+    max_losses: int = Field(default=3, ge=1)
+    max_body_bytes: int = Field(default=64 * 2**20, ge=1)
+    max_wait_s: float = Field(default=60, ge=0)
+
+    @property
+    def database(self) -> str:
+        """The SQLAlchemy URL of the store."""
+        return self.database_url or f"sqlite:///{(self.data_dir / 'meshwright.db').resolve()}"

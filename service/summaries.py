@@ -1,0 +1,85 @@
+"""Summaries of documents: what lists show without opening the document."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from typing import Any
+
+from meshwright.schema import DTYPE_BYTES, Document, Graph, Plan, Topology
+
+INDEX = re.compile(r"(?:^|\.)(\d+)(?=\.|$)")
+
+
+def summary_of(document: Document) -> dict[str, Any]:
+    """What a list shows of a document, by its kind."""
+    if isinstance(document, Graph):
+        return graph_summary(document)
+    if isinstance(document, Topology):
+        return topology_summary(document)
+    return {}
+
+
+def graph_summary(graph: Graph) -> dict[str, Any]:
+    """Counts, parameters and repeated blocks of a graph."""
+    parameters = [tensor for tensor in graph.tensors if tensor.role == "parameter"]
+    elements = [math.prod(tensor.dims(graph.symbols)) for tensor in parameters]
+    return {
+        "ops": len(graph.ops),
+        "tensors": len(graph.tensors),
+        "parameters": len(parameters),
+        "parameter_elements": sum(elements),
+        "parameter_bytes": sum(
+            count * DTYPE_BYTES[tensor.dtype]
+            for count, tensor in zip(elements, parameters, strict=True)
+        ),
+        "symbols": dict(graph.symbols),
+        "kinds": dict(Counter(op.kind for op in graph.ops).most_common()),
+        "blocks": repeated_blocks(graph),
+    }
+
+
+def repeated_blocks(graph: Graph) -> list[dict[str, Any]]:
+    """Modules that stand in a numbered row, such as `model.layers.*`, outermost rows only."""
+    ops: dict[str, Counter[str]] = {}
+    for op in graph.ops:
+        found = INDEX.search(op.module)
+        if found:
+            row = op.module[: found.start(1)] + "*"
+            ops.setdefault(row, Counter())[found.group(1)] += 1
+    return [
+        {"module": row, "repeats": len(count), "ops": sum(count.values())}
+        for row, count in ops.items()
+        if len(count) > 1
+    ]
+
+
+def topology_summary(topology: Topology) -> dict[str, Any]:
+    """The size of a cluster."""
+    return {
+        "device": topology.device.name,
+        "devices": topology.device_count,
+        "memory_bytes": topology.device.memory_bytes,
+        "levels": {level.name: level.size for level in topology.levels},
+    }
+
+
+def plan_summary(plan: Plan) -> dict[str, Any]:
+    """The numbers by which people compare plans."""
+    memory = plan.cost.memory_bytes
+    return {
+        "name": plan.name,
+        "graph": plan.graph,
+        "topology": plan.topology,
+        "setup": plan.setup,
+        "meshes": [{axis.name: axis.size for axis in stage.mesh.axes} for stage in plan.stages],
+        "step_ns": plan.cost.step_ns,
+        "compute_ns": plan.cost.compute_ns,
+        "memory_bytes": memory.total,
+        "capacity_bytes": memory.capacity,
+        "outcome": plan.search.outcome,
+        "solver": plan.search.solver,
+        "lower_bound_ns": plan.search.lower_bound_ns,
+        "gap": plan.search.gap,
+    }

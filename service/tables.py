@@ -1,0 +1,112 @@
+"""The tables. Documents are immutable; jobs change state, each change by one guarded UPDATE."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+ID = String(80)
+# names that a later migration can refer to, the same on every database
+NAMES = {
+    "ix": "%(table_name)s_by_%(column_0_N_name)s",
+    "uq": "%(table_name)s_unique_%(column_0_N_name)s",
+    "fk": "%(table_name)s_%(column_0_name)s_names_%(referred_table_name)s",
+    "pk": "%(table_name)s_key",
+}
+
+
+class Base(DeclarativeBase):
+    """The tables of the store."""
+
+    metadata = MetaData(naming_convention=NAMES)
+
+
+class DocumentRow(Base):
+    """A content-addressed document: canonical JSON, compressed with zstd."""
+
+    __tablename__ = "documents"
+    __table_args__ = (Index("documents_by_age", "kind", "created", "id"),)
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    name: Mapped[str] = mapped_column(Text)
+    created: Mapped[float] = mapped_column(Float(53))
+    content_bytes: Mapped[int] = mapped_column(Integer)
+    summary: Mapped[dict[str, Any]] = mapped_column(JSON)
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class PlanRow(Base):
+    """What lists and filters of plans need of a plan document."""
+
+    __tablename__ = "plans"
+    __table_args__ = (
+        Index("plans_by_age", "created", "id"),
+        Index("plans_by_graph", "graph", "created", "id"),
+        Index("plans_by_topology", "topology", "created", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"), primary_key=True)
+    created: Mapped[float] = mapped_column(Float(53))
+    graph: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"))
+    topology: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"))
+    summary: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class JobRow(Base):
+    """A search. `attempt` is the fence: who holds an older one may write nothing.
+
+    request: the digest of what was asked; `asked` names the documents.
+    losses: attempts that ended without a word.
+    """
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index("jobs_by_age", "created", "id"),
+        Index("jobs_by_state", "state", "created", "id"),
+        Index("jobs_by_request", "request", "created"),
+    )
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    request: Mapped[str] = mapped_column(ID)
+    graph: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"))
+    topology: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"))
+    asked: Mapped[dict[str, Any]] = mapped_column(JSON)
+    state: Mapped[str] = mapped_column(String(16))
+    attempt: Mapped[int] = mapped_column(Integer)
+    losses: Mapped[int] = mapped_column(Integer)
+    worker: Mapped[str | None] = mapped_column(String(80))
+    lease_until: Mapped[float | None] = mapped_column(Float(53))
+    created: Mapped[float] = mapped_column(Float(53))
+    started: Mapped[float | None] = mapped_column(Float(53))
+    finished: Mapped[float | None] = mapped_column(Float(53))
+    progress: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    outcome: Mapped[str | None] = mapped_column(String(16))
+    plan: Mapped[str | None] = mapped_column(ID, ForeignKey("documents.id"))
+    infeasible: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    problem: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    trace: Mapped[str | None] = mapped_column(Text)
+
+
+class JobEventRow(Base):
+    """What happened to a job, in order; for people and for event streams."""
+
+    __tablename__ = "job_events"
+
+    job: Mapped[str] = mapped_column(ID, ForeignKey("jobs.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(Integer, primary_key=True)
+    at: Mapped[float] = mapped_column(Float(53))
+    attempt: Mapped[int] = mapped_column(Integer)
+    body: Mapped[dict[str, Any]] = mapped_column(JSON)
