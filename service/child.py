@@ -21,7 +21,7 @@ class Child:
 
     def __init__(self, planner: str, request: bytes) -> None:
         """Start it. `request` is JSON on one line."""
-        self._errors = cast(IO[bytes], tempfile.TemporaryFile())
+        self._errors = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115  closed by end()
         self._messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "service.search", planner],

@@ -35,13 +35,14 @@ def serve(
     settings = Settings().model_copy(update={k: v for k, v in given.items() if v is not None})
     if not settings.allow_remote and not is_loopback(settings.host):
         typer.echo(
-            f"meshwright-server: {settings.host} can be reached from other machines and the service "
-            "asks nobody who they are; set MESHWRIGHT_ALLOW_REMOTE=true where a proxy or a "
-            "firewall decides that",
+            f"meshwright-server: {settings.host} can be reached from other machines, and the "
+            "service asks nobody who they are; set MESHWRIGHT_ALLOW_REMOTE=true where a proxy or "
+            "a firewall decides that",
             err=True,
         )
         raise typer.Exit(2)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     with listen(settings.host, settings.port) as listener:
         typer.echo(f"Meshwright at {url_of(listener)} (store: {settings.database})")
         sys.stdout.flush()

@@ -1,7 +1,7 @@
 """The process of one search: `python -m service.search PLANNER`.
 
 Reads the request as one line of JSON and writes lines of JSON: any number of {"progress": …}, then
-one of {"plan": …}, {"infeasible": …}, {"problem": …}, {"fault": traceback}. It ends with its parent.
+one of {"plan": …}, {"infeasible": …}, {"problem": …}, {"fault": traceback}. Ends with its parent.
 """
 
 from __future__ import annotations

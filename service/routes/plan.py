@@ -47,7 +47,7 @@ async def plan(
     request: Request,
     service: Service,
     body: Annotated[Body, Depends(read_body)],
-    fresh: Annotated[bool, Query(description="Search again")] = False,  # noqa: FBT002
+    fresh: Annotated[bool, Query(description="Search again")] = False,
     prefer: Annotated[str | None, Header(description="wait=N: answer after N seconds")] = None,
 ) -> Response:
     """Find a stored plan or queue a search for one."""

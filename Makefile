@@ -1,0 +1,65 @@
+# make run    the service on a free port, one real model planned, and where to look at it
+# make test   everything the tests need, then all tests
+# make lint   ruff and mypy
+# make bench  the measurements of docs/
+# make schema the JSON Schemas in docs/schema
+# make clean  remove what make made
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: run test lint bench schema clean system-packages
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PROJECTS := pyproject.toml clients/pyproject.toml constraints.txt
+
+run: $(VENV)/.run
+	@$(PY) -m service.demo
+
+test: $(VENV)/.test system-packages
+	$(PY) -m pytest -n 2 --dist worksteal
+
+lint: $(VENV)/.test
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy clients/meshwright service solver costmodel
+
+bench: $(VENV)/.test
+	$(PY) -m bench
+
+schema: $(VENV)/.test
+	$(PY) docs/schema/generate.py
+
+clean:
+	rm -rf $(VENV) .meshwright .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit("Meshwright needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(PROJECTS) | $(PY)
+	@echo "Installing Meshwright into $(VENV); once, and again when its dependencies change"
+	@$(PIP) --editable ./clients --editable .
+	@touch $@
+
+# torch first and alone: the version is exact, and nothing else may choose another one
+$(VENV)/.test: $(PROJECTS) | $(PY)
+	@echo "Installing what the tests need into $(VENV)"
+	@$(PIP) torch==2.13.0
+	@$(PIP) --editable './clients[capture]' --editable '.[test]'
+	@touch $(VENV)/.run $@
+
+# as root on Debian install what tests/apt.txt names; elsewhere say what is missing
+system-packages:
+	@missing=$$(sed 's/#.*//' tests/apt.txt | tr -s ' \t' '\n' | while read -r package; do \
+		[ -z "$$package" ] || dpkg -s "$$package" >/dev/null 2>&1 || echo "$$package"; done); \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; \
+	else \
+		echo "the tests need these Debian packages, which are missing:" $$missing >&2; exit 1; \
+	fi

@@ -1,0 +1,100 @@
+"""`make run`: the service on a free port, one real model planned, and where to look at it.
+
+Stays up until Ctrl-C in a terminal; ends after printing without one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from uvicorn import Server
+
+from meshwright.cli.consoles import notices, results
+from meshwright.cli.progress import ProgressLine
+from meshwright.client import Client
+from meshwright.files import read_document
+from meshwright.schema import Graph, MeshwrightError, Plan, Unavailable
+from meshwright.show import render_plan
+from service.cli import listen, server, url_of
+from service.settings import Settings
+
+GRAPH = Path(__file__).resolve().parent.parent / "examples" / "graphs" / "llama3-8b.json.gz"
+START_S = 60.0  # chosen: a cold start on a slow disk takes a tenth of it
+
+
+def main() -> None:
+    """Run the demonstration."""
+    arguments = _arguments()
+    settings = Settings()
+    with listen("127.0.0.1", arguments.port) as listener:
+        url = url_of(listener)
+        web = server(settings)
+        thread = threading.Thread(target=web.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            _wait_for_start(web, thread)
+            _show(url, arguments.graph, arguments.topology)
+            sys.stdout.flush()
+            if sys.stdin.isatty() and sys.stdout.isatty():
+                notices().print("\nThe service stays up; Ctrl-C ends it.")
+                _wait_for_interrupt()
+        except MeshwrightError as error:
+            sys.exit(f"{error.title}: {error.detail}")
+        finally:
+            web.should_exit = True
+            thread.join(timeout=30)
+
+
+def _show(url: str, graph: Path, topology: str) -> None:
+    notices().print(f"Meshwright at {url}: planning {graph.name} on {topology}", markup=False)
+    with Client(url, timeout_s=START_S) as client, ProgressLine() as line:
+        # a fresh search: the planner may be newer than the plans in the store
+        document = read_document(graph, Graph)
+        answer = client.plan(document, topology, on_progress=line, search="fresh")
+    if answer.plan is None:
+        assert answer.infeasible is not None
+        raise Unavailable(f"no plan fits: {answer.infeasible.detail}")
+    results().print(render_plan(answer.plan, graph=document))
+    _say_where(url, answer.plan)
+
+
+def _say_where(url: str, plan: Plan) -> None:
+    out = results()
+    for label, path in (
+        ("all plans", "/"),
+        ("this plan", f"/plans/{plan.id}"),
+        ("its JSON", f"/v1/plans/{plan.id}"),
+    ):
+        out.print(f"{label}: {url}{path}", markup=False, soft_wrap=True)
+
+
+def _wait_for_start(web: Server, thread: threading.Thread) -> None:
+    deadline = time.monotonic() + START_S
+    while not web.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise Unavailable("the service did not start; its messages stand above")
+        time.sleep(0.02)
+
+
+def _wait_for_interrupt() -> None:
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m service.demo", description=__doc__)
+    parser.add_argument("--graph", type=Path, default=GRAPH)
+    parser.add_argument("--topology", default="h100-8x8")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
