@@ -121,9 +121,9 @@ class _Run:
             self._prove_infeasible("every choice takes more memory than the limit")
             return
         peak = multiplier.peak(cheapest, over, within, incumbent, deadline)
-        if not incumbent.is_closed():
-            solutions = [cheapest, leanest] if peak is None else [cheapest, leanest, peak]
-            LabelSearch(program, solutions, incumbent, deadline).run()
+        if peak is not None and not incumbent.is_closed():
+            priced = [peak, *multiplier.beside(peak, cheapest, incumbent, deadline)]
+            LabelSearch(program, [cheapest, leanest, *priced], incumbent, deadline).run()
 
     def _prove_infeasible(self, note: str) -> None:
         self.infeasible = True

@@ -35,9 +35,9 @@ from solver.states import FloatArray, IntArray, StateSpace
 NS_PER_S = 1e9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ParameterModel:
-    """The states of a parameter on a mesh, by content.
+    """The states of a parameter on a mesh; `Models` keeps one for all parameters of equal content.
 
     space: of the value as its readers see it (with gradient where it is trained).
     """

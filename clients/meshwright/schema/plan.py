@@ -41,16 +41,18 @@ class Step(Model):
 class OpPlan(Model):
     """The strategy of one op: which axes lie on which factor of its rule.
 
-    `partial` lists the axes whose partial sums pass through the op. `rule` is None where the kind
-    is not known: then the op runs replicated.
+    `partial` maps an axis whose partial sums pass through the op to the first of the inputs in
+    which they do. `rule` is None where the kind is not known: then the op runs replicated. Times
+    are over one step; communication_ns is the op's own (statistics, halos).
     """
 
     op: str
     kind: str
     rule: str | None
     strategy: dict[str, tuple[Axis, ...]] = Field(default_factory=dict)
-    partial: tuple[Axis, ...] = ()
+    partial: dict[Axis, int] = Field(default_factory=dict)
     compute_ns: Ns = 0
+    communication_ns: Ns = 0
 
 
 class TensorPlan(Model):

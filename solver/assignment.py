@@ -1,0 +1,229 @@
+"""Assignments: a plan in the planner's own codes, and the way to and from plan documents.
+
+`layout_of` writes a state as the layout of a tensor; `codes_of` reads it back. What a plan says of
+a value it says of its root tensor; views follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.schema import Axis, Dim, Layout, LayoutPair, PlanError, Stage, SubDim
+from solver.lowering import Lowered, Models
+from solver.states import IntArray
+from solver.values import Value
+
+Codes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The layout that readers share; again: gathered again in the backward pass."""
+
+    codes: Codes
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Every choice: by position of op, and by root of value."""
+
+    ops: Mapping[int, Codes]
+    rest: Mapping[str, Codes]
+    read: Mapping[str, Read]
+    parameters: Mapping[str, Codes]
+
+
+def assignment_of_choice(lowered: Lowered, choice: IntArray) -> Assignment:
+    """What a choice of states in the lowered cost graph means."""
+
+    def codes(states: IntArray, node: int) -> Codes:
+        return tuple(int(code) for code in states[choice[node]])
+
+    parameters = {}
+    for root, node in lowered.parameter_node.items():
+        value = lowered.models.values.value_of[root]
+        parameters[root] = codes(lowered.models.parameter(value).states, node)
+    return Assignment(
+        {p: codes(lowered.op_choices[p], node) for p, node in lowered.op_node.items()},
+        {root: codes(lowered.rest_states[root], node) for root, node in lowered.rest_node.items()},
+        {
+            root: Read(
+                codes(lowered.read_states[root].layouts, node),
+                bool(lowered.read_states[root].again[choice[node]]),
+            )
+            for root, node in lowered.read_node.items()
+        },
+        parameters,
+    )
+
+
+def layout_of(models: Models, value: Value, codes: Codes, *, partial: int) -> Layout:
+    """The layout of a value's root; an axis with the code `partial` is a partial sum."""
+    info = models.problem.tensors[value.root]
+    names = models.mesh.names
+    axes_on: dict[int, list[str]] = {}
+    for name, code in zip(names, codes, strict=True):
+        if code < len(value.slots):
+            axes_on.setdefault(value.slots[code], []).append(name)
+    dims: list[list[SubDim]] = [[] for _ in info.shape]
+    for k, slot in enumerate(info.slots):
+        dims[slot.dim].append(SubDim(size=slot.size, axes=tuple(axes_on.get(k, ()))))  # type: ignore[arg-type]  # names of the mesh are axes
+    return Layout(
+        dims=tuple(
+            Dim(parts=tuple(parts) or (SubDim(size=1),), segments=info.segments.get(d, ()))
+            for d, parts in enumerate(dims)
+        ),
+        partial={name: "sum" for name, code in zip(names, codes, strict=True) if code == partial},
+    )
+
+
+def pair_of(models: Models, value: Value, codes: Codes) -> LayoutPair:
+    """The layouts of value and gradient in a state."""
+    n = len(value.slots)
+    has_gradient = models.problem.tensors[value.root].has_gradient
+    return LayoutPair(
+        value=layout_of(models, value, codes, partial=n + 1),
+        gradient=layout_of(models, value, codes, partial=n + 2) if has_gradient else None,
+    )
+
+
+def codes_of(models: Models, value: Value, pair: LayoutPair) -> Codes:
+    """The state that a pair of layouts is; raises PlanError where it is none."""
+    n = len(value.slots)
+    codes = []
+    for name in models.mesh.names:
+        places = _places(models, value, pair.value, name)
+        if places:
+            codes.append(places[0])
+        elif name in pair.value.partial:
+            codes.append(n + 1)
+        elif pair.gradient is not None and name in pair.gradient.partial:
+            codes.append(n + 2)
+        else:
+            codes.append(n)
+    found = tuple(codes)
+    if pair_of(models, value, found) != pair:
+        raise PlanError(
+            f"tensor {value.root!r}: the layouts {pair.value} and {pair.gradient} are no pair that "
+            f"the search knows; expected {pair_of(models, value, found)}"
+        )
+    return found
+
+
+def _places(models: Models, value: Value, layout: Layout, axis: str) -> list[int]:
+    info = models.problem.tensors[value.root]
+    found = []
+    for place, k in enumerate(value.slots):
+        slot = info.slots[k]
+        own = [s for s in info.slots if s.dim == slot.dim]
+        if slot.dim >= len(layout.dims) or len(layout.dims[slot.dim].parts) != len(own):
+            raise PlanError(
+                f"tensor {value.root!r}: layout {layout} does not have the sub-dims of its graph"
+            )
+        if axis in layout.dims[slot.dim].parts[own.index(slot)].axes:
+            found.append(place)
+    return found
+
+
+def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
+    """Read a plan's stage back; raises PlanError, naming op or tensor, where it does not fit."""
+    problem, values = models.problem, models.values
+    positions = {op.name: position for position, op in enumerate(problem.ops)}
+    ops: dict[int, Codes] = {}
+    for planned in stage.ops:
+        position = positions.get(planned.op)
+        if position is None:
+            raise PlanError(f"op {planned.op!r} is not in the graph")
+        ops[position] = _op_codes(models, position, planned.strategy, planned.partial)
+    missing = [
+        op.name for p, op in enumerate(problem.ops) if p not in ops and p not in values.views
+    ]
+    if missing:
+        raise PlanError(f"the plan has no strategy for op {missing[0]!r}")
+    rest: dict[str, Codes] = {}
+    read: dict[str, Read] = {}
+    for tensor in stage.tensors:
+        value = values.value_of.get(tensor.tensor)
+        if value is None or value.root != tensor.tensor:
+            raise PlanError(f"tensor {tensor.tensor!r} is not a value of the graph")
+        if not value.is_parameter:
+            rest[value.root] = codes_of(models, value, tensor.rest)
+        if models.reads_shared(value):
+            if tensor.read is None:
+                raise PlanError(f"tensor {value.root!r}: the plan has no layout for its readers")
+            codes = codes_of(models, value, tensor.read)
+            read[value.root] = Read(codes, tensor.saved == "rest" and not value.is_parameter)
+    parameters: dict[str, Codes] = {}
+    for planned_parameter in stage.parameters:
+        value = values.value_of.get(planned_parameter.tensor)
+        if value is None or not value.is_parameter:
+            raise PlanError(f"{planned_parameter.tensor!r} is not a parameter of the graph")
+        triple = (
+            planned_parameter.value,
+            planned_parameter.gradient,
+            planned_parameter.optimizer,
+        )
+        parameters[value.root] = _parameter_codes(models, value, triple)
+    return Assignment(ops, rest, read, parameters)
+
+
+def _op_codes(
+    models: Models,
+    position: int,
+    strategy: Mapping[str, tuple[str, ...]],
+    partial: Mapping[Axis, int],
+) -> Codes:
+    op = models.problem.ops[position]
+    parts = {part.name: j for j, part in enumerate(op.parts)}
+    model = models.ops.model(position)
+    codes = dict.fromkeys(models.mesh.names, model.idle)
+    for factor, axes in strategy.items():
+        for axis in axes:
+            if factor not in parts or axis not in codes:
+                raise PlanError(
+                    f"op {op.name!r}: {factor!r} on {axis!r}; its factors are "
+                    f"{', '.join(parts) or 'none'}, the axes {', '.join(models.mesh.names)}"
+                )
+            codes[axis] = parts[factor]  # type: ignore[index]  # checked to be an axis above
+    for axis, first in partial.items():
+        group = next((g for g, inputs in enumerate(model.groups) if inputs[0] == first), None)
+        if group is None or axis not in codes:
+            raise PlanError(f"op {op.name!r}: no partial sum passes its input {first} on {axis!r}")
+        codes[axis] = model.parts + 1 + group  # type: ignore[index]  # checked to be an axis above
+    found = np.array([list(codes.values())])
+    if not (model.choices == found).all(axis=1).any():
+        raise PlanError(f"op {op.name!r} ({op.notation}) cannot have the strategy {dict(strategy)}")
+    return tuple(codes.values())
+
+
+def _parameter_codes(
+    models: Models, value: Value, triple: tuple[Layout, Layout | None, Layout | None]
+) -> Codes:
+    model = models.parameter(value)
+    for row in model.states:
+        codes = tuple(int(code) for code in row)
+        if parameter_layouts(models, value, codes) == triple:
+            return codes
+    raise PlanError(
+        f"parameter {value.root!r}: the layouts {triple[0]}, {triple[1]}, {triple[2]} are no state "
+        "that the search knows"
+    )
+
+
+def parameter_layouts(
+    models: Models, value: Value, codes: Codes
+) -> tuple[Layout, Layout | None, Layout | None]:
+    """The layouts of a parameter's value, gradient and optimizer state."""
+    model = models.parameter(value)
+    row = np.array([codes])
+
+    def layout(states: IntArray) -> Layout:
+        return layout_of(models, value, tuple(int(code) for code in states[0]), partial=-1)
+
+    if not model.trained:
+        return layout(model.value(row)), None, None
+    return layout(model.value(row)), layout(model.gradient(row)), layout(model.optimizer(row))

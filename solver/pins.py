@@ -1,0 +1,99 @@
+"""Pins: strategies that the user fixes, as a choice among those that an op can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.schema import Mesh, Pin, RequestError
+from solver.op_model import OpModel
+from solver.problem import OpInfo, Problem
+from solver.states import IntArray
+
+Allowed = Callable[[OpModel, IntArray], NDArray[np.bool_]]
+
+
+def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> dict[int, Pin]:
+    """Position of op -> the pin that fixes it; the last pin that matches wins.
+
+    A strategy written on an op of the graph is a pin of its own, below those of the request. Raises
+    RequestError for a pin that matches no op, or names a factor that a matched op has not.
+    """
+    found: dict[int, Pin] = {}
+    for position, op in enumerate(problem.ops):
+        if op.op.strategy is not None and position not in views:
+            found[position] = Pin(op=op.name, strategy=op.op.strategy)  # type: ignore[arg-type]  # axis names
+    for index, pin in enumerate(pins):
+        matched = [
+            position
+            for position, op in enumerate(problem.ops)
+            if position not in views
+            and (
+                fnmatchcase(op.name, pin.op) or (op.op.module and fnmatchcase(op.op.module, pin.op))
+            )
+        ]
+        if not matched:
+            raise RequestError(
+                f"pin {pin.op!r} matches no op; ops are named like "
+                f"{', '.join(repr(op.name) for op in problem.ops[:3])}",
+                pointer=f"/pins/{index}/op",
+            )
+        for position in matched:
+            found[position] = pin
+    for position, pin in found.items():
+        _check_factors(problem.ops[position], pin)
+    return found
+
+
+def allowed_strategies(pin: Pin, op: OpInfo, mesh: Mesh) -> Allowed:
+    """Which strategies keep the pin on this mesh: its axes lie where it says, no other does.
+
+    A topology level stands for all of its axes.
+    """
+    parts = {name: _parts_named(op, name) for name in pin.strategy}
+    wanted: list[set[int] | None] = []
+    for axis in mesh.axes:
+        on = [name for name, axes in pin.strategy.items() if {axis.name, axis.level} & set(axes)]
+        wanted.append(set().union(*(parts[name] for name in on)) if on else None)
+
+    def keep(model: OpModel, choices: IntArray) -> NDArray[np.bool_]:
+        kept = np.ones(len(choices), dtype=np.bool_)
+        for a, allowed in enumerate(wanted):
+            codes = [model.idle] if allowed is None else sorted(allowed)
+            kept &= np.isin(choices[:, a], codes)
+        return kept
+
+    return keep
+
+
+def _parts_named(op: OpInfo, name: str) -> set[int]:
+    """A factor means all of its parts; a part means itself."""
+    return {j for j, part in enumerate(op.parts) if name in (part.name, part.factor)}
+
+
+def _check_factors(op: OpInfo, pin: Pin) -> None:
+    for name, axes in pin.strategy.items():
+        if not _parts_named(op, name):
+            known = ", ".join(part.name for part in op.parts) or "none"
+            raise RequestError(
+                f"pin {pin.op!r}: op {op.name!r} has no factor {name!r}; its factors are {known} "
+                f"({op.notation})"
+            )
+        if len(set(axes)) < len(axes):
+            raise RequestError(f"pin {pin.op!r}: axes are listed twice for {name!r}")
+
+
+def check_axes(pins: Sequence[Pin], meshes: Sequence[Mesh]) -> None:
+    """Raise RequestError for an axis that is neither a level nor an axis of any mesh searched."""
+    known = {name for mesh in meshes for axis in mesh.axes for name in (axis.name, axis.level)}
+    for pin in pins:
+        for axes in pin.strategy.values():
+            for axis in axes:
+                if axis not in known:
+                    raise RequestError(
+                        f"pin {pin.op!r}: there is no axis {axis!r}; use a level of the topology "
+                        f"or a mesh axis: {', '.join(sorted(known))}"
+                    )

@@ -1,0 +1,241 @@
+"""Plan documents from assignments: names instead of codes, steps with groups, bytes and times."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.schema import (
+    Axis,
+    OpPlan,
+    ParameterPlan,
+    Redistribution,
+    Stage,
+    Step,
+    TensorPlan,
+)
+from solver.assignment import Assignment, Codes, layout_of, pair_of, parameter_layouts
+from solver.evaluate import Ledger, Transfer
+from solver.lowering import Models
+from solver.parameters import ParameterModel
+from solver.redistribution import Half, Move, Redistributions
+from solver.states import IntArray
+from solver.values import Value
+
+
+def stage_document(models: Models, assignment: Assignment, ledger: Ledger) -> Stage:
+    """The one stage of a plan."""
+    return Stage(
+        mesh=models.mesh,
+        ops=tuple(
+            _op(models, position, codes, ledger) for position, codes in assignment.ops.items()
+        ),
+        tensors=tuple(
+            _tensor(models, value, assignment, ledger)
+            for value in models.values.values
+            if value.root in assignment.rest or value.root in assignment.read
+        ),
+        parameters=tuple(
+            _parameter(models, models.values.value_of[root], codes, ledger)
+            for root, codes in assignment.parameters.items()
+        ),
+        redistributions=(
+            *(_transfer(models, transfer) for transfer in ledger.transfers if transfer.moves),
+            *_parameter_transfers(models, assignment, ledger),
+        ),
+    )
+
+
+def repeated_work(models: Models, assignment: Assignment) -> float:
+    """The share of all arithmetic that is done by more devices than need to."""
+    useful = done = 0.0
+    devices = models.mesh.device_count
+    for position, codes in assignment.ops.items():
+        model = models.ops.model(position)
+        useful += model.flops
+        done += model.flops * devices / float(model.ways(np.array([codes]))[0])
+    return max(0.0, 1 - useful / done) if done else 0.0
+
+
+def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
+    op = models.problem.ops[position]
+    model = models.ops.model(position)
+    strategy: dict[str, tuple[Axis, ...]] = {}
+    partial: dict[Axis, int] = {}
+    for axis, code in zip(models.mesh.names, codes, strict=True):
+        if code < model.parts:
+            name = op.parts[code].name
+            strategy[name] = (*strategy.get(name, ()), axis)
+        elif code > model.idle:
+            partial[axis] = model.groups[code - model.parts - 1][0]
+    return OpPlan(
+        op=op.name,
+        kind=op.op.kind,
+        rule=op.notation,
+        strategy=strategy,
+        partial=partial,
+        compute_ns=ledger.op_compute_ns[position],
+        communication_ns=ledger.op_communication_ns[position],
+    )
+
+
+def _tensor(models: Models, value: Value, assignment: Assignment, ledger: Ledger) -> TensorPlan:
+    read = assignment.read.get(value.root)
+    rest = (
+        pair_of(models, value, assignment.rest[value.root])
+        if value.root in assignment.rest
+        else pair_of(models, value, _value_codes(models, value, assignment))
+    )
+    saved = "none"
+    if value.is_saved and not value.is_parameter:
+        saved = "rest" if read is not None and read.again else "read"
+    return TensorPlan(
+        tensor=value.root,
+        rest=rest,
+        read=pair_of(models, value, read.codes) if read is not None else None,
+        saved=saved,  # type: ignore[arg-type]  # one of the literals above
+        saved_bytes=round(ledger.saved_bytes.get(value.root, 0.0)),
+    )
+
+
+def _value_codes(models: Models, value: Value, assignment: Assignment) -> Codes:
+    model = models.parameter(value)
+    row = model.value(np.array([assignment.parameters[value.root]]))[0]
+    return tuple(int(code) for code in row)
+
+
+def _parameter(models: Models, value: Value, codes: Codes, ledger: Ledger) -> ParameterPlan:
+    layouts = parameter_layouts(models, value, codes)
+    held = ledger.parameter_bytes.get(value.root, (0.0, 0.0, 0.0))
+    return ParameterPlan(
+        tensor=value.root,
+        value=layouts[0],
+        gradient=layouts[1],
+        optimizer=layouts[2],
+        value_bytes=round(held[0]),
+        gradient_bytes=round(held[1]),
+        optimizer_bytes=round(held[2]),
+    )
+
+
+def _transfer(models: Models, transfer: Transfer) -> Redistribution:
+    value = models.values.value_of[transfer.root]
+    moves = models.redistributions(models.ops.space(value.root))
+    exposed = models.problem.calibration.exposed.activation
+    return Redistribution(
+        tensor=transfer.root,
+        op=None if transfer.reader is None else models.problem.ops[transfer.reader].name,
+        traffic=transfer.traffic,
+        forward=_steps(models, value, moves, transfer.moves, backward=False),
+        backward=_steps(models, value, moves, transfer.moves, backward=True),
+        again=transfer.again,
+        ns=transfer.ns,
+        exposed_ns=transfer.ns * exposed,
+    )
+
+
+def _steps(
+    models: Models, value: Value, moves: Redistributions, path: tuple[Move, ...], *, backward: bool
+) -> tuple[Step, ...]:
+    """One half of a path as steps; the backward half runs from its end to its start."""
+    n = moves.space.slots
+    steps = []
+    for move in reversed(path) if backward else path:
+        half: Half = move.backward if backward else move.forward
+        if half == "none":
+            continue
+        codes = tuple(int(c) for c in moves.space.states[move.before if backward else move.after])
+        is_local = half in ("slice", "mask")
+        steps.append(
+            Step(
+                kind=half,
+                axes=tuple(models.mesh.names[axis] for axis in move.axes),
+                payload_bytes=0 if is_local else round(move.payload_bytes),
+                ns=move.backward_ns if backward else move.forward_ns,
+                to=layout_of(models, value, codes, partial=n + 2 if backward else n + 1),
+            )
+        )
+    return tuple(steps)
+
+
+def _parameter_transfers(
+    models: Models, assignment: Assignment, ledger: Ledger
+) -> list[Redistribution]:
+    """Gathers for each reader, reductions of its gradient, and what follows the update."""
+    found = []
+    calibration = models.problem.calibration
+    for (root, reader), (gather_ns, reduce_ns) in ledger.parameter_ns.items():
+        value = models.values.value_of[root]
+        model = models.parameter(value)
+        row = np.array([assignment.parameters[root]])
+        name = None if reader is None else models.problem.ops[reader].name
+        if reader is None and root not in assignment.read:
+            spread = _parameter_path(
+                models, value, model.value_moves, model.optimizer(row), model.value(row)
+            )
+            if spread:
+                found.append(
+                    Redistribution(
+                        tensor=root,
+                        op=None,
+                        traffic="parameter",
+                        per_step=spread,
+                        ns=gather_ns,
+                        exposed_ns=gather_ns * calibration.exposed.parameter,
+                    )
+                )
+            continue
+        needed = _needed(models, value, assignment, reader)
+        found += _reader_transfers(models, value, model, row, needed, name, gather_ns, reduce_ns)
+    return found
+
+
+def _needed(models: Models, value: Value, assignment: Assignment, reader: int | None) -> IntArray:
+    if reader is None:
+        return np.array([assignment.read[value.root].codes])
+    port = next(k for position, k in value.readers if position == reader)
+    return models.ops.model(reader).required(np.array([assignment.ops[reader]]), port)
+
+
+def _reader_transfers(
+    models: Models,
+    value: Value,
+    model: ParameterModel,
+    row: IntArray,
+    needed: IntArray,
+    name: str | None,
+    gather_ns: float,
+    reduce_ns: float,
+) -> list[Redistribution]:
+    found = []
+    gather = _parameter_path(
+        models, value, model.value_moves, model.value(row), model.read_value(needed)
+    )
+    exposed = models.problem.calibration.exposed
+    if gather:
+        found.append(
+            Redistribution(
+                tensor=value.root, op=name, traffic="parameter", forward=gather,
+                again=model.trained, ns=gather_ns, exposed_ns=gather_ns * exposed.parameter,
+            )
+        )  # fmt: skip
+    if model.trained:
+        kept = model.accumulated(row, needed)[0]
+        often = _parameter_path(
+            models, value, model.gradient_moves, model.left_gradient(needed), kept
+        )
+        once = _parameter_path(models, value, model.gradient_moves, kept, model.optimizer(row))
+        if often or once:
+            found.append(
+                Redistribution(
+                    tensor=value.root, op=name, traffic="gradient", backward=often, per_step=once,
+                    ns=reduce_ns, exposed_ns=reduce_ns * exposed.gradient,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _parameter_path(
+    models: Models, value: Value, moves: Redistributions, source: IntArray, target: IntArray
+) -> tuple[Step, ...]:
+    a, b = int(moves.space.index(source)[0]), int(moves.space.index(target)[0])
+    return _steps(models, value, moves, moves.path(a, b), backward=False)

@@ -1,0 +1,205 @@
+"""The planner: from a request to a plan.
+
+Every mesh of the topology (`solver.meshes`) is lowered and solved exactly; the best plan wins. The
+lower bound of the answer is the least of the bounds over all meshes, so that it holds for every
+plan on any of them. An answer without a plan names the constraint that no plan can keep.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from costmodel.calibrations import default_calibration
+from meshwright.schema import (
+    Answer,
+    Budget,
+    Infeasible,
+    Mesh,
+    Pin,
+    Plan,
+    Progress,
+    Request,
+    Search,
+)
+from solver import dynamic_programming as exact
+from solver.assignment import Assignment, assignment_of_choice
+from solver.evaluate import Ledger, cost_of, ledger_of
+from solver.lowering import Models, lower
+from solver.meshes import meshes
+from solver.pins import Allowed, allowed_strategies, check_axes, pinned_ops
+from solver.plan_document import repeated_work, stage_document
+from solver.problem import Problem, build_problem
+from solver.values import Values, find_values
+
+Report = Callable[[Progress], None]
+
+# chosen: a gap below what any cost model can tell apart; the search stops there
+TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class MeshOutcome:
+    """What the search found and proved on one mesh."""
+
+    mesh: Mesh
+    outcome: exact.Outcome
+    models: Models
+    assignment: Assignment | None
+
+
+def plan(request: Request, report: Report | None = None) -> Answer:
+    """The best plan for a request, or why there is none; raises MeshwrightError for bad input."""
+    say = report or (lambda _: None)
+    say(Progress(phase="reading", done=0, total=1))
+    calibration = request.calibration or default_calibration()
+    problem = build_problem(request.graph, request.topology, request.setup, calibration)
+    values = find_values(problem)
+    candidates = meshes(request.topology, request.budget.max_axes)
+    pins = pinned_ops(problem, request.pins, values.views)
+    check_axes(list(pins.values()), candidates)
+    outcomes = _search(problem, values, candidates, pins, request.budget, say)
+    return _answer(request, problem, outcomes)
+
+
+def _search(
+    problem: Problem,
+    values: Values,
+    candidates: Sequence[Mesh],
+    pins: dict[int, Pin],
+    budget: Budget,
+    say: Report,
+) -> list[MeshOutcome]:
+    limit = problem.topology.device.memory_bytes * (1 - problem.setup.memory_reserve)
+    deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
+    outcomes: list[MeshOutcome] = []
+    for done, mesh in enumerate(candidates):
+        best = min((o.outcome.cost_ns for o in outcomes if o.assignment), default=None)
+        say(Progress(phase=_shown(mesh), done=done, total=len(candidates), incumbent_ns=best))
+        models = Models(problem, values, mesh)
+        allowed: dict[int, Allowed] = {
+            position: allowed_strategies(pin, problem.ops[position], mesh)
+            for position, pin in pins.items()
+        }
+        lowered = lower(models, allowed, limit)
+        left = None
+        if deadline is not None:
+            left = max(0.0, deadline - time.monotonic()) / (len(candidates) - done)
+        found = exact.dynamic_programming(
+            lowered.graph, exact.Budget(seconds=left, tolerance=TOLERANCE)
+        )
+        assignment = None
+        if found.choice is not None:
+            assignment = assignment_of_choice(lowered, found.choice)
+        outcomes.append(MeshOutcome(mesh, found, models, assignment))
+    say(Progress(phase="done", done=len(candidates), total=len(candidates)))
+    return outcomes
+
+
+def _answer(request: Request, problem: Problem, outcomes: Sequence[MeshOutcome]) -> Answer:
+    solved = [o for o in outcomes if o.assignment is not None]
+    if not solved:
+        return Answer(infeasible=_infeasible(problem, outcomes, bool(request.pins)))
+    best = min(solved, key=lambda o: o.outcome.cost_ns)
+    assert best.assignment is not None
+    ledger = ledger_of(best.models, best.assignment)
+    return Answer(plan=_plan(request, problem, outcomes, best, ledger))
+
+
+def _plan(
+    request: Request,
+    problem: Problem,
+    outcomes: Sequence[MeshOutcome],
+    best: MeshOutcome,
+    ledger: Ledger,
+) -> Plan:
+    assert best.assignment is not None
+    cost = cost_of(best.models, ledger)
+    bound = min(
+        cost.step_ns,
+        *(o.outcome.lower_bound_ns for o in outcomes if o.outcome.status != "infeasible"),
+    )
+    repeated = repeated_work(best.models, best.assignment)
+    gap = (cost.step_ns - bound) / cost.step_ns
+    return Plan(
+        name=request.graph.name,
+        graph=request.graph.id,
+        topology=request.topology.id,
+        setup=request.setup.id,
+        calibration=problem.calibration.id,
+        stages=(stage_document(best.models, best.assignment, ledger),),
+        cost=cost,
+        search=Search(
+            solver=request.solver,
+            outcome="optimal" if gap <= TOLERANCE else "feasible",
+            cost_ns=cost.step_ns,
+            lower_bound_ns=bound,
+            gap=gap,
+            meshes=tuple(_shown(o.mesh) for o in outcomes),
+        ),
+        repeated_work=repeated,
+        unknown_kinds=tuple(sorted({op.op.kind for op in problem.ops if op.known is None})),
+        pins=tuple(pin.model_dump(mode="json") for pin in request.pins),
+        notes=(*_idle_axes(best), *request.graph.notes),
+    )
+
+
+def _idle_axes(best: MeshOutcome) -> list[str]:
+    """Axes on which hardly anything is sharded: their devices repeat each other's work."""
+    assert best.assignment is not None
+    notes = []
+    for a, axis in enumerate(best.mesh.axes):
+        flops = useful = 0.0
+        for position, codes in best.assignment.ops.items():
+            model = best.models.ops.model(position)
+            flops += model.flops
+            useful += model.flops if codes[a] < model.parts else 0.0
+        # chosen: an axis that carries less than half of the arithmetic is worth a word
+        if axis.size > 1 and useful < flops / 2:
+            notes.append(
+                f"axis {axis.name!r} of size {axis.size} shards {useful / max(flops, 1):.0%} of "
+                "the arithmetic; the rest is repeated on its devices. A batch, sequence or head count "
+                f"that divides by {axis.size} would use them."
+            )
+    return notes
+
+
+def _infeasible(problem: Problem, outcomes: Sequence[MeshOutcome], has_pins: bool) -> Infeasible:
+    capacity = problem.topology.device.memory_bytes
+    available = int(capacity * (1 - problem.setup.memory_reserve))
+    least = [
+        o.outcome.minimum_memory_bytes
+        for o in outcomes
+        if o.outcome.minimum_memory_bytes is not None
+    ]
+    if not least:
+        return Infeasible(
+            constraint="pins" if has_pins else "memory",
+            detail="no strategy keeps all pins: "
+            "each is possible by itself on no mesh, or two of them contradict each other",
+        )
+    if min(least) <= available:
+        return Infeasible(
+            constraint="memory",
+            detail="the time budget ended before any plan that fits was found; give more seconds",
+            needed_bytes=int(min(least)),
+            available_bytes=available,
+        )
+    needed = int(min(least))
+    return Infeasible(
+        constraint="memory",
+        detail=(
+            f"every plan needs at least {needed / 2**30:.1f} GiB on a device "
+            f"({problem.topology.device.name} has {capacity / 2**30:.1f} GiB, of which "
+            f"{problem.setup.memory_reserve:.0%} are kept free: {available / 2**30:.1f} GiB); "
+            f"{needed / available:.2f} times what there is. More microbatches, a smaller batch, a "
+            "shorter sequence or more devices would do."
+        ),
+        needed_bytes=needed,
+        available_bytes=available,
+    )
+
+
+def _shown(mesh: Mesh) -> str:
+    return " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)
