@@ -1,4 +1,4 @@
-"""torch.export's graph -> Program: every call converted, module paths kept, in-place writes undone."""
+"""torch.export's graph -> Program: calls converted, module paths kept, in-place writes undone."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class _Reader:
             if node.op == "get_attr":
                 values[node] = self._attribute(graph_module, str(node.target))
             elif node.op == "call_function":
-                values[node] = self._call(graph_module, node, values, path)
+                values[node] = self._call(node, values, path)
             elif node.op == "output":
                 return _substituted(node.args[0], values)
         return None
@@ -124,13 +124,7 @@ class _Reader:
         self.sources.append(value)
         return value
 
-    def _call(
-        self,
-        graph_module: torch.fx.GraphModule,
-        node: torch.fx.Node,
-        values: dict[torch.fx.Node, Any],
-        path: str,
-    ) -> Any:
+    def _call(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any], path: str) -> Any:
         arguments = _substituted(node.args, values)
         name = getattr(node.target, "__name__", str(node.target))
         if name == "getitem":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -60,7 +61,7 @@ def capture_hf(
     def inputs(sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
         return _image_inputs(built, sizes, dtype) if pixels else _text_inputs(head, sizes)
 
-    return capture_module(
+    graph = capture_module(
         model,
         inputs,
         symbols=symbols,
@@ -68,6 +69,9 @@ def capture_hf(
         constants=list(_numbers(built.to_dict())),
         name=name or settings.get("_name_or_path") or origin or built.model_type,
     )
+    if graph.loss is None:
+        raise GraphError(f"{head.__name__} gave no loss for the labels it was given")
+    return graph
 
 
 def _settings(config: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], str]:
@@ -132,7 +136,7 @@ def _text_inputs(head: Any, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]
         return torch.zeros([sizes[n] for n in names], dtype=torch.long, device="meta")
 
     inputs = {"input_ids": ids("batch", "seq"), "labels": ids("batch", "seq")}
-    parameters = head.forward.__code__.co_varnames
+    parameters = inspect.signature(head.forward).parameters
     if "next_sentence_label" in parameters:
         inputs["next_sentence_label"] = ids("batch")
     if "token_type_ids" in parameters and "next_sentence_label" in parameters:

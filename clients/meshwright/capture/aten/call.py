@@ -58,12 +58,19 @@ class Call:
         kind: str,
         inputs: Sequence[Value],
         shape: Sequence[int],
-        dtype: DType | None = None,
         **attrs: Any,
     ) -> Value:
-        """A node on the way to the results; of the first input's dtype if none is given."""
-        made = Value("", tuple(shape), dtype or inputs[0].dtype)
+        """A node on the way to the results, of the first input's dtype."""
+        made = Value("", tuple(shape), inputs[0].dtype)
         self._add(kind, inputs, [made], attrs)
+        return made
+
+    def cast(self, source: Value, dtype: DType) -> Value:
+        """The value in another dtype; itself where it has that one."""
+        if source.dtype == dtype:
+            return source
+        made = Value("", source.shape, dtype)
+        self._add("cast", [source], [made], {"dtype": dtype})
         return made
 
     def alias(self, *values: Value) -> None:

@@ -113,9 +113,9 @@ def _dropout(call: Call) -> None:
 
 
 def _where(call: Call) -> None:
-    condition, kept, other = (call.args.get(name) for name in ("condition", "self", "other"))
-    if kept is None:
+    if "self" not in call.args:
         return call.unknown()
+    condition, kept, other = (call.args[name] for name in ("condition", "self", "other"))
     inputs = [condition, *(v for v in (kept, other) if isinstance(v, Value))]
     scalars = {
         name: plain_attr(value)

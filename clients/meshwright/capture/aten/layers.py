@@ -9,6 +9,14 @@ from meshwright.capture.aten.call import Call, Converter
 from meshwright.capture.program import Value
 
 _REDUCTIONS = ("none", "mean", "sum")
+_CONVOLUTIONS = (
+    "conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d",
+)  # fmt: skip
+_UPSAMPLINGS = (
+    ("nearest", 1), ("nearest", 2), ("nearest", 3), ("linear", 1), ("bilinear", 2), ("bicubic", 2),
+    ("trilinear", 3),
+)  # fmt: skip
 
 
 def _linear(call: Call) -> None:
@@ -31,11 +39,8 @@ def _addmm(call: Call) -> None:
 
 
 def _attention(call: Call) -> None:
-    query, key, value, mask = (
-        call.args.get(name) for name in ("query", "key", "value", "attn_mask")
-    )
-    assert query is not None and key is not None and value is not None
-    scale = call.args.get("scale")
+    query, key, value = (call.args[name] for name in ("query", "key", "value"))
+    mask, scale = call.args.get("attn_mask"), call.args.get("scale")
     attrs = {
         "causal": bool(call.args["is_causal"]),
         "scale": query.shape[-1] ** -0.5 if scale is None else scale,
@@ -131,21 +136,20 @@ def _layer_norm(call: Call) -> None:
 
 def _rms_norm(call: Call) -> None:
     x, weight, eps = (call.args.get(name) for name in ("input", "weight", "eps"))
-    if weight is None or eps is None:
+    if x is None or weight is None or eps is None:
         return call.unknown()
     return call.op("rms_norm", [x, weight], dims=len(call.args["normalized_shape"]), eps=eps)
 
 
 def _batch_norm(call: Call) -> None:
     names = ("input", "weight", "bias", "running_mean", "running_var")
-    inputs = [call.args.get(name) for name in names]
-    if any(v is None for v in inputs[:3]):
+    inputs = [v for name in names if (v := call.args.get(name)) is not None]
+    if call.args.get("weight") is None or call.args.get("bias") is None:
         return call.unknown()
-    training = bool(call.args["training"])
     return call.op(
         "batch_norm",
-        [v for v in inputs if v is not None],
-        training=training,
+        inputs,
+        training=bool(call.args["training"]),
         eps=call.args["eps"],
     )
 
@@ -223,18 +227,7 @@ CONVERTERS: dict[str, Converter] = {
     "scaled_dot_product_attention": _attention,
     "_scaled_dot_product_flash_attention_for_cpu": _attention_kernel,
     "_scaled_dot_product_flash_attention": _attention_kernel,
-    **dict.fromkeys(
-        (
-            "conv1d",
-            "conv2d",
-            "conv3d",
-            "convolution",
-            "conv_transpose1d",
-            "conv_transpose2d",
-            "conv_transpose3d",
-        ),
-        _convolution,
-    ),  # fmt: skip
+    **dict.fromkeys(_CONVOLUTIONS, _convolution),
     **{
         f"{kind}_pool{n}d": partial(_pool, kind=f"{kind}_pool", spatial=n)
         for kind in ("max", "avg")
@@ -242,17 +235,8 @@ CONVERTERS: dict[str, Converter] = {
     },
     **{f"adaptive_avg_pool{n}d": partial(_adaptive_mean, spatial=n) for n in (1, 2, 3)},
     **{
-        f"upsample_{mode}{n}d": partial(_upsample, mode=mode, spatial=n)
-        for mode, n in (
-            ("nearest", 1),
-            ("nearest", 2),
-            ("nearest", 3),
-            ("linear", 1),
-            ("bilinear", 2),
-            ("bicubic", 2),
-            ("trilinear", 3),
-        )
-    },  # fmt: skip
+        f"upsample_{mode}{n}d": partial(_upsample, mode=mode, spatial=n) for mode, n in _UPSAMPLINGS
+    },
     "embedding": _embedding,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from meshwright.capture.aten.call import Call, Converter, dims_of, plain_attr
+from meshwright.capture.aten.call import Call, Converter, dims_of
 from meshwright.capture.program import Value
 
 
 def _reduced(call: Call, *, kind: str) -> None:
     source: Value = call.args["self"]
-    dtype = call.args.get("dtype")
-    if dtype is not None and source.dtype != call.out.dtype:
-        source = call.step("cast", [source], source.shape, call.out.dtype, dtype=call.out.dtype)
+    if call.args.get("dtype") is not None:
+        source = call.cast(source, call.out.dtype)
     call.op(
         kind,
         [source],
@@ -29,9 +28,11 @@ def _extreme(call: Call, *, kind: str, index: str) -> None:
     if "dim" not in call.args:
         return call.op(kind, [source], dims=dims_of(None, source.rank), keepdim=False)
     dims, keepdim = dims_of(call.args["dim"], source.rank), bool(call.args["keepdim"])
-    values, indices = call.results
-    best = call.step(kind, [source], values.shape, dims=dims, keepdim=keepdim)
-    place = call.step(index, [source], indices.shape, "int64", dim=dims[0], keepdim=keepdim)
+    best, place = call.results
+    call.results = [best]
+    call.op(kind, [source], dims=dims, keepdim=keepdim)
+    call.results = [place]
+    call.op(index, [source], dim=dims[0], keepdim=keepdim)
     return call.alias(best, place)
 
 
@@ -75,9 +76,7 @@ def _variance(call: Call) -> None:
 
 
 def _softmax(call: Call, *, kind: str) -> None:
-    source: Value = call.args["self"]
-    if source.dtype != call.out.dtype:
-        source = call.step("cast", [source], source.shape, call.out.dtype, dtype=call.out.dtype)
+    source: Value = call.cast(call.args["self"], call.out.dtype)
     call.op(kind, [source], dim=call.args["dim"] % source.rank)
 
 
@@ -98,8 +97,7 @@ def _sort(call: Call) -> None:
 
 def _cumulative(call: Call) -> None:
     source: Value = call.args["self"]
-    attrs = {} if call.args.get("dtype") is None else {"dtype": plain_attr(call.args["dtype"])}
-    call.op("cumsum", [source], dim=call.args["dim"] % source.rank, **attrs)
+    call.op("cumsum", [source], dim=call.args["dim"] % source.rank)
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -32,6 +32,7 @@ PASSES: tuple[Pass, ...] = (
     merge_views,
     drop_dead_code,
     recognise_mixture,
+    keep_leading_dims,
     merge_views,
     drop_dead_code,
 )

@@ -29,11 +29,12 @@ def keep_leading_dims(program: Program) -> None:
     apart: dict[Value, Value] = {}
     nodes: list[Node] = []
     for node in program.nodes:
-        nodes.append(node)
         if node.kind == "reshape":
+            nodes += _in_two_steps(node)
             if _merges_leading(node):
                 apart[node.output] = node.inputs[0]
             continue
+        nodes.append(node)
         plan = _apart_inputs(node, apart)
         if plan is None:
             continue
@@ -52,10 +53,22 @@ def keep_leading_dims(program: Program) -> None:
     program.nodes = nodes
 
 
+def _in_two_steps(node: Node) -> list[Node]:
+    """[b,s,h,d] to [b*s,h*d] by way of [b,s,h*d]; any other reshape as it is."""
+    source, after = node.inputs[0], node.output.shape
+    for count in range(2, source.rank):
+        lead, tail = source.shape[:count], source.shape[count:]
+        if after and math.prod(lead) == after[0] and tail != after[1:]:
+            made = Value("", (*lead, *after[1:]), source.dtype)
+            node.inputs = [made]
+            return [Node("reshape", [source], [made], module=node.module), node]
+    return [node]
+
+
 def _merges_leading(node: Node) -> bool:
     before, after = node.inputs[0].shape, node.output.shape
     extra = len(before) - len(after)
-    if extra < 1 or not after:
+    if extra < 1 or not after or sum(size != 1 for size in before[: extra + 1]) < 2:
         return False
     return before[extra + 1 :] == after[1:] and math.prod(before[: extra + 1]) == after[0]
 

@@ -1,0 +1,93 @@
+"""Run a Graph in PyTorch: the meaning of every canonical kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from meshwright.capture.interpret import arithmetic, layers, mixture, shape
+from meshwright.capture.interpret.run import Kernel, Run
+from meshwright.schema import Graph
+from meshwright.schema.sizes import evaluate
+
+KERNELS: dict[str, Kernel] = {
+    **arithmetic.KERNELS,
+    **shape.KERNELS,
+    **layers.KERNELS,
+    **mixture.KERNELS,
+}
+
+__all__ = ["KERNELS", "interpret"]
+
+
+def interpret(
+    graph: Graph,
+    values: Mapping[str, torch.Tensor],
+    *,
+    symbols: Mapping[str, int] | None = None,
+    dtypes: Mapping[str, torch.dtype] | None = None,
+    capacity_factor: float | None = None,
+) -> dict[str, torch.Tensor]:
+    """All tensors of the graph by name, autograd included.
+
+    values: the tensors that no op makes. dtypes: run a dtype of the graph as another one.
+    capacity_factor: over the graph's own, so that no token of a mixture is dropped.
+    Raises NotImplementedError for a kind without a meaning here.
+    """
+    sizes = {**graph.symbols, **(symbols or {})}
+    shapes = graph.instantiate(symbols or {})
+    names = {tensor.name: tensor.dtype for tensor in graph.tensors}
+    made = dict(values)
+
+    def dtype(name: str) -> torch.dtype:
+        found: torch.dtype = (dtypes or {}).get(name) or getattr(torch, name)
+        return found
+
+    for op in graph.ops:
+        run = Run(
+            op,
+            [made[name] for name in op.inputs],
+            {key: _read(value, sizes, dtype) for key, value in op.attrs.items()},
+            [shapes[name] for name in op.outputs],
+            [dtype(names[name]) for name in op.outputs],
+            capacity_factor,
+        )
+        result = KERNELS.get(op.kind, _aten)(run)
+        results = result if isinstance(result, (list, tuple)) else [result]
+        made.update(zip(op.outputs, results, strict=True))
+    return made
+
+
+def _read(value: Any, sizes: Mapping[str, int], dtype: Callable[[str], torch.dtype]) -> Any:
+    """An attr with its sizes, dtypes and infinities read."""
+    if isinstance(value, list):
+        return [_read(item, sizes, dtype) for item in value]
+    if not isinstance(value, str):
+        return value
+    if value in ("inf", "-inf", "nan"):
+        return float(value)
+    if isinstance(getattr(torch, value, None), torch.dtype):
+        return dtype(value)
+    if any(symbol in value for symbol in sizes):
+        return evaluate(value, sizes)
+    return value
+
+
+def _aten(run: Run) -> Any:
+    """An op that kept its ATen name, with its inputs where `tensors` says they go."""
+    namespace, *rest = run.op.kind.split(".")
+    if len(rest) != 2 or "tensors" not in run.attrs:
+        raise NotImplementedError(f"op {run.op.name!r}: kind {run.op.kind!r} has no meaning here")
+    operator = getattr(getattr(getattr(torch.ops, namespace), rest[0]), rest[1])
+    arguments = {key: value for key, value in run.attrs.items() if key != "tensors"}
+    for place, tensor in zip(run.attrs["tensors"], run.inputs, strict=True):
+        name, _, position = place.partition(".")
+        if position:
+            items = arguments.setdefault(name, [])
+            items += [None] * (int(position) + 1 - len(items))
+            items[int(position)] = tensor
+        else:
+            arguments[name] = tensor
+    return operator(**arguments)

@@ -1,0 +1,95 @@
+"""Element-wise kinds, reductions and creation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from meshwright.capture.interpret.run import Kernel, Run
+
+T = torch.Tensor
+
+_UNARY = (
+    "neg", "exp", "log", "sqrt", "rsqrt", "relu", "tanh", "sigmoid", "cos", "sin", "erf",
+    "logical_not", "bitwise_not",
+)  # fmt: skip
+_BINARY = (
+    "add", "sub", "mul", "div", "eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or",
+    "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum",
+)  # fmt: skip
+_REDUCTIONS = ("sum", "mean", "amax", "amin", "any", "all")
+
+
+def _unary(run: Run, *, function: Callable[[T], T]) -> T:
+    return function(run.x)
+
+
+def _binary(run: Run, *, function: Callable[[T, Any], T]) -> T:
+    other = run.optional(1)
+    if other is not None:
+        return function(run.x, other)
+    scalar = run.attrs["other"]
+    if run.op.kind.startswith("logical"):
+        scalar = torch.tensor(scalar)
+    return function(run.x, scalar)
+
+
+def _reduction(run: Run, *, function: Callable[..., T]) -> T:
+    if not run.attrs["dims"]:
+        return run.x
+    return function(run.x, dim=run.attrs["dims"], keepdim=run.attrs["keepdim"])
+
+
+def _product(run: Run) -> T:
+    result = run.x
+    for dim in sorted(run.attrs["dims"], reverse=True):
+        result = result.prod(dim=dim, keepdim=run.attrs["keepdim"])
+    return result
+
+
+def _power(run: Run) -> T:
+    exponent = run.optional(1)
+    return torch.pow(run.x, run.attrs["exponent"] if exponent is None else exponent)
+
+
+def _where(run: Run) -> T:
+    condition, *tensors = run.inputs
+    rest = iter(tensors)
+    kept, other = (
+        run.attrs[name] if name in run.attrs else next(rest) for name in ("self", "other")
+    )
+    return torch.where(condition, kept, other)
+
+
+def _masked_fill(run: Run) -> T:
+    fill = run.optional(2)
+    return run.x.masked_fill(run.inputs[1], run.attrs["value"] if fill is None else fill)
+
+
+def _arange(run: Run) -> T:
+    attrs = run.attrs
+    return torch.arange(attrs["start"], attrs["end"], attrs["step"], dtype=run.dtypes[0])
+
+
+KERNELS: dict[str, Kernel] = {
+    **{name: partial(_unary, function=getattr(torch, name)) for name in _UNARY},
+    **{name: partial(_binary, function=getattr(torch, name)) for name in _BINARY},
+    **{name: partial(_reduction, function=getattr(torch, name)) for name in _REDUCTIONS},
+    "prod": _product,
+    "pow": _power,
+    "silu": lambda run: F.silu(run.x),
+    "gelu": lambda run: F.gelu(run.x, approximate=run.attrs["approximate"]),
+    "cast": lambda run: run.x.to(run.attrs["dtype"]),
+    "clamp": lambda run: run.x.clamp(**run.attrs),
+    "dropout": lambda run: F.dropout(run.x, run.attrs["p"]),
+    "where": _where,
+    "masked_fill": _masked_fill,
+    "cumsum": lambda run: run.x.cumsum(run.attrs["dim"], dtype=run.dtypes[0]),
+    "arange": _arange,
+    "full": lambda run: torch.full(run.shapes[0], run.attrs["value"], dtype=run.dtypes[0]),
+    "one_hot": lambda run: F.one_hot(run.x, run.attrs["classes"]),
+}

@@ -1,0 +1,121 @@
+"""Multiplications, convolutions, norms, attention, losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from meshwright.capture.interpret.run import Kernel, Run
+
+T = torch.Tensor
+_ByDims = tuple[Callable[..., T], Callable[..., T], Callable[..., T]]
+_CONVOLUTIONS: _ByDims = (F.conv1d, F.conv2d, F.conv3d)
+_TRANSPOSED: _ByDims = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
+_MAX_POOLS: _ByDims = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
+_MEAN_POOLS: _ByDims = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
+
+
+def _linear(run: Run) -> T:
+    weight = run.inputs[1] if run.attrs["weight_layout"] == "nk" else run.inputs[1].T
+    return F.linear(run.x, weight, run.optional(2))
+
+
+def _attention(run: Run) -> T:
+    query, key, value = run.inputs[:3]
+    return F.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=run.optional(3),
+        dropout_p=run.attrs.get("dropout", 0.0),
+        is_causal=run.attrs["causal"],
+        scale=run.attrs["scale"],
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+
+
+def _convolution(run: Run, *, functions: _ByDims) -> T:
+    return functions[run.x.dim() - 3](run.x, run.inputs[1], run.optional(2), **run.attrs)
+
+
+def _pool(run: Run, *, functions: _ByDims) -> T:
+    attrs = run.attrs
+    function = functions[run.x.dim() - 3]
+    return function(run.x, attrs["kernel"], stride=attrs["stride"], padding=attrs["padding"])
+
+
+def _upsample(run: Run) -> T:
+    options: dict[str, Any] = {}
+    if run.attrs["mode"] != "nearest":
+        options["align_corners"] = run.attrs.get("align_corners", False)
+    target = list(run.shapes[0][2:])
+    return F.interpolate(run.x, size=target, mode=run.attrs["mode"], **options)
+
+
+def _cross_entropy(run: Run) -> T:
+    logits, labels = run.inputs
+    loss = F.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]),
+        labels.reshape(-1),
+        reduction=run.attrs["reduction"],
+        ignore_index=run.attrs["ignore_index"],
+    )
+    return loss.reshape(labels.shape) if run.attrs["reduction"] == "none" else loss
+
+
+def _rms_norm(run: Run) -> T:
+    x, weight = run.inputs
+    wide = x.to(run.attrs.get("compute", x.dtype))
+    dims = tuple(range(-int(run.attrs["dims"]), 0))
+    scale = torch.rsqrt(wide.pow(2).mean(dims, keepdim=True) + run.attrs["eps"])
+    return weight * (wide * scale).to(x.dtype)
+
+
+def _layer_norm(run: Run) -> T:
+    shape = run.x.shape[-int(run.attrs["dims"]) :]
+    return F.layer_norm(run.x, shape, run.optional(1), run.optional(2), eps=run.attrs["eps"])
+
+
+def _batch_norm(run: Run) -> T:
+    """In training the batch's own statistics; the running ones are not updated here."""
+    x, weight, bias = run.inputs[:3]
+    training = run.attrs["training"]
+    mean, var = (None, None) if training else (run.optional(3), run.optional(4))
+    return F.batch_norm(x, mean, var, weight, bias, training, eps=run.attrs["eps"])
+
+
+def _group_norm(run: Run) -> T:
+    x, weight, bias = run.inputs
+    return F.group_norm(x, run.attrs["groups"], weight, bias, eps=run.attrs["eps"])
+
+
+def _rotary(run: Run) -> T:
+    x, cos, sin = run.inputs
+    first, second = x.chunk(2, dim=-1)
+    turned = torch.cat((-second, first), dim=-1)
+    return x * cos.unsqueeze(1) + turned * sin.unsqueeze(1)
+
+
+KERNELS: dict[str, Kernel] = {
+    "linear": _linear,
+    "matmul": lambda run: run.x @ run.inputs[1],
+    "attention": _attention,
+    "conv": partial(_convolution, functions=_CONVOLUTIONS),
+    "conv_transpose": partial(_convolution, functions=_TRANSPOSED),
+    "max_pool": partial(_pool, functions=_MAX_POOLS),
+    "avg_pool": partial(_pool, functions=_MEAN_POOLS),
+    "upsample": _upsample,
+    "embedding": lambda run: F.embedding(run.inputs[1], run.x),
+    "cross_entropy": _cross_entropy,
+    "rms_norm": _rms_norm,
+    "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm,
+    "group_norm": _group_norm,
+    "softmax": lambda run: run.x.softmax(run.attrs["dim"]),
+    "log_softmax": lambda run: run.x.log_softmax(run.attrs["dim"]),
+    "rotary": _rotary,
+}

@@ -1,0 +1,65 @@
+"""Mixtures of experts with a fixed number of slots.
+
+The slots of an expert are filled, for each sequence, in the order of its (token, choice) pairs;
+what finds no slot left is dropped, and a slot that nobody takes holds zeros.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from meshwright.capture.interpret.run import Kernel, Run
+
+T = torch.Tensor
+
+
+def _slots(index: T, experts: int) -> T:
+    """The slot of each (token, choice) at its expert, [b, s, k]."""
+    batch, length, choices = index.shape
+    chosen = F.one_hot(index.reshape(batch, length * choices), experts)
+    before = chosen.cumsum(dim=1) - chosen
+    return (before * chosen).sum(-1).reshape(batch, length, choices)
+
+
+def _sequences(index: T) -> T:
+    """The number of its sequence for each (token, choice), [b, s, k]."""
+    return torch.arange(index.shape[0])[:, None, None].expand_as(index)
+
+
+def _dispatch(run: Run) -> T:
+    x, index = run.inputs
+    experts = run.shapes[0][0]
+    batch, length, choices = index.shape
+    factor = run.capacity_factor or run.attrs["capacity_factor"]
+    capacity = math.ceil(factor * length * choices / experts)
+    slotted = x.new_zeros(experts, batch, capacity + 1, x.shape[-1])
+    token = x[:, :, None, :].expand(batch, length, choices, x.shape[-1])
+    # what finds no slot goes to one behind the last, which is cut off
+    place = (index, _sequences(index), _slots(index, experts).clamp(max=capacity))
+    return slotted.index_put(place, token)[:, :, :capacity]
+
+
+def _combine(run: Run) -> T:
+    y, index, weight = run.inputs
+    capacity = y.shape[2]
+    slots = _slots(index, y.shape[0])
+    rows = y[index, _sequences(index), slots.clamp(max=capacity - 1)]
+    kept = weight * (slots < capacity)
+    return (rows * kept[..., None]).sum(dim=2)
+
+
+def _expert_matmul(run: Run) -> T:
+    weight = run.inputs[1]
+    if run.attrs["weight_layout"] == "efh":
+        weight = weight.transpose(1, 2)
+    return torch.einsum("ebch,ehf->ebcf", run.x, weight)
+
+
+KERNELS: dict[str, Kernel] = {
+    "moe_dispatch": _dispatch,
+    "moe_combine": _combine,
+    "expert_matmul": _expert_matmul,
+}

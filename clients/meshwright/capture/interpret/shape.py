@@ -1,0 +1,64 @@
+"""Kinds that move elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from meshwright.capture.interpret.run import Kernel, Run
+
+T = torch.Tensor
+
+
+def _slice(run: Run) -> T:
+    attrs = run.attrs
+    place: list[slice] = [slice(None)] * run.x.dim()
+    place[attrs["dim"]] = slice(attrs["start"], attrs["end"], attrs["step"])
+    return run.x[tuple(place)]
+
+
+def _pad(run: Run) -> T:
+    amounts = [amount for pair in reversed(run.attrs["pads"]) for amount in pair]
+    return F.pad(run.x, amounts, mode=run.attrs["mode"], value=run.attrs["value"])
+
+
+def _index(run: Run) -> T:
+    source, *given = run.inputs
+    indices: list[Any] = [slice(None)] * (max(run.attrs["dims"]) + 1)
+    for dim, index in zip(run.attrs["dims"], given, strict=True):
+        indices[dim] = index
+    return source[tuple(indices)]
+
+
+def _scatter(run: Run) -> T:
+    source = run.optional(2)
+    if source is None:
+        return run.x.scatter(run.attrs["dim"], run.inputs[1], run.attrs["value"])
+    return run.x.scatter(run.attrs["dim"], run.inputs[1], source)
+
+
+KERNELS: dict[str, Kernel] = {
+    "reshape": lambda run: run.x.reshape(run.shapes[0]),
+    "transpose": lambda run: run.x.permute(run.attrs["dims"]),
+    "expand": lambda run: run.x.expand(run.shapes[0]),
+    "slice": _slice,
+    "split": lambda run: torch.split(run.x, run.attrs["sizes"], run.attrs["dim"]),
+    "concat": lambda run: torch.cat(run.inputs, run.attrs["dim"]),
+    "stack": lambda run: torch.stack(run.inputs, run.attrs["dim"]),
+    "pad": _pad,
+    "roll": lambda run: torch.roll(run.x, run.attrs["shifts"], run.attrs["dims"]),
+    "flip": lambda run: run.x.flip(run.attrs["dims"]),
+    "tril": lambda run: run.x.tril(run.attrs["diagonal"]),
+    "triu": lambda run: run.x.triu(run.attrs["diagonal"]),
+    "gather": lambda run: run.x.gather(run.attrs["dim"], run.inputs[1]),
+    "index_select": lambda run: run.x.index_select(run.attrs["dim"], run.inputs[1]),
+    "index": _index,
+    "scatter": _scatter,
+    "scatter_add": lambda run: run.x.scatter_add(run.attrs["dim"], *run.inputs[1:]),
+    "topk": lambda run: run.x.topk(run.attrs["k"], run.attrs["dim"]),
+    "sort": lambda run: run.x.sort(run.attrs["dim"], run.attrs["descending"]),
+    "argmax": lambda run: run.x.argmax(run.attrs["dim"], run.attrs["keepdim"]),
+    "argmin": lambda run: run.x.argmin(run.attrs["dim"], run.attrs["keepdim"]),
+}

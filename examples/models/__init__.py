@@ -1,0 +1,1 @@
+"""Models in plain PyTorch; every module's factory returns a Recipe."""
