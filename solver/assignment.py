@@ -193,7 +193,7 @@ def _op_codes(
         group = next((g for g, inputs in enumerate(model.groups) if inputs[0] == first), None)
         if group is None or axis not in codes:
             raise PlanError(f"op {op.name!r}: no partial sum passes its input {first} on {axis!r}")
-        codes[axis] = model.parts + 1 + group  # type: ignore[index]  # checked to be an axis above
+        codes[axis] = model.parts + 1 + group
     found = np.array([list(codes.values())])
     if not (model.choices == found).all(axis=1).any():
         raise PlanError(f"op {op.name!r} ({op.notation}) cannot have the strategy {dict(strategy)}")

@@ -25,16 +25,22 @@ from solver.elimination.label_search import LabelSearch
 from solver.elimination.order import Program, elimination_program
 from solver.elimination.solution import Weights, solve
 
+_SOLUTIONS_HELD = 5
+
 __all__ = ["Budget", "Outcome", "Progress", "Report", "TableTooLarge", "dynamic_programming"]
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When to stop: after `seconds` (None: never), or within `tolerance` of the optimum, relative."""
+    """When to stop: after `seconds` (None: never), or within `tolerance` of the optimum, relative.
+
+    No table has more than `max_table_entries`, all that are held at once `max_held_entries`, 8 bytes each.
+    """
 
     seconds: float | None = None
     max_table_entries: int = 60_000_000
     tolerance: float = 0.0
+    max_held_entries: int = 400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ class _Run:
             self.incumbent.raise_bound(_sum_of_least(self.graph), "start")
             self.deadline.check()
             program = elimination_program(self.graph, self.budget.max_table_entries)
+            self._check_held(program)
             self._search(program)
         except OutOfTime:
             self.notes.append(f"stopped after {self.budget.seconds} s")
@@ -121,9 +128,19 @@ class _Run:
             self._prove_infeasible("every choice takes more memory than the limit")
             return
         peak = multiplier.peak(cheapest, over, within, incumbent, deadline)
-        if peak is not None and not incumbent.is_closed():
-            priced = [peak, *multiplier.beside(peak, cheapest, incumbent, deadline)]
-            LabelSearch(program, [cheapest, leanest, *priced], incumbent, deadline).run()
+        if peak is None or incumbent.is_closed():
+            return
+        if _SOLUTIONS_HELD * program.entries() > self.budget.max_held_entries:
+            self.notes.append("gap left open: the last stage would exceed max_held_entries")
+            return
+        priced = [peak, *multiplier.beside(peak, cheapest, incumbent, deadline)]
+        LabelSearch(program, [cheapest, leanest, *priced], incumbent, deadline).run()
+
+    def _check_held(self, program: Program) -> None:
+        solutions = 1 if self.graph.memory_limit_bytes is None else 2
+        held = solutions * program.entries()
+        if held > self.budget.max_held_entries:
+            raise TableTooLarge("the whole graph", held, self.budget.max_held_entries)
 
     def _prove_infeasible(self, note: str) -> None:
         self.infeasible = True

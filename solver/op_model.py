@@ -257,9 +257,14 @@ class OpModels:
     axis_levels: tuple[int, ...]
     _spaces: dict[StateSpace, StateSpace] = field(default_factory=dict)
     _models: dict[OpModel, OpModel] = field(default_factory=dict)
+    _by_position: dict[int, OpModel] = field(default_factory=dict)
+    _by_root: dict[str, StateSpace] = field(default_factory=dict)
 
     def space(self, root: str) -> StateSpace:
         """The states of the value with this root tensor."""
+        known = self._by_root.get(root)
+        if known is not None:
+            return known
         value = self.values.value_of[root]
         info = self.problem.tensors[value.root]
         space = StateSpace(
@@ -268,10 +273,17 @@ class OpModels:
             info.bytes,
             info.has_gradient,
         )
-        return self._spaces.setdefault(space, space)
+        self._by_root[root] = self._spaces.setdefault(space, space)
+        return self._by_root[root]
 
     def model(self, position: int) -> OpModel:
         """The model of the op at this position of the problem."""
+        if position not in self._by_position:
+            model = self._make(position)
+            self._by_position[position] = self._models.setdefault(model, model)
+        return self._by_position[position]
+
+    def _make(self, position: int) -> OpModel:
         op = self.problem.ops[position]
         rule = op.known.rule if op.known is not None else None
         allowed = self.values.shardable[position]
@@ -287,7 +299,7 @@ class OpModels:
                 for k in group
             )
         )
-        model = OpModel(
+        return OpModel(
             op.known.op_class if op.known is not None else "memory",
             self.problem.tensors[(op.op.inputs or op.op.outputs)[0]].tensor.dtype,
             op.flops,
@@ -302,7 +314,6 @@ class OpModels:
             self.axis_sizes,
             self.axis_levels,
         )
-        return self._models.setdefault(model, model)
 
     def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortModel:
         port = (op.inputs if is_input else op.outputs)[k]

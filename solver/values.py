@@ -8,7 +8,7 @@ so that they take whatever layout is asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from solver.problem import OpInfo, Port, Problem
 
@@ -78,7 +78,13 @@ def find_values(problem: Problem) -> Values:
             producers[port.tensor] = (position, k)
         for k, port in enumerate(op.inputs):
             readers[roots[port.tensor][0]].append((position, k))
-    slots, shardable = _shardable(problem, roots, members, producers, readers, views)
+    parts = [
+        set() if position in views else {j for j, part in enumerate(op.parts) if part.shardable}
+        for position, op in enumerate(problem.ops)
+    ]
+    shardable = _Shardable(problem, roots, producers, readers, parts)
+    shardable.solve()
+    slots = shardable.slots
     values = []
     for root, names in members.items():
         info = problem.tensors[root]
@@ -100,7 +106,7 @@ def find_values(problem: Problem) -> Values:
         tuple(values),
         {name: value for value in values for name in value.slot_of},
         frozenset(views),
-        tuple(frozenset(parts) for parts in shardable),
+        tuple(frozenset(own) for own in parts),
     )
 
 
@@ -132,52 +138,65 @@ def _is_view(problem: Problem, op: OpInfo) -> bool:
     )
 
 
-def _shardable(
-    problem: Problem,
-    roots: Mapping[str, tuple[str, Mapping[int, int]]],
-    members: Mapping[str, Mapping[str, Mapping[int, int]]],
-    producers: Mapping[str, Reader],
-    readers: Mapping[str, list[Reader]],
-    views: set[int],
-) -> tuple[dict[str, tuple[int, ...]], list[set[int]]]:
-    parts = [
-        set() if position in views else {j for j, part in enumerate(op.parts) if part.shardable}
-        for position, op in enumerate(problem.ops)
-    ]
+@dataclass(slots=True)
+class _Shardable:
+    """The fixed point of slots and parts: what changes in one value wakes the ops around it."""
 
-    def slots_at(position: int, port: Port) -> set[int]:
-        mapping = roots[port.tensor][1]
-        return {mapping[slot] for part, slot in port.slot_of.items() if part in parts[position]}
+    problem: Problem
+    roots: Mapping[str, tuple[str, Mapping[int, int]]]
+    producers: Mapping[str, Reader]
+    readers: Mapping[str, list[Reader]]
+    parts: list[set[int]]
+    slots: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    while True:
-        slots: dict[str, tuple[int, ...]] = {}
-        for root in members:
-            wanted = {
-                slot
-                for position, k in readers[root]
-                for slot in slots_at(position, problem.ops[position].inputs[k])
+    def solve(self) -> None:
+        waiting = dict.fromkeys(self.readers)
+        while waiting:
+            root = next(iter(waiting))
+            del waiting[root]
+            self.slots[root] = self._wanted(root)
+            if _is_free(self.problem, root):
+                continue
+            around = [position for position, _ in self.readers[root]]
+            around += [self.producers[root][0]] if root in self.producers else []
+            for position in around:
+                for other in self._give_up(position, root):
+                    waiting[other] = None
+
+    def _wanted(self, root: str) -> tuple[int, ...]:
+        ops = self.problem.ops
+        wanted = {
+            slot
+            for position, k in self.readers[root]
+            for slot in self._slots_at(position, ops[position].inputs[k])
+        }
+        if root in self.producers:
+            position, k = self.producers[root]
+            made = self._slots_at(position, ops[position].outputs[k])
+            wanted = wanted & made if self.readers[root] else made
+        return tuple(sorted(wanted))
+
+    def _slots_at(self, position: int, port: Port) -> set[int]:
+        mapping = self.roots[port.tensor][1]
+        return {mapping[s] for part, s in port.slot_of.items() if part in self.parts[position]}
+
+    def _give_up(self, position: int, root: str) -> set[str]:
+        """Drop the parts whose slot in `root` is not shardable; the values this touches."""
+        op = self.problem.ops[position]
+        lost = set()
+        for port in (*op.inputs, *op.outputs):
+            if self.roots[port.tensor][0] != root:
+                continue
+            mapping = self.roots[port.tensor][1]
+            lost |= {
+                part
+                for part, slot in port.slot_of.items()
+                if part in self.parts[position] and mapping[slot] not in self.slots[root]
             }
-            producer = producers.get(root)
-            if producer is not None:
-                made = slots_at(producer[0], problem.ops[producer[0]].outputs[producer[1]])
-                wanted = wanted & made if readers[root] else made
-            slots[root] = tuple(sorted(wanted))
-        changed = False
-        for position, op in enumerate(problem.ops):
-            for port in (*op.inputs, *op.outputs):
-                root, mapping = roots[port.tensor]
-                if _is_free(problem, root) or not parts[position]:
-                    continue
-                lost = {
-                    part
-                    for part, slot in port.slot_of.items()
-                    if part in parts[position] and mapping[slot] not in slots[root]
-                }
-                if lost:
-                    parts[position] -= lost
-                    changed = True
-        if not changed:
-            return slots, parts
+        if not lost:
+            return set()
+        self.parts[position] -= lost
+        return {self.roots[port.tensor][0] for port in (*op.inputs, *op.outputs)}
 
 
 def _saves_input(problem: Problem, reader: Reader) -> bool:

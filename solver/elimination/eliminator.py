@@ -21,14 +21,13 @@ from solver.elimination.tables import Minimum, Substituted, TableRegistry, Term
 
 
 class TableTooLarge(CostGraphError):
-    """Elimination needs a table of more entries than the budget allows."""
+    """Elimination needs more table entries than the budget allows."""
 
-    def __init__(self, node: str, entries: int, max_entries: int) -> None:
+    def __init__(self, what: str, entries: int, max_entries: int) -> None:
         super().__init__(
-            f'eliminating node "{node}" needs a table of {entries:,} entries, the budget allows '
-            f"{max_entries:,}: fewer states a node or a larger max_table_entries would do"
+            f"{what} needs {entries:,} table entries, the budget allows {max_entries:,}: fewer "
+            "states a node, shared arrays in repeated blocks or a larger budget would do"
         )
-        self.node = node
         self.entries = entries
         self.max_entries = max_entries
 

@@ -13,20 +13,23 @@ searched afterwards, least bound first, so the search is complete and its bound 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 
 import numpy as np
 
 from solver.cost_graph import FloatArray, IntArray
 from solver.elimination.deadline import Deadline
 from solver.elimination.incumbent import ROUNDING, Incumbent
-from solver.elimination.labels import Labels, groups, undominated
+from solver.elimination.labels import Labels, branches, kinds, undominated
+from solver.elimination.eliminator import Step
 from solver.elimination.order import Program
 from solver.elimination.solution import Solution
 from solver.elimination.walk import Stop, walk
 
 STAGE = "labels"
 
-_FIRST_WIDTH = 256  # chosen: a first pass costs about as much as an elimination
+_DIVES = (1, 4, 16, 64)  # measured: bench/dynamic_programming.py; the first two mostly close 0.5 %
+_FIRST_WIDTH = 256
 _WIDEST = 65_536
 _WAITING_NUMBERS = 200_000_000  # chosen: 1.6 GB of labels
 
@@ -45,7 +48,7 @@ class LabelSearch:
         assert limit is not None
         self._solutions = solutions
         self._registry = program.registry
-        self._stops = walk(program.steps)
+        self._stops = walk(program.steps, [node.cost.size for node in program.graph.nodes])
         self._incumbent = incumbent
         self._deadline = deadline
         self._limit = limit
@@ -56,17 +59,27 @@ class LabelSearch:
         self._waiting_numbers = 0
         self._pushed = 0
         self._lost_bound = np.inf
+        self._ceilings = self._ceilings_now()
+        self._known_regrets: dict[tuple[int, tuple[int, ...]], FloatArray] = {}
         empty = np.zeros(1, dtype=np.int64)
         live = np.zeros((1, 0), dtype=np.int64)
-        self._push(Labels(0, values[:, None], live, None, empty, empty))
+        self._start = Labels(0, values[:, None], live, None, empty, empty)
 
     def run(self) -> None:
         """Raises OutOfTime; the incumbent then has what was found and the bound that holds."""
+        for width in _DIVES:
+            self._lost_bound = np.inf
+            self._follow(self._start, width, self._forget)
+            self._raise_bound()
+            if self._incumbent.is_closed():
+                return
+        self._lost_bound = np.inf
+        self._wait(self._start)
         width = _FIRST_WIDTH
         while self._waiting:
             _, _, labels = heapq.heappop(self._waiting)
             self._waiting_numbers -= labels.values.size + labels.live.size
-            self._follow(self._promising(labels), width)
+            self._follow(labels, width, self._wait)
             self._raise_bound()
             if self._incumbent.is_closed():
                 return
@@ -81,7 +94,9 @@ class LabelSearch:
             done = self._incumbent.cost_ns
         self._incumbent.raise_bound(float(min(waiting, self._lost_bound, done)), STAGE)
 
-    def _follow(self, labels: Labels, width: int) -> None:
+    def _follow(self, labels: Labels, width: int, leave: Callable[[Labels], None]) -> None:
+        self._ceilings = self._ceilings_now()
+        labels = self._promising(labels)
         while len(labels):
             if labels.level == len(self._stops):
                 self._finish(labels)
@@ -89,7 +104,9 @@ class LabelSearch:
             self._deadline.check()
             labels = self._extended(labels)
             if len(labels) > width:
-                labels = self._narrowed(labels, width)
+                order = np.argsort(self._bounds(labels), kind="stable")
+                leave(labels.taken(np.sort(order[width:])))
+                labels = labels.taken(np.sort(order[:width]))
 
     def _finish(self, labels: Labels) -> None:
         for label in np.argsort(labels.values[0], kind="stable").tolist():
@@ -101,7 +118,7 @@ class LabelSearch:
             if found.memory_bytes <= self._limit:
                 return
 
-    def _ceilings(self) -> FloatArray:
+    def _ceilings_now(self) -> FloatArray:
         """The values, one for each weights, that a label must stay below to be of use."""
         incumbent = self._incumbent
         ceilings = incumbent.cost_ns - incumbent.allowance_ns() + self._prices
@@ -109,7 +126,7 @@ class LabelSearch:
         return np.asarray(ceilings + self._slack)
 
     def _promising(self, labels: Labels) -> Labels:
-        keeps = (labels.values <= self._ceilings()[:, None]).all(axis=0)
+        keeps = (labels.values <= self._ceilings[:, None]).all(axis=0)
         return labels.taken(np.flatnonzero(keeps))
 
     def _extended(self, labels: Labels) -> Labels:
@@ -127,38 +144,39 @@ class LabelSearch:
 
     def _branches(self, labels: Labels, stop: Stop) -> tuple[IntArray, IntArray, FloatArray]:
         """Every label with every state that stays below the ceilings."""
-        ceilings = self._ceilings()
-        columns = labels.live[:, list(stop.neighbour_columns)]
-        first, kind = groups(columns)
-        members = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1])
-        parents, states, values = [], [], []
-        for row, inside in zip(first.tolist(), members, strict=True):
-            around = tuple(columns[row].tolist())
-            regrets = np.stack([s.regrets(stop.step, around) for s in self._solutions])
-            room = ceilings - labels.values[:, inside].min(axis=1)
-            likely = np.flatnonzero((regrets <= room[:, None]).all(axis=0))
-            sums = labels.values[:, inside, None] + regrets[:, None, likely]
-            label, place = np.nonzero((sums <= ceilings[:, None, None]).all(axis=0))
-            parents.append(inside[label])
-            states.append(likely[place])
-            values.append(sums[:, label, place])
-        return np.concatenate(parents), np.concatenate(states), np.concatenate(values, axis=1)
+        around = labels.live[:, stop.neighbour_columns]
+        if len(labels) == 1:
+            kind, first = np.zeros(1, dtype=np.int64), [0]
+        else:
+            keys = kinds(around, stop.neighbour_extents)
+            _, places, kind = np.unique(keys, return_index=True, return_inverse=True)
+            first = places.tolist()
+        regrets = [self._regrets(stop.step, tuple(around[label].tolist())) for label in first]
+        return branches(labels.values, np.stack(regrets), kind, self._ceilings)
+
+    def _regrets(self, step: Step, around: tuple[int, ...]) -> FloatArray:
+        """Shape (J, states); remembered, since blocks that repeat ask the same."""
+        assert step.result is not None
+        key = (step.result, around)
+        found = self._known_regrets.get(key)
+        if found is None:
+            found = np.stack([s.regrets(step, around) for s in self._solutions])
+            self._known_regrets[key] = found
+        return found
 
     def _moved(
         self, labels: Labels, stop: Stop, parent: IntArray, state: IntArray, values: FloatArray
     ) -> Labels:
-        grown = np.concatenate([labels.live[parent], state[:, None]], axis=1)
-        live = grown[:, list(stop.kept)]
+        grown = np.empty((len(parent), labels.live.shape[1] + 1), dtype=np.int64)
+        grown[:, :-1] = labels.live[parent]
+        grown[:, -1] = state
+        live = grown[:, stop.kept] if stop.drops else grown
         moved = Labels(labels.level + 1, values, live, labels, parent, state)
         if not stop.drops or len(moved) < 2:
             return moved
-        _, kind = groups(live)
-        return moved.taken(undominated(kind, values[0], values[1]))
-
-    def _narrowed(self, labels: Labels, width: int) -> Labels:
-        order = np.argsort(self._bounds(labels), kind="stable")
-        self._push(labels.taken(np.sort(order[width:])))
-        return labels.taken(np.sort(order[:width]))
+        kind = kinds(live, stop.kept_extents)
+        which = undominated(kind, values[0], values[1])
+        return moved if len(which) == len(moved) else moved.taken(which)
 
     def _bounds(self, labels: Labels) -> FloatArray:
         """The best lower bound on the cost of each label's completions within the limit."""
@@ -166,12 +184,15 @@ class LabelSearch:
         bounds[1] = -np.inf
         return np.asarray(bounds.max(axis=0))
 
-    def _push(self, labels: Labels) -> None:
-        bound = float(self._bounds(labels).min())
+    def _wait(self, labels: Labels) -> None:
         numbers = labels.values.size + labels.live.size
         if self._waiting_numbers + numbers > _WAITING_NUMBERS:
-            self._lost_bound = min(self._lost_bound, bound)
+            self._forget(labels)
             return
         self._pushed += 1
         self._waiting_numbers += numbers
+        bound = float(self._bounds(labels).min())
         heapq.heappush(self._waiting, (bound, self._pushed, labels))
+
+    def _forget(self, labels: Labels) -> None:
+        self._lost_bound = min(self._lost_bound, float(self._bounds(labels).min()))

@@ -20,7 +20,15 @@ from solver.cost_graph import FloatArray, IntArray
 _TILE = 256  # chosen: 343 rows of a tile (0.7 MB) stay in a 1.25 MB second-level cache
 
 
+@numba.njit(nogil=True)
+def _add_row(number: float, row: FloatArray, out: FloatArray) -> None:
+    for j in range(row.size):
+        x = number + row[j]
+        out[j] = x if x < out[j] else out[j]
+
+
 def _product(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
+    """Two rows by four v at a time: six loads serve eight additions. Row views let it vectorise."""
     groups, rows, inner = left.shape
     columns = right.shape[2]
     inner4 = inner // 4 * 4
@@ -29,24 +37,26 @@ def _product(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
         for start in range(0, columns, _TILE):
             stop = min(start + _TILE, columns)
             for i in range(0, rows2, 2):
+                upper = out[g, i, start:stop]
+                lower = out[g, i + 1, start:stop]
                 for v in range(0, inner4, 4):
-                    a0, a1, a2, a3 = (
-                        left[g, i, v],
-                        left[g, i, v + 1],
-                        left[g, i, v + 2],
-                        left[g, i, v + 3],
-                    )
-                    b0, b1, b2, b3 = (
-                        left[g, i + 1, v],
-                        left[g, i + 1, v + 1],
-                        left[g, i + 1, v + 2],
-                        left[g, i + 1, v + 3],
-                    )
-                    for j in range(start, stop):
-                        r0 = right[g, v, j]
-                        r1 = right[g, v + 1, j]
-                        r2 = right[g, v + 2, j]
-                        r3 = right[g, v + 3, j]
+                    a0 = left[g, i, v]
+                    a1 = left[g, i, v + 1]
+                    a2 = left[g, i, v + 2]
+                    a3 = left[g, i, v + 3]
+                    b0 = left[g, i + 1, v]
+                    b1 = left[g, i + 1, v + 1]
+                    b2 = left[g, i + 1, v + 2]
+                    b3 = left[g, i + 1, v + 3]
+                    right0 = right[g, v, start:stop]
+                    right1 = right[g, v + 1, start:stop]
+                    right2 = right[g, v + 2, start:stop]
+                    right3 = right[g, v + 3, start:stop]
+                    for j in range(stop - start):
+                        r0 = right0[j]
+                        r1 = right1[j]
+                        r2 = right2[j]
+                        r3 = right3[j]
                         x = a0 + r0
                         y = a1 + r1
                         x = x if x < y else y
@@ -54,7 +64,7 @@ def _product(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
                         x = x if x < y else y
                         y = a3 + r3
                         x = x if x < y else y
-                        out[g, i, j] = x if x < out[g, i, j] else out[g, i, j]
+                        upper[j] = x if x < upper[j] else upper[j]
                         x = b0 + r0
                         y = b1 + r1
                         x = x if x < y else y
@@ -62,21 +72,13 @@ def _product(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
                         x = x if x < y else y
                         y = b3 + r3
                         x = x if x < y else y
-                        out[g, i + 1, j] = x if x < out[g, i + 1, j] else out[g, i + 1, j]
+                        lower[j] = x if x < lower[j] else lower[j]
                 for v in range(inner4, inner):
-                    a0 = left[g, i, v]
-                    b0 = left[g, i + 1, v]
-                    for j in range(start, stop):
-                        x = a0 + right[g, v, j]
-                        out[g, i, j] = x if x < out[g, i, j] else out[g, i, j]
-                        x = b0 + right[g, v, j]
-                        out[g, i + 1, j] = x if x < out[g, i + 1, j] else out[g, i + 1, j]
+                    _add_row(left[g, i, v], right[g, v, start:stop], upper)
+                    _add_row(left[g, i + 1, v], right[g, v, start:stop], lower)
             for i in range(rows2, rows):
                 for v in range(inner):
-                    a0 = left[g, i, v]
-                    for j in range(start, stop):
-                        x = a0 + right[g, v, j]
-                        out[g, i, j] = x if x < out[g, i, j] else out[g, i, j]
+                    _add_row(left[g, i, v], right[g, v, start:stop], out[g, i, start:stop])
 
 
 def _grouped_product(
@@ -89,19 +91,13 @@ def _grouped_product(
             stop = min(start + _TILE, columns)
             for i in range(rows):
                 for v in range(inner):
-                    s = select[v]
-                    a = left[g, i, v]
-                    for j in range(start, stop):
-                        x = a + right[g, v, j]
-                        out[s, g, i, j] = x if x < out[s, g, i, j] else out[s, g, i, j]
+                    row = out[select[v], g, i, start:stop]
+                    _add_row(left[g, i, v], right[g, v, start:stop], row)
 
 
 def _grouped_minimum(table: FloatArray, select: IntArray, out: FloatArray) -> None:
     for v in range(table.shape[0]):
-        s = select[v]
-        for j in range(table.shape[1]):
-            x = table[v, j]
-            out[s, j] = x if x < out[s, j] else out[s, j]
+        _add_row(0.0, table[v], out[select[v]])
 
 
 _compile = numba.njit(cache=True, nogil=True)

@@ -8,13 +8,14 @@ greedily: a chain of boundaries shrinks from its ends, a vector and one matrix a
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from solver.cost_graph import CostGraph
 from solver.elimination.eliminator import Eliminator, Step, TableTooLarge
 from solver.elimination.repeats import Run, find_runs
-from solver.elimination.tables import TableRegistry
+from solver.elimination.tables import Leaf, Select, TableRegistry
 
 _BLOCK_ENTRIES = (
     4_000_000  # chosen: a block that needs more may be cheaper from the ends of its run
@@ -30,6 +31,17 @@ class Program:
     steps: tuple[Step, ...]
     constants: tuple[int, ...]
 
+    def entries(self) -> int:
+        """Numbers that one solution holds; leaves without memory are the graph's own arrays."""
+        registry = self.registry
+        return sum(
+            math.prod(shape)
+            for shape, definition, has_memory in zip(
+                registry.shapes, registry.definitions, registry.has_memory, strict=True
+            )
+            if has_memory or not isinstance(definition, Leaf | Select)
+        )
+
 
 def elimination_program(graph: CostGraph, max_table_entries: int) -> Program:
     """Raises TableTooLarge where the order found needs a table of more entries."""
@@ -40,7 +52,8 @@ def elimination_program(graph: CostGraph, max_table_entries: int) -> Program:
         _eliminate_blocks(eliminator, run, left, min(_BLOCK_ENTRIES, max_table_entries))
     for node, entries in _greedy(eliminator, left):
         if entries > max_table_entries:
-            raise TableTooLarge(graph.nodes[node].name, entries, max_table_entries)
+            what = f'eliminating node "{graph.nodes[node].name}"'
+            raise TableTooLarge(what, entries, max_table_entries)
         eliminator.eliminate(node)
     return Program(graph, registry, tuple(eliminator.steps), tuple(eliminator.constants))
 

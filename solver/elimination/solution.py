@@ -36,13 +36,12 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """All tables under some weights. Read-only; `regrets` remembers what it was asked."""
+    """All tables under some weights."""
 
     program: Program
     weights: Weights
     tables: list[FloatArray]
     value: float
-    _sums: dict[tuple[int, tuple[int, ...]], FloatArray]
 
     def choice(self) -> IntArray:
         """A best choice; the first state wins where states tie. Only where value is finite."""
@@ -65,13 +64,8 @@ class Solution:
 
     def regrets(self, step: Step, around: tuple[int, ...]) -> FloatArray:
         """What each state of a minimised node adds to the least value that `around` still allows."""
-        assert step.result is not None
-        key = (step.result, around)
-        found = self._sums.get(key)
-        if found is None:
-            joint = self._joint(step, around)
-            found = self._sums[key] = np.maximum(joint - joint.min(), 0.0)
-        return found
+        joint = self._joint(step, around)
+        return np.asarray(np.maximum(joint - joint.min(), 0.0))
 
     def _joint(self, step: Step, around: tuple[int, ...]) -> FloatArray:
         """The sum of the step's terms over its node's states, its neighbours' being `around`."""
@@ -104,7 +98,7 @@ def solve(
         deadline.check()
         tables.append(_compute(definition, weights, tables, program))
     value = math.fsum(float(tables[number]) for number in program.constants)
-    return Solution(program, weights, tables, value, {})
+    return Solution(program, weights, tables, value)
 
 
 def _compute(

@@ -12,16 +12,20 @@ from solver.elimination.eliminator import Step
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One step of the walk. Columns count the live nodes before it; `kept` also counts the node itself,
-    as the last column."""
+    """One step of the walk, by columns of live nodes: those before it, then the node itself.
+
+    `kept` are the columns still live after it; it `drops` the others, so that labels may meet.
+    """
 
     step: Step
-    neighbour_columns: tuple[int, ...]
-    kept: tuple[int, ...]
+    neighbour_columns: list[int]
+    neighbour_extents: tuple[int, ...]
+    kept: list[int]
+    kept_extents: tuple[int, ...]
     drops: bool
 
 
-def walk(steps: tuple[Step, ...]) -> list[Stop]:
+def walk(steps: tuple[Step, ...], extents: list[int]) -> list[Stop]:
     order = _depth_first(steps)
     last_read: dict[int, int] = {}
     for level, step in enumerate(order):
@@ -32,10 +36,18 @@ def walk(steps: tuple[Step, ...]) -> list[Stop]:
     for level, step in enumerate(order):
         column = {node: place for place, node in enumerate(live)}
         grown = [*live, step.node]
-        kept = tuple(place for place, node in enumerate(grown) if last_read.get(node, -1) > level)
-        around = tuple(column[other] for other in step.neighbours)
-        stops.append(Stop(step, around, kept, len(kept) < len(grown)))
+        kept = [place for place, node in enumerate(grown) if last_read.get(node, -1) > level]
         live = [grown[place] for place in kept]
+        stops.append(
+            Stop(
+                step,
+                [column[other] for other in step.neighbours],
+                tuple([extents[other] for other in step.neighbours]),
+                kept,
+                tuple([extents[other] for other in live]),
+                len(kept) < len(grown),
+            )
+        )
     return stops
 
 
