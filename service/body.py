@@ -6,6 +6,7 @@ The event loop only collects what arrives; decoding and parsing run in the endpo
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ class Body:
     def json(self) -> dict[str, Any]:
         """The JSON object in it; raises TooLarge, DamagedBody, WrongContentType or NotJson."""
         try:
-            value = json.loads(self.decoded(), parse_constant=_refuse_constant)
+            value = json.loads(self.decoded(), parse_constant=_refuse_constant, parse_float=_finite)
         except RecursionError:
             raise NotJson(f"the JSON is nested deeper than {MAX_NESTING} levels") from None
         except ValueError as failure:
@@ -125,6 +126,13 @@ def _too_large(limit: int) -> TooLarge:
         f"the body has more than {limit:,} bytes once decoded; send a smaller graph, or raise "
         "MESHWRIGHT_MAX_BODY_BYTES on the server"
     )
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"numbers must be finite, found {text[:40]}")
+    return number
 
 
 def _refuse_constant(name: str) -> float:

@@ -1,0 +1,51 @@
+"""The service in a test: an app over a fresh SQLite file, and polling with a deadline."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from service.app import create_app
+from service.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+Serve = Callable[..., TestClient]
+
+
+@pytest.fixture(autouse=True)
+def _planners_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child processes import the planners of the tests."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in [name for name in os.environ if name.startswith("MESHWRIGHT_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts the service: serve(planner name, settings…). Ends with the test."""
+    with ExitStack() as stack:
+
+        def start(planner: str = "tiny", **settings: Any) -> TestClient:
+            given = {"data_dir": tmp_path, "poll_s": 0.02, **settings}
+            app = create_app(Settings(**given), planner=f"tests.service.planners:{planner}")
+            return stack.enter_context(TestClient(app, raise_server_exceptions=False))
+
+        yield start
+
+
+def until(what: Callable[[], Any], *, seconds: float = 20) -> Any:
+    """What `what` gives once that is true; fails after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"did not come true in {seconds} s")

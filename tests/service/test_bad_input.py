@@ -1,0 +1,212 @@
+"""Every class of bad input gets its named error over HTTP, and nothing is stored."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import zstandard
+from starlette.testclient import TestClient
+
+from service.app import create_app
+from service.settings import Settings
+from tests.service.samples import GRAPH, TOPOLOGY, bad_graph, graph, request
+
+JSON = {"Content-Type": "application/json"}
+GRAPHS = [
+    ("cycle", 422, "invalid-graph", "/ops/1", "part of a cycle"),
+    ("unknown tensor", 422, "invalid-graph", "/ops/1/inputs/0", "'nowhere'"),
+    ("two producers", 422, "invalid-graph", "/ops/1/outputs/0", "two producers"),
+    ("shape against rule", 422, "invalid-rule", "/ops/0/rule", "3 inputs, the op has 2"),
+    ("size against rule", 422, "invalid-rule", "/ops/0/rule", "has the size"),
+    ("duplicate tensor", 422, "invalid-graph", "/tensors/1/name", "listed twice"),
+    ("duplicate op", 422, "invalid-graph", "/ops/1", "listed twice"),
+    ("absurd size", 422, "invalid-graph", "/tensors/0/shape", "1152921504606846976"),
+    ("negative size", 422, "invalid-graph", "/tensors/0/shape", "-4"),
+    ("division by zero", 422, "invalid-graph", "/tensors/0/shape", "does not divide"),
+    ("not an expression", 422, "invalid-graph", "/tensors/0/shape", "tensor 'x'"),
+    ("infinite attribute", 400, "not-json", None, "finite"),
+    ("deep attribute", 422, "invalid-input", "", "nested deeper"),
+    ("unknown field", 422, "invalid-graph", "/ops/0/colour", "colour"),
+    ("unknown dtype", 422, "invalid-graph", "/tensors/0/dtype", "float31"),
+    ("a million ops", 413, "too-large", "/ops", "1,000,000"),
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """One service for all tests of this file: none of them stores anything."""
+    settings = Settings(data_dir=tmp_path_factory.mktemp("store"), max_body_bytes=8 << 20)
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def http(service: TestClient) -> Iterator[TestClient]:
+    """The service, which in the end must hold nothing."""
+    yield service
+    for shelf in ("graphs", "topologies", "plans", "jobs"):
+        assert service.get(f"/v1/{shelf}").json()[shelf] == [], f"{shelf} are stored"
+
+
+@pytest.mark.parametrize(("change", "status", "slug", "pointer", "said"), GRAPHS)
+def test_a_bad_graph_is_refused_by_name(
+    http: TestClient, change: str, status: int, slug: str, pointer: str | None, said: str
+) -> None:
+    body = json.dumps(bad_graph(change)).replace("Infinity", "1e999").encode()
+    expect(http.post("/v1/graphs", content=body, headers=JSON), status, slug, pointer or "", said)
+
+
+@pytest.mark.parametrize(("change", "status", "slug", "pointer", "said"), GRAPHS)
+def test_a_bad_graph_inside_a_request_is_pointed_at_from_the_request(
+    http: TestClient, change: str, status: int, slug: str, pointer: str | None, said: str
+) -> None:
+    body = json.dumps(request(graph=bad_graph(change))).replace("Infinity", "1e999").encode()
+    answer = http.post("/v1/plan", content=body, headers=JSON)
+    expect(answer, status, slug, "" if pointer is None else "/graph" + pointer, said)
+
+
+@pytest.mark.parametrize(
+    ("body", "slug", "said"),
+    [
+        (b"", "not-json", "not JSON"),
+        (b"{", "not-json", "not JSON"),
+        (b"\xff\xfe", "not-json", "not JSON"),
+        (b"[]", "not-json", "a list"),
+        (b"null", "not-json", "NoneType"),
+        (b'{"a": NaN}', "not-json", "finite"),
+        (b'{"a": Infinity}', "not-json", "finite"),
+        (b'{"a": -Infinity}', "not-json", "finite"),
+        (b'{"a": 1' + b"0" * 5000 + b"}", "not-json", "digits"),
+        (b"[" * 100_000, "not-json", "nested"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/plan", "/plan", "/v1/graphs", "/v1/topologies"])
+def test_what_is_not_json_is_refused(
+    http: TestClient, path: str, body: bytes, slug: str, said: str
+) -> None:
+    expect(http.post(path, content=body, headers=JSON), 400, slug, "", said)
+
+
+WHOLE = json.dumps(GRAPH).encode()
+GZIPPED = gzip.compress(WHOLE)
+ZSTD = zstandard.ZstdCompressor().compress(WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status", "slug", "said"),
+    [
+        ("gzip", GZIPPED[:-9], 400, "damaged-body", "cut off"),
+        ("gzip", b"", 400, "damaged-body", "cut off"),
+        ("gzip", WHOLE, 400, "damaged-body", "not valid gzip"),
+        ("gzip", GZIPPED + b"x", 400, "damaged-body", "bytes follow"),
+        ("gzip", gzip.compress(bytes(1 << 26)), 413, "too-large", "8,388,608"),
+        ("zstd", ZSTD[:-1], 400, "damaged-body", "cut off"),
+        ("zstd", b"", 400, "damaged-body", "cut off"),
+        ("zstd", WHOLE, 400, "damaged-body", "not valid zstd"),
+        ("zstd", ZSTD + ZSTD, 400, "damaged-body", "bytes follow"),
+        ("zstd", ZSTD + bytes(1000), 400, "damaged-body", "bytes follow"),
+        ("zstd", zstandard.compress(bytes(1 << 30)), 413, "too-large", "8,388,608"),
+        ("identity", b" " * (9 << 20), 413, "too-large", "8,388,608"),
+        ("br", WHOLE, 415, "unsupported-media-type", "'br'"),
+        ("gzip, gzip", WHOLE, 415, "unsupported-media-type", "gzip, gzip"),
+    ],
+)
+def test_damaged_and_exploding_bodies_are_refused(
+    http: TestClient, encoding: str, body: bytes, status: int, slug: str, said: str
+) -> None:
+    headers = {**JSON, "Content-Encoding": encoding}
+    expect(http.post("/v1/graphs", content=body, headers=headers), status, slug, "", said)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_another_content_type_is_refused(http: TestClient, kind: str | None) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+    answer = http.post("/v1/plan", content=b"{}", headers=headers)
+    expect(answer, 415, "unsupported-media-type", "", "application/json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "slug", "pointer", "said"),
+    [
+        ({"topology": "h100-8"}, 422, "invalid-topology", "/topology", "h100-8x8"),
+        ({"topology": "abacus-8x8"}, 422, "invalid-topology", "/topology", "abacus"),
+        ({"topology": "topo_0"}, 404, "not-found", "/topology", "topo_0"),
+        ({"graph": "graph_0"}, 404, "not-found", "/graph", "graph_0"),
+        ({"graph": "llama"}, 422, "invalid-request", "/graph", "graph_"),
+        ({"graph": None}, 422, "invalid-request", "/graph", "missing"),
+        ({"graph": 7}, 422, "invalid-graph", "/graph", "7"),
+        ({"colour": 1}, 422, "invalid-request", "/colour", "unknown field 'colour'"),
+        ({"setup": {"phase": "dreaming"}}, 422, "invalid-setup", "/setup/phase", "dreaming"),
+        ({"setup": {"symbols": {"width": 2}}}, 422, "invalid-graph", "/setup/symbols", "width"),
+        ({"setup": {"symbols": {"batch": 0}}}, 422, "invalid-graph", "/setup/symbols", "batch"),
+        ({"pins": [{"op": "", "strategy": {}}]}, 422, "invalid-request", "/pins/0/op", "1 char"),
+        ({"budget": {"seconds": -1}}, 422, "invalid-request", "/budget/seconds", "-1"),
+        ({"budget": {"max_axes": 9}}, 422, "invalid-request", "/budget/max_axes", "9"),
+        ({"solver": "oracle"}, 422, "invalid-request", "/solver", "oracle"),
+    ],
+)
+def test_a_bad_part_of_a_request_is_refused_by_name(
+    http: TestClient, changes: dict[str, Any], status: int, slug: str, pointer: str, said: str
+) -> None:
+    expect(http.post("/v1/plan", json=request(**changes)), status, slug, pointer, said)
+
+
+def test_a_bad_topology_is_refused_by_name(http: TestClient) -> None:
+    broken = {**TOPOLOGY, "levels": [*TOPOLOGY["levels"], TOPOLOGY["levels"][0]]}
+    answer = http.post("/v1/topologies", json=broken)
+    expect(answer, 422, "invalid-topology", "/levels/2/name", "listed twice")
+
+
+def test_half_a_character_is_refused(http: TestClient) -> None:
+    body = json.dumps(graph(notes=["\ud800"])).encode()
+    answer = http.post("/v1/graphs", content=body, headers=JSON)
+    expect(answer, 422, "invalid-input", "", "surrogate")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "slug"),
+    [
+        ("GET", "/v2/plans", 404, "no-such-endpoint"),
+        ("GET", "/v1/plans/plan_0", 404, "not-found"),
+        ("GET", "/v1/graphs/graph_0", 404, "not-found"),
+        ("GET", "/v1/graphs/graph_0/summary", 404, "not-found"),
+        ("GET", "/v1/topologies/graph_0", 404, "not-found"),
+        ("GET", "/v1/jobs/job_0", 404, "not-found"),
+        ("POST", "/v1/jobs/job_0/cancel", 404, "not-found"),
+        ("DELETE", "/v1/plans", 405, "method-not-allowed"),
+        ("GET", "/v1/plan", 405, "method-not-allowed"),
+        ("GET", "/v1/plans?page_size=0", 422, "invalid-parameter"),
+        ("GET", "/v1/plans?page_size=many", 422, "invalid-parameter"),
+        ("GET", "/v1/plans?page_token=x", 422, "invalid-parameter"),
+        ("GET", "/v1/plans?page_token=W10", 422, "invalid-parameter"),
+        ("GET", "/v1/jobs?state=asleep", 422, "invalid-parameter"),
+        ("GET", "/v1/jobs/job_0?wait=-1", 422, "invalid-parameter"),
+    ],
+)
+def test_a_bad_address_is_a_problem_too(
+    http: TestClient, method: str, path: str, status: int, slug: str
+) -> None:
+    expect(http.request(method, path), status, slug, "", "")
+
+
+def test_a_failure_half_way_leaves_nothing(http: TestClient) -> None:
+    # the graph is good and would be stored; the topology that goes with it does not exist
+    answer = http.post("/v1/plan", json=request(topology="topo_0"))
+    expect(answer, 404, "not-found", "/topology", "topo_0")
+
+
+def expect(answer: Any, status: int, slug: str, pointer: str, said: str) -> None:
+    """The answer is this problem, complete."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == status
+    assert problem["title"]
+    assert problem["instance"]
+    assert problem["type"] == f"urn:meshwright:problem:{slug}", problem
+    assert problem["errors"][0]["pointer"] == pointer
+    assert said in problem["detail"], problem["detail"]
