@@ -35,27 +35,28 @@ def pattern(name: str) -> str:
 def fold(items: Iterable[tuple[str, Hashable, T]]) -> list[Repeat[T]]:
     """(name, meaning, item) folded, in the order of first appearance.
 
-    Where names of one pattern have different meanings, each label says which numbers it is for.
+    Where a meaning holds for some names of a pattern only, its label says for which numbers.
     """
     groups: dict[tuple[str, Hashable], list[tuple[str, T]]] = {}
     for name, meaning, item in items:
         groups.setdefault((pattern(name), meaning), []).append((name, item))
-    meanings: dict[str, int] = {}
-    for shape, _ in groups:
-        meanings[shape] = meanings.get(shape, 0) + 1
+    names: dict[str, set[str]] = {}
+    for (shape, _), members in groups.items():
+        names.setdefault(shape, set()).update(name for name, _ in members)
     return [
         Repeat(
-            _label(shape, [name for name, _ in members], apart=meanings[shape] > 1),
+            _label(shape, {name for name, _ in members}, names[shape]),
             tuple(item for _, item in members),
         )
         for (shape, _), members in groups.items()
     ]
 
 
-def _label(shape: str, names: list[str], *, apart: bool) -> str:
-    if len(set(names)) == 1:
-        return names[0]
-    if not apart:
+def _label(shape: str, names: set[str], alike: set[str]) -> str:
+    """`alike` are all names of this pattern, whatever they mean."""
+    if len(names) == 1:
+        return next(iter(names))
+    if names == alike:
         return shape
     columns = zip(*(NUMBER.findall(name) for name in names), strict=True)
     shown = iter([_ranges(sorted({int(number) for number in column})) for column in columns])

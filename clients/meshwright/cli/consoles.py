@@ -7,7 +7,7 @@ import sys
 
 from rich.console import Console
 
-PLAIN_WIDTH = 132  # columns where the output is no terminal; chosen
+PLAIN_WIDTH = 140  # columns where the output is no terminal; chosen
 
 
 def results() -> Console:

@@ -1,0 +1,98 @@
+"""What a plan costs and why it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.schema import Graph, Plan, Topology
+from meshwright.show.axes import AxisNames
+from meshwright.units import show_bytes, show_ns, show_share
+
+
+def render_summary(
+    plan: Plan, *, graph: Graph | None = None, topology: Topology | None = None
+) -> RenderableType:
+    """What the plan costs and why it fits."""
+    return Group(_head(plan, graph, topology), _numbers(plan), *_notes(plan))
+
+
+def _head(plan: Plan, graph: Graph | None, topology: Topology | None) -> RenderableType:
+    of = (graph and graph.name) or plan.name or plan.graph[:18]
+    on = (topology and topology.name) or plan.topology[:17]
+    return Text.assemble(("Plan ", "bold"), f"{of} on {on}", (f"  {plan.id}", "dim"))
+
+
+def _numbers(plan: Plan) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for row in (*_meshes(plan), _memory(plan), _step(plan), _proof(plan)):
+        grid.add_row(*row)
+    return grid
+
+
+def _meshes(plan: Plan) -> Iterator[tuple[str, str]]:
+    for position, stage in enumerate(plan.stages):
+        axes = " × ".join(
+            f"{axis.name}={axis.size}" + (f" ({axis.level})" if axis.level != axis.name else "")
+            for axis in stage.mesh.axes
+        )
+        name = "mesh" if len(plan.stages) == 1 else f"mesh {position}"
+        legend = AxisNames(stage.mesh).legend
+        yield name, f"{axes or 'one device'}: {stage.mesh.device_count} devices{legend}"
+
+
+def _memory(plan: Plan) -> tuple[str, str]:
+    use = plan.cost.memory_bytes
+    parts = ("parameters", "gradients", "optimizer", "activations", "reserved")
+    split = ", ".join(f"{part} {show_bytes(getattr(use, part))}" for part in parts)
+    share = show_share(use.total / use.capacity) if use.capacity else "?"
+    return "memory", f"{show_bytes(use.total)} of {show_bytes(use.capacity)} ({share}): {split}"
+
+
+def _step(plan: Plan) -> tuple[str, str]:
+    cost = plan.cost
+    exposed = sum(cost.exposed_ns.values())
+    split = ", ".join(
+        f"{traffic} {show_ns(ns)} of {show_ns(cost.communication_ns.get(traffic, ns))}"
+        for traffic, ns in cost.exposed_ns.items()
+    )
+    repeated = (
+        f"; {show_share(plan.repeated_work)} of the arithmetic is repeated on several devices"
+        if plan.repeated_work
+        else ""
+    )
+    return "step", (
+        f"{show_ns(cost.step_ns)} = compute {show_ns(cost.compute_ns)} + exposed communication "
+        f"{show_ns(exposed)}" + (f" ({split})" if split else "") + repeated
+    )
+
+
+def _proof(plan: Plan) -> tuple[str, str]:
+    search = plan.search
+    return "proof", (
+        f"{search.outcome}: cost {show_ns(search.cost_ns)}, lower bound "
+        f"{show_ns(search.lower_bound_ns)}, gap {show_share(search.gap)}, by {search.solver} over "
+        f"{len(search.meshes)} mesh{'es' if len(search.meshes) != 1 else ''}"
+    )
+
+
+def _notes(plan: Plan) -> list[RenderableType]:
+    notes = [f"note: {note}" for note in plan.notes]
+    if plan.unknown_kinds:
+        notes.append(f"note: unknown kinds, kept replicated: {', '.join(plan.unknown_kinds)}")
+    notes += [
+        "pin: " + ", ".join(f"{key} {_plain(value)}" for key, value in pin.items())
+        for pin in plan.pins
+    ]
+    return [Text(note, style="yellow") for note in notes]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{factor}@{'@'.join(axes)}" for factor, axes in value.items())
+    return str(value)
