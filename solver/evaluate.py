@@ -58,6 +58,10 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
             f"the plan is for graph {plan.graph} on {plan.topology}, not for "
             f"{problem.graph.id} on {problem.topology.id}"
         )
+    if plan.microbatches != problem.microbatches:
+        raise PlanError(
+            f"the plan has {plan.microbatches} microbatches, the problem {problem.microbatches}"
+        )
     if len(plan.stages) != 1:
         raise PlanError(f"expected one pipeline stage, the plan has {len(plan.stages)}")
     stage = plan.stages[0]

@@ -90,6 +90,7 @@ class Models:
                 space,
                 dtype,
                 self.problem.setup,
+                self.problem.microbatches,
                 self.problem.topology.device,
                 self.problem.calibration,
                 self.interconnect,

@@ -286,7 +286,9 @@ class OpModels:
     def _make(self, position: int) -> OpModel:
         op = self.problem.ops[position]
         rule = op.known.rule if op.known is not None else None
-        allowed = self.values.shardable[position]
+        # constants are made whole on every device: they are small and then free to slice
+        makes_constants = all(self.values.value_of[port.tensor].is_free for port in op.outputs)
+        allowed = frozenset() if makes_constants else self.values.shardable[position]
         dense = op.known is not None and op.known.op_class == "memory"
         inputs = tuple(self._port(op, position, k, True) for k in range(len(op.inputs)))
         groups = tuple(

@@ -8,8 +8,9 @@ One code per mesh axis. For a parameter with n shardable slots, of which z is th
     n + 1    R       R          S on z       ZeRO-1
     n + 2    R       S on z     S on z       ZeRO-2
 
-Each layout is equal to or finer than the one before. A parameter without gradient has the codes
-0 .. n only; with one microbatch a step ZeRO-1 is never better than ZeRO-2 and left out.
+Each layout is equal to or finer than the one before. A parameter without gradient, or of less than
+OPTIMIZER_SHARD_BYTES, has the codes 0 .. n only; with one microbatch a step ZeRO-1 is never better
+than ZeRO-2 and left out.
 
     per microbatch   value at rest -> as the reader needs it, forward, and again backward
                      gradient as the reader leaves it -> accumulated
@@ -33,6 +34,8 @@ from solver.redistribution import Redistributions
 from solver.states import FloatArray, IntArray, StateSpace
 
 NS_PER_S = 1e9
+# MindSpore's default parallel_optimizer_threshold: below it, collectives cost more than they save
+OPTIMIZER_SHARD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,7 @@ class ParameterModel:
     space: StateSpace
     dtype: str
     setup: Setup
+    microbatches: int
     device: Device
     calibration: Calibration
     interconnect: Interconnect
@@ -68,8 +72,8 @@ class ParameterModel:
         """Every valid state, (states, axes)."""
         n = self.space.slots
         codes = list(range(n + 1))
-        if self.trained and n:
-            codes += [n + 2] if self.setup.microbatches == 1 else [n + 1, n + 2]
+        if self.trained and n and self.space.bytes >= OPTIMIZER_SHARD_BYTES:
+            codes += [n + 2] if self.microbatches == 1 else [n + 1, n + 2]
         rows = np.array(
             list(product(codes, repeat=len(self.space.axis_sizes))), dtype=np.int64
         ).reshape(-1, len(self.space.axis_sizes))
@@ -186,7 +190,7 @@ class ParameterModel:
         gathers: how often the value is gathered in one microbatch (again for the backward pass).
         """
         exposed = self.calibration.exposed
-        count = self.setup.microbatches
+        count = self.microbatches
         gather = self.gather_ns(states, needed) * (gathers * count * exposed.parameter)
         per_microbatch, per_step = self.reduce_ns(states, needed)
         return gather + (per_microbatch * count + per_step) * exposed.gradient

@@ -2,7 +2,8 @@
 
 Every mesh of the topology (`solver.meshes`) is lowered and solved exactly; the best plan wins. The
 lower bound of the answer is the least of the bounds over all meshes, so that it holds for every
-plan on any of them. An answer without a plan names the constraint that no plan can keep.
+plan on any of them with the same number of microbatches. Where the setup leaves that number open it
+doubles until a plan fits. An answer without a plan names the constraint that no plan can keep.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import (
+    DTYPE_BYTES,
     Answer,
-    Budget,
     Infeasible,
     Mesh,
     Pin,
@@ -30,7 +32,7 @@ from solver.lowering import Models, lower
 from solver.meshes import meshes
 from solver.pins import Allowed, allowed_strategies, check_axes, pinned_ops
 from solver.plan_document import repeated_work, stage_document
-from solver.problem import Problem, build_problem
+from solver.problem import FLOATS, Problem, build_problem, step_batch
 from solver.values import Values, find_values
 
 Report = Callable[[Progress], None]
@@ -54,13 +56,63 @@ def plan(request: Request, report: Report | None = None) -> Answer:
     say = report or (lambda _: None)
     say(Progress(phase="reading", done=0, total=1))
     calibration = request.calibration or default_calibration()
-    problem = build_problem(request.graph, request.topology, request.setup, calibration)
-    values = find_values(problem)
     candidates = meshes(request.topology, request.budget.max_axes)
-    pins = pinned_ops(problem, request.pins, values.views)
-    check_axes(list(pins.values()), candidates)
-    outcomes = _search(problem, values, candidates, pins, request.budget, say)
-    return _answer(request, problem, outcomes)
+    seconds = request.budget.seconds
+    deadline = None if seconds is None else time.monotonic() + seconds
+    answer = Answer(infeasible=_states_alone(request))
+    if answer.infeasible is not None:
+        return answer
+    for count in _microbatch_counts(request):
+        problem = build_problem(request.graph, request.topology, request.setup, calibration, count)
+        values = find_values(problem)
+        pins = pinned_ops(problem, request.pins, values.views)
+        check_axes(list(pins.values()), candidates)
+        outcomes = _search(problem, values, candidates, pins, deadline, say)
+        answer = _answer(request, problem, outcomes)
+        if answer.infeasible is None or answer.infeasible.constraint != "memory":
+            break
+    return answer
+
+
+def _states_alone(request: Request) -> Infeasible | None:
+    """Refuse at once what no sharding and no batch can make fit: a bound on every plan's memory."""
+    graph, setup, topology = request.graph, request.setup, request.topology
+    shapes = graph.instantiate({})
+    training = setup.phase == "training"
+    per_element = setup.optimizer.states * DTYPE_BYTES[setup.optimizer.state_dtype]
+    per_element += DTYPE_BYTES[setup.gradient_dtype]
+    total = 0
+    for tensor in graph.tensors:
+        if tensor.role == "parameter":
+            states = per_element if training and tensor.trainable and tensor.dtype in FLOATS else 0
+            total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
+    needed = total // topology.device_count
+    available = int(topology.device.memory_bytes * (1 - setup.memory_reserve))
+    if needed <= available:
+        return None
+    return Infeasible(
+        constraint="memory",
+        detail=(
+            f"parameters, gradients and optimizer state alone need {needed / 2**30:.1f} GiB on a "
+            f"device even when split over all {topology.device_count} devices; "
+            f"{topology.device.name} has {available / 2**30:.1f} GiB after the reserve. "
+            f"At least {-(-total // available)} devices, a smaller model or narrower states would do."
+        ),
+        needed_bytes=needed,
+        available_bytes=available,
+    )
+
+
+def _microbatch_counts(request: Request) -> list[int]:
+    """The setup's own number, or 1, 2, 4, ... while the batch divides."""
+    setup = request.setup
+    if setup.microbatches is not None:
+        return [setup.microbatches]
+    batch = step_batch(request.graph, setup) or 1
+    counts = [1]
+    while batch % (2 * counts[-1]) == 0:
+        counts.append(2 * counts[-1])
+    return counts
 
 
 def _search(
@@ -68,15 +120,15 @@ def _search(
     values: Values,
     candidates: Sequence[Mesh],
     pins: dict[int, Pin],
-    budget: Budget,
+    deadline: float | None,
     say: Report,
 ) -> list[MeshOutcome]:
     limit = problem.topology.device.memory_bytes * (1 - problem.setup.memory_reserve)
-    deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
     outcomes: list[MeshOutcome] = []
     for done, mesh in enumerate(candidates):
         best = min((o.outcome.cost_ns for o in outcomes if o.assignment), default=None)
-        say(Progress(phase=_shown(mesh), done=done, total=len(candidates), incumbent_ns=best))
+        phase = f"{_shown(mesh)}, {problem.microbatches} microbatch(es)"
+        say(Progress(phase=phase, done=done, total=len(candidates), incumbent_ns=best))
         models = Models(problem, values, mesh)
         allowed: dict[int, Allowed] = {
             position: allowed_strategies(pin, problem.ops[position], mesh)
@@ -128,6 +180,7 @@ def _plan(
         topology=request.topology.id,
         setup=request.setup.id,
         calibration=problem.calibration.id,
+        microbatches=problem.microbatches,
         stages=(stage_document(best.models, best.assignment, ledger),),
         cost=cost,
         search=Search(
@@ -159,8 +212,8 @@ def _idle_axes(best: MeshOutcome) -> list[str]:
         if axis.size > 1 and useful < flops / 2:
             notes.append(
                 f"axis {axis.name!r} of size {axis.size} shards {useful / max(flops, 1):.0%} of "
-                "the arithmetic; the rest is repeated on its devices. A batch, sequence or head count "
-                f"that divides by {axis.size} would use them."
+                "the arithmetic; the rest is repeated on its devices. A batch, sequence or head "
+                f"count that divides by {axis.size} would use them."
             )
     return notes
 
@@ -193,8 +246,9 @@ def _infeasible(problem: Problem, outcomes: Sequence[MeshOutcome], has_pins: boo
             f"every plan needs at least {needed / 2**30:.1f} GiB on a device "
             f"({problem.topology.device.name} has {capacity / 2**30:.1f} GiB, of which "
             f"{problem.setup.memory_reserve:.0%} are kept free: {available / 2**30:.1f} GiB); "
-            f"{needed / available:.2f} times what there is. More microbatches, a smaller batch, a "
-            "shorter sequence or more devices would do."
+            f"{needed / available:.2f} times what there is, with {problem.microbatches} "
+            "microbatch(es). More microbatches, a smaller batch, a shorter sequence or more "
+            "devices would do."
         ),
         needed_bytes=needed,
         available_bytes=available,

@@ -113,12 +113,9 @@ class Problem:
     topology: Topology
     setup: Setup
     calibration: Calibration
+    microbatches: int
     tensors: Mapping[str, TensorInfo]
     ops: tuple[OpInfo, ...]
-
-    @property
-    def microbatches(self) -> int:
-        return self.setup.microbatches
 
     @cached_property
     def op_by_name(self) -> Mapping[str, OpInfo]:
@@ -130,10 +127,18 @@ class Problem:
 
 
 def build_problem(
-    graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
+    graph: Graph,
+    topology: Topology,
+    setup: Setup,
+    calibration: Calibration,
+    microbatches: int | None = None,
 ) -> Problem:
-    """The problem of running `graph`; raises MeshwrightError where its parts do not fit."""
-    shapes = graph.instantiate(_symbols(graph, setup))
+    """The problem of running `graph`; raises MeshwrightError where its parts do not fit.
+
+    microbatches: of one step, where the setup leaves them open.
+    """
+    count = microbatches or setup.microbatches or 1
+    shapes = graph.instantiate(_symbols(graph, setup, count))
     order = graph.topological_order()
     knowns = [rule_of(op, shapes) for op in order]
     rules = [
@@ -166,32 +171,32 @@ def build_problem(
         _op_info(position, op, known, rules[position][2], refinement, tensors)
         for position, (op, known) in enumerate(zip(order, knowns, strict=True))
     )
-    return Problem(graph, topology, setup, calibration, tensors, ops)
+    return Problem(graph, topology, setup, calibration, count, tensors, ops)
 
 
-def _symbols(graph: Graph, setup: Setup) -> dict[str, int]:
-    symbols = dict(setup.symbols)
-    batch = setup.global_batch or symbols.get("batch") or graph.symbols.get("batch")
-    if setup.global_batch is not None and "batch" not in graph.symbols:
-        raise SetupError(
-            "the setup gives a global batch, but the graph has no symbol 'batch'; capture it with "
-            "a symbolic batch or leave global_batch out",
-            pointer="/global_batch",
-        )
-    if batch is not None and "batch" in graph.symbols:
-        if batch % setup.microbatches:
+def step_batch(graph: Graph, setup: Setup) -> int | None:
+    """The batch of one optimizer step; None where the graph has no symbol for it."""
+    if "batch" not in graph.symbols:
+        return None
+    return setup.global_batch or setup.symbols.get("batch") or graph.symbols["batch"]
+
+
+def _symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:
+    batch = step_batch(graph, setup)
+    if batch is None:
+        if setup.global_batch is not None or microbatches > 1:
             raise SetupError(
-                f"a global batch of {batch} cannot be cut into {setup.microbatches} equal "
-                "microbatches",
-                pointer="/microbatches",
+                f"a global batch ({setup.global_batch}) or microbatches ({microbatches}) need a "
+                "graph with the symbol 'batch'; capture it with a symbolic batch",
+                pointer="/global_batch",
             )
-        symbols["batch"] = batch // setup.microbatches
-    elif setup.microbatches > 1:
+        return dict(setup.symbols)
+    if batch % microbatches:
         raise SetupError(
-            f"{setup.microbatches} microbatches need a graph with the symbol 'batch'",
+            f"a global batch of {batch} cannot be cut into {microbatches} equal microbatches",
             pointer="/microbatches",
         )
-    return symbols
+    return {**setup.symbols, "batch": batch // microbatches}
 
 
 def _sizes(op: Op, known: Known, shapes: Mapping[str, tuple[int, ...]]) -> dict[Factor, int]:

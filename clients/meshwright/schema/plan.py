@@ -166,6 +166,7 @@ class Plan(Document):
     topology: str
     setup: str
     calibration: str
+    microbatches: int = Field(default=1, ge=1)
     stages: tuple[Stage, ...]
     cost: Cost
     search: Search

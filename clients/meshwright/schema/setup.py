@@ -24,7 +24,8 @@ class Setup(Document):
 
     symbols: values over the graph's own, e.g. another sequence length.
     global_batch: the graph's symbol `batch` over one optimizer step; None = the graph's value.
-    microbatches: forward and backward passes whose gradients are accumulated in one step.
+    microbatches: forward and backward passes whose gradients are accumulated in one step; None =
+    the fewest, by doubling, for which a plan fits in memory.
     master_dtype: a copy of the parameters that the optimizer updates; None = no copy.
     memory_reserve: the share of a device's memory that is left free (framework, fragmentation,
     buffers, working sets).
@@ -37,7 +38,7 @@ class Setup(Document):
     phase: Literal["training", "inference"] = "training"
     symbols: dict[str, int] = Field(default_factory=dict)
     global_batch: int | None = Field(default=None, ge=1)
-    microbatches: int = Field(default=1, ge=1)
+    microbatches: int | None = Field(default=None, ge=1)
     optimizer: Optimizer = Optimizer()
     gradient_dtype: DType = "float32"
     master_dtype: DType | None = "float32"
@@ -47,7 +48,7 @@ class Setup(Document):
 
     @model_validator(mode="after")
     def _valid(self) -> Setup:
-        if self.global_batch is not None and self.global_batch % self.microbatches:
+        if self.global_batch is not None and self.global_batch % (self.microbatches or 1):
             raise SetupError(
                 f"a global batch of {self.global_batch} cannot be cut into {self.microbatches} "
                 "equal microbatches",
