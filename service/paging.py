@@ -40,7 +40,7 @@ def page_request(
     page_token: Annotated[str | None, Query(max_length=400)] = None,
 ) -> PageRequest:
     """The page that a request's parameters ask for."""
-    return PageRequest(page_size, None if page_token is None else _place(page_token))
+    return PageRequest(page_size, _place(page_token) if page_token else None)
 
 
 Paging = Annotated[PageRequest, Depends(page_request)]

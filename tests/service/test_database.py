@@ -1,0 +1,55 @@
+"""The schema of the database and what the migrations make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import select, text
+
+from service.database import Database
+from service.tables import Base
+
+
+def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    assert not database.is_current()
+    database.upgrade()
+    assert database.is_current()
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+    database.upgrade()  # again is no harm
+    database.close()
+
+
+def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    with database.writing() as connection:
+        connection.execute(text("CREATE TABLE t (a)"))
+
+    def insert_and_fail() -> None:
+        with database.writing() as connection:
+            connection.execute(text("INSERT INTO t VALUES (1)"))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        insert_and_fail()
+    with database.reading() as connection:
+        assert connection.execute(text("SELECT count(*) FROM t")).scalar() == 0
+    database.close()
+
+
+def test_the_clock_counts_seconds_since_1970(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    with database.reading() as connection:
+        now, known = connection.execute(select(database.now, text("unixepoch('now')"))).one()
+    assert abs(now - known) <= 1
+    database.close()
+
+
+def test_another_database_is_refused() -> None:
+    with pytest.raises(ValueError, match="not supported"):
+        Database("mysql://localhost/x")

@@ -1,0 +1,56 @@
+"""The OpenAPI document speaks of our problems, not of FastAPI's errors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.service.conftest import Serve
+
+
+@pytest.fixture
+def document(serve: Serve) -> dict[str, Any]:
+    made: dict[str, Any] = serve(workers=0).get("/openapi.json").json()
+    return made
+
+
+def test_every_error_is_a_problem(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            for status, response in operation["responses"].items():
+                if int(status) >= 400:
+                    assert list(response["content"]) == ["application/problem+json"], path
+    assert "HTTPValidationError" not in json.dumps(document)
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    found: list[str] = []
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                found.append(value["$ref"])
+            for item in value.values():
+                walk(item)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+
+    walk(document)
+    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert found
+    assert set(found) <= known
+
+
+def test_every_endpoint_says_what_it_is_for(document: dict[str, Any]) -> None:
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            assert operation["summary"]
+            assert operation["description"]
+
+
+def test_uploads_say_what_they_take(document: dict[str, Any]) -> None:
+    body = document["paths"]["/v1/graphs"]["post"]["requestBody"]
+    assert body["content"]["application/json"]["schema"]["$ref"].endswith("/Graph")

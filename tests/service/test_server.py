@@ -1,0 +1,97 @@
+"""The real thing: `meshwright-server serve` in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+
+from meshwright.client import Client
+from meshwright.schema import Graph, Topology, Unavailable
+from tests.service.conftest import ROOT, until
+from tests.service.samples import GRAPH, TOPOLOGY
+
+
+@contextmanager
+def server(
+    data: Path, *, planner: str = "tests.service.planners:tiny"
+) -> Iterator[tuple[str, int]]:
+    """Its URL and process id; ended by SIGTERM, as supervisors do."""
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data-dir", str(data)]
+    environment = {**os.environ, "MESHWRIGHT_PLANNER": planner}
+    with (data / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, env=environment, text=True
+        )
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://[0-9.]+:\d+", process.stdout.readline())
+            assert found, (data / "errors").read_text()
+            yield found[0], process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=20)
+            process.stdout.close()
+
+
+def test_a_plan_is_found_and_outlives_the_server(tmp_path: Path) -> None:
+    seen: list[str] = []
+    with server(tmp_path) as (url, _), Client(url) as client:
+        answer = client.plan(
+            Graph.from_dict(GRAPH),
+            Topology.from_dict(TOPOLOGY),
+            on_progress=lambda progress: seen.append(progress.phase),
+        )
+        assert answer.plan is not None
+    with server(tmp_path) as (url, _), Client(url) as client:
+        assert [entry["id"] for entry in client.plans()] == [answer.plan.id]
+        assert client.get_plan(answer.plan.id) == answer.plan
+        assert httpx.get(f"{url}/readyz").json() == {"status": "ok"}
+
+
+def test_a_server_that_is_killed_leaves_no_search_and_its_job_ends(tmp_path: Path) -> None:
+    with server(tmp_path, planner="tests.service.planners:endless") as (url, pid):
+        body = {"graph": GRAPH, "topology": TOPOLOGY}
+        job = httpx.post(f"{url}/v1/plan", json=body).json()["id"]
+
+        def search() -> int:
+            progress = httpx.get(f"{url}/v1/jobs/{job}").json().get("progress") or {}
+            return int(progress.get("phase", "").removeprefix("pid ") or 0)
+
+        child = until(search)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not _alive(child))
+
+
+def test_the_server_does_not_listen_to_the_world_by_itself(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "service.cli", "serve", "--host", "0.0.0.0"]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False
+    )
+    assert ended.returncode == 2
+    assert "MESHWRIGHT_ALLOW_REMOTE" in ended.stderr
+
+
+def test_where_nobody_listens_the_client_says_so() -> None:
+    pauses: list[float] = []
+    with (
+        Client("http://127.0.0.1:9", sleep=pauses.append) as client,
+        pytest.raises(Unavailable, match="no answer from http"),
+    ):
+        client.get_plan("plan_0")
+    assert len(pauses) == 3
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
