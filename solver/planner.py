@@ -96,7 +96,8 @@ def _states_alone(request: Request) -> Infeasible | None:
             f"parameters, gradients and optimizer state alone need {needed / 2**30:.1f} GiB on a "
             f"device even when split over all {topology.device_count} devices; "
             f"{topology.device.name} has {available / 2**30:.1f} GiB after the reserve. "
-            f"At least {-(-total // available)} devices, a smaller model or narrower states would do."
+            f"At least {-(-total // available)} devices, a smaller model or narrower states would "
+            "do."
         ),
         needed_bytes=needed,
         available_bytes=available,
