@@ -1,8 +1,8 @@
 """A made-up cost graph of the size and shape of a transformer planned over three mesh axes.
 
-A state is one small choice an axis: 5 or 6 for a tensor (125 or 216 states), 7 for an op (343). Matrices are
-sums over the axes plus noise; memory is a size divided by the degrees of the axes that shard. Every block
-holds the same array objects.
+A state is one small choice an axis: 5 or 6 for a tensor (125 or 216 states), 7 for an op (343).
+Matrices are sums over the axes plus noise; memory is a size divided by the degrees of the axes that
+shard. Every block holds the same array objects.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class _Blocks:
 
     def _node(self, name: str, width: int, cost_ns: float, bytes_unsharded: float | None) -> int:
         def cost(random: np.random.Generator) -> FloatArray:
-            return np.round(cost_ns * random.random(width**_AXES))
+            return np.asarray(np.round(cost_ns * random.random(width**_AXES)))
 
         def memory(random: np.random.Generator) -> FloatArray:
             share = np.ones(1)
             for degree in _DEGREES:
                 axis = np.where(random.random(width) < 0.5, 1.0, 1.0 / degree)
                 share = (share[:, None] * axis).ravel()
-            return np.round(share * (bytes_unsharded or 0.0))
+            return np.asarray(np.round(share * (bytes_unsharded or 0.0)))
 
         held = None if bytes_unsharded is None else self._float(f"{name}.memory", memory)
         self.nodes.append(Node(name, self._float(f"{name}.cost", cost), held))

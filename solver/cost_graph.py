@@ -1,14 +1,14 @@
 """A cost graph: choose one state of every node so that
 
     cost(choice) = sum over nodes n of n.cost[choice[n]]
-                 + sum over edges e of e.cost[choice[tail], choice[head]]         is least, while
-    memory(choice), the same sum over the memories,                               <= memory_limit_bytes.
+                 + sum over edges e of e.cost[choice[tail], choice[head]]     is least, while
+    memory(choice), the same sum over the memories, is at most memory_limit_bytes.
 
-A projection is an edge that costs nothing where head == select[tail] and is forbidden elsewhere: the
-tail decides the head. A cost of FORBIDDEN rules a state or a pair out.
+A projection is an edge that costs nothing where head == select[tail] and is forbidden elsewhere:
+the tail decides the head. A cost of FORBIDDEN rules a state or a pair out.
 
-Arrays are compared by identity, never by content: nodes and edges of repeated blocks that hold the very
-same array objects are solved once. Nobody may write to an array after it went into a graph.
+Arrays are compared by identity, never by content: nodes and edges of repeated blocks that hold the
+very same array objects are solved once. Nobody may write to an array after it went into a graph.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CostGraphError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A choice between `len(cost)` states; `cost` in ns, `memory` in bytes, None where it takes none."""
+    """A choice of `len(cost)` states: `cost` in ns, `memory` in bytes, None where none is taken."""
 
     name: str
     cost: FloatArray
@@ -55,7 +55,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The tail's state decides the head's: head == select[tail]. No dense matrix is ever made of it."""
+    """The tail's state decides the head's: head == select[tail]."""
 
     tail: int
     head: int
@@ -83,14 +83,14 @@ class CostGraph:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceCost:
-    """What one choice costs; cost_ns is FORBIDDEN where the choice takes a forbidden state or pair."""
+    """What one choice costs; cost_ns is FORBIDDEN where it takes a forbidden state or pair."""
 
     cost_ns: float
     memory_bytes: float
 
 
 def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> ChoiceCost:
-    """The one judge of choices. Sums are exactly rounded, so the order of nodes and edges is no matter."""
+    """The one judge of choices. Sums are exactly rounded, in whatever order the parts come."""
     states = [int(state) for state in choice]
     if len(states) != len(graph.nodes):
         raise CostGraphError(f"a choice of {len(states)} states for {len(graph.nodes)} nodes")

@@ -1,9 +1,9 @@
 """Exact search over a cost graph by elimination.
 
-    1. min cost without the limit             -> lower bound; the optimum where it fits
-    2. min memory alone                       -> a choice within the limit, or proof that there is none
-    3. the best price of memory               -> a better bound, better choices     (elimination/multiplier.py)
-    4. labels along the eliminated order      -> the optimum                        (elimination/label_search.py)
+    1. least cost without the limit     a lower bound; the optimum where it fits
+    2. least memory alone               a choice within the limit, or proof that there is none
+    3. the best price of memory         a better bound, better choices: elimination/multiplier.py
+    4. labels along the eliminations    the optimum: elimination/label_search.py
 
 Each is an elimination with other weights over one program of shared tables (elimination/order.py,
 elimination/solution.py). Ends when the gap is within the tolerance or the time is over.
@@ -34,7 +34,8 @@ __all__ = ["Budget", "Outcome", "Progress", "Report", "TableTooLarge", "dynamic_
 class Budget:
     """When to stop: after `seconds` (None: never), or within `tolerance` of the optimum, relative.
 
-    No table has more than `max_table_entries`, all that are held at once `max_held_entries`, 8 bytes each.
+    No table has more than `max_table_entries`, all that are held at once `max_held_entries`, 8
+    bytes each.
     """
 
     seconds: float | None = None
@@ -53,8 +54,8 @@ class Outcome:
     unknown     the budget ended before a choice within the limit was found
 
     `cost_ns` and `memory_bytes` are evaluate_choice of `choice`, inf and NaN without one.
-    `minimum_memory_bytes` is the least memory of any choice, None where it was not needed or there is no
-    choice at all.
+    `minimum_memory_bytes` is the least memory of any choice, None where it was not needed or there
+    is no choice at all.
     """
 
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -67,7 +68,7 @@ class Outcome:
 
 
 def dynamic_programming(graph: CostGraph, budget: Budget, report: Report | None = None) -> Outcome:
-    """Deterministic where time does not cut it short. Raises TableTooLarge, before any table is made."""
+    """Deterministic where time does not cut it. Raises TableTooLarge, before any table is made."""
     return _Run(graph, budget, report).outcome()
 
 

@@ -1,1 +1,1 @@
-"""Min-sum elimination over cost graphs: programs of shared tables, and what is searched with them."""
+"""Min-sum elimination over cost graphs: shared tables, and what is searched with them."""

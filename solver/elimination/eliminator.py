@@ -1,12 +1,13 @@
-"""Symbolic elimination: which tables arise when nodes are eliminated, before any number is computed.
+"""Symbolic elimination: which tables arise when nodes are eliminated, before any number is
+computed.
 
 A node goes in one of three ways:
 
     single state   every factor is sliced, nothing is joined
-    decided        a projection says which state it takes: the deciding node takes its place in every
-                   factor, nothing is joined
-    minimised      its factors become one over its neighbours; a projection out of it groups the states
-                   over which the minimum is taken
+    decided        a projection says which state it takes: the deciding node takes its place in
+                   every factor, nothing is joined
+    minimised      its factors become one over its neighbours; a projection out of it groups the
+                   states over which the minimum is taken
 
 Backwards, the steps give the states of a best choice: each node's from those of its neighbours.
 """
@@ -46,8 +47,8 @@ class Step:
     """One eliminated node; its state follows from those of `neighbours`.
 
     Minimised: the argmin of the terms and groupings, whose least sum is table `result`. Decided:
-    `groupings` is empty, `result` None and the state is `decided_by` of the only neighbour's. A single
-    state has neither neighbours nor result.
+    `groupings` is empty, `result` None and the state is `decided_by` of the only neighbour's. A
+    single state has neither neighbours nor result.
     """
 
     node: int

@@ -3,7 +3,8 @@
     lower_bound_ns <= least cost of any choice within the limit <= cost_ns
     gap = (cost_ns - lower_bound_ns) / |cost_ns|
 
-Sums of floats in another order differ in their last digits: bounds within ROUNDING of a cost count as equal.
+Sums of floats in another order differ in their last digits: bounds within ROUNDING of a cost count
+as equal.
 """
 
 from __future__ import annotations

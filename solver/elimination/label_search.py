@@ -1,13 +1,15 @@
 """The last of the gap: labels walk from the last eliminated node back to the first.
 
-Every elimination gives, for a partial choice, the exact least value of its completions under its weights:
+Every elimination gives, for a partial choice, the exact least value of its completions under its
+weights:
     least cost alone, least memory alone, and least cost + m * memory at the best multiplier m.
 A label is dropped when its memory cannot get within the limit, when its cost or its bound
     value - m * limit
-cannot undercut the incumbent, or when another label dominates it. What is left at the end is optimal.
+cannot undercut the incumbent, or when another label dominates it. What is left at the end is
+optimal.
 
-Where more labels are left than the width, those with the least bound go on and the others wait; the wait is
-searched afterwards, least bound first, so the search is complete and its bound only rises.
+Where more labels are left than the width, those with the least bound go on and the others wait; the
+wait is searched afterwards, least bound first, so the search is complete and its bound only rises.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ import numpy as np
 
 from solver.cost_graph import FloatArray, IntArray
 from solver.elimination.deadline import Deadline
+from solver.elimination.eliminator import Step
 from solver.elimination.incumbent import ROUNDING, Incumbent
 from solver.elimination.labels import Labels, branches, kinds, undominated
-from solver.elimination.eliminator import Step
 from solver.elimination.order import Program
 from solver.elimination.solution import Solution
 from solver.elimination.walk import Stop, walk
@@ -87,7 +89,7 @@ class LabelSearch:
         self._raise_bound()
 
     def _raise_bound(self) -> None:
-        """Whatever is still to be searched is bounded; whatever was dropped saves at most the allowance."""
+        """What is left to search has a bound; what was dropped saves at most the allowance."""
         waiting = self._waiting[0][0] if self._waiting else np.inf
         done = self._incumbent.cost_ns - self._incumbent.allowance_ns()
         if self._incumbent.tolerance == 0.0:

@@ -1,8 +1,8 @@
 """Labels: partial choices along a walk through the steps, many at a time.
 
-A label says how its nodes were chosen and, under each of J weights, the least value of any completion. Of
-its nodes only the live ones, those that later steps still read, matter for what may follow: of two labels
-with the same live states, the one with more cost and more memory is dropped.
+A label says how its nodes were chosen and, under each of J weights, the least value of any
+completion. Of its nodes only the live ones, those that later steps still read, matter for what may
+follow: of two labels with the same live states, the one with more cost and more memory is dropped.
 """
 
 from __future__ import annotations
@@ -134,8 +134,6 @@ def _branches(
 _compile = numba.njit(cache=True, nogil=True)
 _compiled_lowers = cast(Callable[[IntArray, FloatArray], IntArray], _compile(_lowers))
 _compiled_branches = cast(
-    Callable[
-        [FloatArray, FloatArray, IntArray, FloatArray], tuple[IntArray, IntArray, FloatArray]
-    ],
+    Callable[[FloatArray, FloatArray, IntArray, FloatArray], tuple[IntArray, IntArray, FloatArray]],
     _compile(_branches),
 )

@@ -4,7 +4,7 @@
     grouped_product[s, g, a, b] = the same over the v with select[v] == s
     grouped_minimum[s, b]       = min over the v with select[v] == s of table[v, b]
 
-Compiled: 0.08 ns an addition where the best numpy form takes 1.2 ns   # measured: AVX-512 Xeon 2.8 GHz.
+Compiled: 0.1 ns an addition where the best numpy form takes 1.2 ns   # measured: Xeon, 2.8 GHz
 """
 
 from __future__ import annotations

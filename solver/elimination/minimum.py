@@ -2,9 +2,10 @@
 
     result[1..r] = min over v of sum over operands o of o[axes of o]
 
-Axis 0 is v, axes 1..r are the result's. A grouping says that v decides a result axis t: only the v with
-select[v] == t count. Tables within another's axes are added to it first; two tables that remain make a
-(min, +) product; more are looped over, the smallest first; large ones are streamed in slices.
+Axis 0 is v, axes 1..r are the result's. A grouping says that v decides a result axis t: only the v
+with select[v] == t count. Tables within another's axes are added to it first; two tables that
+remain make a (min, +) product; more are looped over, the smallest first; large ones are streamed in
+slices.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     L(m) = min over choices of cost + m * (memory - limit)   <=   least cost within the limit
 
-L is concave and piecewise linear. Two choices bracket its peak, one above the limit and one within it; the
-next multiplier is where their lines meet, until no choice lies below both lines (LARAC). Every choice
-within the limit is offered to the incumbent.
+L is concave and piecewise linear. Two choices bracket its peak, one above the limit and one within
+it; the next multiplier is where their lines meet, until no choice lies below both lines (LARAC).
+Every choice within the limit is offered to the incumbent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from solver.elimination.incumbent import ROUNDING, Incumbent
 from solver.elimination.solution import Solution, Weights, solve
 
 _MULTIPLIERS_TRIED = 40  # chosen: 6 to 12 do on planning graphs
-_BESIDE = (0.9, 1.1)  # measured: bench/dynamic_programming.py; without them the gap is ten times wider
+_BESIDE = (
+    0.9,
+    1.1,
+)  # measured: bench/dynamic_programming.py; without them the gap is ten times wider
 
 STAGE = "multiplier"
 
@@ -29,8 +32,8 @@ def peak(
 ) -> Solution | None:
     """The solution under the best multiplier found, None where the incumbent closed before any.
 
-    `cheapest` minimises cost alone and costs `over`, above the limit; `within` is some choice's cost.
-    Raises OutOfTime.
+    `cheapest` minimises cost alone and costs `over`, above the limit; `within` is some choice's
+    cost. Raises OutOfTime.
     """
     limit = incumbent.graph.memory_limit_bytes
     assert limit is not None
@@ -60,7 +63,8 @@ def peak(
 def beside(
     peak: Solution, cheapest: Solution, incumbent: Incumbent, deadline: Deadline
 ) -> list[Solution]:
-    """Solutions a little off the peak: they tell which partial choices need a dearer or cheaper rest.
+    """Solutions a little off the peak: they tell which partial choices need a dearer or cheaper
+    rest.
 
     Raises OutOfTime.
     """

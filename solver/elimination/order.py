@@ -1,8 +1,8 @@
 """The order of elimination: smallest resulting table first, repeated blocks alike.
 
-One block of each run is ordered on its own, boundary left standing; the others follow it step by step, so
-that their tables are the same tables. What then remains, boundaries and whatever is in no run, goes
-greedily: a chain of boundaries shrinks from its ends, a vector and one matrix at a time.
+One block of each run is ordered on its own, boundary left standing; the others follow it step by
+step, so that their tables are the same tables. What then remains, boundaries and whatever is in no
+run, goes greedily: a chain of boundaries shrinks from its ends, a vector and one matrix at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BLOCK_ENTRIES = (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Steps in order of elimination; `constants` are the tables without axes that add up to the value."""
+    """Steps in order of elimination; the tables without axes, `constants`, add up to the value."""
 
     graph: CostGraph
     registry: TableRegistry

@@ -1,8 +1,8 @@
 """Repeated blocks, found by structure: a run of nodes where node i and node i + period look alike.
 
 Two nodes look alike when they and their edges hold the same array objects. A run is cut where the
-narrowest set of nodes reads across the cut. What is found here only guides the order of elimination;
-that repeats are solved once follows from the numbering of tables, whatever the order.
+narrowest set of nodes reads across the cut. What is found here only guides the order of
+elimination; that repeats are solved once follows from the numbering of tables, whatever the order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PERIODS_TRIED = 8
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Blocks of `period` nodes, the first at `start`; `boundary` are the offsets read by the next."""
+    """Blocks of `period` nodes, the first at `start`; the next block reads offsets `boundary`."""
 
     start: int
     period: int
@@ -60,7 +60,7 @@ def _looks(graph: CostGraph) -> IntArray:
 
 
 def _spans(looks: IntArray, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """(first node, nodes, period) of the longest run between start and stop, then of what it leaves."""
+    """(first node, nodes, period) of the longest run in looks[start:stop], then of what is left."""
     part = looks[start:stop]
     best = (0, 0, 0)
     for period in sorted(_likely_periods(part)):

@@ -63,7 +63,7 @@ class Solution:
         return np.array(states, dtype=np.int64)
 
     def regrets(self, step: Step, around: tuple[int, ...]) -> FloatArray:
-        """What each state of a minimised node adds to the least value that `around` still allows."""
+        """What each state of a minimised node adds to the least value that `around` allows."""
         joint = self._joint(step, around)
         return np.asarray(np.maximum(joint - joint.min(), 0.0))
 

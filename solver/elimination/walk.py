@@ -1,6 +1,8 @@
-"""The order in which labels take the nodes: every node after those its state depends on, depth first.
+"""The order in which labels take the nodes: every node after those its state depends on, depth
+first.
 
-Depth first, small branches before large ones, keeps few nodes live: along a chain of blocks only a boundary.
+Depth first, small branches before large ones, keeps few nodes live: along a chain of blocks only a
+boundary.
 """
 
 from __future__ import annotations
@@ -52,22 +54,26 @@ def walk(steps: tuple[Step, ...], extents: list[int]) -> list[Stop]:
 
 
 def _depth_first(steps: tuple[Step, ...]) -> list[Step]:
-    """A node hangs below the neighbour that is eliminated first; its other neighbours lie above that."""
+    """Each node once its last neighbour is taken, the one with fewest nodes below it first."""
     position = {step.node: place for place, step in enumerate(steps)}
-    below: list[list[int]] = [[] for _ in steps]
-    size = [1] * len(steps)
-    roots = []
+    readers: list[list[int]] = [[] for _ in steps]
+    below = [1] * len(steps)
     for place, step in enumerate(steps):
+        for other in step.neighbours:
+            readers[position[other]].append(place)
         if step.neighbours:
-            parent = min(position[other] for other in step.neighbours)
-            below[parent].append(place)
-            size[parent] += size[place]
-        else:
-            roots.append(place)
+            below[min(position[other] for other in step.neighbours)] += below[place]
+    missing = [len(step.neighbours) for step in steps]
     order = []
-    stack = sorted(roots, key=lambda place: -size[place])
+    stack = sorted(
+        (place for place, count in enumerate(missing) if count == 0),
+        key=lambda place: -below[place],
+    )
     while stack:
         place = stack.pop()
         order.append(steps[place])
-        stack.extend(sorted(below[place], key=lambda child: -size[child]))
+        for reader in readers[place]:
+            missing[reader] -= 1
+        ready = [reader for reader in readers[place] if missing[reader] == 0]
+        stack.extend(sorted(ready, key=lambda reader: -below[reader]))
     return order

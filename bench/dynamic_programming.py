@@ -1,0 +1,98 @@
+"""`python -m bench.dynamic_programming`: medians of the exact search on made-up transformers.
+
+Each time stands beside its ratio to a fixed numpy loop (a min-plus product of two 200 x 200
+matrices, row by row), so that tables from different machines can be compared.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from bench.transformer_graph import transformer_graph
+from solver.cost_graph import CostGraph
+from solver.dynamic_programming import Budget, Outcome, dynamic_programming
+
+_Result = TypeVar("_Result")
+
+_REPEATS = 3
+_LAYERS = (2, 12, 32, 96, 126)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    case: str
+    seconds: float
+    outcome: Outcome
+
+    def text(self, reference_seconds: float) -> str:
+        found = self.outcome
+        gap = (found.cost_ns - found.lower_bound_ns) / found.cost_ns
+        return (
+            f"{self.case:44} {self.seconds:8.3f} {self.seconds / reference_seconds:8.1f} "
+            f"{found.status:>9} {100 * gap:8.3f}"
+        )
+
+
+def main() -> None:
+    reference_seconds = _median_seconds(_reference_loop)[0]
+    dynamic_programming(_limited(transformer_graph(2), 0.5), Budget())
+    _say(f"{'case':44} {'s':>8} {'ratio':>8} {'status':>9} {'gap %':>8}")
+    _say(f"{'reference: numpy min-plus 200 x 200 x 200':44} {reference_seconds:8.3f}      1.0")
+    for layers in _LAYERS:
+        graph = transformer_graph(layers)
+        case = f"{layers} layers, {len(graph.nodes)} nodes"
+        _say(_row(f"{case}, no limit", graph, Budget()).text(reference_seconds))
+        for share in (0.5, 0.1):
+            limited = _limited(graph, share)
+            row = _row(f"{case}, limit {share}, to 0.5 %", limited, Budget(60.0, tolerance=5e-3))
+            _say(row.text(reference_seconds))
+    exact = _row("32 layers, limit 0.5, exact", _limited(transformer_graph(32), 0.5), Budget(60.0))
+    _say(exact.text(reference_seconds))
+
+
+def _limited(graph: CostGraph, share: float) -> CostGraph:
+    """A limit at this share of the way from the least memory to that of the cheapest choice."""
+    cheapest = dynamic_programming(graph, Budget())
+    none = CostGraph(graph.nodes, graph.edges, 0.0)
+    least = dynamic_programming(none, Budget()).minimum_memory_bytes or 0.0
+    limit = round(least + share * (cheapest.memory_bytes - least))
+    return CostGraph(graph.nodes, graph.edges, float(limit))
+
+
+def _row(case: str, graph: CostGraph, budget: Budget) -> Row:
+    seconds, outcome = _median_seconds(lambda: dynamic_programming(graph, budget))
+    return Row(case, seconds, outcome)
+
+
+def _median_seconds(work: Callable[[], _Result]) -> tuple[float, _Result]:
+    times = []
+    for _ in range(_REPEATS):
+        started = time.perf_counter()
+        result = work()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times), result
+
+
+def _reference_loop() -> float:
+    random = np.random.default_rng(0)
+    left, right = random.random((200, 200)), random.random((200, 200))
+    total = 0.0
+    for row in left:
+        total += float((right + row[:, None]).min(axis=0).sum())
+    return total
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
