@@ -13,6 +13,7 @@ import numpy as np
 
 from meshwright.schema import Axis, Dim, Layout, LayoutPair, PlanError, Stage, SubDim
 from solver.lowering import Lowered, Models
+from solver.problem import TensorInfo
 from solver.states import IntArray
 from solver.values import Value
 
@@ -64,6 +65,12 @@ def assignment_of_choice(lowered: Lowered, choice: IntArray) -> Assignment:
 def layout_of(models: Models, value: Value, codes: Codes, *, partial: int) -> Layout:
     """The layout of a value's root; an axis with the code `partial` is a partial sum."""
     info = models.problem.tensors[value.root]
+    segments = tuple(info.segments.items())
+    key = ("layout", info.shape, info.slots, segments, value.slots, codes, partial)
+    return models.shared(key, lambda: _layout(models, info, value, codes, partial))
+
+
+def _layout(models: Models, info: TensorInfo, value: Value, codes: Codes, partial: int) -> Layout:
     names = models.mesh.names
     axes_on: dict[int, list[str]] = {}
     for name, code in zip(names, codes, strict=True):

@@ -27,7 +27,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.rule import Segments, Term
 from solver.refine import Refinement, refine
-from solver.rules import Known, rule_of
+from solver.rules import Known, RuleTable
 
 FLOATS = frozenset({"float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"})
 
@@ -140,14 +140,15 @@ def build_problem(
     count = microbatches or setup.microbatches or 1
     shapes = graph.instantiate(_symbols(graph, setup, count))
     order = graph.topological_order()
-    knowns = [rule_of(op, shapes) for op in order]
+    table = RuleTable(shapes)
+    bound = [table.rule_of(op) for op in order]
     rules = [
         (
-            (known.rule, (*op.inputs, *op.outputs), _sizes(op, known, shapes))
-            if known is not None
+            (own.known.rule, (*op.inputs, *op.outputs), own.sizes)
+            if own is not None
             else (None, (), {})
         )
-        for op, known in zip(order, knowns, strict=True)
+        for op, own in zip(order, bound, strict=True)
     ]
     refinement = refine(rules, shapes)
     gradient = _with_gradient(graph, order) if setup.phase == "training" else frozenset()
@@ -168,8 +169,8 @@ def build_problem(
         for tensor in graph.tensors
     }
     ops = tuple(
-        _op_info(position, op, known, rules[position][2], refinement, tensors)
-        for position, (op, known) in enumerate(zip(order, knowns, strict=True))
+        _op_info(position, op, own.known if own else None, rules[position][2], refinement, tensors)
+        for position, (op, own) in enumerate(zip(order, bound, strict=True))
     )
     return Problem(graph, topology, setup, calibration, count, tensors, ops)
 
@@ -197,10 +198,6 @@ def _symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:
             pointer="/microbatches",
         )
     return {**setup.symbols, "batch": batch // microbatches}
-
-
-def _sizes(op: Op, known: Known, shapes: Mapping[str, tuple[int, ...]]) -> dict[Factor, int]:
-    return known.rule.bind([shapes[t] for t in op.inputs], [shapes[t] for t in op.outputs])
 
 
 def _with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:

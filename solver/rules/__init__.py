@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from meshwright.schema import Op, RuleError
-from solver.rules.known import Builder, Known, Ports
+from meshwright.schema import Factor, Op, RuleError
+from solver.rules.known import Builder, Known, Ports, Shape
 from solver.rules.pointwise import POINTWISE
 from solver.rules.products import PRODUCTS
 from solver.rules.shapes import SHAPES
@@ -13,13 +14,36 @@ from solver.rules.shapes import SHAPES
 KINDS: Mapping[str, Builder] = {**PRODUCTS, **POINTWISE, **SHAPES}
 
 
-def rule_of(op: Op, shapes: Mapping[str, tuple[int, ...]]) -> Known | None:
-    """What is known of `op`: its own rule, else its kind's; None for an unknown kind.
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A rule and the sizes of its factors for one op's shapes."""
 
-    Raises RuleError, naming the op, where the rule does not fit its shapes.
-    """
-    inputs = [shapes[name] for name in op.inputs]
-    outputs = [shapes[name] for name in op.outputs]
+    known: Known
+    sizes: Mapping[Factor, int]
+
+
+class RuleTable:
+    """Rules of ops, each made once for all ops of equal kind, shapes and attributes."""
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.shapes = shapes
+        self._bound: dict[object, Bound | None] = {}
+
+    def rule_of(self, op: Op) -> Bound | None:
+        """What is known of `op`: its own rule, else its kind's; None for an unknown kind.
+
+        Raises RuleError, naming the op, where the rule does not fit its shapes.
+        """
+        inputs = tuple(self.shapes[name] for name in op.inputs)
+        outputs = tuple(self.shapes[name] for name in op.outputs)
+        own = op.rule.model_dump_json() if op.rule is not None else None
+        key = (op.kind, inputs, outputs, repr(op.attrs), own)
+        if key not in self._bound:
+            self._bound[key] = _bind(op, inputs, outputs)
+        return self._bound[key]
+
+
+def _bind(op: Op, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Bound | None:
     try:
         if op.rule is not None:
             summed = bool(op.rule.parsed.summed) and len(inputs) > 1
@@ -29,7 +53,7 @@ def rule_of(op: Op, shapes: Mapping[str, tuple[int, ...]]) -> Known | None:
             if builder is None:
                 return None
             found = builder(Ports(inputs, outputs, op.attrs))
-        found.rule.bind(inputs, outputs)
+        return Bound(found, found.rule.bind(inputs, outputs))
     except RuleError as wrong:
         raise RuleError(
             f"op {op.name!r} ({op.kind}): {wrong.detail}", pointer=wrong.pointer
@@ -40,7 +64,6 @@ def rule_of(op: Op, shapes: Mapping[str, tuple[int, ...]]) -> Known | None:
             f"outputs {[list(s) for s in outputs]} and the attributes {dict(op.attrs)} "
             f"({type(wrong).__name__}: {wrong})"
         ) from None
-    return found
 
 
-__all__ = ["KINDS", "Known", "rule_of"]
+__all__ = ["KINDS", "Bound", "Known", "RuleTable"]
