@@ -138,9 +138,8 @@ class _Bookkeeping:
         key = (model, codes)
         if key not in self.memo:
             row = np.array([codes])
-            device, calibration = models.problem.topology.device, models.problem.calibration
             self.memo[key] = (
-                count * float(model.compute_ns(row, device, calibration)[0]),
+                count * float(models.compute_ns(model, row)[0]),
                 count * float(model.inner_communication_ns(row, models.interconnect)[0]),
             )
         book.op_compute_ns[position], book.op_communication_ns[position] = self.memo[key]

@@ -98,11 +98,21 @@ class Models:
             ),
         )
 
+    def compute_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
+        """Time of an op's own work in one microbatch, forward and backward.
+
+        Compiled, memory-bound ops run inside their neighbours' kernels and launch none.
+        """
+        calibration = self.problem.calibration
+        if self.problem.setup.execution == "compiled" and model.op_class == "memory":
+            calibration = calibration.model_copy(update={"launch_ns": 0})
+        return model.compute_ns(choices, self.problem.topology.device, calibration)
+
     def op_cost_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
         """What strategies of an op cost in one step, without redistribution."""
         exposed = self.problem.calibration.exposed.activation
         return self.problem.microbatches * (
-            model.compute_ns(choices, self.problem.topology.device, self.problem.calibration)
+            self.compute_ns(model, choices)
             + model.inner_communication_ns(choices, self.interconnect) * exposed
         )
 

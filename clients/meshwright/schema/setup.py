@@ -26,6 +26,8 @@ class Setup(Document):
     global_batch: the graph's symbol `batch` over one optimizer step; None = the graph's value.
     microbatches: forward and backward passes whose gradients are accumulated in one step; None =
     the fewest, by doubling, for which a plan fits in memory.
+    execution: compiled stacks fuse memory-bound ops into their neighbours' kernels.
+    gradients: over the batch; for the runtime, no cost depends on it.
     master_dtype: a copy of the parameters that the optimizer updates; None = no copy.
     memory_reserve: the share of a device's memory that is left free (framework, fragmentation,
     buffers, working sets).
