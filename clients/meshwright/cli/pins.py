@@ -5,10 +5,14 @@ from __future__ import annotations
 from meshwright.schema import Pin, RequestError
 from meshwright.schema.mesh import Axis
 
+MAX_GLOB = 512  # characters, as the contract says
+
 
 def parse_pin(text: str) -> Pin:
     """The pin in `op-glob:factor=axis+axis,factor=axis`; `op-glob:` keeps the op whole."""
     op, colon, strategy = text.rpartition(":")
+    if len(op) > MAX_GLOB:
+        raise _wrong(text, f"a glob has at most {MAX_GLOB} characters")
     if not colon or not op:
         raise _wrong(text, "it has no ':' between the ops and their strategy")
     split: dict[str, tuple[Axis, ...]] = {}

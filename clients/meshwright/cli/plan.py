@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from meshwright.cli.consoles import notices, results
 from meshwright.cli.pins import parse_pin
@@ -14,7 +15,16 @@ from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.planfile import PlanFile
 from meshwright.planner import find_planner, preset
-from meshwright.schema import Answer, Budget, Graph, Infeasible, Request, Setup, Topology
+from meshwright.schema import (
+    Answer,
+    Budget,
+    Graph,
+    Infeasible,
+    Request,
+    RequestError,
+    Setup,
+    Topology,
+)
 from meshwright.show import render_plan, render_summary
 from meshwright.units import show_bytes
 
@@ -24,9 +34,9 @@ def plan(
     topology: Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file.")] = None,
     server: Annotated[str | None, typer.Option(help="URL of a service that searches.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Global batch.")] = None,
-    seq: Annotated[int | None, typer.Option(help="Sequence length.")] = None,
-    microbatches: Annotated[int | None, typer.Option(help="Microbatches of a step.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Global batch.")] = None,
+    seq: Annotated[int | None, typer.Option(min=1, help="Sequence length.")] = None,
+    microbatches: Annotated[int | None, typer.Option(min=1, help="Microbatches of a step.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="op-glob:factor=axis,…")] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
     axes: Annotated[int | None, typer.Option(help="Axes of the mesh at most.")] = None,
@@ -37,9 +47,7 @@ def plan(
     run = _setup(setup, batch=batch, seq=seq, microbatches=microbatches)
     document.instantiate(run.symbols)
     pins = tuple(parse_pin(text) for text in pin or ())
-    limits = Budget.model_validate(
-        {key: value for key, value in (("seconds", budget), ("max_axes", axes)) if value}
-    )
+    limits = _budget(budget, axes)
     cluster: Topology | None
     if server is None:
         cluster = local = _topology(topology)
@@ -96,6 +104,16 @@ def _setup(
         if value is not None:
             given[field] = value
     return Setup.from_dict(given)
+
+
+def _budget(seconds: float | None, axes: int | None) -> Budget:
+    given = {"seconds": seconds, "max_axes": axes}
+    try:
+        return Budget.model_validate({k: value for k, value in given.items() if value is not None})
+    except ValidationError as failure:
+        first = failure.errors()[0]
+        option = "--budget" if first["loc"] == ("seconds",) else "--axes"
+        raise RequestError(f"{option}: {first['msg']}, got {first['input']}") from None
 
 
 def _is_file(topology: str) -> bool:

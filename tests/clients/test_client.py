@@ -1,0 +1,161 @@
+"""The Python client, over a transport that answers as told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from meshwright.client import Client, SearchCancelled
+from meshwright.schema import (
+    Graph,
+    GraphError,
+    MeshwrightError,
+    NotFound,
+    Progress,
+    Topology,
+    Unavailable,
+)
+from tests.service.samples import GRAPH, TOPOLOGY
+
+Answer = Callable[[httpx.Request], httpx.Response]
+JOB = {"id": "job_1", "state": "queued"}
+PROBLEM = {
+    "type": "urn:meshwright:problem:invalid-graph",
+    "title": "t",
+    "status": 422,
+    "detail": "a cycle",
+    "errors": [{"pointer": "/ops/1", "detail": "a cycle"}],
+}
+
+
+def client(*answers: httpx.Response | Exception) -> tuple[Client, list[httpx.Request]]:
+    """A client whose service gives these answers in turn, and what it was asked."""
+    asked: list[httpx.Request] = []
+    left: Iterator[httpx.Response | Exception] = iter(answers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        given = next(left)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    made = Client("http://service/", transport=httpx.MockTransport(answer), sleep=lambda _: None)
+    return made, asked
+
+
+def problem(**changes: object) -> httpx.Response:
+    document = {**PROBLEM, **changes}
+    return httpx.Response(
+        int(str(document["status"])),
+        content=json.dumps(document),
+        headers={"Content-Type": "application/problem+json"},
+    )
+
+
+def ask(made: Client, **more: object) -> object:
+    with made:
+        return made.plan(Graph.from_dict(GRAPH), Topology.from_dict(TOPOLOGY), **more)  # type: ignore[arg-type]  # what a test passes on
+
+
+def test_the_job_is_followed_to_its_end() -> None:
+    running = {**JOB, "state": "running", "progress": {"phase": "p", "done": 1, "total": 2}}
+    infeasible = {
+        **JOB, "state": "succeeded", "outcome": "infeasible",
+        "infeasible": {"constraint": "memory", "detail": "too big"},
+    }  # fmt: skip
+    made, asked = client(
+        httpx.Response(202, json=JOB),
+        httpx.Response(200, json=running),
+        httpx.Response(200, json=infeasible),
+    )
+    seen: list[Progress] = []
+    answer = ask(made, on_progress=seen.append)
+    assert getattr(answer, "infeasible").detail == "too big"  # noqa: B009
+    assert [progress.phase for progress in seen] == ["p"]
+    assert [request.url.path for request in asked] == ["/v1/plan", *["/v1/jobs/job_1"] * 2]
+
+
+def test_large_bodies_are_compressed() -> None:
+    made, asked = client(httpx.Response(201, json={"id": "graph_1"}))
+    graph = Graph.from_dict({**GRAPH, "notes": ["n" * 5000]})
+    assert made.upload_graph(graph) == "graph_1"
+    assert asked[0].headers["content-encoding"] == "gzip"
+    assert Graph.from_json(gzip.decompress(asked[0].content)) == graph
+    made.close()
+
+
+def test_a_problem_comes_back_as_the_error_it_was() -> None:
+    made, _ = client(problem())
+    with pytest.raises(GraphError, match="a cycle") as error:
+        ask(made)
+    assert error.value.pointer == "/ops/1"
+
+
+@pytest.mark.parametrize(
+    ("job", "error"),
+    [
+        ({"state": "failed", "problem": PROBLEM}, GraphError),
+        ({"state": "failed", "problem": {"type": "about:blank", "status": 500}}, MeshwrightError),
+        ({"state": "cancelled"}, SearchCancelled),
+        ({"state": "confused"}, Unavailable),
+    ],
+)
+def test_a_job_that_ends_badly_raises(job: dict[str, object], error: type[MeshwrightError]) -> None:
+    made, _ = client(httpx.Response(200, json={**JOB, **job}))
+    with pytest.raises(error):
+        ask(made)
+
+
+def test_reads_are_tried_again() -> None:
+    made, asked = client(
+        httpx.ReadError("gone"), httpx.ConnectError("away"), problem(
+            type="urn:meshwright:problem:not-found", status=404
+        )
+    )  # fmt: skip
+    with made, pytest.raises(NotFound):
+        made.get_graph("graph_1")
+    assert len(asked) == 3
+
+
+def test_writes_are_tried_again_only_where_nobody_was_reached() -> None:
+    made, asked = client(httpx.ConnectError("away"), httpx.ReadError("gone"))
+    with pytest.raises(Unavailable, match="no answer from http://service"):
+        ask(made)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(200, text="<html>"),
+        httpx.Response(200, json=[]),
+        httpx.Response(404, json={"detail": "Not Found"}),
+        httpx.Response(302, headers={"Location": "/login"}, json={}),
+    ],
+)
+def test_another_kind_of_service_is_recognised(answer: httpx.Response) -> None:
+    made, _ = client(answer)
+    with made, pytest.raises(Unavailable, match="not as a Meshwright service"):
+        made.get_plan("plan_1")
+
+
+def test_lists_are_read_to_their_end() -> None:
+    made, asked = client(
+        httpx.Response(200, json={"plans": [{"id": "a"}], "next_page_token": "t+/="}),
+        httpx.Response(200, json={"plans": [{"id": "b"}]}),
+    )
+    with made:
+        assert [entry["id"] for entry in made.plans(graph="graph_1")] == ["a", "b"]
+    assert dict(asked[1].url.params) == {"graph": "graph_1", "page_token": "t+/="}
+
+
+def test_an_id_cannot_leave_its_place() -> None:
+    made, asked = client(problem(type="urn:meshwright:problem:not-found", status=404))
+    with made, pytest.raises(NotFound):
+        made.get_plan("../jobs?x=#y")
+    assert asked[0].url.path == "/v1/plans/---jobs-x--y"

@@ -1,0 +1,145 @@
+"""A plan as people read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshwright.schema import (
+    Cost,
+    Dim,
+    Layout,
+    LayoutPair,
+    MemoryUse,
+    Mesh,
+    OpPlan,
+    ParameterPlan,
+    Plan,
+    Redistribution,
+    Search,
+    Stage,
+    Step,
+    SubDim,
+    TensorPlan,
+)
+from meshwright.show import plan_text
+from meshwright.show.axes import AxisNames
+
+MESH = Mesh.model_validate(
+    {
+        "axes": [
+            {"name": "node", "size": 2, "level": "node"},
+            {"name": "gpu0", "size": 4, "level": "gpu"},
+            {"name": "gpu1", "size": 2, "level": "gpu"},
+        ]
+    }
+)
+SPLIT = Layout(
+    dims=(
+        Dim(parts=(SubDim(size=64, axes=("node",)),)),
+        Dim(parts=(SubDim(size=8, axes=("gpu0", "gpu1")), SubDim(size=4))),
+    )
+)
+WHOLE = Layout(dims=(Dim(parts=(SubDim(size=64),)), Dim(parts=(SubDim(size=32),))))
+GATHER = Step(kind="all_gather", axes=("gpu0", "gpu1"), payload_bytes=8192, ns=1500, to=WHOLE)
+
+
+def plan(**changes: Any) -> Plan:
+    """Three layers, of which the last runs replicated."""
+    ops = tuple(
+        OpPlan(
+            op=f"layers.{layer}.mlp",
+            kind="linear",
+            rule="b k, n k -> b n",
+            strategy={"b": ("node",), "n": ("gpu0", "gpu1")} if layer < 2 else {},
+            compute_ns=1e6,
+        )
+        for layer in range(3)
+    )
+    tensors = tuple(
+        TensorPlan(tensor=op.op, rest=LayoutPair(value=SPLIT if op.strategy else WHOLE))
+        for op in ops
+    )
+    stage = Stage(
+        mesh=MESH,
+        ops=ops,
+        tensors=tensors,
+        parameters=(
+            ParameterPlan(
+                tensor="layers.0.mlp.weight", value=WHOLE, gradient=WHOLE, optimizer=SPLIT,
+                value_bytes=4096, gradient_bytes=4096, optimizer_bytes=1024,
+            ),
+        ),
+        redistributions=(
+            Redistribution(
+                tensor="layers.1.mlp", op="layers.2.mlp", traffic="activation",
+                forward=(GATHER,), again=True, ns=3000, exposed_ns=3000,
+            ),
+        ),
+    )  # fmt: skip
+    document: dict[str, Any] = {
+        "name": "toy", "graph": "graph_1", "topology": "topo_1", "setup": "setup_1",
+        "calibration": "cal_1", "stages": (stage,),
+        "cost": Cost(
+            step_ns=3.003e6, compute_ns=3e6, communication_ns={"activation": 6000},
+            exposed_ns={"activation": 3000},
+            memory_bytes=MemoryUse(parameters=4096, activations=1 << 20, capacity=1 << 21),
+        ),
+        "search": Search(
+            solver="dynamic_programming", outcome="feasible", cost_ns=3.003e6,
+            lower_bound_ns=2.9e6, gap=0.0355, meshes=("2x4x2",),
+        ),
+    }  # fmt: skip
+    return Plan(**{**document, **changes})
+
+
+def test_the_head_says_what_it_costs_and_why_it_fits() -> None:
+    text = plan_text(plan())
+    assert "node=2 × gpu0=4 (gpu) × gpu1=2 (gpu): 16 devices" in text
+    assert "1 MiB of 2 MiB (50.2 %): parameters 4 KiB" in text
+    assert "3 ms = compute 3 ms + exposed communication 3 µs (activation 3 µs of 6 µs)" in text
+    assert "feasible: cost 3 ms, lower bound 2.9 ms, gap 3.5 %" in text
+
+
+def test_equal_layers_are_one_line() -> None:
+    lines = plan_text(plan()).splitlines()
+    folded = next(line for line in lines if "layers.{0-1}.mlp ×2" in line)
+    assert "b@node n@gpu" in folded
+    assert "[64@node, (8@gpu 4)]" in folded
+    assert folded.endswith("2 ms")  # both layers
+    assert "replicated" in next(line for line in lines if line.startswith(" layers.2.mlp"))
+
+
+def test_a_redistribution_names_collective_axes_bytes_and_time() -> None:
+    text = plan_text(plan())
+    assert "forward, again in backward: all_gather(gpu) 8 KiB 1.5 µs" in text
+    assert "to layers.*.mlp" in text
+
+
+def test_parameters_at_rest_say_where_the_optimizer_lies() -> None:
+    line = next(line for line in plan_text(plan()).splitlines() if "mlp.weight" in line)
+    assert line.split()[1:5] == ["[64,", "32]", "same", "[64@node,"]
+    assert line.endswith("9 KiB")
+
+
+def test_what_is_odd_is_noted() -> None:
+    text = plan_text(
+        plan(
+            repeated_work=0.25,
+            unknown_kinds=("fft",),
+            pins=({"op": "*.mlp", "strategy": {"n": ["gpu0"]}},),
+            notes=("8 devices stay idle",),
+        )
+    )
+    assert "25.0 % of the arithmetic is repeated" in text
+    assert "unknown kinds, kept replicated: fft" in text
+    assert "pin: op *.mlp, strategy n@gpu0" in text
+    assert "8 devices stay idle" in text
+
+
+def test_axes_that_go_together_have_one_name() -> None:
+    names = AxisNames(MESH)
+    assert names.short(("node", "gpu0", "gpu1")) == ("all",)
+    assert names.short(("gpu0", "gpu1")) == ("gpu",)
+    assert names.short(("gpu1", "gpu0")) == ("gpu1", "gpu0")
+    assert names.short(("node", "gpu0")) == ("node", "gpu0")
+    assert names.legend == " (gpu = gpu0 gpu1, all = node gpu0 gpu1)"
