@@ -45,7 +45,9 @@ def export_program(
     with warnings.catch_warnings():
         # torch warns of its own deprecations while it traces
         warnings.simplefilter("ignore")
-        exported = torch.export.export(module, positional, named, strict=False)
+        # a forward that makes tensors names no device, as a rule
+        with torch.device("meta"):
+            exported = torch.export.export(module, positional, named, strict=False)
         try:
             return _Reader(module, exported, witness).read()
         except _WrittenView:
@@ -90,9 +92,13 @@ class _Reader:
             return None
         role = _ROLES.get(spec.kind, "constant")
         target = spec.target or node.name
+        name = names.get(target, target)
+        tied = next((v for v in self.sources if v.name == name), None)
+        if tied is not None:
+            return tied
         trainable = role == "parameter" and self.module.get_parameter(target).requires_grad
         value = Value(
-            names.get(target, target),
+            name,
             tuple(tensor.shape),
             dtype_name(tensor.dtype),
             role,
@@ -137,12 +143,11 @@ class _Reader:
         results = _results(node.meta.get("val"))
         if packet in _DROPPED or not results:
             return None
-        module, leaf = _module_of(node, path)
         named = _by_name(node.target, arguments, _substituted(node.kwargs, values))
         base = packet.removesuffix("_") if not packet.endswith("__") else packet
         in_place = base != packet and base != ""
         target = str(node.target).replace(f"{packet}.", f"{base}.", 1) if in_place else node.target
-        call = Call(str(target), named, results, module, leaf)
+        call = Call(str(target), named, results, _module_of(node, path))
         CONVERTERS.get(base, Call.unknown)(call)
         self.nodes += call.nodes
         self.makers.update((value, made) for made in call.nodes for value in made.outputs)
@@ -158,7 +163,7 @@ class _Reader:
         inner = arguments[position]
         places = [n for n in inner.graph.nodes if n.op == "placeholder"]
         bound = dict(zip(places, arguments[position + 1 :], strict=True))
-        return self._walk(inner, bound, _module_of(node, path)[0])
+        return self._walk(inner, bound, _module_of(node, path))
 
     def _written(
         self, node: torch.fx.Node, result: Value, values: dict[torch.fx.Node, Any]
@@ -196,13 +201,10 @@ def _results(meta: Any) -> list[Value]:
     ]
 
 
-def _module_of(node: torch.fx.Node, fallback: str) -> tuple[str, bool]:
-    """Path of the innermost module that ran the node, and whether it holds no other modules."""
+def _module_of(node: torch.fx.Node, fallback: str) -> str:
+    """Path of the innermost module that ran the node."""
     stack = node.meta.get("nn_module_stack")
-    if not stack:
-        return fallback, False
-    path = str(list(stack.values())[-1][0])
-    return path, True
+    return str(list(stack.values())[-1][0]) if stack else fallback
 
 
 def _by_name(

@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from meshwright.capture.module import capture_module
+from meshwright.capture.witness import BATCH_WITNESS
 from meshwright.schema import Graph
 from meshwright.schema.errors import GraphError
 
@@ -56,7 +57,7 @@ def capture_hf(
                 f"a sequence of {symbols['seq']} is longer than the model's {longest} positions "
                 "(max_position_embeddings)"
             )
-        limits["seq"] = symbols["seq"]
+        limits["seq"] = longest or BATCH_WITNESS
 
     def inputs(sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
         return _image_inputs(built, sizes, dtype) if pixels else _text_inputs(head, sizes)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -12,7 +12,6 @@ from meshwright.capture.names import name_values
 from meshwright.capture.passes import PASSES
 from meshwright.capture.witness import BATCH_WITNESS, Witness
 from meshwright.schema import Graph
-from meshwright.schema.graph import MAX_OPS
 
 Inputs = Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
 _LABEL_WORDS = ("label", "target")
@@ -44,7 +43,7 @@ def capture_module(
     }
     witness = Witness.choose(ceilings, [*own, *constants])
     arguments = example_inputs(witness.primes)
-    program = export_program(module, arguments, witness=witness)
+    program = export_program(_without_weights(module), arguments, witness=witness)
     label_names = set(labels)
     for value in program.sources:
         if value.role == "input" and (
@@ -58,9 +57,23 @@ def capture_module(
     program.sources = [value for value in program.sources if value in used]
     unknown = sorted({node.kind for node in program.nodes if "." in node.kind})
     program.notes += [f"no canonical kind for {kind}; it is kept replicated" for kind in unknown]
-    assert len(program.nodes) <= MAX_OPS
     return program.to_graph(name=name, symbols=symbols)
 
 
-def _tensors(module: torch.nn.Module) -> list[Any]:
+def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
     return [*module.parameters(), *module.buffers()]
+
+
+def _without_weights(module: torch.nn.Module) -> torch.nn.Module:
+    """The module on the meta device; a module with weights is copied without them."""
+    held = [tensor for tensor in _tensors(module) if not tensor.is_meta]
+    if not held:
+        return module
+    return copy.deepcopy(module, {id(tensor): _empty(tensor) for tensor in held})
+
+
+def _empty(tensor: torch.Tensor) -> torch.Tensor:
+    empty = torch.empty_like(tensor, device="meta")
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(empty, requires_grad=tensor.requires_grad)
+    return empty

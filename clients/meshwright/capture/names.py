@@ -1,4 +1,7 @@
-"""Names for people: the module's path, then the kind, then a number where one repeats."""
+"""Names for people: the module's path, then the kind, then a number where one repeats.
+
+A module with a single op, or one named like the kind, lends its path alone.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ def name_values(program: Program) -> None:
     seen: Counter[str] = Counter()
     for node in program.nodes:
         kind = node.kind.split(".")[-2] if "." in node.kind else node.kind
-        alone = node.module and ops_in[node.module] == 1 and node.module not in inner
-        stem = node.module if alone else f"{node.module}.{kind}".lstrip(".")
+        alone = ops_in[node.module] == 1 and node.module not in inner
+        said = alone or node.module.rpartition(".")[2] == kind
+        stem = node.module if node.module and said else f"{node.module}.{kind}".lstrip(".")
         seen[stem] += 1
         name = stem if seen[stem] == 1 else f"{stem}_{seen[stem]}"
         while name in taken:

@@ -39,7 +39,6 @@ class Node:
     outputs: list[Value]
     attrs: dict[str, Any] = field(default_factory=dict)
     module: str = ""
-    leaf: bool = False
 
     @property
     def output(self) -> Value:

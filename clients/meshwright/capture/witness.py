@@ -62,20 +62,11 @@ class Witness:
         if not self.primes or number < min(self.primes.values()) - 1:
             return number
         rest, factors = self._factored(number)
-        if factors:
-            return _product(rest, factors)
-        for shift in (1, -1):
-            rest, factors = self._factored(number - shift)
-            if rest == 1 and len(factors) == 1:
-                return f"{factors[0]}{'+' if shift > 0 else '-'}1"
         for name, prime in self.primes.items():
-            for shift in (1, -1):
-                rest, rest_of = divmod(number, prime + shift)
-                if not rest_of:
-                    rest, factors = self._factored(rest)
-                    if factors and rest == 1:
-                        return _product(1, [*factors, f"({name}{'+' if shift > 0 else '-'}1)"])
-        return number
+            if rest in (prime + 1, prime - 1):
+                shifted = f"{name}{'+' if rest > prime else '-'}1"
+                return _product(1, [*factors, f"({shifted})"]) if factors else shifted
+        return _product(rest, factors) if factors else number
 
     def _factored(self, number: int) -> tuple[int, list[str]]:
         factors: list[str] = []

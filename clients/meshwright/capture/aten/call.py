@@ -40,7 +40,6 @@ class Call:
     args: dict[str, Any]
     results: list[Value]
     module: str
-    leaf: bool
     nodes: list[Node] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
 
@@ -98,7 +97,7 @@ class Call:
     def _add(
         self, kind: str, inputs: Sequence[Value], outputs: list[Value], attrs: dict[str, Any]
     ) -> None:
-        self.nodes.append(Node(kind, list(inputs), outputs, attrs, self.module, self.leaf))
+        self.nodes.append(Node(kind, list(inputs), outputs, attrs, self.module))
 
 
 Converter = Callable[[Call], None]

@@ -9,8 +9,9 @@ from meshwright.capture.aten.call import Call, Converter, plain_attr
 from meshwright.capture.program import Value
 
 _UNARY = (
-    "neg", "exp", "log", "sqrt", "rsqrt", "silu", "relu", "tanh", "sigmoid", "cos", "sin", "erf",
-    "logical_not", "bitwise_not",
+    "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "silu", "relu", "tanh",
+    "sigmoid", "cos", "sin", "tan", "erf", "sign", "floor", "ceil", "round", "isnan", "isinf",
+    "hardswish", "hardsigmoid", "mish", "logical_not", "bitwise_not",
 )  # fmt: skip
 _BINARY = (
     "mul", "div", "eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor",
@@ -70,10 +71,9 @@ def _square(call: Call) -> None:
     call.op("pow", [call.args["self"]], exponent=2)
 
 
-def _abs(call: Call) -> None:
-    x = call.args["self"]
-    negative = call.step("neg", [x], x.shape)
-    call.op("maximum", [x, negative])
+def _shaped(call: Call, *, kind: str, attrs: tuple[str, ...]) -> None:
+    """An activation with numbers of its own."""
+    call.op(kind, [call.args["self"]], **{name: plain_attr(call.args[name]) for name in attrs})
 
 
 def _cast(call: Call) -> None:
@@ -142,7 +142,9 @@ CONVERTERS: dict[str, Converter] = {
     "pow": _power,
     "square": _square,
     "reciprocal": _reciprocal,
-    "abs": _abs,
+    "leaky_relu": partial(_shaped, kind="leaky_relu", attrs=("negative_slope",)),
+    "elu": partial(_shaped, kind="elu", attrs=("alpha",)),
+    "softplus": partial(_shaped, kind="softplus", attrs=("beta", "threshold")),
     "to": _cast,
     "_to_copy": _cast,
     "type_as": _cast,

@@ -54,6 +54,15 @@ def _expand(call: Call) -> None:
     return call.op("expand", [source])
 
 
+def _broadcast(call: Call) -> None:
+    call.alias(
+        *(
+            source if source.shape == call.out.shape else call.step("expand", [source], whole)
+            for source, whole in ((v, call.out.shape) for v in call.args["tensors"])
+        )
+    )
+
+
 def _repeat(call: Call) -> None:
     """Tile: each repeated dim becomes a new dim in front of it, expanded and merged."""
     source: Value = call.args["self"]
@@ -229,6 +238,7 @@ CONVERTERS: dict[str, Converter] = {
     "expand": _expand,
     "expand_as": _expand,
     "broadcast_to": _expand,
+    "broadcast_tensors": _broadcast,
     "repeat": _repeat,
     "slice": _slice,
     "narrow": _narrow,

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from meshwright.capture.interpret import arithmetic, layers, mixture, shape
-from meshwright.capture.interpret.run import Kernel, Run
+from meshwright.capture.interpreter import arithmetic, layers, mixture, shape
+from meshwright.capture.interpreter.run import Kernel, Run
 from meshwright.schema import Graph
 from meshwright.schema.sizes import evaluate
 

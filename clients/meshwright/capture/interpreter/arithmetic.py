@@ -9,23 +9,31 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from meshwright.capture.interpret.run import Kernel, Run
+from meshwright.capture.interpreter.run import Kernel, Run
 
 T = torch.Tensor
 
 _UNARY = (
-    "neg", "exp", "log", "sqrt", "rsqrt", "relu", "tanh", "sigmoid", "cos", "sin", "erf",
-    "logical_not", "bitwise_not",
+    "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "relu", "tanh", "sigmoid",
+    "cos", "sin", "tan", "erf", "sign", "floor", "ceil", "round", "isnan", "isinf", "logical_not",
+    "bitwise_not",
 )  # fmt: skip
 _BINARY = (
     "add", "sub", "mul", "div", "eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or",
     "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum",
+)  # fmt: skip
+_ACTIVATIONS = (
+    "silu", "gelu", "hardswish", "hardsigmoid", "mish", "leaky_relu", "elu", "softplus",
 )  # fmt: skip
 _REDUCTIONS = ("sum", "mean", "amax", "amin", "any", "all")
 
 
 def _unary(run: Run, *, function: Callable[[T], T]) -> T:
     return function(run.x)
+
+
+def _activation(run: Run, *, function: Callable[..., T]) -> T:
+    return function(run.x, **run.attrs)
 
 
 def _binary(run: Run, *, function: Callable[[T, Any], T]) -> T:
@@ -81,8 +89,7 @@ KERNELS: dict[str, Kernel] = {
     **{name: partial(_reduction, function=getattr(torch, name)) for name in _REDUCTIONS},
     "prod": _product,
     "pow": _power,
-    "silu": lambda run: F.silu(run.x),
-    "gelu": lambda run: F.gelu(run.x, approximate=run.attrs["approximate"]),
+    **{name: partial(_activation, function=getattr(F, name)) for name in _ACTIVATIONS},
     "cast": lambda run: run.x.to(run.attrs["dtype"]),
     "clamp": lambda run: run.x.clamp(**run.attrs),
     "dropout": lambda run: F.dropout(run.x, run.attrs["p"]),

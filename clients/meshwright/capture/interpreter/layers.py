@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from meshwright.capture.interpret.run import Kernel, Run
+from meshwright.capture.interpreter.run import Kernel, Run
 
 T = torch.Tensor
 _ByDims = tuple[Callable[..., T], Callable[..., T], Callable[..., T]]

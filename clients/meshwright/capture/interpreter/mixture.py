@@ -11,7 +11,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from meshwright.capture.interpret.run import Kernel, Run
+from meshwright.capture.interpreter.run import Kernel, Run
 
 T = torch.Tensor
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from meshwright.capture.interpret.run import Kernel, Run
+from meshwright.capture.interpreter.run import Kernel, Run
 
 T = torch.Tensor
 

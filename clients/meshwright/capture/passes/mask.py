@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from meshwright.capture.interpret import interpret
+from meshwright.capture.interpreter import interpret
 from meshwright.capture.names import name_values
 from meshwright.capture.program import Node, Program, Value
 from meshwright.capture.witness import Witness

@@ -155,7 +155,7 @@ class _Region:
         inputs = [self.slots[value] for value in node.inputs]
         lead = inputs[0].shape[:-1]
         made = [Value("", (*lead, v.shape[-1]), v.dtype) for v in node.outputs]
-        self.nodes.append(Node(node.kind, inputs, made, attrs, node.module, node.leaf))
+        self.nodes.append(Node(node.kind, inputs, made, attrs, node.module))
         self.slots.update(zip(node.outputs, made, strict=True))
         return True
 

@@ -1,0 +1,84 @@
+"""Configurations: which model is built from them, and what is refused."""
+
+import json
+
+import pytest
+
+from meshwright.capture import capture_hf
+from meshwright.schema import GraphError
+
+
+def test_a_config_file_lends_the_graph_its_name(config, tmp_path):
+    path = tmp_path / "tiny-llama.json"
+    path.write_text(json.dumps(config("llama")))
+    graph = capture_hf(path, batch=8, seq=16)
+    assert graph.name == "tiny-llama"
+    assert graph.symbols == {"batch": 8, "seq": 16}
+    roles = {tensor.name: tensor.role for tensor in graph.tensors}
+    assert roles["input_ids"] == "input"
+    assert roles["labels"] == "label"
+    assert roles["model.layers.0.self_attn.q_proj.weight"] == "parameter"
+
+
+def test_the_sequence_is_the_longest_one_by_default(config):
+    assert capture_hf(config("llama"), batch=8).symbols["seq"] == 64
+
+
+def test_the_head_follows_from_the_model_type_without_architectures(config):
+    settings = config("llama")
+    del settings["architectures"]
+    assert capture_hf(settings, batch=8, seq=16).loss is not None
+
+
+def test_parameters_are_bfloat16_unless_the_config_says_otherwise(config):
+    settings = config("gpt2")
+    assert capture_hf(settings, batch=8, seq=16).tensor("lm_head").dtype == "float32"
+    del settings["dtype"]
+    assert capture_hf(settings, batch=8, seq=16).tensor("lm_head").dtype == "bfloat16"
+
+
+def test_dropout_is_off(config):
+    settings = {**config("gpt2"), "resid_pdrop": 0.1, "attn_pdrop": 0.1, "embd_pdrop": 0.1}
+    graph = capture_hf(settings, batch=8, seq=16)
+    assert all(op.kind != "dropout" and "dropout" not in op.attrs for op in graph.ops)
+
+
+def test_tied_weights_are_one_parameter(config):
+    graph = capture_hf({**config("llama"), "tie_word_embeddings": True}, batch=8, seq=16)
+    readers = [op.name for op in graph.ops if "model.embed_tokens.weight" in op.inputs]
+    assert readers == ["model.embed_tokens", "lm_head"]
+
+
+def test_a_sliding_window_is_not_mistaken_for_a_causal_mask(config):
+    graph = capture_hf({**config("mixtral"), "sliding_window": 16}, batch=8, seq=60)
+    attention = [op for op in graph.ops if op.kind == "attention"]
+    assert all(not op.attrs["causal"] and len(op.inputs) == 4 for op in attention)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": None}, "no model_type"),
+        ({"model_type": "no-such-model"}, "no-such-model"),
+        ({"dtype": "int4"}, "int4"),
+    ],
+)
+def test_a_config_that_cannot_be_built_is_refused(config, change, message):
+    with pytest.raises(GraphError, match=message):
+        capture_hf({**config("llama"), **change}, batch=8, seq=16)
+
+
+def test_a_sequence_beyond_the_positions_is_refused(config):
+    with pytest.raises(GraphError, match="64 positions"):
+        capture_hf(config("llama"), batch=8, seq=65)
+
+
+def test_a_file_that_is_no_config_is_refused(tmp_path):
+    with pytest.raises(GraphError, match="cannot read"):
+        capture_hf(tmp_path / "missing.json", batch=8)
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(GraphError, match="JSON object"):
+        capture_hf(tmp_path / "list.json", batch=8)
+    (tmp_path / "text.json").write_text("{")
+    with pytest.raises(GraphError, match="not JSON"):
+        capture_hf(tmp_path / "text.json", batch=8)
