@@ -51,6 +51,19 @@ class MeshOutcome:
     assignment: Assignment | None
 
 
+def check(request: Request) -> None:
+    """Raise what `plan` would raise for bad input, without searching: seconds become milliseconds.
+
+    Rules are bound to the shapes of the first number of microbatches, and pins to their ops.
+    """
+    calibration = request.calibration or default_calibration()
+    count = _microbatch_counts(request)[0]
+    problem = build_problem(request.graph, request.topology, request.setup, calibration, count)
+    candidates = meshes(request.topology, request.budget.max_axes)
+    pins = pinned_ops(problem, request.pins, find_values(problem).views)
+    check_axes(list(pins.values()), candidates)
+
+
 def plan(request: Request, report: Report | None = None) -> Answer:
     """The best plan for a request, or why there is none; raises MeshwrightError for bad input."""
     say = report or (lambda _: None)
