@@ -41,10 +41,11 @@ def main() -> None:
             _show(url, arguments.graph, arguments.topology)
             sys.stdout.flush()
             if sys.stdin.isatty() and sys.stdout.isatty():
-                notices().print("\nThe service stays up; Ctrl-C ends it.")
-                _wait_for_interrupt()
+                _stay()
         except MeshwrightError as error:
             sys.exit(f"{error.title}: {error.detail}")
+        except KeyboardInterrupt:
+            sys.exit(130)
         finally:
             web.should_exit = True
             thread.join(timeout=30)
@@ -81,10 +82,11 @@ def _wait_for_start(web: Server, thread: threading.Thread) -> None:
         time.sleep(0.02)
 
 
-def _wait_for_interrupt() -> None:
+def _stay() -> None:
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
+    notices().print("\nThe service stays up; Ctrl-C ends it.")
     ended.wait()
 
 

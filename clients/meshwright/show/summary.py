@@ -60,6 +60,7 @@ def _step(plan: Plan) -> tuple[str, str]:
     split = ", ".join(
         f"{traffic} {show_ns(ns)} of {show_ns(cost.communication_ns.get(traffic, ns))}"
         for traffic, ns in cost.exposed_ns.items()
+        if ns or cost.communication_ns.get(traffic)
     )
     repeated = (
         f"; {show_share(plan.repeated_work)} of the arithmetic is repeated on several devices"

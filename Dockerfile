@@ -1,0 +1,17 @@
+# The service with its embedded store. Build: docker build -t meshwright .
+FROM python:3.11-slim
+WORKDIR /meshwright
+COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY clients clients
+COPY costmodel costmodel
+COPY solver solver
+COPY service service
+RUN pip install --no-cache-dir --constraint constraints.txt ./clients . \
+    && useradd --system --home /data --create-home meshwright
+USER meshwright
+# beyond loopback only inside the container's network: publish the port with care (docs/service.md)
+ENV MESHWRIGHT_HOST=0.0.0.0 MESHWRIGHT_ALLOW_REMOTE=true MESHWRIGHT_DATA_DIR=/data
+EXPOSE 8780
+VOLUME /data
+HEALTHCHECK CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8780/readyz', timeout=5)"]
+CMD ["meshwright-server", "serve"]

@@ -1,0 +1,39 @@
+"""Write the JSON Schemas of the documents into this folder: `make schema`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from meshwright.planfile import PlanFile
+from meshwright.schema import Calibration, Document, Graph, Plan, Request, Setup, Topology
+
+FOLDER = Path(__file__).resolve().parent
+KINDS: dict[str, type[Document]] = {
+    "calibration": Calibration,
+    "graph": Graph,
+    "plan": Plan,
+    "planfile": PlanFile,
+    "request": Request,
+    "setup": Setup,
+    "topology": Topology,
+}
+
+
+def schema_text(kind: type[Document]) -> str:
+    """The JSON Schema of a kind of document, as the file holds it."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **kind.model_json_schema(mode="validation"),
+    }
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    """Write all of them."""
+    for name, kind in KINDS.items():
+        (FOLDER / f"{name}.json").write_text(schema_text(kind), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
