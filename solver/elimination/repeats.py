@@ -98,7 +98,9 @@ def _longest_true(flags: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> tup
 def _cut(graph: CostGraph, first: int, length: int, period: int) -> Run | None:
     """The run cut where fewest states read across; None where fewer than three blocks remain."""
     middle = first + (length // period // 2) * period
-    readers = _crossings(graph, first, first + length)
+    readers = _pairs_around(
+        graph, max(first, middle - 2 * period), min(first + length, middle + 2 * period)
+    )
     best: tuple[float, int, frozenset[int]] | None = None
     for cut in range(middle, middle + period):
         crossing = {tail for tail, head in readers if tail < cut <= head}
@@ -115,10 +117,10 @@ def _cut(graph: CostGraph, first: int, length: int, period: int) -> Run | None:
     return Run(start, period, repeats, best[2]) if repeats >= _LEAST_REPEATS else None
 
 
-def _crossings(graph: CostGraph, start: int, stop: int) -> list[tuple[int, int]]:
-    pairs = {
+def _pairs_around(graph: CostGraph, start: int, stop: int) -> set[tuple[int, int]]:
+    """(earlier node, later node) of the edges within nodes start to stop."""
+    return {
         (min(edge.tail, edge.head), max(edge.tail, edge.head))
         for edge in graph.edges
         if start <= edge.tail < stop and start <= edge.head < stop
     }
-    return sorted(pairs)
