@@ -33,7 +33,8 @@ class Bottleneck(nn.Module):
         y = self.relu(self.bn1(self.conv1(x)))
         y = self.relu(self.bn2(self.conv2(y)))
         y = self.bn3(self.conv3(y))
-        return self.relu(y + (x if self.shortcut is None else self.shortcut(x)))
+        across = x if self.shortcut is None else self.shortcut(x)
+        return torch.relu_(y + across)
 
 
 class Trunk(nn.Module):
@@ -62,7 +63,7 @@ class Trunk(nn.Module):
         x = self.pool(self.relu(self.bn1(self.conv1(images))))
         for stage in self.stages:
             x = stage(x)
-        return self.mean(x).flatten(1)
+        return torch.flatten(self.mean(x), 1)
 
 
 class ResNet(nn.Module):

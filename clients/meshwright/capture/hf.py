@@ -17,11 +17,12 @@ from meshwright.schema import Graph
 from meshwright.schema.errors import GraphError
 
 _DEFAULT_SEQ = 2048
+_SHORT = 128  # chosen: below it, primes that no size of the model is near run out
 _HEADS = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_FOR_PRETRAINING_MAPPING_NAMES",
     "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
-    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
 )
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -44,7 +45,7 @@ def capture_hf(
     head = _head(settings, built)
     dtype = _dtype(settings)
     with torch.device("meta"):
-        model = head._from_config(built, dtype=dtype, attn_implementation="sdpa")
+        model = head._from_config(built, dtype=dtype, attn_implementation=_attention(head))
     model.train()
     pixels = getattr(model, "main_input_name", "input_ids") == "pixel_values"
     symbols = {"batch": batch}
@@ -57,7 +58,7 @@ def capture_hf(
                 f"a sequence of {symbols['seq']} is longer than the model's {longest} positions "
                 "(max_position_embeddings)"
             )
-        limits["seq"] = longest or BATCH_WITNESS
+        limits["seq"] = _traced_length(symbols["seq"], longest or BATCH_WITNESS)
 
     def inputs(sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
         return _image_inputs(built, sizes, dtype) if pixels else _text_inputs(head, sizes)
@@ -113,8 +114,8 @@ def _head(settings: Mapping[str, Any], built: Any) -> Any:
     named = list(settings.get("architectures") or [])
     for table in _HEADS:
         names = getattr(transformers.models.auto.modeling_auto, table)
-        if built.model_type in names:
-            named.append(names[built.model_type])
+        classes = names.get(built.model_type, ())
+        named += [classes] if isinstance(classes, str) else classes
     for candidate in named:
         found = getattr(transformers, candidate, None)
         if found is not None and hasattr(found, "_from_config"):
@@ -125,11 +126,21 @@ def _head(settings: Mapping[str, Any], built: Any) -> Any:
     )
 
 
+def _attention(head: Any) -> str:
+    """One op where the model has it so; written out in matmul and softmax otherwise."""
+    return "sdpa" if getattr(head, "_supports_sdpa", False) else "eager"
+
+
 def _dtype(settings: Mapping[str, Any]) -> torch.dtype:
     name = settings.get("dtype") or settings.get("torch_dtype") or "bfloat16"
     if name not in _DTYPES:
         raise GraphError(f"the config's dtype {name!r} is none of {', '.join(_DTYPES)}")
     return _DTYPES[name]
+
+
+def _traced_length(asked: int, longest: int) -> int:
+    """The longest sequence to trace at: the one asked for, as some models change beyond it."""
+    return asked if asked >= _SHORT else longest
 
 
 def _text_inputs(head: Any, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:

@@ -16,5 +16,9 @@ def test_an_expand_to_the_same_shape_is_dropped(kinds):
     assert kinds(lambda x: x.expand(2, -1).exp(), torch.randn(2, 3)) == ["exp"]
 
 
+def test_a_join_with_nothing_is_dropped(kinds):
+    assert kinds(lambda x: torch.cat([x, x[:, 3:]], 1).exp(), torch.randn(2, 3)) == ["exp"]
+
+
 def test_dropout_of_nothing_is_dropped(kinds):
     assert kinds(lambda x: torch.nn.functional.dropout(x, 0.0).exp(), torch.randn(3)) == ["exp"]

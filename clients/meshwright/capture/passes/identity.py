@@ -1,4 +1,4 @@
-"""Ops that give back what they are given."""
+"""Ops that give back what they are given, and joins with nothing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "div": 1}
 
 
 def drop_identities(program: Program) -> None:
-    """Drop casts to the same dtype, + 0, * 1, expands and transposes that change nothing."""
+    """Drop casts to the same dtype, + 0, * 1, expands and transposes that change nothing.
+
+    A concat loses its empty inputs: partial rotary embeddings that turn everything have them.
+    """
     substitutes: dict[Value, Value] = {}
     for node in program.nodes:
+        if node.kind == "concat":
+            node.inputs = [v for v in node.inputs if 0 not in v.shape] or node.inputs[:1]
         if _is_identity(node):
             substitutes[node.output] = node.inputs[0]
     program.nodes = [node for node in program.nodes if node.output not in substitutes]
@@ -24,7 +29,7 @@ def _is_identity(node: Node) -> bool:
     if source.shape != result.shape or source.dtype != result.dtype:
         return False
     match node.kind:
-        case "cast" | "expand":
+        case "cast" | "expand" | "concat":
             return True
         case "transpose":
             return list(node.attrs["dims"]) == list(range(source.rank))
