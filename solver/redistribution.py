@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, cast
 
 import numba
@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.collectives import Collective, Interconnect, collective_cost
-from solver.states import FloatArray, StateSpace
+from solver.states import FloatArray, IntArray, StateSpace
 
 Kind = Literal["S", "R", "P", "V"]
 Half = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "slice", "mask", "none"]
@@ -103,6 +103,36 @@ class Move:
     backward_ns: float
 
 
+def _kinds_of(states: IntArray, slots: int) -> IntArray:
+    return np.maximum(states - slots + 1, 0)
+
+
+# values that differ in bytes alone, as in the levels of a U-Net, have the same single moves
+@lru_cache(maxsize=64)
+def _single_moves(
+    content: bytes, count: int, axes: int, slots: int
+) -> tuple[tuple[tuple[Kind, Kind], tuple[int, ...], IntArray, IntArray], ...]:
+    """Kinds before and after, axes that move, and the pairs of states, for all single moves."""
+    states = np.frombuffer(content, dtype=np.int64).reshape(count, axes)
+    kinds = _kinds_of(states, slots)
+    differs = states[:, None, :] != states[None, :, :]
+    # a move has one (from, to) on all axes that differ; the greatest code is that of them all
+    pair = np.where(differs, 4 * kinds[:, None, :] + kinds[None, :, :], -1)
+    greatest = pair.max(axis=2)
+    alike = ((pair == greatest[:, :, None]) | ~differs).all(axis=2)
+    code = np.where(alike, (greatest << axes) + differs @ (1 << np.arange(axes)), -1)
+    letters: tuple[Kind, ...] = ("S", "R", "P", "V")
+    found = []
+    for source, target in _MOVES:
+        move = 4 * letters.index(source) + letters.index(target)
+        for group in range(1, 1 << axes):
+            rows, columns = np.nonzero(code == (move << axes) + group)
+            if len(rows):
+                members = tuple(k for k in range(axes) if group >> k & 1)
+                found.append(((source, target), members, rows, columns))
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Redistributions:
     """All pairs of states of one value. axis_levels: the topology level of every mesh axis."""
@@ -114,38 +144,29 @@ class Redistributions:
     @cached_property
     def _kinds(self) -> NDArray[np.int64]:
         """0 S, 1 R, 2 P, 3 V for every state and axis."""
-        return np.maximum(self.space.states - self.space.slots + 1, 0)
+        return _kinds_of(self.space.states, self._n)
+
+    @property
+    def _n(self) -> int:
+        return self.space.slots
 
     @cached_property
     def _direct(self) -> tuple[FloatArray, FloatArray]:
         """Forward and backward time of single moves; inf where a pair is none."""
-        states, kinds = self.space.states, self._kinds
-        count, axes = states.shape
+        states = self.space.states
+        count = len(states)
         forward = np.full((count, count), np.inf)
         backward = np.full((count, count), np.inf)
         np.fill_diagonal(forward, 0.0)
         np.fill_diagonal(backward, 0.0)
         local = self.space.local_bytes(states)
-        letters: tuple[Kind, ...] = ("S", "R", "P", "V")
-        # a move has one (from, to) on all axes that differ; the greatest code is that of them all
-        differs = states[:, None, :] != states[None, :, :]
-        pair = np.where(differs, 4 * kinds[:, None, :] + kinds[None, :, :], -1)
-        greatest = pair.max(axis=2)
-        alike = ((pair == greatest[:, :, None]) | ~differs).all(axis=2)
-        group_of = differs @ (1 << np.arange(axes))
-        moves = np.where(alike, greatest * (1 << axes) + group_of, -1)
-        for (source, target), (there, back, after) in _MOVES.items():
-            code = 4 * letters.index(source) + letters.index(target)
-            for group in range(1, 1 << axes):
-                rows, columns = np.nonzero(moves == code * (1 << axes) + group)
-                if not len(rows):
-                    continue
-                payload = local[columns if after else rows]
-                members = tuple(k for k in range(axes) if group >> k & 1)
-                forward[rows, columns] = self._half_ns(there, members, payload)
-                backward[rows, columns] = (
-                    self._half_ns(back, members, payload) if self.space.has_gradient else 0.0
-                )
+        for kinds, axes, rows, columns in _single_moves(states.tobytes(), *states.shape, self._n):
+            there, back, after = _MOVES[kinds]
+            payload = local[columns if after else rows]
+            forward[rows, columns] = self._half_ns(there, axes, payload)
+            backward[rows, columns] = (
+                self._half_ns(back, axes, payload) if self.space.has_gradient else 0.0
+            )
         return forward, backward
 
     def _half_ns(self, half: Half, axes: tuple[int, ...], payload: FloatArray) -> FloatArray:
