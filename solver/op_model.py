@@ -13,8 +13,11 @@ leaves such outputs R, since the op reduces its statistics itself.
     time = op_ns(flops / ways, bytes / ways) forward, the same backward with the gradients' share,
            + all-reduces of statistics + halo exchanges
 
-with ways the product of the axis sizes on parts. Models of equal content are one object
-(`OpModels`), which is what lets the search solve repeated blocks once.
+with ways the product of the axis sizes on parts. Parts are contiguous: of p parts along the rows
+of a causal mask the last has (2 - 1/p) times its share, and that is what a step waits for.
+
+Models of equal content are one object (`OpModels`), which is what lets the search solve repeated
+blocks once.
 """
 
 from __future__ import annotations
@@ -68,6 +71,7 @@ class OpModel:
     inputs: tuple[PortModel, ...]
     outputs: tuple[PortModel, ...]
     sparse_inputs: tuple[int, ...]
+    skewed: tuple[bool, ...]
     axis_sizes: tuple[int, ...]
     axis_levels: tuple[int, ...]
 
@@ -146,13 +150,21 @@ class OpModel:
         cut: FloatArray = np.where(on, sizes, 1.0).prod(axis=1)
         return cut
 
+    def _skew(self, choices: IntArray) -> FloatArray:
+        """The work of the device with most of it, over the mean."""
+        skew = np.ones(len(choices))
+        for part, skewed in enumerate(self.skewed):
+            if skewed:
+                skew *= 2 - 1 / self._ways_of(choices, [k == part for k in range(self.parts)])
+        return skew
+
     @property
     def runs_backward(self) -> bool:
         return any(port.has_gradient for port in self.outputs)
 
     def compute_ns(self, choices: IntArray, device: Device, calibration: Calibration) -> FloatArray:
         """Time of the op's own work, forward and backward, without communication."""
-        flops = self.flops / self.ways(choices)
+        flops = self.flops / self.ways(choices) * self._skew(choices)
         moved = [
             np.zeros(len(choices))
             if k in self.sparse_inputs
@@ -313,6 +325,7 @@ class OpModels:
             inputs,
             tuple(self._port(op, position, k, False) for k in range(len(op.outputs))),
             op.known.sparse_inputs if op.known is not None else (),
+            tuple(op.known is not None and part.factor in op.known.skewed for part in op.parts),
             self.axis_sizes,
             self.axis_levels,
         )

@@ -17,12 +17,15 @@ class Known:
 
     halo_elements: halo factor -> rows that a neighbour sends, on both sides together.
     sparse_inputs: inputs of which only a few rows are read (embedding tables).
+    skewed: factors along which work grows from nothing to all (the rows of a causal mask), so that
+    the last of p equal parts has (2 - 1/p) times its share.
     """
 
     rule: ShardingRule
     op_class: OpClass
     halo_elements: Mapping[str, int] = field(default_factory=dict)
     sparse_inputs: tuple[int, ...] = ()
+    skewed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ def known(
     flops: str | int | None = None,
     halo_elements: Mapping[str, int] | None = None,
     sparse_inputs: tuple[int, ...] = (),
+    skewed: tuple[str, ...] = (),
 ) -> Known:
     """A Known from its parts."""
     rule = ShardingRule(
@@ -61,4 +65,4 @@ def known(
         saves_outputs=saves_outputs,
         flops=flops,
     )
-    return Known(rule, op_class, halo_elements or {}, sparse_inputs)
+    return Known(rule, op_class, halo_elements or {}, sparse_inputs, skewed)

@@ -62,6 +62,7 @@ def attention(ports: Ports) -> Known:
         saves_inputs=(0, 1, 2),
         saves_outputs=(0,),
         flops=f"({flops})//2" if ports.attrs.get("causal") else flops,
+        skewed=("s",) if ports.attrs.get("causal") else (),
     )
 
 
