@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from meshwright.cli.app import cli
-from meshwright.schema import MeshwrightError
+from meshwright.schema import MeshwrightError, Unavailable
 
 __all__ = ["cli", "main"]
 
@@ -19,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         cli(args=None if arguments is None else list(arguments), prog_name="meshwright")
     except MeshwrightError as error:
+        what = "" if isinstance(error, Unavailable) else f"{error.title}: "
         where = f" (at {error.pointer})" if error.pointer else ""
-        sys.stderr.write(f"meshwright: {error.title}: {error.detail}{where}\n")
+        sys.stderr.write(f"meshwright: {what}{error.detail}{where}\n")
         sys.exit(2 if error.status < 500 else 3)

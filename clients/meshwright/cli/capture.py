@@ -55,6 +55,7 @@ def _write(graph: Graph, output: Path) -> None:
     notices().print(
         f"wrote {output}: {len(graph.ops):,} ops, {len(graph.tensors):,} tensors, {graph.id}",
         markup=False,
+        soft_wrap=True,
     )
     for note in graph.notes:
-        notices().print(f"note: {note}", markup=False)
+        notices().print(f"note: {note}", markup=False, soft_wrap=True)

@@ -73,14 +73,18 @@ def _tell(
 ) -> None:
     if answer.plan is None:
         assert answer.infeasible is not None
-        notices().print(f"meshwright: no plan fits: {_binding(answer.infeasible)}", markup=False)
+        notices().print(
+            f"meshwright: no plan fits: {_binding(answer.infeasible)}", markup=False, soft_wrap=True
+        )
         raise typer.Exit(1)
     if output is None:
         results().print(render_plan(answer.plan, graph=graph, topology=topology))
         return
     PlanFile(plan=answer.plan, graph=graph, topology=topology, setup=setup).write(output)
     results().print(render_summary(answer.plan, graph=graph, topology=topology))
-    notices().print(f"wrote {output}; meshwright show {output} prints all of it", markup=False)
+    notices().print(
+        f"wrote {output}; meshwright show {output} prints all of it", markup=False, soft_wrap=True
+    )
 
 
 def _binding(infeasible: Infeasible) -> str:
