@@ -28,7 +28,8 @@ lint: $(VENV)/.test
 	$(PY) -m mypy clients/meshwright service solver costmodel
 
 bench: $(VENV)/.test
-	$(PY) -m bench
+	@for file in $$(grep -l __main__ bench/*.py); do \
+		echo "== $$file"; $(PY) -m bench.$$(basename "$$file" .py); done
 
 schema: $(VENV)/.test
 	$(PY) docs/schema/generate.py
