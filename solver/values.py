@@ -1,10 +1,9 @@
 """Values: tensors with their views, and which of their slots are worth sharding.
 
-A slot is shardable where the op that makes the value and at least one op that reads it can put an
-axis there; also where only the maker can, if the slot comes from an activation (the sequence of
-keys, which attention reads whole), and where only a reader can, if the value has no gradient and
-slicing it is free for good (shifted labels). Inputs, labels and constants are *free*: every device
-can load or make any part of them, so that they take whatever layout is asked for.
+A slot is shardable where the op that makes the value and an op that reads it can both put an axis
+there; in a dim that has no such slot, where either can (experts, which dispatch makes whole and
+expert products shard: an all-to-all lies between). Inputs, labels and constants are *free*: every
+device can load or make any part of them, so that they take whatever layout is asked for.
 """
 
 from __future__ import annotations
@@ -172,25 +171,15 @@ class _Shardable:
             for position, k in self.readers[root]
             for slot in self._slots_at(position, ops[position].inputs[k])
         }
-        if root in self.producers:
-            position, k = self.producers[root]
-            made = self._slots_at(position, ops[position].outputs[k])
-            free_to_slice = not self.problem.tensors[root].has_gradient and bool(self.readers[root])
-            both = wanted & made if self.readers[root] else made
-            wanted = both | self._carried(position, k) | (wanted if free_to_slice else set())
-        return tuple(sorted(wanted))
-
-    def _carried(self, position: int, k: int) -> set[int]:
-        """Slots that a result has from an activation: it comes sharded, so it may stay so."""
-        op = self.problem.ops[position]
-        given = {
-            part
-            for port in op.inputs
-            if self.problem.tensors[self.roots[port.tensor][0]].tensor.role != "parameter"
-            for part in port.slot_of
-        }
-        made = op.outputs[k].slot_of
-        return {made[part] for part in given & self.parts[position] if part in made}
+        if root not in self.producers:
+            return tuple(sorted(wanted))
+        position, k = self.producers[root]
+        made = self._slots_at(position, ops[position].outputs[k])
+        dims: dict[int, set[int]] = {}
+        for slot in wanted | made:
+            dims.setdefault(self.problem.tensors[root].slots[slot].dim, set()).add(slot)
+        kept = [(own & wanted & made) or own for own in dims.values()]
+        return tuple(sorted(set().union(*kept)))
 
     def _slots_at(self, position: int, port: Port) -> set[int]:
         mapping = self.roots[port.tensor][1]
