@@ -18,8 +18,10 @@ from meshwright.schema import (
     Calibration,
     Factor,
     Graph,
+    GraphError,
     Notation,
     Op,
+    RuleError,
     Setup,
     SetupError,
     Tensor,
@@ -282,9 +284,19 @@ def _op_info(
         _with_loose_extents(parts, ports, tensors),
         tuple(ports[len(ports) - len(op.outputs) - count :][:count]),
         tuple(ports[len(ports) - len(op.outputs) :]),
-        known.rule.flop_count({str(factor): size for factor, size in sizes.items()}),
+        _flops(op, known, sizes),
         _refined_notation(parsed, refinement, position),
     )
+
+
+def _flops(op: Op, known: Known, sizes: Mapping[Factor, int]) -> float:
+    try:
+        flops = known.rule.flop_count({str(factor): size for factor, size in sizes.items()})
+    except (GraphError, OverflowError) as wrong:
+        raise RuleError(f"op {op.name!r}: its rule's FLOPs cannot be counted: {wrong}") from None
+    if flops < 0:
+        raise RuleError(f"op {op.name!r}: its rule counts {flops:.3g} FLOPs, 0 or more would do")
+    return flops
 
 
 def _slots_of(

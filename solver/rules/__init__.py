@@ -58,7 +58,7 @@ def _bind(op: Op, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Bound | 
         raise RuleError(
             f"op {op.name!r} ({op.kind}): {wrong.detail}", pointer=wrong.pointer
         ) from None
-    except (IndexError, KeyError, ValueError, TypeError, ZeroDivisionError) as wrong:
+    except (IndexError, KeyError, ValueError, TypeError, ArithmeticError) as wrong:
         raise RuleError(
             f"op {op.name!r}: a {op.kind} cannot have the inputs {[list(s) for s in inputs]}, the "
             f"outputs {[list(s) for s in outputs]} and the attributes {dict(op.attrs)} "

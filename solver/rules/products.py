@@ -112,18 +112,14 @@ def convolution_transpose(ports: Ports) -> Known:
     out = " ".join(f"x{i}~" for i in range(spatial))
     window = " ".join(f"w{i}!" for i in range(spatial))
     bias = ", o" if len(ports.inputs) > 2 else ""
-    area = "*".join(f"x{i}*w{i}" for i in range(spatial))
-    # an input point meets every kernel point once: output extents count stride times too many
-    stride = math.prod(
-        max(1, large // small)
-        for small, large in zip(ports.inputs[0][2:], ports.outputs[0][2:], strict=True)
-    )
+    # each input point meets every kernel point of every output channel once
+    points = math.prod(ports.inputs[0]) * math.prod(ports.inputs[1][1:])
     return known(
         f"n c {out}, c o {window}{bias} -> n o {out}",
         "convolution",
         linear=() if bias else _BILINEAR,
         saves_inputs=(0, 1),
-        flops=f"2*n*c*o*{area}//{stride}",
+        flops=2 * points,
         halo_elements={f"x{i}": max(0, size - 1) for i, size in enumerate(kernel)},
     )
 

@@ -21,6 +21,8 @@ def _moves(notation: str, *, is_view: bool = False) -> Known:
 def reshape(ports: Ports) -> Known:
     """The common refinement of both shapes; a stretch without one is not shardable."""
     given, made = ports.inputs[0], ports.outputs[0]
+    if math.prod(given) != math.prod(made):
+        raise ValueError(f"{math.prod(given)} elements cannot become {math.prod(made)}")
     left: list[str] = []
     right: list[str] = []
     i = j = fresh = 0

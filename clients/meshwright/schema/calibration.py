@@ -8,6 +8,7 @@ from pydantic import Field
 
 from meshwright.schema.errors import InvalidInput
 from meshwright.schema.model import Document, Model
+from meshwright.schema.sizes import MAX_SIZE
 
 OpClass = Literal["matmul", "convolution", "attention", "memory", "view"]
 Traffic = Literal["activation", "parameter", "gradient"]
@@ -43,4 +44,4 @@ class Calibration(Document):
     efficiency: Efficiency
     link_efficiency: Share
     exposed: Exposed
-    launch_ns: int = Field(ge=0)
+    launch_ns: int = Field(ge=0, le=MAX_SIZE)

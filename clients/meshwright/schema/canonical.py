@@ -18,13 +18,13 @@ from meshwright.schema.errors import InvalidInput
 MAX_NESTING = 64
 
 
-def canonical_json(value: Any) -> str:
-    """`value` (what `json.loads` gives) as canonical JSON.
+def canonical_json(value: Any, *, depth: int = 0) -> str:
+    """`value` (what `json.loads` gives), `depth` levels down its document, as canonical JSON.
 
     Raises InvalidInput for NaN, infinity, other types and nesting beyond MAX_NESTING.
     """
     return json.dumps(
-        _normal(value, 0),
+        _normal(value, depth),
         sort_keys=True,
         separators=(",", ":"),
         ensure_ascii=False,
@@ -41,7 +41,7 @@ def _normal(value: Any, depth: int) -> Any:
     if depth > MAX_NESTING:
         raise InvalidInput(f"the document is nested deeper than {MAX_NESTING} levels")
     if isinstance(value, str):
-        return value if value.isascii() else unicodedata.normalize("NFC", value)
+        return value if value.isascii() else _normal_text(value)
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
@@ -53,3 +53,11 @@ def _normal(value: Any, depth: int) -> Any:
     if isinstance(value, (list, tuple)):
         return [_normal(item, depth + 1) for item in value]
     raise InvalidInput(f"a {type(value).__name__} cannot stand in a JSON document")
+
+
+def _normal_text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{text[:40]!a} holds half of a character (a lone surrogate)") from None
+    return unicodedata.normalize("NFC", text)

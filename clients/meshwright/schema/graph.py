@@ -11,9 +11,16 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, NewType
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
-from meshwright.schema.errors import GraphError, RuleError, TooLarge
+from meshwright.schema.canonical import canonical_json
+from meshwright.schema.errors import GraphError, InvalidInput, RuleError, TooLarge
 from meshwright.schema.model import Document, Model
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.sizes import MAX_SIZE, SYMBOL, Size, size_value, symbols_in
@@ -38,6 +45,7 @@ MAX_TENSORS = 1_000_000
 MAX_RANK = 16
 MAX_NAME = 512
 MAX_PORTS = 4096
+ATTRS_DEPTH = 3  # request, graph, ops, op: one more level than the list they are checked in
 
 Name = str
 
@@ -71,6 +79,16 @@ class Op(Model):
     module: str = ""
     strategy: dict[str, tuple[str, ...]] | None = None
     rule: ShardingRule | None = None
+
+    @field_validator("rule", mode="wrap")
+    @classmethod
+    def _name_the_op(
+        cls, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
+        try:
+            return validate(value)
+        except RuleError as wrong:
+            raise RuleError(f"op {info.data.get('name')!r}: {wrong.detail}") from None
 
 
 class Graph(Document):
@@ -211,15 +229,14 @@ class Graph(Document):
                     f"tensor {tensor.name!r} has {len(tensor.shape)} dims, at most {MAX_RANK} do",
                     pointer=f"{pointer}/shape",
                 )
-            for size in tensor.shape:
-                for symbol in symbols_in(size) if isinstance(size, str) else ():
-                    if symbol not in self.symbols:
-                        raise GraphError(
-                            f"tensor {tensor.name!r}: size {size!r} uses the symbol {symbol!r}, "
-                            "which the graph does not define under symbols",
-                            pointer=f"{pointer}/shape",
-                        )
             try:
+                for size in tensor.shape:
+                    for symbol in symbols_in(size) if isinstance(size, str) else ():
+                        if symbol not in self.symbols:
+                            raise GraphError(
+                                f"size {size!r} uses the symbol {symbol!r}, which the graph does "
+                                "not define under symbols"
+                            )
                 elements = math.prod(tensor.dims(self.symbols))
             except GraphError as wrong:
                 raise GraphError(
@@ -237,6 +254,13 @@ class Graph(Document):
         for position, op in enumerate(self.ops):
             pointer = f"/ops/{position}"
             _check_name("op", op.name, pointer)
+            try:
+                canonical_json([op.kind, op.module, op.attrs], depth=ATTRS_DEPTH)
+            except InvalidInput as wrong:
+                raise GraphError(
+                    f"op {op.name!r}: its attributes cannot be written: {wrong.detail}",
+                    pointer=f"{pointer}/attrs",
+                ) from None
             if op.name in seen:
                 raise GraphError(
                     f"op {op.name!r} is listed twice; names are unique", pointer=pointer

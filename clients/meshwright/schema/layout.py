@@ -38,6 +38,15 @@ class Dim(Model):
     parts: tuple[SubDim, ...]
     segments: tuple[int, ...] = ()
 
+    @model_validator(mode="after")
+    def _valid(self) -> Dim:
+        length = math.prod(part.size for part in self.parts)
+        if self.segments and (min(self.segments) < 1 or sum(self.segments) != length):
+            raise LayoutError(
+                f"segments of the lengths {list(self.segments)} do not make up a dim of {length}"
+            )
+        return self
+
     @property
     def size(self) -> int:
         return sum(self.segments) or math.prod(part.size for part in self.parts)

@@ -30,7 +30,7 @@ from typing import Any, NewType
 
 from pydantic import Field, model_validator
 
-from meshwright.schema.errors import RuleError
+from meshwright.schema.errors import GraphError, RuleError
 from meshwright.schema.model import Model
 from meshwright.schema.sizes import Size, evaluate, symbols_in
 
@@ -117,7 +117,10 @@ class ShardingRule(Model):
             if name not in parsed.factors or size < 1:
                 raise RuleError(f"rule {self.notation!r}: sizes gives {name} = {size}")
         for field, expression in (("flops", self.flops), ("working_bytes", self.working_bytes)):
-            unknown = symbols_in(expression or 1) - set(parsed.factors)
+            try:
+                unknown = symbols_in(1 if expression is None else expression) - set(parsed.factors)
+            except GraphError as wrong:
+                raise RuleError(f"rule {self.notation!r}: {field}: {wrong.detail}") from None
             if unknown:
                 raise RuleError(
                     f"rule {self.notation!r}: {field} uses {sorted(unknown)}, the factors are "
@@ -187,6 +190,8 @@ class _Parser:
         for follower, leader in self.follows.items():
             if leader not in parsed.factors:
                 raise self._wrong(f"{follower} follows {leader}, which is no factor", 0)
+            if leader in self.follows:
+                raise self._wrong(f"{follower} follows {leader}, which follows itself", 0)
         return parsed
 
     def _terms(self, end: str) -> tuple[Term, ...]:
@@ -244,7 +249,7 @@ class _Parser:
         if self._peek() == "@":
             self._take("@")
             leader = self._peek()
-            if not leader or not leader[0].isalpha():
+            if not leader or not (leader[0].isalpha() or leader[0] == "_"):
                 raise self._wrong("expected a factor after @", self._at())
             self.follows[factor] = Factor(self._take(leader))
         return (factor,)

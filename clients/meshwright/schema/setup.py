@@ -15,7 +15,7 @@ class Optimizer(Model):
     """An optimizer by what it keeps: `states` values of `state_dtype` an element."""
 
     name: str = "adamw"
-    states: int = Field(default=2, ge=0)
+    states: int = Field(default=2, ge=0, le=64)  # chosen: far beyond any optimizer
     state_dtype: DType = "float32"
 
 

@@ -19,13 +19,14 @@ Size = int | str
 MAX_SIZE = 2**53  # chosen: every size stays exact in a double, so in JSON everywhere
 MAX_EXPRESSION = 200  # characters; chosen
 SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
+_WORDS = re.compile(r"(?:[A-Za-z_]\w*(?!\w)|\d+(?!\w)|//|[-+*() ])+\Z", re.ASCII)
 
 
 def symbols_in(size: Size) -> frozenset[str]:
-    """The symbols that a size depends on."""
+    """The symbols that a size depends on; raises GraphError where it is no such expression."""
     if isinstance(size, int):
         return frozenset()
-    return frozenset(node.id for node in ast.walk(_parsed(size)) if isinstance(node, ast.Name))
+    return _symbols(size)
 
 
 def size_value(size: Size, symbols: Mapping[str, int]) -> int:
@@ -48,9 +49,27 @@ def evaluate(expression: Size, symbols: Mapping[str, int]) -> int:
 
 
 @lru_cache(maxsize=4096)
+def _symbols(text: str) -> frozenset[str]:
+    found = set()
+    for node in ast.walk(_parsed(text).body):
+        match node:
+            case ast.Name(id=name):
+                found.add(name)
+            case ast.BinOp() | ast.Constant() | ast.Load():
+                pass
+            case ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv():
+                pass
+            case _:
+                raise _not_allowed(text)
+    return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
 def _parsed(text: str) -> ast.Expression:
     if len(text) > MAX_EXPRESSION:
         raise GraphError(f"a size expression has at most {MAX_EXPRESSION} characters: {text[:40]}…")
+    if not _WORDS.match(text):
+        raise _not_allowed(text)
     try:
         return ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -82,4 +101,8 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, int], text: str) -> int:
                     pass
         case _:
             pass
-    raise GraphError(f"size {text!r} may use whole numbers, symbols, + - * // and ( ) only")
+    raise _not_allowed(text)
+
+
+def _not_allowed(text: str) -> GraphError:
+    return GraphError(f"size {text!r} may use whole numbers, symbols, + - * // and ( ) only")
