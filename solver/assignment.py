@@ -118,6 +118,11 @@ def codes_of(models: Models, value: Value, pair: LayoutPair) -> Codes:
             f"tensor {value.root!r}: the layouts {pair.value} and {pair.gradient} are no pair that "
             f"the search knows; expected {pair_of(models, value, found)}"
         )
+    if not models.ops.space(value.root).valid(np.array([found]))[0]:
+        raise PlanError(
+            f"tensor {value.root!r}: the layout {pair.value} splits a dim over axes that do not "
+            "divide it"
+        )
     return found
 
 
@@ -140,6 +145,9 @@ def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
     """Read a plan's stage back; raises PlanError, naming op or tensor, where it does not fit."""
     problem, values = models.problem, models.values
     positions = {op.name: position for position, op in enumerate(problem.ops)}
+    _check_once("op", [planned.op for planned in stage.ops])
+    _check_once("tensor", [tensor.tensor for tensor in stage.tensors])
+    _check_once("parameter", [parameter.tensor for parameter in stage.parameters])
     ops: dict[int, Codes] = {}
     for planned in stage.ops:
         position = positions.get(planned.op)
@@ -175,7 +183,23 @@ def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
             planned_parameter.optimizer,
         )
         parameters[value.root] = _parameter_codes(models, value, triple)
+    for value in values.values:
+        if value.readers and not value.is_free:
+            if value.is_parameter and value.root not in parameters:
+                raise PlanError(f"the plan has no layout for parameter {value.root!r}")
+            if not value.is_parameter and value.root not in rest:
+                raise PlanError(f"the plan has no layout for tensor {value.root!r}")
+            if models.reads_shared(value) and value.root not in read:
+                raise PlanError(f"tensor {value.root!r}: the plan has no layout for its readers")
     return Assignment(ops, rest, read, parameters)
+
+
+def _check_once(what: str, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise PlanError(f"{what} {name!r} is listed twice in the plan")
+        seen.add(name)
 
 
 def _op_codes(
@@ -188,6 +212,9 @@ def _op_codes(
     parts = {part.name: j for j, part in enumerate(op.parts)}
     model = models.ops.model(position)
     codes = dict.fromkeys(models.mesh.names, model.idle)
+    placed = [*(axis for axes in strategy.values() for axis in axes), *partial]
+    if len(set(placed)) < len(placed):
+        raise PlanError(f"op {op.name!r}: an axis is used twice in its strategy")
     for factor, axes in strategy.items():
         for axis in axes:
             if factor not in parts or axis not in codes:

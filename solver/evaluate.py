@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
-from meshwright.schema import Cost, MemoryUse, Plan, PlanError, Traffic
+from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError, Traffic
 from solver.assignment import Assignment, Codes, assignment_of_stage
 from solver.lowering import Models, ReadStates, saved_as_read_bytes, saved_bytes
 from solver.problem import Problem
@@ -70,8 +71,19 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
             f"the plan's mesh has {stage.mesh.device_count} devices, the topology "
             f"{problem.topology.device_count}"
         )
+    _check_levels(problem, stage.mesh)
     models = Models(problem, find_values(problem), stage.mesh)
     return cost_of(models, ledger_of(models, assignment_of_stage(models, stage)))
+
+
+def _check_levels(problem: Problem, mesh: Mesh) -> None:
+    for level in problem.topology.levels:
+        size = prod(axis.size for axis in mesh.axes if axis.level == level.name)
+        if size != level.size:
+            raise PlanError(
+                f"the plan's mesh has {size} devices along level {level.name!r}, the topology "
+                f"{level.size}"
+            )
 
 
 def cost_of(models: Models, ledger: Ledger) -> Cost:

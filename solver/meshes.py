@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from meshwright.schema import Axis, Mesh, MeshAxis, Topology
+from meshwright.schema import Axis, Mesh, MeshAxis, TooLarge, Topology
+
+MAX_AXES = 4  # chosen: tables grow with the power of the axes, four still fit in memory
 
 
 def meshes(topology: Topology, max_axes: int) -> tuple[Mesh, ...]:
@@ -19,6 +21,12 @@ def meshes(topology: Topology, max_axes: int) -> tuple[Mesh, ...]:
     if not levels:
         axis = MeshAxis(name=Axis(topology.levels[-1].name), size=1, level=topology.levels[-1].name)
         return (Mesh(axes=(axis,)),)
+    if len(levels) > MAX_AXES:
+        raise TooLarge(
+            f"the topology has {len(levels)} levels of more than one unit, plans are searched for "
+            f"at most {MAX_AXES}; describe neighbouring levels as one",
+            pointer="/topology/levels",
+        )
     most = max(max_axes, len(levels))
     options = [list(_factorisations(level.size, most - len(levels) + 1)) for level in levels]
     shapes = [shape for shape in product(*options) if sum(map(len, shape)) <= most]

@@ -51,8 +51,11 @@ def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> 
 def allowed_strategies(pin: Pin, op: OpInfo, mesh: Mesh) -> Allowed:
     """Which strategies keep the pin on this mesh: its axes lie where it says, no other does.
 
-    A topology level stands for all of its axes.
+    A topology level stands for all of its axes. On a mesh without one of the pin's axes nothing
+    keeps it.
     """
+    names = {name for axis in mesh.axes for name in (axis.name, axis.level)}
+    missing = any(axis not in names for axes in pin.strategy.values() for axis in axes)
     parts = {name: _parts_named(op, name) for name in pin.strategy}
     wanted: list[set[int] | None] = []
     for axis in mesh.axes:
@@ -60,7 +63,7 @@ def allowed_strategies(pin: Pin, op: OpInfo, mesh: Mesh) -> Allowed:
         wanted.append(set().union(*(parts[name] for name in on)) if on else None)
 
     def keep(model: OpModel, choices: IntArray) -> NDArray[np.bool_]:
-        kept = np.ones(len(choices), dtype=np.bool_)
+        kept = np.full(len(choices), not missing, dtype=np.bool_)
         for a, allowed in enumerate(wanted):
             codes = [model.idle] if allowed is None else sorted(allowed)
             kept &= np.isin(choices[:, a], codes)
@@ -75,15 +78,17 @@ def _parts_named(op: OpInfo, name: str) -> set[int]:
 
 
 def _check_factors(op: OpInfo, pin: Pin) -> None:
-    for name, axes in pin.strategy.items():
+    listed = [axis for axes in pin.strategy.values() for axis in axes]
+    for axis in listed:
+        if listed.count(axis) > 1:
+            raise RequestError(f"pin {pin.op!r}: axis {axis!r} is listed twice")
+    for name in pin.strategy:
         if not _parts_named(op, name):
             known = ", ".join(part.name for part in op.parts) or "none"
             raise RequestError(
                 f"pin {pin.op!r}: op {op.name!r} has no factor {name!r}; its factors are {known} "
                 f"({op.notation})"
             )
-        if len(set(axes)) < len(axes):
-            raise RequestError(f"pin {pin.op!r}: axes are listed twice for {name!r}")
 
 
 def check_axes(pins: Sequence[Pin], meshes: Sequence[Mesh]) -> None:

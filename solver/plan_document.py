@@ -168,10 +168,11 @@ def _parameter_transfers(
         model = models.parameter(value)
         row = np.array([assignment.parameters[root]])
         name = None if reader is None else models.problem.ops[reader].name
-        if reader is None and root not in assignment.read:
+        if reader is None:
             spread = _parameter_path(
                 models, value, model.value_moves, model.optimizer(row), model.value(row)
             )
+            spread_ns = float(model.spread_ns(row)[0])
             if spread:
                 found.append(
                     Redistribution(
@@ -179,11 +180,13 @@ def _parameter_transfers(
                         op=None,
                         traffic="parameter",
                         per_step=spread,
-                        ns=gather_ns,
-                        exposed_ns=gather_ns * calibration.exposed.parameter,
+                        ns=spread_ns,
+                        exposed_ns=spread_ns * calibration.exposed.parameter,
                     )
                 )
-            continue
+            if root not in assignment.read:
+                continue
+            gather_ns = max(0.0, gather_ns - spread_ns)
         needed = _needed(models, value, assignment, reader)
         found += _reader_transfers(models, value, model, row, needed, name, gather_ns, reduce_ns)
     return found

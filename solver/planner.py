@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, nan, prod
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     DTYPE_BYTES,
     Answer,
     Infeasible,
+    InvalidInput,
     Mesh,
     Pin,
     Plan,
@@ -32,7 +33,7 @@ from solver.lowering import Models, lower
 from solver.meshes import meshes
 from solver.pins import Allowed, allowed_strategies, check_axes, pinned_ops
 from solver.plan_document import repeated_work, stage_document
-from solver.problem import FLOATS, Problem, build_problem, step_batch
+from solver.problem import Problem, build_problem, step_batch, with_gradient
 from solver.values import Values, find_values
 
 Report = Callable[[Progress], None]
@@ -49,6 +50,10 @@ class MeshOutcome:
     outcome: exact.Outcome
     models: Models
     assignment: Assignment | None
+    broken_pin: str | None = None  # the op that can keep its pin in no way
+
+
+_IMPOSSIBLE = exact.Outcome("infeasible", None, inf, nan, inf, None)
 
 
 def check(request: Request) -> None:
@@ -76,7 +81,14 @@ def plan(request: Request, report: Report | None = None) -> Answer:
     if answer.infeasible is not None:
         return answer
     for count in _microbatch_counts(request):
-        problem = build_problem(request.graph, request.topology, request.setup, calibration, count)
+        try:
+            problem = build_problem(
+                request.graph, request.topology, request.setup, calibration, count
+            )
+        except InvalidInput:
+            if count == 1 or request.setup.microbatches is not None:
+                raise
+            break  # the graph cannot be run at so small a batch
         values = find_values(problem)
         pins = pinned_ops(problem, request.pins, values.views)
         check_axes(list(pins.values()), candidates)
@@ -90,14 +102,16 @@ def plan(request: Request, report: Report | None = None) -> Answer:
 def _states_alone(request: Request) -> Infeasible | None:
     """Refuse at once what no sharding and no batch can make fit: a bound on every plan's memory."""
     graph, setup, topology = request.graph, request.setup, request.topology
-    shapes = graph.instantiate({})
+    shapes = graph.instantiate(setup.symbols)
     training = setup.phase == "training"
+    trained = with_gradient(graph, graph.topological_order()) if training else frozenset()
+    read = {name for op in graph.ops for name in op.inputs}
     per_element = setup.optimizer.states * DTYPE_BYTES[setup.optimizer.state_dtype]
     per_element += DTYPE_BYTES[setup.gradient_dtype]
     total = 0
     for tensor in graph.tensors:
-        if tensor.role == "parameter":
-            states = per_element if training and tensor.trainable and tensor.dtype in FLOATS else 0
+        if tensor.role == "parameter" and tensor.name in read:
+            states = per_element if tensor.name in trained else 0
             total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
     needed = total // topology.device_count
     available = int(topology.device.memory_bytes * (1 - setup.memory_reserve))
@@ -148,6 +162,10 @@ def _search(
             position: allowed_strategies(pin, problem.ops[position], mesh)
             for position, pin in pins.items()
         }
+        broken = _broken_pin(models, allowed)
+        if broken is not None:
+            outcomes.append(MeshOutcome(mesh, _IMPOSSIBLE, models, None, broken))
+            continue
         lowered = lower(models, allowed, limit)
         left = None
         if deadline is not None:
@@ -163,10 +181,18 @@ def _search(
     return outcomes
 
 
+def _broken_pin(models: Models, allowed: dict[int, Allowed]) -> str | None:
+    for position, keep in allowed.items():
+        model = models.ops.model(position)
+        if not keep(model, model.choices).any():
+            return models.problem.ops[position].name
+    return None
+
+
 def _answer(request: Request, problem: Problem, outcomes: Sequence[MeshOutcome]) -> Answer:
     solved = [o for o in outcomes if o.assignment is not None]
     if not solved:
-        return Answer(infeasible=_infeasible(problem, outcomes, bool(request.pins)))
+        return Answer(infeasible=_infeasible(problem, outcomes))
     best = min(solved, key=lambda o: o.outcome.cost_ns)
     assert best.assignment is not None
     ledger = ledger_of(best.models, best.assignment)
@@ -187,7 +213,7 @@ def _plan(
         *(o.outcome.lower_bound_ns for o in outcomes if o.outcome.status != "infeasible"),
     )
     repeated = repeated_work(best.models, best.assignment)
-    gap = (cost.step_ns - bound) / cost.step_ns
+    gap = (cost.step_ns - bound) / cost.step_ns if cost.step_ns else 0.0
     return Plan(
         name=request.graph.name,
         graph=request.graph.id,
@@ -199,7 +225,7 @@ def _plan(
         cost=cost,
         search=Search(
             solver=request.solver,
-            outcome="optimal" if gap <= TOLERANCE else "feasible",
+            outcome="optimal" if gap <= TOLERANCE * (1 + 1e-9) else "feasible",
             cost_ns=cost.step_ns,
             lower_bound_ns=bound,
             gap=gap,
@@ -232,7 +258,7 @@ def _idle_axes(best: MeshOutcome) -> list[str]:
     return notes
 
 
-def _infeasible(problem: Problem, outcomes: Sequence[MeshOutcome], has_pins: bool) -> Infeasible:
+def _infeasible(problem: Problem, outcomes: Sequence[MeshOutcome]) -> Infeasible:
     capacity = problem.topology.device.memory_bytes
     available = int(capacity * (1 - problem.setup.memory_reserve))
     least = [
@@ -240,18 +266,22 @@ def _infeasible(problem: Problem, outcomes: Sequence[MeshOutcome], has_pins: boo
         for o in outcomes
         if o.outcome.minimum_memory_bytes is not None
     ]
-    if not least:
+    if any(o.outcome.status == "unknown" for o in outcomes):
         return Infeasible(
-            constraint="pins" if has_pins else "memory",
-            detail="no strategy keeps all pins: "
-            "each is possible by itself on no mesh, or two of them contradict each other",
-        )
-    if min(least) <= available:
-        return Infeasible(
-            constraint="memory",
+            constraint="time",
             detail="the time budget ended before any plan that fits was found; give more seconds",
-            needed_bytes=int(min(least)),
-            available_bytes=available,
+            needed_bytes=int(min(least)) if least else None,
+            available_bytes=available if least else None,
+        )
+    if not least:
+        broken = [o.broken_pin for o in outcomes if o.broken_pin is not None]
+        return Infeasible(
+            constraint="pins",
+            detail=f"op {broken[0]!r} can keep its pin on none of the meshes "
+            f"({'; '.join(_shown(o.mesh) for o in outcomes)}): the sizes of its factors do not "
+            "divide by the axes, or what it reads or makes cannot be split so"
+            if len(broken) == len(outcomes)
+            else "no plan keeps all pins: two of them contradict each other",
         )
     needed = int(min(least))
     return Infeasible(

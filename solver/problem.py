@@ -153,7 +153,7 @@ def build_problem(
         for op, own in zip(order, bound, strict=True)
     ]
     refinement = refine(rules, shapes)
-    gradient = _with_gradient(graph, order) if setup.phase == "training" else frozenset()
+    gradient = with_gradient(graph, order) if setup.phase == "training" else frozenset()
     constant = _constants(graph, order)
     tensors = {
         tensor.name: TensorInfo(
@@ -202,7 +202,7 @@ def _symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:
     return {**setup.symbols, "batch": batch // microbatches}
 
 
-def _with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
+def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
     """Tensors between a trainable parameter and the loss (or any output, without a loss)."""
     live = {
         t.name for t in graph.tensors if t.role == "parameter" and t.trainable and t.dtype in FLOATS

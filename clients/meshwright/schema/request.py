@@ -52,9 +52,12 @@ class Request(Document):
 
 
 class Infeasible(Model):
-    """No plan fits, and why: the constraint that binds and by how much it is missed."""
+    """No plan, and why: the constraint that binds and by how much it is missed.
 
-    constraint: Literal["memory", "pins"]
+    time: the search ended before it had found a plan, or proved that there is none.
+    """
+
+    constraint: Literal["memory", "pins", "time"]
     detail: str
     needed_bytes: int | None = None
     available_bytes: int | None = None
