@@ -68,8 +68,8 @@ class Database:
             yield connection
 
     def upgrade(self) -> None:
-        """Bring the schema to the newest revision."""
-        with _migrations() as config, self.engine.connect() as connection:
+        """Bring the schema to the newest revision, in one transaction; the second comer waits."""
+        with _migrations() as config, self.writing() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
@@ -98,9 +98,9 @@ def _prepare_sqlite(engine: Engine) -> None:
         raw: Any = connection
         raw.isolation_level = None  # BEGIN is ours: the driver would delay it to the first write
         for pragma in (
+            "busy_timeout=10000",  # first: the next one may have to wait already
             "journal_mode=WAL",
             "synchronous=NORMAL",  # in WAL mode a power cut may lose the last commits, tears none
-            "busy_timeout=10000",
             "foreign_keys=ON",
         ):
             raw.execute(f"PRAGMA {pragma}")

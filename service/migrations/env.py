@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that service.database hands over."""
+"""Alembic's entry: runs the migrations in the transaction that service.database hands over."""
 
 from __future__ import annotations
 
@@ -10,4 +10,3 @@ connection = context.config.attributes["connection"]
 context.configure(connection=connection, target_metadata=Base.metadata, render_as_batch=True)
 with context.begin_transaction():
     context.run_migrations()
-connection.commit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,15 @@ def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
         assert compare_metadata(context, Base.metadata) == []
     database.upgrade()  # again is no harm
     database.close()
+
+
+def test_two_services_that_start_together_migrate_once(tmp_path: Path) -> None:
+    databases = [Database(f"sqlite:///{tmp_path / 'a.db'}") for _ in range(4)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda database: database.upgrade(), databases))
+    for database in databases:
+        assert database.is_current()
+        database.close()
 
 
 def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
