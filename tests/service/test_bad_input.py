@@ -29,7 +29,7 @@ GRAPHS = [
     ("division by zero", 422, "invalid-graph", "/tensors/0/shape", "does not divide"),
     ("not an expression", 422, "invalid-graph", "/tensors/0/shape", "tensor 'x'"),
     ("infinite attribute", 400, "not-json", None, "finite"),
-    ("deep attribute", 422, "invalid-input", "", "nested deeper"),
+    ("deep attribute", 422, "invalid-graph", "/ops/0", "nested deeper"),
     ("unknown field", 422, "invalid-graph", "/ops/0/colour", "colour"),
     ("unknown dtype", 422, "invalid-graph", "/tensors/0/dtype", "float31"),
     ("a million ops", 413, "too-large", "/ops", "1,000,000"),
@@ -161,10 +161,23 @@ def test_a_bad_topology_is_refused_by_name(http: TestClient) -> None:
     expect(answer, 422, "invalid-topology", "/levels/2/name", "listed twice")
 
 
-def test_half_a_character_is_refused(http: TestClient) -> None:
-    body = json.dumps(graph(notes=["\ud800"])).encode()
-    answer = http.post("/v1/graphs", content=body, headers=JSON)
-    expect(answer, 422, "invalid-input", "", "surrogate")
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (graph(notes=["\ud800"]), "half of a character"),
+        (graph(name="\ud800"), "half of a character"),
+        ({"\ud800": 1}, ""),
+        (graph(**{"\ud800": 1}), ""),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/plan", "/v1/graphs"])
+def test_half_a_character_is_refused(
+    http: TestClient, path: str, body: dict[str, Any], said: str
+) -> None:
+    sent = request(graph=body) if path == "/v1/plan" else body
+    answer = http.post(path, content=json.dumps(sent).encode(), headers=JSON)
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
