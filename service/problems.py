@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from meshwright.schema import InvalidInput, MeshwrightError
+from meshwright.schema import MeshwrightError
 from service.errors import HttpError, Internal, NoSuchPage, NotAllowed, ParameterError
 
 MEDIA_TYPE = "application/problem+json"
@@ -44,7 +44,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(MeshwrightError, _of_ours)
     app.add_exception_handler(HTTPException, _of_the_framework)
     app.add_exception_handler(RequestValidationError, _of_parameters)
-    app.add_exception_handler(UnicodeEncodeError, _of_half_characters)
     app.add_exception_handler(Exception, _of_a_fault)
 
 
@@ -52,8 +51,13 @@ def answer(
     error: MeshwrightError, request: Request, headers: dict[str, str] | None = None
 ) -> Response:
     """The error as a response."""
-    problem = error.problem(instance=request.url.path)
-    return JSONResponse(problem, problem["status"], headers=headers, media_type=MEDIA_TYPE)
+    return _response(error.problem(instance=request.url.path), headers)
+
+
+def _response(problem: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
+    # in ASCII: a pointer may hold half a character, which is not to be had in UTF-8
+    text = json.dumps(problem, separators=(",", ":"))
+    return Response(text, problem["status"], headers=headers, media_type=MEDIA_TYPE)
 
 
 def _of_ours(request: Request, error: Exception) -> Response:
@@ -70,7 +74,7 @@ def _of_the_framework(request: Request, error: Exception) -> Response:
         return answer(NotAllowed(detail), request, headers)
     problem = HttpError(str(failure.detail)).problem(instance=request.url.path)
     problem["status"] = failure.status_code
-    return JSONResponse(problem, failure.status_code, headers=headers, media_type=MEDIA_TYPE)
+    return _response(problem, headers)
 
 
 def _of_parameters(request: Request, error: Exception) -> Response:
@@ -79,11 +83,6 @@ def _of_parameters(request: Request, error: Exception) -> Response:
     return answer(
         ParameterError(f"parameter {name!r}: {first['msg']}, got {first['input']!r}"), request
     )
-
-
-def _of_half_characters(request: Request, _: Exception) -> Response:
-    detail = "a string holds half of a surrogate pair, which is not a character; send whole UTF-8"
-    return answer(InvalidInput(detail), request)
 
 
 def _of_a_fault(request: Request, error: Exception) -> Response:

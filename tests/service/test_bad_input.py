@@ -29,7 +29,7 @@ GRAPHS = [
     ("division by zero", 422, "invalid-graph", "/tensors/0/shape", "does not divide"),
     ("not an expression", 422, "invalid-graph", "/tensors/0/shape", "tensor 'x'"),
     ("infinite attribute", 400, "not-json", None, "finite"),
-    ("deep attribute", 422, "invalid-graph", "/ops/0", "nested deeper"),
+    ("deep attribute", 422, "invalid-graph", "/ops/0/attrs", "nested deeper"),
     ("unknown field", 422, "invalid-graph", "/ops/0/colour", "colour"),
     ("unknown dtype", 422, "invalid-graph", "/tensors/0/dtype", "float31"),
     ("a million ops", 413, "too-large", "/ops", "1,000,000"),
