@@ -8,7 +8,7 @@ factor can be sharded by itself. Cuts that do not divide each other are kept in 
 op whose factor then has cuts that its dim lacks cannot shard that factor (`blocked`).
 
 A sum of segments counts as the product of the factor that all segments share and the rest: axes on
-the shared factor lie on every segment alike.
+the shared factor lie on every segment alike, and no other factor of the dim can be sharded.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def refine(
     uses: list[list[Use]] = []
     segments: dict[DimKey, tuple[int, ...]] = {}
     loose: set[FactorKey] = set()
+    hidden: set[FactorKey] = set()
     for position, (rule, tensors, sizes) in enumerate(rules):
         found: list[Use] = []
         uses.append(found)
@@ -81,7 +82,10 @@ def refine(
         parsed = rule.parsed
         for name, term in zip(tensors, parsed.terms if tensors else (), strict=False):
             for d, dim in enumerate(term):
-                for use in _uses_of(position, (name, d), dim, sizes, segments):
+                own = _uses_of(position, (name, d), dim, sizes, segments)
+                seen = {use.factor for use in own}
+                hidden |= {(position, f) for part in dim for f in part} - seen
+                for use in own:
                     found.append(use)
                     factor = use.factor[1]
                     if factor in parsed.halo or factor in parsed.follows:
@@ -109,7 +113,7 @@ def refine(
         if use.factor not in loose
         and not _fits(dim_cuts[use.dim], use, factor_cuts, rules[position][2])
     )
-    return Refinement(dim_cuts, factor_cuts, spread, uses, frozenset(loose), blocked)
+    return Refinement(dim_cuts, factor_cuts, spread, uses, frozenset(loose), blocked | hidden)
 
 
 def _uses_of(
