@@ -43,7 +43,7 @@ def test_a_bad_graph_is_refused_by_name(run: Run, tmp_path: Path, change: str, s
         ("list.json", b"[]", "a list"),
         ("nan.json", b'{"ops": NaN}', "finite"),
         ("deep.json", b"[" * 100_000, ""),
-        ("cut.json.gz", gzip.compress(b"{}" * 500)[:-9], "not whole gzip"),
+        ("cut.json.gz", gzip.compress(b"{}" * 500, mtime=0)[:-9], "not whole gzip"),
         ("plain.json.gz", b"{}", "not whole gzip"),
         ("cut.json.zst", zstandard.compress(b"{}" * 500)[:-1], "cut off"),
         ("plain.json.zst", b"{}", "not valid zstd"),
