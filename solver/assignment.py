@@ -62,20 +62,32 @@ def assignment_of_choice(lowered: Lowered, choice: IntArray) -> Assignment:
     )
 
 
-def layout_of(models: Models, value: Value, codes: Codes, *, partial: int) -> Layout:
-    """The layout of a value's root; an axis with the code `partial` is a partial sum."""
+def layout_of(
+    models: Models, value: Value, codes: Codes, *, partial: int, last: tuple[int, ...] = ()
+) -> Layout:
+    """The layout of a value's root; an axis with the code `partial` is a partial sum.
+
+    Axes of one slot are slowest first, those whose positions are in `last` behind the others.
+    """
     info = models.problem.tensors[value.root]
     segments = tuple(info.segments.items())
-    key = ("layout", info.shape, info.slots, segments, value.slots, codes, partial)
-    return models.shared(key, lambda: _layout(models, info, value, codes, partial))
+    key = ("layout", info.shape, info.slots, segments, value.slots, codes, partial, last)
+    return models.shared(key, lambda: _layout(models, info, value, codes, partial, last))
 
 
-def _layout(models: Models, info: TensorInfo, value: Value, codes: Codes, partial: int) -> Layout:
+def _layout(
+    models: Models,
+    info: TensorInfo,
+    value: Value,
+    codes: Codes,
+    partial: int,
+    last: tuple[int, ...],
+) -> Layout:
     names = models.mesh.names
     axes_on: dict[int, list[str]] = {}
-    for name, code in zip(names, codes, strict=True):
-        if code < len(value.slots):
-            axes_on.setdefault(value.slots[code], []).append(name)
+    for a in sorted(range(len(codes)), key=lambda a: (a in last, a)):
+        if codes[a] < len(value.slots):
+            axes_on.setdefault(value.slots[codes[a]], []).append(names[a])
     dims: list[list[SubDim]] = [[] for _ in info.shape]
     for k, slot in enumerate(info.slots):
         dims[slot.dim].append(SubDim(size=slot.size, axes=tuple(axes_on.get(k, ()))))  # type: ignore[arg-type]  # names of the mesh are axes

@@ -138,22 +138,39 @@ def _steps(
 ) -> tuple[Step, ...]:
     """One half of a path as steps; the backward half runs from its end to its start."""
     n = moves.space.slots
-    steps = []
+    steps: list[Step] = []
+
+    def add(
+        kind: Half, axes: tuple[int, ...], payload: float, ns: float, state: int, last: Codes
+    ) -> None:
+        codes = tuple(int(c) for c in moves.space.states[state])
+        partial = n + 2 if backward else n + 1
+        steps.append(
+            Step(
+                kind=kind,  # type: ignore[arg-type]  # no step is made of a half that is "none"
+                axes=tuple(models.mesh.names[axis] for axis in axes),
+                payload_bytes=0 if kind in ("slice", "mask") else round(payload),
+                ns=ns,
+                to=layout_of(models, value, codes, partial=partial, last=last),
+            )
+        )
+
     for move in reversed(path) if backward else path:
         half: Half = move.backward if backward else move.forward
         if half == "none":
             continue
-        codes = tuple(int(c) for c in moves.space.states[move.before if backward else move.after])
-        is_local = half in ("slice", "mask")
-        steps.append(
-            Step(
-                kind=half,
-                axes=tuple(models.mesh.names[axis] for axis in move.axes),
-                payload_bytes=0 if is_local else round(move.payload_bytes),
-                ns=move.backward_ns if backward else move.forward_ns,
-                to=layout_of(models, value, codes, partial=n + 2 if backward else n + 1),
-            )
-        )
+        source, first = move.before, move.reorder_before
+        target, second = move.after, move.reorder_after
+        ns = move.forward_ns
+        if backward:
+            source, first, target, second = target, second, source, first
+            ns = move.backward_ns
+        if first is not None:
+            add("permute", first.axes, first.payload_bytes, first.ns, source, move.axes)
+        last = move.axes if second is not None else ()
+        add(half, move.axes, move.payload_bytes, ns, target, last)
+        if second is not None:
+            add("permute", second.axes, second.payload_bytes, second.ns, target, ())
     return tuple(steps)
 
 

@@ -12,7 +12,11 @@ A *move* changes the codes of some axes, all in the same way, with one collectiv
     R    S    slice            all_gather           - , the gathered gradient
     R    V    -                all_reduce           - , the partial gradient
     R    P    mask             -                    -
-    V    S    slice            -                    -
+    V    S    slice            mask                 -
+
+Of the axes on one slot a collective takes or gives the fastest: they cut what the others leave
+into neighbours. Where an axis that moves is followed by one on the same slot that stays, the parts
+change places first (permute, once each way: a send over the slowest link that is crossed).
 
 V to R would need a reduction that nobody asks for and is no move. The cost of a pair is that of the
 shortest path of moves, forward and backward together (Floyd-Warshall over all states); without a
@@ -21,7 +25,7 @@ gradient only the forward halves exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, cast
@@ -34,7 +38,9 @@ from costmodel.collectives import Collective, Interconnect, collective_cost
 from solver.states import FloatArray, IntArray, StateSpace
 
 Kind = Literal["S", "R", "P", "V"]
-Half = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "slice", "mask", "none"]
+Half = Literal[
+    "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute", "slice", "mask", "none"
+]  # fmt: skip
 
 # (from, to) -> forward, backward, whether the payload is the state after the move (else before)
 _MOVES: dict[tuple[Kind, Kind], tuple[Half, Half, bool]] = {
@@ -47,13 +53,14 @@ _MOVES: dict[tuple[Kind, Kind], tuple[Half, Half, bool]] = {
     ("R", "S"): ("slice", "all_gather", False),
     ("R", "V"): ("none", "all_reduce", False),
     ("R", "P"): ("mask", "none", False),
-    ("V", "S"): ("slice", "none", False),
+    ("V", "S"): ("slice", "mask", False),
 }
 _COLLECTIVES: dict[Half, Collective | None] = {
     "all_gather": "all_gather",
     "reduce_scatter": "reduce_scatter",
     "all_reduce": "all_reduce",
     "all_to_all": "all_to_all",
+    "permute": None,
     "slice": None,
     "mask": None,
     "none": None,
@@ -90,8 +97,20 @@ _shorten = cast(
 
 
 @dataclass(frozen=True, slots=True)
+class Reorder:
+    """Parts change places over `axes`, so that the axes that move come last on their slots."""
+
+    axes: tuple[int, ...]
+    payload_bytes: float
+    ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
-    """One move of a path: positions of its states, the axes whose codes change, its halves."""
+    """One move of a path: positions of its states, the axes whose codes change, its halves.
+
+    reorder_before, reorder_after: in the state before and after it, each way; not in the times.
+    """
 
     before: int
     after: int
@@ -101,6 +120,20 @@ class Move:
     payload_bytes: float
     forward_ns: float
     backward_ns: float
+    reorder_before: Reorder | None
+    reorder_after: Reorder | None
+
+
+def reordered_axes(codes: Sequence[int], moving: Collection[int], slots: int) -> tuple[int, ...]:
+    """The axes over which parts change places before or after a move; none where all is well."""
+    found: list[int] = []
+    for slot in {codes[k] for k in moving if codes[k] < slots}:
+        own = [k for k, code in enumerate(codes) if code == slot]
+        staying = [k for k in own if k not in moving]
+        if staying:
+            first = next(k for k in own if k in moving)
+            found += [k for k in own if first <= k <= staying[-1]]
+    return tuple(sorted(found))
 
 
 def _kinds_of(states: IntArray, slots: int) -> IntArray:
@@ -133,6 +166,24 @@ def _single_moves(
     return tuple(found)
 
 
+@lru_cache(maxsize=64)
+def _reorders(
+    content: bytes, count: int, axes: int, slots: int
+) -> Mapping[tuple[int, ...], tuple[tuple[tuple[int, ...], IntArray], ...]]:
+    """Axes that move -> the axes to reorder over, and the states in which that is so."""
+    rows = np.frombuffer(content, dtype=np.int64).reshape(count, axes).tolist()
+    found = {}
+    for group in range(1, 1 << axes):
+        members = tuple(k for k in range(axes) if group >> k & 1)
+        states: dict[tuple[int, ...], list[int]] = {}
+        for state, codes in enumerate(rows):
+            over = reordered_axes(codes, members, slots)
+            if over:
+                states.setdefault(over, []).append(state)
+        found[members] = tuple((over, np.array(own)) for over, own in states.items())
+    return found
+
+
 @dataclass(frozen=True)
 class Redistributions:
     """All pairs of states of one value. axis_levels: the topology level of every mesh axis."""
@@ -160,14 +211,32 @@ class Redistributions:
         np.fill_diagonal(forward, 0.0)
         np.fill_diagonal(backward, 0.0)
         local = self.space.local_bytes(states)
-        for kinds, axes, rows, columns in _single_moves(states.tobytes(), *states.shape, self._n):
+        content = (states.tobytes(), *states.shape, self._n)
+        for kinds, axes, rows, columns in _single_moves(*content):
             there, back, after = _MOVES[kinds]
             payload = local[columns if after else rows]
-            forward[rows, columns] = self._half_ns(there, axes, payload)
+            reorder = np.zeros(count)
+            for over, unordered in _reorders(*content)[axes]:
+                reorder[unordered] = self._permute_ns(over, local[unordered])
+            swaps = np.zeros(len(rows))
+            swaps += reorder[rows] if kinds[0] == "S" else 0.0
+            swaps += reorder[columns] if kinds[1] == "S" else 0.0
+            forward[rows, columns] = self._half_ns(there, axes, payload) + swaps
             backward[rows, columns] = (
-                self._half_ns(back, axes, payload) if self.space.has_gradient else 0.0
+                self._half_ns(back, axes, payload) + swaps if self.space.has_gradient else 0.0
             )
         return forward, backward
+
+    def _permute_ns(self, axes: tuple[int, ...], payload: FloatArray) -> FloatArray:
+        return collective_cost("send", self.extents(axes), self.interconnect).ns(payload)
+
+    def _reorder(self, state: int, axes: tuple[int, ...]) -> Reorder | None:
+        codes = self.space.states[state]
+        over = reordered_axes(codes.tolist(), axes, self._n)
+        if not over:
+            return None
+        payload = self.space.local_bytes(codes[None, :])
+        return Reorder(over, float(payload[0]), float(self._permute_ns(over, payload)[0]))
 
     def _half_ns(self, half: Half, axes: tuple[int, ...], payload: FloatArray) -> FloatArray:
         collective = _COLLECTIVES[half]
@@ -220,13 +289,16 @@ class Redistributions:
         source, target = letters[kinds[before, axes[0]]], letters[kinds[after, axes[0]]]
         there, back, uses_after = _MOVES[source, target]
         payload = self.space.local_bytes(states[[after if uses_after else before]])
+        trained = self.space.has_gradient
         return Move(
             before,
             after,
             axes,
             there,
-            back if self.space.has_gradient else "none",
+            back if trained else "none",
             float(payload[0]),
-            float(self._direct[0][before, after]),
-            float(self._direct[1][before, after]),
+            float(self._half_ns(there, axes, payload)[0]),
+            float(self._half_ns(back, axes, payload)[0]) if trained else 0.0,
+            self._reorder(before, axes),
+            self._reorder(after, axes),
         )

@@ -17,7 +17,7 @@ from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model
 
 CollectiveKind = Literal[
-    "slice", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "mask"
+    "slice", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "permute", "mask"
 ]
 Direction = Literal["forward", "backward", "step"]
 Saved = Literal["none", "rest", "read"]
@@ -25,7 +25,7 @@ Ns = Annotated[float, Field(ge=0)]
 
 
 class Step(Model):
-    """One collective (or local slice) over the groups of `axes`.
+    """One collective (or local slice) over the groups of `axes`; permute: all swap their parts.
 
     payload_bytes: the gathered or unreduced tensor on one device. to: the layout afterwards, of the
     value in forward steps and of the gradient in backward steps.
