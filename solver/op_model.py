@@ -166,7 +166,7 @@ class OpModel:
         """Time of the op's own work, forward and backward, without communication."""
         flops = self.flops / self.ways(choices) * self._skew(choices)
         moved = [
-            np.zeros(len(choices))
+            self.outputs[0].bytes / self.ways(choices)  # a lookup reads the rows it returns
             if k in self.sparse_inputs
             else port.bytes / self.ways(choices, port)
             for k, port in enumerate(self.inputs)

@@ -18,11 +18,14 @@ than ZeRO-2 and left out.
     optimizer time   (2 * state bytes + 2 * master copy + gradient + value) / memory bandwidth
 
 Gradients of axes on which nothing is sharded are accumulated as partial sums and reduced once.
+
+Frameworks send parameters and gradients in buckets: one of n bytes pays n / BUCKET_BYTES of a
+collective's latency, and the bandwidth of all its bytes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -36,6 +39,8 @@ from solver.states import FloatArray, IntArray, StateSpace
 NS_PER_S = 1e9
 # MindSpore's default parallel_optimizer_threshold: below it, collectives cost more than they save
 OPTIMIZER_SHARD_BYTES = 64 * 1024
+# PyTorch DistributedDataParallel's default, bucket_cap_mb = 25
+BUCKET_BYTES = 25 * 1024 * 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +108,10 @@ class ParameterModel:
 
     def _moves(self, size_bytes: int) -> Redistributions:
         space = StateSpace(self.space.slot_sizes, self.space.axis_sizes, size_bytes, False)
-        return Redistributions(space, self.axis_levels, self.interconnect)
+        share = min(1.0, size_bytes / BUCKET_BYTES)
+        latency_ns = tuple(round(ns * share) for ns in self.interconnect.latency_ns)
+        bucketed = replace(self.interconnect, latency_ns=latency_ns)
+        return Redistributions(space, self.axis_levels, bucketed)
 
     def memory_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Bytes of value, gradient and optimizer on one device."""
