@@ -16,19 +16,25 @@ from meshwright.schema import (
     Calibration,
     Document,
     Graph,
+    GraphError,
     InvalidInput,
     MeshwrightError,
     NotFound,
     Pin,
+    Request,
     RequestError,
+    RuleError,
     Setup,
+    SetupError,
     Topology,
 )
 from meshwright.schema.canonical import digest
 from service import documents
+from solver.planner import check as check_request
 
 D = TypeVar("D", bound=Document)
-FIELDS = ("graph", "topology", "setup", "calibration", "pins", "solver", "budget")
+REST = ("pins", "solver", "budget")
+FIELDS = ("graph", "topology", "setup", "calibration", *REST)
 
 
 class Constraints(Document):
@@ -41,6 +47,10 @@ class Constraints(Document):
     solver: Literal["dynamic_programming"] = "dynamic_programming"
     budget: Budget = Field(default_factory=Budget)
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        return {"pins": self.pins, "solver": self.solver, "budget": self.budget}
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -49,7 +59,6 @@ class Asked:
     request: str
     body: dict[str, Any]
     documents: tuple[Document, ...]
-    setup: Setup
 
     @property
     def graph(self) -> str:
@@ -75,9 +84,7 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
     topology = _topology(body)
     setup = _inline(body, "setup", Setup) or Setup()
     calibration = _inline(body, "calibration", Calibration)
-    constraints = Constraints.from_dict(
-        {field: body[field] for field in ("pins", "solver", "budget") if field in body}
-    )
+    constraints = Constraints.from_dict({field: body[field] for field in REST if field in body})
     inline = [part for part in (graph, topology, setup, calibration) if isinstance(part, Document)]
     asked: dict[str, Any] = {
         "graph": _id(graph),
@@ -87,15 +94,15 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
         **constraints.to_dict(),
     }
     by = f"{planner} {version('meshwright-server')}"
-    result = Asked(digest("request", {**asked, "planner": by}), asked, tuple(inline), setup)
-    if isinstance(graph, Graph):
-        check_symbols(graph, setup)
-    return result
+    return Asked(digest("request", {**asked, "planner": by}), asked, tuple(inline))
 
 
-def check_stored(connection: Connection, asked: Asked) -> None:
-    """Whether the documents named by id exist and fit the rest; raises NotFound or GraphError."""
-    inline = {document.id for document in asked.documents}
+def check(connection: Connection, asked: Asked) -> None:
+    """Refuse now what the search would refuse: documents that do not exist or do not fit.
+
+    Raises NotFound, GraphError, RuleError, SetupError or RequestError with pointers into the body.
+    """
+    inline = {document.id: document for document in asked.documents}
     for field, kind in (("graph", "graph"), ("topology", "topo")):
         id_ = asked.body[field]
         if id_ not in inline and not documents.exists(connection, kind, id_):
@@ -103,10 +110,27 @@ def check_stored(connection: Connection, asked: Asked) -> None:
                 f"no {field} has the id {id_[:100]!r}; upload it first, or send it inline",
                 pointer=f"/{field}",
             )
-    if asked.graph not in inline and asked.setup.symbols:
-        check_symbols(
-            Graph.from_json(documents.read(connection, "graph", asked.graph)), asked.setup
-        )
+
+    def document(field: str, kind: type[D]) -> D:
+        id_ = asked.body[field]
+        found = inline.get(id_)
+        if isinstance(found, kind):
+            return found
+        return kind.from_json(documents.read(connection, kind.prefix, id_))
+
+    request = Request(
+        graph=document("graph", Graph),
+        topology=document("topology", Topology),
+        setup=document("setup", Setup),
+        **Constraints.from_dict({f: asked.body[f] for f in REST if f in asked.body}).parts,
+    )
+    check_symbols(request.graph, request.setup)
+    try:
+        check_request(request)
+    except SetupError as error:
+        raise error.within("/setup") from None
+    except (GraphError, RuleError) as error:
+        raise error.within("/graph") from None
 
 
 def check_symbols(graph: Graph, setup: Setup) -> None:

@@ -29,7 +29,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.rule import Segments, Term
 from solver.refine import Refinement, refine
-from solver.rules import Known, RuleTable
+from solver.rules import Bound, Known, RuleTable
 
 FLOATS = frozenset({"float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"})
 
@@ -142,8 +142,7 @@ def build_problem(
     count = microbatches or setup.microbatches or 1
     shapes = graph.instantiate(_symbols(graph, setup, count))
     order = graph.topological_order()
-    table = RuleTable(shapes)
-    bound = [table.rule_of(op) for op in order]
+    bound = _bound_rules(graph, order, shapes)
     rules = [
         (
             (own.known.rule, (*op.inputs, *op.outputs), own.sizes)
@@ -175,6 +174,25 @@ def build_problem(
         for position, (op, own) in enumerate(zip(order, bound, strict=True))
     )
     return Problem(graph, topology, setup, calibration, count, tensors, ops)
+
+
+def check_rules(graph: Graph) -> None:
+    """Raise RuleError, naming the op, where a known kind or an op's own rule does not fit."""
+    _bound_rules(graph, graph.ops, graph.instantiate({}))
+
+
+def _bound_rules(
+    graph: Graph, order: Sequence[Op], shapes: Mapping[str, tuple[int, ...]]
+) -> list[Bound | None]:
+    table = RuleTable(shapes)
+    bound = []
+    for op in order:
+        try:
+            bound.append(table.rule_of(op))
+        except RuleError as wrong:
+            place = next(k for k, own in enumerate(graph.ops) if own.name == op.name)
+            raise RuleError(wrong.detail, pointer=f"/ops/{place}{wrong.pointer}") from None
+    return bound
 
 
 def step_batch(graph: Graph, setup: Setup) -> int | None:

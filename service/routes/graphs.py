@@ -13,6 +13,7 @@ from service.paging import Paging
 from service.resources import DocumentEntry, GraphList, Stored, entry_of
 from service.routes.documents import UPLOAD, read_document, upload
 from service.state import Service
+from solver.problem import check_rules
 
 router = APIRouter(prefix="/v1/graphs", tags=["graphs"])
 ONE: dict[int | str, dict[str, Any]] = {200: {"model": Graph}}
@@ -21,7 +22,9 @@ ONE: dict[int | str, dict[str, Any]] = {200: {"model": Graph}}
 @router.post("", responses=UPLOAD, summary="Upload a graph", response_model=Stored)
 def post_graph(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
     """Store an operator graph: 201, or 200 where it was there already."""
-    return upload(service, Graph.from_dict(body.json()), "/v1/graphs")
+    graph = Graph.from_dict(body.json())
+    check_rules(graph)
+    return upload(service, graph, "/v1/graphs")
 
 
 @router.get("", response_model_exclude_none=True, summary="List graphs")

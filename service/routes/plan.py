@@ -13,7 +13,7 @@ from meshwright.schema import Budget, Calibration, Graph, Pin, Plan, Setup, Topo
 from meshwright.schema.model import Model
 from service import documents, immutable
 from service.body import Body, read_body
-from service.planning import Asked, check_stored, understand
+from service.planning import Asked, check, understand
 from service.resources import Job, job_of
 from service.routes.jobs import wait_for_end
 from service.state import Service, State
@@ -64,7 +64,7 @@ def _submit(service: State, body: Body, *, fresh: bool) -> Row[Any]:
         found = None if fresh else service.jobs.find(connection, asked.request)
         if found is not None:
             return found
-        check_stored(connection, asked)
+        check(connection, asked)
     with service.database.writing() as connection:
         found = None if fresh else service.jobs.find(connection, asked.request)
         if found is not None:

@@ -85,6 +85,8 @@ def bad_graph(change: str) -> dict[str, Any]:
         case "size against rule":
             tensors[1]["shape"] = [5, 4]
             ops[0]["rule"] = "b k, k n -> b n"
+        case "size against kind":
+            tensors[1]["shape"] = [5, 7]
         case "duplicate tensor":
             tensors[1]["name"] = "x"
         case "duplicate op":

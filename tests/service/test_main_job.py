@@ -43,14 +43,6 @@ def test_what_cannot_fit_is_named(http: TestClient) -> None:
     assert job["infeasible"]["constraint"] == "memory"
 
 
-def test_a_pin_that_matches_nothing_is_the_problem_of_the_job(http: TestClient) -> None:
-    body = request(pins=[{"op": "no.such.op", "strategy": {}}])
-    job = http.post("/v1/plan", json=body, headers=WAIT).json()
-    assert job["state"] == "failed"
-    assert job["problem"]["status"] == 422
-    assert "no.such.op" in job["problem"]["detail"]
-
-
 def test_infeasible_ends_the_command_with_its_own_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
