@@ -1,0 +1,198 @@
+"""Kinds that move, cut and join elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from solver.execution.kernels.call import Array, Call, read_number, reduced_to
+from solver.execution.kernels.kernel import Kernel
+
+Gradients = tuple[Array | None, ...]
+
+
+def _reshape(call: Call) -> Array:
+    return call.x.reshape(call.shape)
+
+
+def _reshape_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    return (sent[0].reshape(call.x.shape),)
+
+
+def _transpose(call: Call) -> Array:
+    return call.x.transpose(call.attrs["dims"])
+
+
+def _transpose_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    dims = [int(d) % call.x.ndim for d in call.attrs["dims"]]
+    return (sent[0].transpose(np.argsort(dims)),)
+
+
+def _expand(call: Call) -> Array:
+    return np.broadcast_to(call.x, call.shape)
+
+
+def _expand_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    return (reduced_to(call.x.shape, sent[0]),)
+
+
+def _cut(call: Call) -> tuple[slice, ...]:
+    """Where a slice lies: as the attrs say, or, where the sizes have changed, the same part.
+
+    The part is counted in lengths of the slice; one that does not exist any more is the first.
+    """
+    place = []
+    for d, (size, kept) in enumerate(zip(call.x.shape, call.shape, strict=True)):
+        own = call.attrs.get("dim") is None or int(call.attrs["dim"]) % call.x.ndim == d
+        start = int(call.number("start", 0)) if own else 0
+        step = int(call.number("step", 1)) if own else 1
+        if start + (kept - 1) * step >= size or start < 0:
+            length = int(call.number("end", start + kept)) - start
+            start = start // length * kept if length > 0 and start > 0 else 0
+            if start + kept > size:
+                start = 0
+            step = min(step, (size - 1) // max(1, kept - 1)) or 1
+        place.append(slice(start, start + (kept - 1) * step + 1, step))
+    return tuple(place)
+
+
+def _slice(call: Call) -> Array:
+    return call.x[_cut(call)]
+
+
+def _slice_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    whole = np.zeros(call.x.shape)
+    whole[_cut(call)] = sent[0]
+    return (whole,)
+
+
+def _split(call: Call) -> list[Array]:
+    dim = call.dim(0)
+    ends = np.cumsum([shape[dim] for shape in call.output_shapes])
+    return np.split(call.x[(slice(None),) * dim + (slice(ends[-1]),)], ends[:-1], axis=dim)
+
+
+def _split_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    return (np.concatenate(list(sent), axis=call.dim(0)),)
+
+
+def _concat(call: Call) -> Array:
+    return np.concatenate(call.inputs, axis=call.dim(0))
+
+
+def _concat_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    dim = call.dim(0)
+    return tuple(
+        np.split(sent[0], np.cumsum([own.shape[dim] for own in call.inputs])[:-1], axis=dim)
+    )
+
+
+def _stack(call: Call) -> Array:
+    return np.stack(call.inputs, axis=call.dim(0, rank=call.x.ndim + 1))
+
+
+def _stack_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    moved = np.moveaxis(sent[0], call.dim(0, rank=call.x.ndim + 1), 0)
+    return tuple(moved)
+
+
+_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def _padded_from(call: Call) -> tuple[Array, ...]:
+    """For every dim, from which place of the input each place of the output is; -1: from none."""
+    places = []
+    mode: Any = _MODES.get(str(call.attrs.get("mode", "constant")))
+    pads = call.attrs.get("pads") or [[0, 0]] * call.x.ndim
+    for size, made, pair in zip(call.x.shape, call.shape, pads, strict=True):
+        given = int(read_number(pair[0], 0))
+        before = 0 if size == made else max(min(given, made - size), min(given, 0))
+        cut = max(0, -before)
+        kept = np.arange(cut, min(size, cut + made))
+        room = (max(0, before), made - kept.size - max(0, before))
+        if mode is None:
+            places.append(np.pad(kept, room, constant_values=-1))
+        else:
+            places.append(np.pad(kept, room, mode=mode))
+    return tuple(places)
+
+
+def _pad(call: Call) -> Array:
+    places = _padded_from(call)
+    made = call.x[np.ix_(*places)] if places else call.x.copy()
+    if any((own < 0).any() for own in places):
+        outside = np.ones(call.shape, dtype=np.bool_)
+        outside[np.ix_(*(own >= 0 for own in places))] = False
+        made[outside] = call.number("value", 0.0)
+    return made
+
+
+def _pad_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    places = _padded_from(call)
+    inside = [own >= 0 for own in places]
+    whole = np.zeros(call.x.shape)
+    kept = [own[there] for own, there in zip(places, inside, strict=True)]
+    np.add.at(whole, np.ix_(*kept), sent[0][np.ix_(*inside)])
+    return (whole,)
+
+
+def _dims_of(call: Call) -> list[int] | None:
+    given = call.attrs.get("dims", call.attrs.get("dim", -1))
+    return None if given is None or given == [] else list(np.atleast_1d(given))
+
+
+def _rolled(call: Call, x: Array, *, direction: int) -> Array:
+    given = np.atleast_1d(call.attrs.get("shifts", 1))
+    shifts = [direction * int(read_number(own, 0)) for own in given.tolist()]
+    dims = _dims_of(call)
+    return np.roll(x, shifts[0]) if dims is None else np.roll(x, shifts, axis=tuple(dims))
+
+
+def _roll(call: Call) -> Array:
+    return _rolled(call, call.x, direction=1)
+
+
+def _roll_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    return (_rolled(call, sent[0], direction=-1),)
+
+
+def _flip(call: Call) -> Array:
+    return np.flip(call.x, tuple(_dims_of(call) or ()))
+
+
+def _flip_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    return (np.flip(sent[0], tuple(_dims_of(call) or ())),)
+
+
+def _lower(call: Call) -> Array:
+    return np.tril(call.x, int(call.number("diagonal", 0)))
+
+
+def _lower_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    return (np.tril(sent[0], int(call.number("diagonal", 0))),)
+
+
+def _upper(call: Call) -> Array:
+    return np.triu(call.x, int(call.number("diagonal", 0)))
+
+
+def _upper_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    return (np.triu(sent[0], int(call.number("diagonal", 0))),)
+
+
+MOVEMENT: Mapping[str, Kernel] = {
+    "reshape": Kernel(_reshape, _reshape_gradients),
+    "transpose": Kernel(_transpose, _transpose_gradients),
+    "expand": Kernel(_expand, _expand_gradients),
+    "slice": Kernel(_slice, _slice_gradients),
+    "split": Kernel(_split, _split_gradients),
+    "concat": Kernel(_concat, _concat_gradients),
+    "stack": Kernel(_stack, _stack_gradients),
+    "pad": Kernel(_pad, _pad_gradients),
+    "roll": Kernel(_roll, _roll_gradients),
+    "flip": Kernel(_flip, _flip_gradients),
+    "tril": Kernel(_lower, _lower_gradients),
+    "triu": Kernel(_upper, _upper_gradients),
+}

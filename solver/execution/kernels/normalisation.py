@@ -1,0 +1,129 @@
+"""Normalisations.
+
+With x' = (x - mean) / sqrt(variance + eps) over some dims, y = x' * weight + bias, and g the
+gradient of x':
+
+    gradient of x = (g - mean(g) - x' * mean(g * x')) / sqrt(variance + eps)
+
+without the first mean where none is taken off (rms_norm), and without both where the statistics
+are given (batch_norm outside of training).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+
+import numpy as np
+
+from solver.execution.kernels.call import Array, Call, Shape, reduced_to
+from solver.execution.kernels.kernel import Kernel
+
+Gradients = tuple[Array | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Normal:
+    """The input seen as `view`, normalised over `dims` of it; weight and bias as `scale`."""
+
+    view: Shape
+    dims: tuple[int, ...]
+    scale: Shape
+    centred: bool = True
+    given: tuple[Array, Array] | None = None
+
+
+_NormalOf = Callable[[Call], _Normal]
+
+
+def _trailing(call: Call, *, centred: bool) -> _Normal:
+    count = int(call.number("dims", 1))
+    shape = call.x.shape
+    dims = tuple(range(call.x.ndim - count, call.x.ndim))
+    return _Normal(shape, dims, shape[call.x.ndim - count :], centred)
+
+
+def _layer(call: Call) -> _Normal:
+    return _trailing(call, centred=True)
+
+
+def _root_mean_square(call: Call) -> _Normal:
+    return _trailing(call, centred=False)
+
+
+def _batch(call: Call) -> _Normal:
+    shape = call.x.shape
+    scale = (shape[1], *[1] * (call.x.ndim - 2))
+    dims = (0, *range(2, call.x.ndim))
+    if call.attrs.get("training", True) or len(call.inputs) < 5:
+        return _Normal(shape, dims, scale)
+    given = (call.inputs[3].reshape(scale), np.abs(call.inputs[4]).reshape(scale))
+    return _Normal(shape, dims, scale, given=given)
+
+
+def _group(call: Call) -> _Normal:
+    """In groups of channels; a number of groups that does not fit gives way to one that does."""
+    shape = call.x.shape
+    groups = gcd(int(call.number("groups", 1)), shape[1])
+    view = (shape[0], groups, prod(shape[1:]) // groups)
+    return _Normal(view, (2,), (shape[1], *[1] * (call.x.ndim - 2)))
+
+
+def _normalised(call: Call, normal: _Normal) -> tuple[Array, Array]:
+    """x' and 1 / sqrt(variance + eps), both as the view."""
+    x = call.x.reshape(normal.view)
+    if normal.given is not None:
+        mean, variance = normal.given
+        x = x - mean
+    else:
+        if normal.centred:
+            x = x - x.mean(axis=normal.dims, keepdims=True)
+        variance = np.mean(x**2, axis=normal.dims, keepdims=True)
+    spread = np.sqrt(variance + call.number("eps", 1e-5))
+    inverse = np.where(spread > 0, 1 / spread, 0.0)
+    return x * inverse, inverse
+
+
+def _kernel(normal_of: _NormalOf) -> Kernel:
+    def forward(call: Call) -> Array:
+        normal = normal_of(call)
+        made = _normalised(call, normal)[0].reshape(call.x.shape)
+        weight, bias = call.optional(1), call.optional(2)
+        if weight is not None:
+            made = made * weight.reshape(normal.scale)
+        return made if bias is None else made + bias.reshape(normal.scale)
+
+    def backward(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+        normal = normal_of(call)
+        unit, inverse = _normalised(call, normal)
+        weight = call.optional(1)
+        inner = sent[0] if weight is None else sent[0] * weight.reshape(normal.scale)
+        gradient = inner.reshape(normal.view)
+        found: list[Array | None] = [
+            _input_gradient(normal, unit, inverse, gradient).reshape(call.x.shape)
+        ]
+        for own, whole in zip(
+            call.inputs[1:3], (sent[0] * unit.reshape(call.x.shape), sent[0]), strict=False
+        ):
+            found.append(reduced_to(normal.scale, whole).reshape(own.shape))
+        return tuple(found)
+
+    return Kernel(forward, backward)
+
+
+def _input_gradient(normal: _Normal, unit: Array, inverse: Array, gradient: Array) -> Array:
+    if normal.given is not None:
+        return gradient * inverse
+    left = gradient - unit * np.mean(gradient * unit, axis=normal.dims, keepdims=True)
+    if normal.centred:
+        left = left - np.mean(gradient, axis=normal.dims, keepdims=True)
+    return np.asarray(left * inverse)
+
+
+NORMALISATIONS: Mapping[str, Kernel] = {
+    "layer_norm": _kernel(_layer),
+    "rms_norm": _kernel(_root_mean_square),
+    "batch_norm": _kernel(_batch),
+    "group_norm": _kernel(_group),
+}

@@ -1,0 +1,126 @@
+"""Kinds that reduce dims to one value each, and what walks along one dim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from solver.execution.kernels.call import Array, Call, Shape, is_float
+from solver.execution.kernels.kernel import Kernel, no_gradient
+
+Gradients = tuple[Array | None, ...]
+
+
+def _dims(call: Call) -> tuple[int, ...]:
+    """attrs dims (all where absent), counted from the front."""
+    rank = call.x.ndim
+    given = call.attrs.get("dims", call.attrs.get("dim"))
+    if given is None:
+        return tuple(range(rank))
+    if isinstance(given, int):
+        given = [given]
+    return tuple(sorted({int(d) % rank for d in given})) if rank else ()
+
+
+def _kept(call: Call) -> Shape:
+    """The output's shape with the reduced dims kept as 1."""
+    gone = _dims(call)
+    return tuple(1 if d in gone else size for d, size in enumerate(call.x.shape))
+
+
+def _spread(call: Call, array: Array) -> Array:
+    """What has the output's shape, broadcast over the input's."""
+    return np.broadcast_to(array.reshape(_kept(call)), call.x.shape)
+
+
+def _reduced(call: Call, *, function: Callable[..., Array]) -> Array:
+    return np.asarray(function(call.x, axis=_dims(call))).reshape(call.shape)
+
+
+def _count(call: Call) -> int:
+    return math.prod(call.x.shape[d] for d in _dims(call))
+
+
+def _sum_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    return (_spread(call, sent[0]),)
+
+
+def _mean(call: Call) -> Array:
+    return np.asarray(call.x.sum(axis=_dims(call)) / _count(call)).reshape(call.shape)
+
+
+def _mean_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    return (_spread(call, sent[0] / _count(call)),)
+
+
+def _extreme_gradients(call: Call, outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    """Equal parts to all that are the extreme."""
+    best = call.x == _spread(call, outputs[0])
+    return (best * _spread(call, sent[0]) / best.sum(axis=_dims(call), keepdims=True),)
+
+
+def _product_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    """The product of all others, without a division: those before times those behind."""
+    dims = _dims(call)
+    last = tuple(range(-len(dims), 0))
+    moved = np.moveaxis(call.x, dims, last)
+    flat = moved.reshape(*moved.shape[: moved.ndim - len(dims)], -1)
+    before = np.ones_like(flat)
+    before[..., 1:] = np.cumprod(flat[..., :-1], axis=-1)
+    behind = np.ones_like(flat)
+    behind[..., :-1] = np.cumprod(flat[..., :0:-1], axis=-1)[..., ::-1]
+    others = np.moveaxis((before * behind).reshape(moved.shape), last, dims)
+    return (_spread(call, sent[0]) * others,)
+
+
+def _correction(call: Call) -> float:
+    unbiased = call.attrs.get("unbiased", True)
+    return float(call.number("correction", 1.0 if unbiased else 0.0))
+
+
+def _variance(call: Call) -> Array:
+    return _centred_squares(call) / max(_count(call) - _correction(call), 1e-300)
+
+
+def _centred_squares(call: Call) -> Array:
+    centred = call.x - call.x.mean(axis=_dims(call), keepdims=True)
+    return np.asarray((centred**2).sum(axis=_dims(call))).reshape(call.shape)
+
+
+def _variance_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    centred = call.x - call.x.mean(axis=_dims(call), keepdims=True)
+    return (2 * centred * _spread(call, sent[0]) / (_count(call) - _correction(call)),)
+
+
+def _place(call: Call, *, function: Callable[..., Array]) -> Array:
+    if call.attrs.get("dim") is None and call.attrs.get("dims") is None:
+        return np.asarray(function(call.x)).reshape(call.shape)
+    return np.asarray(function(call.x, axis=call.dim(-1))).reshape(call.shape)
+
+
+def _cumsum(call: Call) -> Array:
+    whole = np.float64 if is_float(call.x) else np.int64
+    return np.cumsum(call.x, axis=call.dim(-1), dtype=whole)
+
+
+def _cumsum_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    dim = call.dim(-1)
+    return (np.flip(np.cumsum(np.flip(sent[0], dim), axis=dim), dim),)
+
+
+REDUCTIONS: Mapping[str, Kernel] = {
+    "sum": Kernel(partial(_reduced, function=np.sum), _sum_gradients),
+    "mean": Kernel(_mean, _mean_gradients),
+    "amax": Kernel(partial(_reduced, function=np.max), _extreme_gradients),
+    "amin": Kernel(partial(_reduced, function=np.min), _extreme_gradients),
+    "prod": Kernel(partial(_reduced, function=np.prod), _product_gradients),
+    "var": Kernel(_variance, _variance_gradients),
+    "any": Kernel(partial(_reduced, function=np.any), no_gradient),
+    "all": Kernel(partial(_reduced, function=np.all), no_gradient),
+    "argmax": Kernel(partial(_place, function=np.argmax), no_gradient),
+    "argmin": Kernel(partial(_place, function=np.argmin), no_gradient),
+    "cumsum": Kernel(_cumsum, _cumsum_gradients),
+}
