@@ -107,11 +107,12 @@ def _padded_from(call: Call) -> tuple[Array, ...]:
     mode: Any = _MODES.get(str(call.attrs.get("mode", "constant")))
     pads = call.attrs.get("pads") or [[0, 0]] * call.x.ndim
     for size, made, pair in zip(call.x.shape, call.shape, pads, strict=True):
-        given = int(read_number(pair[0], 0))
-        before = 0 if size == made else max(min(given, made - size), min(given, 0))
-        cut = max(0, -before)
-        kept = np.arange(cut, min(size, cut + made))
-        room = (max(0, before), made - kept.size - max(0, before))
+        before, behind = (int(read_number(own, 0)) for own in pair)
+        if size + before + behind != made:
+            before = int(np.clip(before, min(0, made - size), max(0, made - size)))
+            behind = made - size - before
+        kept = np.arange(max(0, -before), size - max(0, -behind))
+        room = (max(0, before), max(0, behind))
         if mode is None:
             places.append(np.pad(kept, room, constant_values=-1))
         else:
