@@ -1,0 +1,523 @@
+"""Op models, run: every device computes on its shards as `required` says, and what they make
+combines as `made` says, forward and backward."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solver.lowering import Models
+from solver.op_model import OpModel
+from solver.problem import OpInfo, Port
+from tests.solver.devices import HELD, PARTIAL, Array, Cluster, Lay
+from tests.solver.small_graphs import GraphMaker, models
+
+Codes = tuple[int, ...]
+
+
+class Bench:
+    """One op of a graph on a mesh, with the layouts that its model asks for and promises."""
+
+    def __init__(self, found: Models, op: str) -> None:
+        self.models = found
+        self.position = [own.name for own in found.problem.ops].index(op)
+        self.op: OpInfo = found.problem.ops[self.position]
+        self.model: OpModel = found.ops.model(self.position)
+
+    def strategies(self, most: int, random: np.random.Generator) -> list[Codes]:
+        rows = [tuple(row) for row in self.model.choices.tolist()]
+        return (
+            rows if len(rows) <= most else [rows[k] for k in random.permutation(len(rows))[:most]]
+        )
+
+    def cluster(self, port: Port) -> Cluster:
+        info = self.models.problem.tensors[port.tensor]
+        return Cluster(self.model.axis_sizes, tuple(slot.size for slot in info.slots))
+
+    def labels(self, port: Port) -> list[int]:
+        """The part of every slot."""
+        part_of = {slot: part for part, slot in port.slot_of.items()}
+        return [part_of[k] for k in range(len(part_of))]
+
+    def lay(self, port: Port, state: Codes, *, gradient: bool) -> Lay:
+        value = self.models.values.value_of[port.tensor]
+        n = len(value.slots)
+        partial = n + 2 if gradient else n + 1
+        return Lay(
+            tuple(
+                value.slots[code] if code < n else PARTIAL if code == partial else HELD
+                for code in state
+            )
+        )
+
+    def needed(self, strategy: Codes, k: int) -> Codes:
+        return tuple(self.model.required(np.array([strategy]), k)[0].tolist())
+
+    def made(self, strategy: Codes, k: int = 0) -> Codes:
+        return tuple(self.model.made(np.array([strategy]), k)[0].tolist())
+
+    def shards(self, port: Port, whole: Array, lay: Lay, random: np.random.Generator):
+        """Device -> its own array, cut out."""
+        cluster = self.cluster(port)
+        held = cluster.place(whole, lay, random)
+        return {device: held[device][cluster.region(lay, device)] for device in cluster.devices}
+
+    def check(self, port: Port, shards: dict[Codes, Array], whole: Array, lay: Lay) -> None:
+        cluster = self.cluster(port)
+        held: dict[object, Array] = {}
+        for device, own in shards.items():
+            held[device] = np.full(whole.shape, np.nan)
+            held[device][cluster.region(lay, device)] = own  # refuses a wrong shape
+        cluster.check(held, whole, lay)
+
+    def whole(self, port: Port, random: np.random.Generator) -> Array:
+        return random.integers(-5, 5, self.cluster(port).slot_sizes) * 1.0
+
+
+Local = Callable[[Sequence[Array]], Array]
+
+
+def run_forward(bench: Bench, strategy: Codes, wholes: Sequence[Array], result: Array, local, rng):
+    """local(inputs of one device, device) -> its output."""
+    ins = [
+        bench.shards(port, whole, bench.lay(port, bench.needed(strategy, k), gradient=False), rng)
+        for k, (port, whole) in enumerate(zip(bench.op.inputs, wholes, strict=True))
+    ]
+    outs = {device: local([own[device] for own in ins], device) for device in ins[0]}
+    port = bench.op.outputs[0]
+    bench.check(port, outs, result, bench.lay(port, bench.made(strategy), gradient=False))
+    return ins
+
+
+# --- products of any rule ------------------------------------------------------------------------
+
+FACTORS = "abcde"
+
+
+@st.composite
+def product_rules(draw: st.DrawFn) -> tuple[str, dict[str, int], list[list[str]], list[str]]:
+    """A random product of two or three tensors; neighbours may be merged into one dim."""
+    sizes = {f: draw(st.sampled_from([2, 3, 4, 6])) for f in FACTORS[: draw(st.integers(1, 4))]}
+    terms = [
+        draw(st.lists(st.sampled_from(sorted(sizes)), min_size=1, max_size=3, unique=True))
+        for _ in range(draw(st.integers(1, 3)))
+    ]
+    used = sorted({f for term in terms for f in term})
+    out = draw(st.lists(st.sampled_from(used), max_size=3, unique=True))
+
+    def written(term: list[str]) -> str:
+        if len(term) == 3 and draw(st.booleans()):
+            return f"({term[0]} {term[1]}) {term[2]}"
+        return " ".join(term)
+
+    # the first, unmerged, gives all sizes
+    first = " ".join(used)
+    terms = [used, *terms]
+    notation = f"{', '.join([first, *map(written, terms[1:])])} -> {written(out)}"
+    return notation, sizes, terms, out
+
+
+def shape_of(notation_term: str, sizes: dict[str, int]) -> list[int]:
+    shape, inside = [], None
+    for token in notation_term.replace("(", "( ").replace(")", " )").split():
+        if token == "(":
+            inside = 1
+        elif token == ")":
+            shape.append(inside)
+            inside = None
+        elif inside is not None:
+            inside *= sizes[token]
+        else:
+            shape.append(sizes[token])
+    return shape
+
+
+def product_bench(notation: str, sizes: dict[str, int], mesh: Sequence[int], linear) -> Bench:
+    given, made = notation.split("->")
+    maker = GraphMaker()
+    ins = []
+    for k, term in enumerate(given.split(",")):
+        shape = shape_of(term, sizes)
+        ins.append(maker.op("gelu", [maker.parameter(f"p{k}", *shape)], shape))
+    rule = {"notation": notation, "linear": linear}
+    out = maker.op("mine", ins, shape_of(made, sizes), "it", rule=rule)
+    return Bench(models(maker.graph(out), mesh), "it")
+
+
+MESHES = st.sampled_from([(2,), (3,), (4,), (2, 2), (2, 3), (4, 2), (2, 2, 2)])
+
+
+@settings(max_examples=120, deadline=None)
+@given(product_rules(), MESHES, st.integers(0, 2**32 - 1))
+def test_products_run_on_shards_make_what_the_model_says(case, mesh, seed):
+    notation, sizes, terms, _ = case
+    rng = np.random.default_rng(seed)
+    linear = [[k] for k in range(len(terms))]
+    bench = product_bench(notation, sizes, mesh, linear)
+    ports, port = bench.op.inputs, bench.op.outputs[0]
+    wholes = [bench.whole(own, rng) for own in ports]
+    labels = [bench.labels(own) for own in ports]
+    made = bench.labels(port)
+
+    def product(arrays: Sequence[Array], to: list[int]) -> Array:
+        return np.einsum(*(x for pair in zip(arrays, labels, strict=True) for x in pair), to)
+
+    def pulled(arrays: Sequence[Array], gradient: Array, k: int) -> Array:
+        """The gradient of input k: the product of the rest, as large as the input."""
+        operands = [gradient, made, np.ones(arrays[k].shape), labels[k]]
+        for other, own in enumerate(arrays):
+            if other != k:
+                operands += [own, labels[other]]
+        return np.einsum(*operands, labels[k])
+
+    result = product(wholes, made)
+    gradient = bench.whole(port, rng)
+    for strategy in bench.strategies(8, rng):
+        ins = run_forward(
+            bench, strategy, wholes, result, lambda arrays, _: product(arrays, made), rng
+        )
+        lay = bench.lay(port, bench.made(strategy), gradient=True)
+        above = bench.shards(port, gradient, lay, rng)
+        for k, own in enumerate(ports):
+            below = {d: pulled([x[d] for x in ins], above[d], k) for d in above}
+            state = bench.needed(strategy, k)
+            bench.check(
+                own, below, pulled(wholes, gradient, k), bench.lay(own, state, gradient=True)
+            )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([2, 4, 6]), min_size=1, max_size=3),
+    st.lists(st.integers(0, 7), min_size=2, max_size=3),
+    MESHES,
+    st.integers(0, 2**32 - 1),
+)
+def test_sums_of_broadcast_inputs_run_on_shards_make_what_the_model_says(shape, flags, mesh, seed):
+    rng = np.random.default_rng(seed)
+    maker = GraphMaker()
+    shapes = [
+        [size if k == 0 or not flag >> d & 1 else 1 for d, size in enumerate(shape)]
+        for k, flag in enumerate(flags)
+    ]
+    ins = [maker.op("gelu", [maker.parameter(f"p{k}", *own)], own) for k, own in enumerate(shapes)]
+    bench = Bench(models(maker.graph(maker.op("add", ins, shape, "it")), mesh), "it")
+    ports, port = bench.op.inputs, bench.op.outputs[0]
+    wholes = [bench.whole(own, rng) for own in ports]
+    labels, made = [bench.labels(own) for own in ports], bench.labels(port)
+
+    def total(arrays: Sequence[Array], extent: Array) -> Array:
+        return sum(
+            np.einsum(own, on, np.ones(extent.shape), made, made)
+            for own, on in zip(arrays, labels, strict=True)
+        )
+
+    result = total(wholes, np.ones(bench.cluster(port).slot_sizes))
+    gradient = bench.whole(port, rng)
+    for strategy in bench.strategies(10, rng):
+        ins_held = run_forward(
+            bench, strategy, wholes, result, lambda own, _: total(own, own[0]), rng
+        )
+        above = bench.shards(
+            port, gradient, bench.lay(port, bench.made(strategy), gradient=True), rng
+        )
+        for k, own in enumerate(ports):
+            assert ins_held[k].keys() == above.keys()
+            below = {d: np.einsum(above[d], made, labels[k]) for d in above}
+            bench.check(
+                own,
+                below,
+                np.einsum(gradient, made, labels[k]),
+                bench.lay(own, bench.needed(strategy, k), gradient=True),
+            )
+
+
+# --- kinds with a computation of their own -------------------------------------------------------
+
+
+def free_lay(port: Port, strategy: Codes) -> Lay:
+    """A free input is cut as its op asks: any device can have any part of it."""
+    return Lay(tuple(port.slot_of.get(code, HELD) for code in strategy))
+
+
+def run_in_two_phases(bench: Bench, strategy: Codes, wholes, result, statistics, finish, rng):
+    """Like run_forward, with sums over the axes on reused parts in between."""
+    ins = []
+    for k, (port, whole) in enumerate(zip(bench.op.inputs, wholes, strict=True)):
+        free = bench.models.values.value_of[port.tensor].is_free
+        lay = (
+            free_lay(port, strategy)
+            if free
+            else bench.lay(port, bench.needed(strategy, k), gradient=False)
+        )
+        ins.append(bench.shards(port, whole, lay, rng))
+    reused = [a for a, c in enumerate(strategy) if c < bench.model.parts and bench.model.reused[c]]
+    cluster = bench.cluster(bench.op.outputs[0])
+    arrays = {device: [own[device] for own in ins] for device in ins[0]}
+    local = {device: statistics(arrays[device], device) for device in arrays}
+    outs = {
+        device: finish(arrays[device], sum(local[o] for o in cluster.group(device, reused)), device)
+        for device in arrays
+    }
+    port = bench.op.outputs[0]
+    bench.check(port, outs, result, bench.lay(port, bench.made(strategy), gradient=False))
+
+
+def offset(bench: Bench, strategy: Codes, device: Codes, part: int) -> int:
+    """Where a device's stretch of a part begins."""
+    index, ways = 0, 1
+    for a, code in enumerate(strategy):
+        if code == part:
+            index = index * bench.model.axis_sizes[a] + device[a]
+            ways *= bench.model.axis_sizes[a]
+    return index * (bench.model.sizes[part] // ways)
+
+
+def part_named(bench: Bench, name: str) -> int:
+    return next(j for j, part in enumerate(bench.op.parts) if part.name == name)
+
+
+def activation(maker: GraphMaker, *shape: int) -> str:
+    return maker.op("gelu", [maker.parameter(f"p{len(maker.ops)}", *shape)], shape)
+
+
+def nothing(_: Sequence[Array], __: Codes) -> float:
+    return 0.0
+
+
+def linear_with_bias() -> tuple[GraphMaker, str]:
+    maker = GraphMaker()
+    ins = [activation(maker, 4, 6), maker.parameter("w", 8, 6), maker.parameter("bias", 8)]
+    return maker, maker.op("linear", ins, [4, 8], "it")
+
+
+KINDS_MESHES = [(2,), (2, 2), (4, 2), (3, 2)]
+
+
+@pytest.mark.parametrize("mesh", KINDS_MESHES)
+def test_a_bias_is_added_by_the_first_device_of_those_that_sum(mesh):
+    maker, out = linear_with_bias()
+    bench, rng = Bench(models(maker.graph(out), mesh), "it"), np.random.default_rng(0)
+    x, w, bias = wholes = [bench.whole(port, rng) for port in bench.op.inputs]
+    summed = part_named(bench, "k")
+    for strategy in bench.strategies(1000, rng):
+        over = [a for a, code in enumerate(strategy) if code == summed]
+
+        def local(own, device, over=over):
+            return own[0] @ own[1].T + (0 if any(device[a] for a in over) else own[2])
+
+        run_forward(bench, strategy, wholes, x @ w.T + bias, local, rng)
+
+
+@pytest.mark.parametrize("mesh", KINDS_MESHES)
+def test_an_embedding_looks_up_its_own_rows_and_adds_zeros_for_others(mesh):
+    maker = GraphMaker()
+    ids = maker.input("ids", 4, 6, dtype="int64")
+    out = maker.op("embedding", [maker.parameter("table", 12, 8), ids], [4, 6, 8], "it")
+    bench, rng = Bench(models(maker.graph(out), mesh), "it"), np.random.default_rng(0)
+    table = bench.whole(bench.op.inputs[0], rng)
+    index = rng.integers(0, 12, (4, 6)) * 1.0
+    rows = part_named(bench, "v")
+    strategies = bench.strategies(1000, rng)
+    assert any(rows in strategy for strategy in strategies)
+    for strategy in strategies:
+
+        def look_up(own, _, device, strategy=strategy):
+            local = own[1].astype(int) - offset(bench, strategy, device, rows)
+            mine = (local >= 0) & (local < len(own[0]))
+            return np.where(mine[..., None], own[0][np.where(mine, local, 0)], 0.0)
+
+        run_in_two_phases(
+            bench, strategy, [table, index], table[index.astype(int)], nothing, look_up, rng
+        )
+
+
+@pytest.mark.parametrize("mesh", KINDS_MESHES)
+def test_cross_entropy_over_split_classes_sums_exponentials_and_the_picked_logit(mesh):
+    maker = GraphMaker()
+    label = maker.tensor("label", [6], "label", dtype="int64")
+    out = maker.op("cross_entropy", [activation(maker, 6, 8), label], [], "it")
+    bench, rng = Bench(models(maker.graph(out, loss=out), mesh), "it"), np.random.default_rng(0)
+    logits = bench.whole(bench.op.inputs[0], rng)
+    index = rng.integers(0, 8, 6) * 1.0
+    classes = part_named(bench, "v")
+    whole = np.log(np.exp(logits).sum(1)) - logits[np.arange(6), index.astype(int)]
+    strategies = bench.strategies(1000, rng)
+    assert any(classes in strategy for strategy in strategies)
+    for strategy in strategies:
+
+        def statistics(own, device, strategy=strategy):
+            local = own[1].astype(int) - offset(bench, strategy, device, classes)
+            mine = (local >= 0) & (local < own[0].shape[1])
+            picked = own[0][np.arange(len(local)), np.where(mine, local, 0)] * mine
+            return np.stack([np.exp(own[0]).sum(1), picked])
+
+        def finish(_, total, __):
+            return np.array((np.log(total[0]) - total[1]).sum() / 6)
+
+        run_in_two_phases(
+            bench, strategy, [logits, index], np.array(whole.mean()), statistics, finish, rng
+        )
+
+
+@pytest.mark.parametrize("mesh", KINDS_MESHES)
+def test_softmax_and_layer_norm_over_a_split_dim_reduce_their_statistics(mesh):
+    rng = np.random.default_rng(0)
+    maker = GraphMaker()
+    out = maker.op("softmax", [activation(maker, 4, 12)], [4, 12], "it")
+    bench = Bench(models(maker.graph(out), mesh), "it")
+    x = bench.whole(bench.op.inputs[0], rng) / 3
+    for strategy in bench.strategies(1000, rng):
+        run_in_two_phases(
+            bench,
+            strategy,
+            [x],
+            np.exp(x) / np.exp(x).sum(1, keepdims=True),
+            lambda own, _: np.exp(own[0]).sum(1, keepdims=True),
+            lambda own, total, _: np.exp(own[0]) / total,
+            rng,
+        )
+
+    maker = GraphMaker()
+    ins = [activation(maker, 4, 12), maker.parameter("w", 12), maker.parameter("b", 12)]
+    bench = Bench(models(maker.graph(maker.op("layer_norm", ins, [4, 12], "it")), mesh), "it")
+    x, w, b = wholes = [bench.whole(port, rng) for port in bench.op.inputs]
+
+    def normal(x, mean, square, w, b):
+        return (x - mean[:, None]) / np.sqrt(square - mean**2 + 1e-5)[:, None] * w + b
+
+    for strategy in bench.strategies(1000, rng):
+        run_in_two_phases(
+            bench,
+            strategy,
+            wholes,
+            normal(x, x.mean(1), (x**2).mean(1), w, b),
+            lambda own, _: np.stack([own[0].sum(1), (own[0] ** 2).sum(1)]) / 12,
+            lambda own, total, _: normal(own[0], *total, *own[1:]),
+            rng,
+        )
+
+
+@pytest.mark.parametrize("mesh", KINDS_MESHES)
+def test_grouped_attention_runs_on_groups_of_heads_and_on_rows_of_the_query(mesh):
+    maker = GraphMaker()
+    q = activation(maker, 2, 8, 6, 2)
+    k, v = activation(maker, 2, 4, 6, 2), activation(maker, 2, 4, 6, 2)
+    out = maker.op("attention", [q, k, v], [2, 8, 6, 2], "it")
+    bench, rng = Bench(models(maker.graph(out), mesh), "it"), np.random.default_rng(0)
+
+    def attention(own, *_):
+        # slots: batch, groups, heads of a group (query only), rows, width
+        scores = np.exp(np.einsum("bgrsd,bgtd->bgrst", own[0], own[1]) / 9)
+        return np.einsum("bgrst,bgtd->bgrsd", scores / scores.sum(-1, keepdims=True), own[2])
+
+    wholes = [bench.whole(port, rng) for port in bench.op.inputs]
+    strategies = bench.strategies(60, rng)
+    for name in ("b", "g", "r", "s"):
+        assert any(part_named(bench, name) in strategy for strategy in bench.model.choices)
+    for strategy in strategies:
+        run_forward(bench, strategy, wholes, attention(wholes), attention, rng)
+
+
+@pytest.mark.parametrize("mesh", [(2,), (2, 2)])
+def test_a_convolution_sums_over_split_channels(mesh):
+    maker = GraphMaker()
+    x, w = activation(maker, 2, 4, 6), maker.parameter("w", 4, 4, 3)
+    out = maker.op("conv", [x, w], [2, 4, 6], "it", attrs={"padding": [1]})
+    bench, rng = Bench(models(maker.graph(out), mesh), "it"), np.random.default_rng(0)
+
+    def convolve(own, *_):
+        padded = np.pad(own[0], ((0, 0), (0, 0), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, 3, axis=2)
+        return np.einsum("ncxw,ocw->nox", windows, own[1])
+
+    wholes = [bench.whole(port, rng) for port in bench.op.inputs]
+    space = part_named(bench, "x0")
+    for strategy in bench.strategies(1000, rng):
+        if space not in strategy:  # with halos: what a neighbour sends is not modelled here
+            run_forward(bench, strategy, wholes, convolve(wholes), convolve, rng)
+
+
+@pytest.mark.parametrize(("kind", "share"), [("sum", 1), ("mean", 1 / 8)])
+def test_reductions_leave_partial_sums(kind, share):
+    maker = GraphMaker()
+    out = maker.op(kind, [activation(maker, 4, 8)], [4], "it", attrs={"dims": [1]})
+    bench, rng = Bench(models(maker.graph(out), (2, 2)), "it"), np.random.default_rng(0)
+    whole = bench.whole(bench.op.inputs[0], rng)
+    for strategy in bench.strategies(1000, rng):
+        run_forward(
+            bench, strategy, [whole], whole.sum(1) * share, lambda x, _: x[0].sum(1) * share, rng
+        )
+
+
+# --- hand-worked ---------------------------------------------------------------------------------
+
+
+def test_the_states_of_a_linear_layer_are_those_of_the_table_in_the_design():
+    # x[b, k] w[n, k] -> y[b, n]; slots of x: b, k; of w: n, k; of y: b, n; then R, P, V
+    maker = GraphMaker()
+    x, w = activation(maker, 4, 4), maker.parameter("w", 4, 4)
+    bench = Bench(models(maker.graph(maker.op("linear", [x, w], [4, 4], "it")), (2,)), "it")
+    b, k, n, idle = (part_named(bench, "b0"), part_named(bench, "k"), part_named(bench, "n"), 3)
+    table = {
+        b: ((0,), (4,), (0,)),  # data parallel: S, V (gradients are summed), S
+        k: ((1,), (1,), (3,)),  # row parallel: S, S, P
+        n: ((4,), (0,), (1,)),  # column parallel: V, S, S
+        idle: ((2,), (2,), (2,)),  # repeated: R, R, R
+    }
+    assert sorted(bench.strategies(9, np.random.default_rng(0))) == [(0,), (1,), (2,), (3,)]
+    for code, expected in table.items():
+        strategy = (code,)
+        found = bench.needed(strategy, 0), bench.needed(strategy, 1), bench.made(strategy)
+        assert found == expected
+
+
+def test_partial_sums_pass_a_residual_sum_but_no_nonlinear_op():
+    maker = GraphMaker()
+    a, b = activation(maker, 4, 4), activation(maker, 4, 4)
+    total = maker.op("add", [a, b], [4, 4], "sum")
+    maker.op("gelu", [total], [4, 4], "after")
+    found = models(maker.graph("after:out"), (2,))
+    add, gelu = Bench(found, "sum"), Bench(found, "after")
+    passing = add.model.parts + 1
+    assert (passing,) in add.strategies(9, np.random.default_rng(0))
+    assert add.needed((passing,), 0) == add.needed((passing,), 1) == add.made((passing,)) == (3,)
+    assert gelu.model.choices.max() == gelu.model.idle
+
+
+def test_a_strategy_must_divide_every_factor():
+    # 6 rows over axes of 2 and 2: one axis fits, both do not; 4 columns take both
+    maker = GraphMaker()
+    bench = Bench(models(maker.graph(maker.op("neg", [activation(maker, 6, 4)], [6, 4], "it")),
+                         (2, 2)), "it")  # fmt: skip
+    rows, columns = 0, 1
+    found = bench.strategies(99, np.random.default_rng(0))
+    assert (rows, rows) not in found
+    assert (columns, columns) in found
+    assert {(rows, columns), (columns, rows), (rows, 2), (2, 2)} <= set(found)
+
+
+def test_work_is_cut_by_axes_on_parts_and_repeated_on_others():
+    maker = GraphMaker()
+    x, w = activation(maker, 8, 8), maker.parameter("w", 8, 8)
+    found = models(maker.graph(maker.op("linear", [x, w], [8, 8], "it")), (2, 4))
+    bench = Bench(found, "it")
+    idle = bench.model.idle
+    for strategy, ways in [((0, 1), 8), ((0, idle), 2), ((idle, 2), 4), ((idle, idle), 1)]:
+        assert bench.model.ways(np.array([strategy]))[0] == ways
+    # 2 * 8 * 8 * 8 FLOPs, two products backward
+    assert bench.model.flops == 1024
+    assert bench.model.runs_backward
+
+
+def test_all_strategies_are_tried_once_in_order():
+    maker = GraphMaker()
+    x, w = activation(maker, 4, 4), maker.parameter("w", 4, 4)
+    bench = Bench(models(maker.graph(maker.op("linear", [x, w], [4, 4], "it")), (2, 2)), "it")
+    rows = [tuple(row) for row in bench.model.choices.tolist()]
+    assert rows == sorted(set(rows)) == list(itertools.product(range(4), repeat=2))
