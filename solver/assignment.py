@@ -153,24 +153,29 @@ def _places(models: Models, value: Value, layout: Layout, axis: str) -> list[int
     return found
 
 
-def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
-    """Read a plan's stage back; raises PlanError, naming op or tensor, where it does not fit."""
-    problem, values = models.problem, models.values
+def strategies_of_stage(models: Models, stage: Stage) -> dict[int, Codes]:
+    """Position of op -> its strategy; raises PlanError for an op too many or too few."""
+    problem = models.problem
     positions = {op.name: position for position, op in enumerate(problem.ops)}
     _check_once("op", [planned.op for planned in stage.ops])
-    _check_once("tensor", [tensor.tensor for tensor in stage.tensors])
-    _check_once("parameter", [parameter.tensor for parameter in stage.parameters])
     ops: dict[int, Codes] = {}
     for planned in stage.ops:
         position = positions.get(planned.op)
         if position is None:
             raise PlanError(f"op {planned.op!r} is not in the graph")
         ops[position] = _op_codes(models, position, planned.strategy, planned.partial)
-    missing = [
-        op.name for p, op in enumerate(problem.ops) if p not in ops and p not in values.views
-    ]
-    if missing:
-        raise PlanError(f"the plan has no strategy for op {missing[0]!r}")
+    for position, op in enumerate(problem.ops):
+        if position not in ops and position not in models.values.views:
+            raise PlanError(f"the plan has no strategy for op {op.name!r}")
+    return ops
+
+
+def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
+    """Read a plan's stage back; raises PlanError, naming op or tensor, where it does not fit."""
+    values = models.values
+    _check_once("tensor", [tensor.tensor for tensor in stage.tensors])
+    _check_once("parameter", [parameter.tensor for parameter in stage.parameters])
+    ops = strategies_of_stage(models, stage)
     rest: dict[str, Codes] = {}
     read: dict[str, Read] = {}
     for tensor in stage.tensors:

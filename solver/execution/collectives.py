@@ -1,0 +1,105 @@
+"""Collectives on shards: each step of a plan, done by the members of its groups alone.
+
+slice, all_gather, all_to_all   every device puts its new region together from what the members
+                                of its group hold; what no member holds is an error
+all_reduce, reduce_scatter      the members' shards are added, then sliced
+mask                            a replicated value stays on the first member, a shard stays where
+                                it is; the rest is zero: the sum over the group is the value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from meshwright.schema import Axis, Layout, Mesh, Rank
+from solver.execution.shards import Array, Region, Shards, region
+
+
+class StepError(Exception):
+    """A step cannot give the layout that the plan says it gives."""
+
+
+def run_step(
+    kind: str, axes: Sequence[Axis], shards: Shards, before: Layout, after: Layout, mesh: Mesh
+) -> Shards:
+    """All devices' shards after one step."""
+    result: list[Array | None] = [None] * mesh.device_count
+    for group in mesh.groups(axes):
+        for rank in group:
+            result[rank] = _on(rank, kind, axes, group, shards, before, after, mesh)
+    return [own for own in result if own is not None]
+
+
+def _on(
+    rank: Rank,
+    kind: str,
+    axes: Sequence[Axis],
+    group: Sequence[Rank],
+    shards: Shards,
+    before: Layout,
+    after: Layout,
+    mesh: Mesh,
+) -> Array:
+    target = region(after, mesh, rank)
+    if kind in ("all_reduce", "reduce_scatter"):
+        own = region(before, mesh, rank)
+        if any(region(before, mesh, other) != own for other in group):
+            raise StepError(f"{kind} over {', '.join(axes)} adds shards of different parts")
+        total = np.sum([shards[other] for other in group], axis=0)
+        return _cut(total, own, target, kind)
+    if kind == "mask":
+        zero = np.zeros([stop - start for start, stop in target], dtype=shards[rank].dtype)
+        split = {axis for dim in before.dims for axis in dim.axes}
+        at = mesh.coordinates(rank)
+        if any(at[axis] for axis in axes if axis not in split):
+            return zero
+        _paste(zero, target, shards[rank], region(before, mesh, rank))
+        return zero
+    return _gathered(rank, kind, axes, group, shards, before, target, mesh)
+
+
+def _gathered(
+    rank: Rank,
+    kind: str,
+    axes: Sequence[Axis],
+    group: Sequence[Rank],
+    shards: Shards,
+    before: Layout,
+    target: Region,
+    mesh: Mesh,
+) -> Array:
+    members = [rank] if kind == "slice" else group
+    made = np.zeros([stop - start for start, stop in target], dtype=shards[rank].dtype)
+    covered = np.zeros(made.shape, dtype=np.bool_)
+    for other in members:
+        inside = region(before, mesh, other)
+        _paste(made, target, shards[other], inside)
+        _paste(covered, target, np.ones(shards[other].shape, dtype=np.bool_), inside)
+    if not covered.all():
+        raise StepError(
+            f"{kind} over {', '.join(axes)}: device {rank} needs parts that no member of its "
+            "group holds"
+        )
+    return made
+
+
+def _cut(array: Array, own: Region, target: Region, kind: str) -> Array:
+    made = np.zeros([stop - start for start, stop in target], dtype=array.dtype)
+    if any(a < c or b > d for (a, b), (c, d) in zip(target, own, strict=True)):
+        raise StepError(f"{kind} cannot give a part that its group does not hold")
+    _paste(made, target, array, own)
+    return made
+
+
+def _paste(made: Array, target: Region, source: Array, inside: Region) -> None:
+    """Copy what `source` (a region) and `made` (a region) have in common."""
+    into, out_of = [], []
+    for (a, b), (c, d) in zip(target, inside, strict=True):
+        start, stop = max(a, c), min(b, d)
+        if start >= stop:
+            return
+        into.append(slice(start - a, stop - a))
+        out_of.append(slice(start - c, stop - c))
+    made[tuple(into)] = source[tuple(out_of)]

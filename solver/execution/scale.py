@@ -1,0 +1,331 @@
+"""Scaling down: the same graph and plan with small sizes, so that they can be executed.
+
+Every mesh axis becomes 2 devices. Slots and parts that are the same index form one class, and each
+class gets the least size that divides by all axes that any strategy or layout of the plan puts on
+it together, and at least 2. What a class cannot choose freely is kept or follows:
+
+- sizes with symbols follow the symbols, which are scaled first
+- small sizes (at most KEPT: kernel windows, top-k, fused projections) stay, where they divide
+- classes over which a rule exchanges halos or whose extents differ within one factor shrink by one
+  common divisor, so that strides and paddings still fit
+- a sum of segments is as long as its segments together
+
+The scaled problem has the same parts and slots; where it has not, `ScaleError` names the op.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meshwright.schema import (
+    Dim,
+    Graph,
+    GraphError,
+    Layout,
+    LayoutPair,
+    Mesh,
+    MeshAxis,
+    Setup,
+    Stage,
+    SubDim,
+)
+from meshwright.schema import Tensor as GraphTensor
+from meshwright.schema.sizes import size_value, symbols_in
+from solver.problem import Problem, build_problem
+
+AXIS = 2  # chosen: the least that has groups
+KEPT = 16  # chosen: kernel windows, experts, segments of a fused projection
+
+SlotKey = tuple[str, int]
+PartKey = tuple[int, int]
+Key = SlotKey | PartKey
+
+
+class ScaleError(Exception):
+    """The graph cannot be scaled down and keep its structure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A small problem and the plan's stage for it."""
+
+    problem: Problem
+    stage: Stage
+
+
+def scale_down(problem: Problem, stage: Stage) -> Scaled:
+    """The problem and stage with small sizes; raises ScaleError."""
+    sizes = _Sizes(problem, stage)
+    graph = sizes.graph()
+    setup = Setup(phase=problem.setup.phase, microbatches=1)
+    small = build_problem(graph, problem.topology, setup, problem.calibration)
+    for op, other in zip(problem.ops, small.ops, strict=True):
+        same = [part.name for part in op.parts] == [part.name for part in other.parts]
+        if not same or [p.slot_of for p in (*op.inputs, *op.outputs)] != [
+            p.slot_of for p in (*other.inputs, *other.outputs)
+        ]:
+            raise ScaleError(
+                f"op {op.name!r} has the rule {op.notation} and, scaled down, {other.notation}"
+            )
+    return Scaled(small, _scaled_stage(stage, small))
+
+
+@dataclass(slots=True)
+class _Sizes:
+    """The choice of a small size for every class of slots and parts."""
+
+    problem: Problem
+    stage: Stage
+    parent: dict[Key, Key] = field(default_factory=dict)
+    axes: dict[Key, set[frozenset[str]]] = field(default_factory=dict)
+
+    def graph(self) -> Graph:
+        """The graph with small sizes and no symbols."""
+        self._join()
+        self._place()
+        chosen = self._choose()
+        tensors = []
+        for info in self.problem.tensors.values():
+            shape = [1] * len(info.shape)
+            for k, slot in enumerate(info.slots):
+                shape[slot.dim] *= chosen[self.find((info.name, k))]
+            tensors.append(
+                GraphTensor(
+                    name=info.name,
+                    shape=tuple(shape),
+                    dtype=info.tensor.dtype,
+                    role=info.tensor.role,
+                    trainable=info.tensor.trainable,
+                )
+            )
+        graph = self.problem.graph
+        return Graph(
+            name=f"{graph.name} (scaled down)",
+            tensors=tuple(tensors),
+            ops=graph.ops,
+            outputs=graph.outputs,
+            loss=graph.loss,
+        )
+
+    def find(self, key: Key) -> Key:
+        while (above := self.parent.setdefault(key, key)) != key:
+            key = above
+        return key
+
+    def _join(self) -> None:
+        for position, op in enumerate(self.problem.ops):
+            if op.known is None:
+                continue
+            parsed = op.known.rule.parsed
+            loose = parsed.halo | set(parsed.follows)
+            for port in (*op.inputs, *op.outputs):
+                slots = self.problem.tensors[port.tensor].slots
+                for part, slot in port.slot_of.items():
+                    follows = parsed.follows and op.parts[part].factor in parsed.follows.values()
+                    if op.parts[part].factor in loose or (
+                        follows and slots[slot].size != op.parts[part].size
+                    ):
+                        continue
+                    self.parent[self.find((position, part))] = self.find((port.tensor, slot))
+
+    def _place(self) -> None:
+        """Which axes lie together on a class, anywhere in the plan."""
+        for planned in self.stage.ops:
+            position = next(p for p, op in enumerate(self.problem.ops) if op.name == planned.op)
+            parts = {part.name: j for j, part in enumerate(self.problem.ops[position].parts)}
+            for name, axes in planned.strategy.items():
+                for port in (
+                    *self.problem.ops[position].inputs,
+                    *self.problem.ops[position].outputs,
+                ):
+                    slot = port.slot_of.get(parts[name])
+                    if slot is not None:
+                        self._on((port.tensor, slot), axes)
+                self._on((position, parts[name]), axes)
+        for tensor in self.stage.tensors:
+            for pair in (tensor.rest, tensor.read):
+                if pair is not None:
+                    self._on_layout(tensor.tensor, pair.value)
+        for parameter in self.stage.parameters:
+            for layout in (parameter.value, parameter.gradient, parameter.optimizer):
+                if layout is not None:
+                    self._on_layout(parameter.tensor, layout)
+        for moved in self.stage.redistributions:
+            for step in (*moved.forward, *moved.backward, *moved.per_step):
+                self._on_layout(moved.tensor, step.to)
+
+    def _on_layout(self, tensor: str, layout: Layout) -> None:
+        slots = self.problem.tensors[tensor].slots
+        for d, dim in enumerate(layout.dims):
+            own = [k for k, slot in enumerate(slots) if slot.dim == d]
+            for k, part in zip(own, dim.parts, strict=False):
+                self._on((tensor, k), part.axes)
+
+    def _on(self, key: Key, axes: Sequence[str]) -> None:
+        if axes:
+            self.axes.setdefault(self.find(key), set()).add(frozenset(axes))
+
+    def _choose(self) -> dict[Key, int]:
+        old: dict[Key, int] = {}
+        for info in self.problem.tensors.values():
+            for k, slot in enumerate(info.slots):
+                old[self.find((info.name, k))] = slot.size
+        needed = {
+            key: math.lcm(1, *(AXIS ** len(axes) for axes in self.axes.get(key, ()))) for key in old
+        }
+        spatial = self._spatial()
+        divisor = self._common_divisor(spatial, old, needed)
+        symbolic = self._symbolic(needed)
+        chosen = {}
+        for key, size in old.items():
+            if key in symbolic:
+                chosen[key] = symbolic[key]
+            elif key in spatial:
+                chosen[key] = size // divisor
+            elif size <= KEPT and size % needed[key] == 0:
+                chosen[key] = size
+            else:
+                chosen[key] = max(2, needed[key])
+        self._sum_segments(chosen)
+        return chosen
+
+    def _sum_segments(self, chosen: dict[Key, int]) -> None:
+        """A dim that is a sum of segments is as long as they are together."""
+        for position, op in enumerate(self.problem.ops):
+            if op.known is None:
+                continue
+            parsed = op.known.rule.parsed
+            sizes: dict[str, int] = {}
+            for j, part in enumerate(op.parts):
+                size = chosen.get(self.find((position, j)), part.size)
+                sizes[part.factor] = sizes.get(part.factor, 1) * size
+            for port, term in zip((*op.inputs, *op.outputs), parsed.terms, strict=False):
+                for d, dim in enumerate(term):
+                    if len(dim) < 2:
+                        continue
+                    own = [
+                        self.find((port.tensor, k))
+                        for k, slot in enumerate(self.problem.tensors[port.tensor].slots)
+                        if slot.dim == d
+                    ]
+                    length = sum(math.prod(sizes[f] for f in product) for product in dim)
+                    chosen[own[-1]] = length // math.prod(chosen[key] for key in own[:-1])
+
+    def _spatial(self) -> set[Key]:
+        """Classes of dims that a rule shards with a halo."""
+        found: set[Key] = set()
+        for op in self.problem.ops:
+            if op.known is None or not op.known.rule.parsed.halo:
+                continue
+            halo = op.known.rule.parsed.halo
+            for port in (*op.inputs, *op.outputs):
+                for part, slot in port.slot_of.items():
+                    if op.parts[part].factor in halo:
+                        found.add(self.find((port.tensor, slot)))
+        return found
+
+    @staticmethod
+    def _common_divisor(
+        spatial: set[Key], old: Mapping[Key, int], needed: Mapping[Key, int]
+    ) -> int:
+        common = math.gcd(0, *(old[key] for key in spatial)) or 1
+        for divisor in range(common, 0, -1):
+            if common % divisor == 0 and all(
+                old[key] // divisor % needed[key] == 0 and old[key] // divisor >= min(2, old[key])
+                for key in spatial
+            ):
+                return divisor
+        return 1
+
+    def _symbolic(self, needed: Mapping[Key, int]) -> dict[Key, int]:
+        """Sizes of classes that follow the graph's symbols, at the symbols' small values."""
+        graph = self.problem.graph
+        least = dict.fromkeys(graph.symbols, 2)
+        slots: dict[Key, tuple[GraphTensor, int]] = {}
+        for info in self.problem.tensors.values():
+            for d, size in enumerate(info.tensor.shape):
+                own = [k for k, slot in enumerate(info.slots) if slot.dim == d]
+                if isinstance(size, int) or len(own) != 1 or not symbols_in(size):
+                    continue
+                key = self.find((info.name, own[0]))
+                slots.setdefault(key, (info.tensor, d))
+        for _ in range(64):  # chosen: doublings of the symbols until every class divides
+            sizes = {key: _size(tensor, d, least) for key, (tensor, d) in slots.items()}
+            short = [key for key, size in sizes.items() if size is None or size % needed[key]]
+            if not short:
+                return {key: size for key, size in sizes.items() if size is not None}
+            for name in least:
+                if any(name in symbols_in(slots[key][0].shape[slots[key][1]]) for key in short):
+                    least[name] *= 2
+        raise ScaleError("no small values of the symbols suit the axes of the plan")
+
+
+def _size(tensor: GraphTensor, d: int, symbols: Mapping[str, int]) -> int | None:
+    try:
+        return size_value(tensor.shape[d], symbols)
+    except GraphError:
+        return None
+
+
+def _scaled_stage(stage: Stage, small: Problem) -> Stage:
+    def layout(tensor: str, old: Layout) -> Layout:
+        info = small.tensors[tensor]
+        dims = []
+        for d, dim in enumerate(old.dims):
+            own = [slot.size for slot in info.slots if slot.dim == d] or [1]
+            parts = tuple(
+                SubDim(size=size, axes=part.axes) for size, part in zip(own, dim.parts, strict=True)
+            )
+            dims.append(Dim(parts=parts, segments=info.segments.get(d, ())))
+        return Layout(dims=tuple(dims), partial=old.partial)
+
+    def pair(tensor: str, old: LayoutPair | None) -> LayoutPair | None:
+        if old is None:
+            return None
+        gradient = None if old.gradient is None else layout(tensor, old.gradient)
+        return LayoutPair(value=layout(tensor, old.value), gradient=gradient)
+
+    mesh = Mesh(
+        axes=tuple(
+            MeshAxis(name=axis.name, size=min(axis.size, AXIS), level=axis.level)
+            for axis in stage.mesh.axes
+        )
+    )
+    return stage.model_copy(
+        update={
+            "mesh": mesh,
+            "tensors": tuple(
+                t.model_copy(
+                    update={"rest": pair(t.tensor, t.rest), "read": pair(t.tensor, t.read)}
+                )
+                for t in stage.tensors
+            ),
+            "parameters": tuple(
+                p.model_copy(
+                    update={
+                        name: None if old is None else layout(p.tensor, old)
+                        for name, old in (
+                            ("value", p.value),
+                            ("gradient", p.gradient),
+                            ("optimizer", p.optimizer),
+                        )
+                    }
+                )
+                for p in stage.parameters
+            ),
+            "redistributions": tuple(
+                r.model_copy(
+                    update={
+                        name: tuple(
+                            step.model_copy(update={"to": layout(r.tensor, step.to)})
+                            for step in getattr(r, name)
+                        )
+                        for name in ("forward", "backward", "per_step")
+                    }
+                )
+                for r in stage.redistributions
+            ),
+        }
+    )

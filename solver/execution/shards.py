@@ -1,0 +1,121 @@
+"""Shards: what each device holds of a tensor in a layout.
+
+All arrays here are in *parts form*: one array dim for every sub-dim of the layout, so that a shard
+is a slice. A dim that is a sum of segments is put into parts form segment by segment: the common
+factor first, what is left of every segment behind it in the last sub-dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.schema import Layout, Mesh
+
+Array = NDArray[Any]
+Region = tuple[tuple[int, int], ...]
+Shards = list[Array]
+
+
+def to_parts(array: Array, layout: Layout) -> Array:
+    """A whole tensor in parts form."""
+    for d, dim in enumerate(layout.dims):
+        if dim.segments:
+            common = prod(part.size for part in dim.parts[:-1])
+            ends = np.cumsum(dim.segments)[:-1]
+            pieces = [
+                piece.reshape(*piece.shape[:d], common, -1, *piece.shape[d + 1 :])
+                for piece in np.split(array, ends, axis=d)
+            ]
+            joined = np.concatenate(pieces, axis=d + 1)
+            array = joined.reshape(*joined.shape[:d], -1, *joined.shape[d + 2 :])
+    return array.reshape(parts_shape(layout))
+
+
+def from_parts(array: Array, layout: Layout) -> Array:
+    """A whole tensor from parts form."""
+    array = array.reshape(layout.shape)
+    for d, dim in enumerate(layout.dims):
+        if dim.segments:
+            common = prod(part.size for part in dim.parts[:-1])
+            joined = array.reshape(*array.shape[:d], common, -1, *array.shape[d + 1 :])
+            ends = np.cumsum([length // common for length in dim.segments])[:-1]
+            pieces = [
+                piece.reshape(*array.shape[:d], -1, *array.shape[d + 1 :])
+                for piece in np.split(joined, ends, axis=d + 1)
+            ]
+            array = np.concatenate(pieces, axis=d)
+    return array
+
+
+def parts_shape(layout: Layout) -> tuple[int, ...]:
+    """The shape in parts form."""
+    return tuple(part.size for dim in layout.dims for part in dim.parts)
+
+
+def region(layout: Layout, mesh: Mesh, rank: int) -> Region:
+    """The stretch of every sub-dim that a device holds."""
+    at = mesh.coordinates(rank)
+    sizes = {axis.name: axis.size for axis in mesh.axes}
+    found = []
+    for dim in layout.dims:
+        for part in dim.parts:
+            index, ways = 0, 1
+            for axis in part.axes:
+                index = index * sizes[axis] + at[axis]
+                ways *= sizes[axis]
+            length = part.size // ways
+            found.append((index * length, (index + 1) * length))
+    return tuple(found)
+
+
+def window(inside: Region) -> tuple[slice, ...]:
+    """A region as an index."""
+    return tuple(slice(start, stop) for start, stop in inside)
+
+
+def shard(whole: Array, layout: Layout, mesh: Mesh) -> Shards:
+    """Every device's part of a whole tensor; a partial one lies on the first device of its axes."""
+    parts = to_parts(whole, layout)
+    shards = []
+    for rank in range(mesh.device_count):
+        own = parts[window(region(layout, mesh, rank))].copy()
+        at = mesh.coordinates(rank)
+        if any(at[axis] for axis in layout.partial):
+            own = np.zeros_like(own)
+        shards.append(own)
+    return shards
+
+
+def unshard(shards: Sequence[Array], layout: Layout, mesh: Mesh) -> Array:
+    """The whole tensor; raises DisagreementError where devices that hold the same part differ."""
+    whole = np.zeros(parts_shape(layout), dtype=shards[0].dtype)
+    written: dict[tuple[Region, tuple[int, ...]], int] = {}
+    for rank, own in enumerate(shards):
+        inside = region(layout, mesh, rank)
+        at = mesh.coordinates(rank)
+        key = (inside, tuple(at[axis] for axis in layout.partial))
+        if key in written:
+            other = shards[written[key]]
+            if not _close(own, other):
+                raise DisagreementError(written[key], rank)
+            continue
+        written[key] = rank
+        whole[window(inside)] = np.add(whole[window(inside)], own)
+    return from_parts(whole, layout)
+
+
+class DisagreementError(Exception):
+    """Two devices should hold equal copies and do not."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"devices {first} and {second} hold different copies of the same part")
+
+
+def _close(a: Array, b: Array) -> bool:
+    scale = max(1.0, float(np.abs(a).max(initial=0))) if a.dtype.kind == "f" else 1.0
+    return bool(np.allclose(a, b, rtol=1e-9, atol=1e-9 * scale, equal_nan=False))
