@@ -71,7 +71,7 @@ def _slice_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array
 def _split(call: Call) -> list[Array]:
     dim = call.dim(0)
     ends = np.cumsum([shape[dim] for shape in call.output_shapes])
-    return np.split(call.x[(slice(None),) * dim + (slice(ends[-1]),)], ends[:-1], axis=dim)
+    return np.split(call.x, ends[:-1], axis=dim)
 
 
 def _split_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:

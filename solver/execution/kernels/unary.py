@@ -100,7 +100,10 @@ def _leaky_slope(x: Array, _y: Array, call: Call) -> Array:
 
 
 def _clamp(x: Array, call: Call) -> Array:
-    return np.clip(x, call.number("min", -math.inf), call.number("max", math.inf))
+    for name, bound in (("min", np.maximum), ("max", np.minimum)):
+        if call.attrs.get(name) is not None:
+            x = bound(x, call.number(name, math.nan))
+    return x
 
 
 def _clamp_slope(x: Array, _y: Array, call: Call) -> Array:
