@@ -1,0 +1,188 @@
+"""Random small problems: op graphs of many kinds, and legal random choices of their cost graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+from meshwright.schema import Cost, Graph, Mesh, MeshAxis, Pin, Plan, Search, Setup, Topology
+from solver.assignment import Assignment, assignment_of_choice
+from solver.cost_graph import CostGraph, Edge, IntArray, Node, Projection
+from solver.dynamic_programming import Budget, dynamic_programming
+from solver.evaluate import cost_of, ledger_of
+from solver.lowering import Lowered, Models, lower
+from solver.pins import allowed_strategies, pinned_ops
+from solver.plan_document import stage_document
+from solver.values import find_values
+from tests.solver.small_graphs import GraphMaker, problem, topology
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem on one mesh, lowered."""
+
+    models: Models
+    lowered: Lowered
+
+
+@st.composite
+def graphs(draw: st.DrawFn, most: int = 6) -> Graph:
+    """A few ops on [batch, 8] activations: chains with branches, views, shared parameters."""
+    maker = GraphMaker(batch=16)
+    rows, width = "batch", 8
+    weight = maker.parameter("w", width, width)
+    big = maker.parameter("big", 4096, width)
+    ids = maker.input("ids", rows, dtype="int64")
+    live = [
+        maker.op("embedding", [big, ids], [rows, width])
+        if draw(st.booleans())
+        else maker.op("linear", [maker.input("x", rows, width), weight], [rows, width])
+    ]
+    fresh = 0
+    for _ in range(draw(st.integers(1, most))):
+        given = draw(st.sampled_from(live[-3:]))
+        other = draw(st.sampled_from(live[-3:]))
+        kind = draw(
+            st.sampled_from(
+                ["linear", "shared", "gelu", "add", "mul", "softmax", "layer_norm", "heads",
+                 "halves", "unheard", "constant", "tied"]
+            )
+        )  # fmt: skip
+        match kind:
+            case "linear":
+                fresh += 1
+                w = maker.parameter(f"w{fresh}", width, width)
+                live.append(maker.op("linear", [given, w], [rows, width]))
+            case "shared":
+                live.append(maker.op("linear", [given, weight], [rows, width]))
+            case "gelu" | "softmax":
+                live.append(maker.op(kind, [given], [rows, width]))
+            case "add" | "mul":
+                live.append(maker.op(kind, [given, other], [rows, width]))
+            case "layer_norm":
+                fresh += 1
+                w = maker.parameter(f"w{fresh}", width)
+                live.append(maker.op("layer_norm", [given, w], [rows, width]))
+            case "heads":
+                split = maker.op("reshape", [given], [rows, 2, 4])
+                turned = maker.op("transpose", [split], [2, rows, 4], attrs={"dims": [1, 0, 2]})
+                soft = maker.op("softmax", [turned], [2, rows, 4])
+                back = maker.op("transpose", [soft], [rows, 2, 4], attrs={"dims": [1, 0, 2]})
+                live.append(maker.op("reshape", [back], [rows, width]))
+            case "halves":
+                fresh += 1
+                parts = maker.split(given, [[rows, 2], [rows, 6]], 1, f"split{fresh}")
+                live.append(maker.op("concat", parts[::-1], [rows, width], attrs={"dim": 1}))
+            case "unheard":
+                live.append(maker.op("zzz", [given], [rows, width]))
+            case "constant":
+                fresh += 1
+                table = maker.tensor(f"c{fresh}", [rows, width], "constant")
+                live.append(maker.op("mul", [given, table], [rows, width]))
+            case "tied":
+                logits = maker.op("linear", [given, big], [rows, 4096])
+                live.append(
+                    maker.op("linear", [logits, maker.parameter(f"u{len(live)}", width, 4096)],
+                             [rows, width])
+                )  # fmt: skip
+    label = maker.tensor("label", [rows], "label", dtype="int64")
+    loss = maker.op("cross_entropy", [live[-1], label], [])
+    return maker.graph(loss, loss=loss)
+
+
+@st.composite
+def setups(draw: st.DrawFn) -> Setup:
+    return Setup(
+        microbatches=draw(st.sampled_from([1, 4])),
+        phase=draw(st.sampled_from(["training", "training", "training", "inference"])),
+        gradient_dtype=draw(st.sampled_from(["float32", "bfloat16"])),
+        execution=draw(st.sampled_from(["compiled", "eager"])),
+    )
+
+
+MESHES = [((2,), (0,)), ((4,), (1,)), ((2, 2), (0, 1)), ((2, 3), (0, 1)), ((2, 2, 2), (0, 1, 1))]
+
+
+@st.composite
+def cases(draw: st.DrawFn, most: int = 6) -> Case:
+    """A graph, a setup, a mesh, and sometimes pins."""
+    graph = draw(graphs(most))
+    sizes, levels = draw(st.sampled_from(MESHES))
+    extents = [1, 1]
+    for size, level in zip(sizes, levels, strict=True):
+        extents[level] *= size
+    devices = topology(*extents)
+    names = ("node", "gpu")
+    mesh = Mesh(
+        axes=tuple(
+            MeshAxis(name=f"a{k}", size=size, level=names[level])  # type: ignore[arg-type]  # a name
+            for k, (size, level) in enumerate(zip(sizes, levels, strict=True))
+        )
+    )
+    pins = draw(st.sampled_from([(), (), (Pin(op="linear*", strategy={"b0": ("a0",)}),)]))
+    return lowered_case(graph, devices, mesh, draw(setups()), pins)
+
+
+def lowered_case(
+    graph: Graph, devices: Topology, mesh: Mesh, setup: Setup, pins: tuple[Pin, ...] = ()
+) -> Case:
+    built = problem(graph, devices, setup)
+    models = Models(built, find_values(built), mesh)
+    if not any(op.kind == "linear" for op in graph.ops):
+        pins = ()
+    pinned = pinned_ops(built, pins, models.values.views)
+    allowed = {
+        position: allowed_strategies(pin, built.ops[position], mesh)
+        for position, pin in pinned.items()
+    }
+    return Case(models, lower(models, allowed, None))
+
+
+def random_choice(graph: CostGraph, seed: int) -> IntArray | None:
+    """A random choice that takes nothing forbidden: the best under random prices."""
+    random = np.random.default_rng(seed)
+    nodes = tuple(
+        Node(node.name, np.where(np.isinf(node.cost), np.inf, random.random(len(node.cost))))
+        for node in graph.nodes
+    )
+    edges = tuple(
+        edge
+        if isinstance(edge, Projection)
+        else Edge(
+            edge.tail,
+            edge.head,
+            np.where(np.isinf(edge.cost), np.inf, random.random(edge.cost.shape)),
+        )
+        for edge in graph.edges
+    )
+    return dynamic_programming(CostGraph(nodes, edges), Budget()).choice
+
+
+def plan_of(case: Case, choice: IntArray) -> Plan:
+    """The plan document of a choice."""
+    return plan_of_assignment(case.models, assignment_of_choice(case.lowered, choice))
+
+
+def plan_of_assignment(models: Models, assignment: Assignment) -> Plan:
+    ledger = ledger_of(models, assignment)
+    cost: Cost = cost_of(models, ledger)
+    built = models.problem
+    return Plan(
+        graph=built.graph.id,
+        topology=built.topology.id,
+        setup=built.setup.id,
+        calibration=built.calibration.id,
+        microbatches=built.microbatches,
+        stages=(stage_document(models, assignment, ledger),),
+        cost=cost,
+        search=Search(
+            solver="none",
+            outcome="feasible",
+            cost_ns=cost.step_ns,
+            lower_bound_ns=0,
+            gap=1,
+            meshes=("one",),
+        ),
+    )
