@@ -24,12 +24,56 @@ class StepError(Exception):
 def run_step(
     kind: str, axes: Sequence[Axis], shards: Shards, before: Layout, after: Layout, mesh: Mesh
 ) -> Shards:
-    """All devices' shards after one step."""
+    """All devices' shards after one step; StepError where it is not the step that it says."""
+    _check_kind(kind, axes, before, after)
     result: list[Array | None] = [None] * mesh.device_count
     for group in mesh.groups(axes):
         for rank in group:
             result[rank] = _on(rank, kind, axes, group, shards, before, after, mesh)
     return [own for own in result if own is not None]
+
+
+# where the axes of a step lie before and after it: on sub-dims, partial, or nowhere
+_PLACES = {
+    "all_gather": ("dims", "nowhere"),
+    "reduce_scatter": ("partial", "dims"),
+    "all_reduce": ("partial", "nowhere"),
+    "all_to_all": ("dims", "dims"),
+    "permute": ("dims", "dims"),
+    "slice": ("nowhere", "dims"),
+    "mask": ("", "partial"),
+}
+
+
+def _check_kind(kind: str, axes: Sequence[Axis], before: Layout, after: Layout) -> None:
+    """A step may change nothing but its own axes, and these only as its kind does."""
+    if kind not in _PLACES:
+        raise StepError(f"there is no step {kind!r}")
+    wanted = _PLACES[kind]
+    for axis in {*_axes(before), *_axes(after), *axes}:
+        was, now = _place(before, axis), _place(after, axis)
+        if axis not in axes:
+            if was != now:
+                raise StepError(f"{kind} over {', '.join(axes)} changes axis {axis!r} too")
+            continue
+        if was.split(" ")[0] != (wanted[0] or was.split(" ")[0]) or now.split(" ")[0] != wanted[1]:
+            raise StepError(f"{kind} over {', '.join(axes)} from {before} does not give {after}")
+        if kind in ("all_to_all", "permute") and (was == now) != (kind == "permute"):
+            raise StepError(f"{kind} over {', '.join(axes)} from {before} does not give {after}")
+
+
+def _axes(layout: Layout) -> set[Axis]:
+    return {*layout.partial, *(axis for dim in layout.dims for axis in dim.axes)}
+
+
+def _place(layout: Layout, axis: Axis) -> str:
+    if axis in layout.partial:
+        return "partial"
+    for d, dim in enumerate(layout.dims):
+        for p, part in enumerate(dim.parts):
+            if axis in part.axes:
+                return f"dims {d} {p}"
+    return "nowhere"
 
 
 def _on(
