@@ -1,0 +1,226 @@
+"""Rules held against kernels: what a rule lets be sharded can be computed part by part.
+
+For every case and every factor that its rule leaves free, the op is run on two unequal parts of the
+factor, the rest of its inputs zero. Outputs and gradients that have the factor are equal part by
+part to those of the whole op; those that have not are partial and add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright.schema import RuleError
+from meshwright.schema.rule import Factor, Notation, Segments, ShardingRule, Term
+from solver.execution.kernels import KERNELS, Array, Call, ignored_label
+from solver.rules import KINDS
+from solver.rules.known import Ports
+from tests.solver.execution.kernel_cases import (
+    CASES,
+    Case,
+    case,
+    meaning,
+    named,
+    random,
+    real,
+    whole,
+)
+
+CHOICES = whole(4, 2, 6, 2)
+EXPERTS = [
+    case("moe_dispatch", real(2, 6, 3), CHOICES, shapes=((4, 2, 3, 3),)),
+    case("moe_combine", real(4, 2, 3, 3), CHOICES, real(2, 6, 2), shapes=((2, 6, 3),)),
+]
+
+
+def wrong_here(wrong: Callable[[Case], bool], why: str) -> list[object]:
+    """All cases with a rule; those for which the rule is known to be wrong must fail until it is mended."""
+    mark = pytest.mark.xfail(strict=True, reason=why)
+    return [
+        pytest.param(own, marks=[mark] if wrong(own) else [], id=named(own))
+        for own in (*CASES, *EXPERTS)
+        if own[0] in KINDS
+    ]
+
+
+def rolls_as_a_whole(given: Case) -> bool:
+    return given[0] == "roll" and given[1]["dims"] == []
+
+
+def is_affine(given: Case) -> bool:
+    kind, attrs, inputs, *_ = given
+    if inputs and inputs[0].dtype != np.float64:
+        return False
+    rounds = kind == "cast" and attrs["dtype"] == "int64"
+    fills = kind == "pad" and attrs["mode"] == "constant" and attrs["value"] not in (0, "-inf")
+    return rounds or fills
+
+
+def prepared(given: Case) -> Call:
+    kind, attrs, inputs, shapes, by = given
+    if kind not in ("moe_dispatch", "moe_combine"):
+        made = meaning(kind, attrs, shapes, by)([torch.tensor(own) for own in inputs])
+        shapes = tuple(tuple(own.shape) for own in made)
+    assert shapes is not None
+    return Call(kind, attrs, inputs, shapes)
+
+
+def rule_of(call: Call) -> tuple[ShardingRule, dict[Factor, int]]:
+    """The rule of a call and the sizes of its factors; skips the test where it does not fit."""
+    shapes = [own.shape for own in call.inputs]
+    try:
+        rule = KINDS[call.kind](Ports(shapes, call.output_shapes, call.attrs)).rule
+        return rule, rule.bind(shapes, call.output_shapes)
+    except RuleError as wrong:
+        pytest.skip(f"the rule does not fit: {wrong}")
+
+
+def along(dim: Segments, sizes: Mapping[Factor, int], factor: Factor, kept: Array) -> Array:
+    """Which places of a dim belong to the kept values of a factor."""
+    pieces = []
+    for product in dim:
+        own = np.ones([sizes[f] for f in product], dtype=np.bool_)
+        if factor in product:
+            place = product.index(factor)
+            own = own & kept.reshape(-1, *[1] * (len(product) - place - 1))
+        pieces.append(own.reshape(-1))
+    return np.concatenate(pieces)
+
+
+def mask(
+    term: Term, shape: Sequence[int], sizes: Mapping[Factor, int], kept: Mapping[Factor, Array]
+) -> Array:
+    """Which elements of a tensor belong to the kept values of some factors."""
+    made = np.ones(shape, dtype=np.bool_)
+    for d, dim in enumerate(term):
+        for factor, values in kept.items():
+            if prod(shape) and any(factor in product for product in dim):
+                own = along(dim, sizes, factor, values)
+                made &= own.reshape(-1, *[1] * (len(shape) - d - 1))
+    return made
+
+
+def has(term: Term, factors: Sequence[Factor]) -> bool:
+    return any(f in product for dim in term for product in dim for f in factors)
+
+
+def part_of(call: Call, masks: Sequence[Array], *, adds_bias: bool) -> Call:
+    inputs = [
+        np.where(kept, own, np.zeros_like(own))
+        for own, kept in zip(call.inputs, masks, strict=True)
+    ]
+    if call.kind in ("linear", "conv", "conv_transpose") and len(inputs) > 2 and not adds_bias:
+        inputs[2] = np.zeros_like(inputs[2])
+    if call.kind != "cross_entropy":
+        return replace(call, inputs=tuple(inputs))
+    ignored = ignored_label(call)
+    inputs[1] = np.where(masks[1], call.inputs[1], ignored)
+    return replace(call, inputs=tuple(inputs), denominator=float((call.inputs[1] != ignored).sum()))
+
+
+def close(found: Array, wanted: Array) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-11)
+
+
+def halves(
+    parsed: Notation, sizes: Mapping[Factor, int], factor: Factor
+) -> Iterator[dict[Factor, Array]]:
+    """Which values of a factor, and of those that follow it, the first and second part have."""
+    cut = max(1, sizes[factor] // 3)
+    group = [factor, *(f for f, leader in parsed.follows.items() if leader == factor)]
+    for first in (True, False):
+        yield {f: (np.arange(sizes[f]) * sizes[factor] < cut * sizes[f]) == first for f in group}
+
+
+@pytest.mark.parametrize(
+    "given", wrong_here(rolls_as_a_whole, "without dims, roll mixes all of them")
+)
+def test_parts_of_a_free_factor_can_be_computed_apart(given: Case) -> None:
+    call = prepared(given)
+    rule, sizes = rule_of(call)
+    outputs = KERNELS[call.kind].forward(call)
+    sent = tuple(
+        random.standard_normal(own.shape) if own.dtype == np.float64 else None for own in outputs
+    )
+    received = KERNELS[call.kind].backward(call, outputs, sent)
+    parsed = rule.parsed
+    closed = parsed.unsharded | parsed.reused | parsed.halo | set(parsed.follows)
+    for factor in parsed.factors:
+        if factor not in closed and sizes[factor] > 1:
+            compare_parts(call, parsed, sizes, factor, outputs, sent, received)
+
+
+def compare_parts(
+    call: Call,
+    parsed: Notation,
+    sizes: Mapping[Factor, int],
+    factor: Factor,
+    outputs: tuple[Array, ...],
+    sent: tuple[Array | None, ...],
+    received: tuple[Array | None, ...],
+) -> None:
+    kernel = KERNELS[call.kind]
+    summed = factor in parsed.summed
+    partial = [np.zeros(own.shape) for own in outputs]
+    partial_gradients = [np.zeros(own.shape) for own in call.inputs]
+    for number, kept in enumerate(halves(parsed, sizes, factor)):
+        masks = [
+            mask(term, own.shape, sizes, kept)
+            for term, own in zip(parsed.inputs, call.inputs, strict=False)
+        ]
+        inside = [
+            mask(term, own.shape, sizes, kept)
+            for term, own in zip(parsed.outputs, outputs, strict=True)
+        ]
+        part = part_of(call, masks, adds_bias=number == 0 or not summed)
+        made = kernel.forward(part)
+        for j, own in enumerate(made):
+            if has(parsed.outputs[j], list(kept)):
+                close(own[inside[j]], outputs[j][inside[j]])
+            else:
+                partial[j] = partial[j] + own
+        own_sent = tuple(
+            None if gradient is None else np.where(there, gradient, 0.0)
+            for gradient, there in zip(sent, inside, strict=True)
+        )
+        for k, gradient in enumerate(kernel.backward(part, made, own_sent)):
+            wanted = received[k]
+            if gradient is None or wanted is None:
+                continue
+            if has(parsed.inputs[k], list(kept)):
+                close(gradient[masks[k]], wanted[masks[k]])
+            else:
+                partial_gradients[k] += gradient
+    for j, own in enumerate(partial):
+        if not has(parsed.outputs[j], list(kept)):
+            close(own, outputs[j])
+    for k, own in enumerate(partial_gradients):
+        wanted = received[k]
+        # what is added to a partial sum (a bias) has its whole gradient everywhere
+        if wanted is not None and not summed and not has(parsed.inputs[k], list(kept)):
+            close(own, wanted)
+
+
+@pytest.mark.parametrize("given", wrong_here(is_affine, "not linear, though its rule says so"))
+def test_partial_sums_pass_through_what_is_linear(given: Case) -> None:
+    call = prepared(given)
+    rule, _ = rule_of(call)
+    for group in rule.linear:
+        if any(call.inputs[k].dtype != np.float64 for k in group):
+            continue
+        first = [random.standard_normal(own.shape) for own in call.inputs]
+        rest = [own - part for own, part in zip(call.inputs, first, strict=True)]
+        shares = [
+            replace(
+                call,
+                inputs=tuple(share[k] if k in group else own for k, own in enumerate(call.inputs)),
+            )
+            for share in (first, rest)
+        ]
+        one, other = (KERNELS[call.kind].forward(share)[0] for share in shares)
+        close(one + other, KERNELS[call.kind].forward(call)[0])
