@@ -20,7 +20,8 @@ than ZeRO-2 and left out.
 Gradients of axes on which nothing is sharded are accumulated as partial sums and reduced once.
 
 Frameworks send parameters and gradients in buckets: one of n bytes pays n / BUCKET_BYTES of a
-collective's latency, and the bandwidth of all its bytes.
+collective's latency, and the bandwidth of all its bytes. The value of a parameter of less than
+OPTIMIZER_SHARD_BYTES is in no bucket: it stays whole unless its reader wants a part of it.
 """
 
 from __future__ import annotations
@@ -100,15 +101,17 @@ class ParameterModel:
 
     @cached_property
     def value_moves(self) -> Redistributions:
-        return self._moves(self.space.bytes)
+        is_small = self.space.bytes < OPTIMIZER_SHARD_BYTES
+        return self._moves(self.space.bytes, BUCKET_BYTES if not is_small else 1)
 
     @cached_property
     def gradient_moves(self) -> Redistributions:
-        return self._moves(self.elements * DTYPE_BYTES[self.setup.gradient_dtype])
+        size_bytes = self.elements * DTYPE_BYTES[self.setup.gradient_dtype]
+        return self._moves(size_bytes, BUCKET_BYTES)
 
-    def _moves(self, size_bytes: int) -> Redistributions:
+    def _moves(self, size_bytes: int, bucket_bytes: int) -> Redistributions:
         space = StateSpace(self.space.slot_sizes, self.space.axis_sizes, size_bytes, False)
-        share = min(1.0, size_bytes / BUCKET_BYTES)
+        share = min(1.0, size_bytes / bucket_bytes)
         latency_ns = tuple(round(ns * share) for ns in self.interconnect.latency_ns)
         bucketed = replace(self.interconnect, latency_ns=latency_ns)
         return Redistributions(space, self.axis_levels, bucketed)
