@@ -101,7 +101,7 @@ ELEMENT_WISE = [
     case("clamp", real(9), max=0.4),
     case("clamp", whole(9, 9), min=2),
     case("cast", real(4), dtype="float64"),
-    case("cast", 9 * real(4), dtype="int64"),
+    case("cast", 9 * real(40), dtype="int64"),
     case("cast", truth(4), dtype="float64"),
     case("dropout", real(4), p=0.5, by=lambda x: x),
     *(case(kind, real(2, 3), real(2, 3)) for kind in ("add", "sub", "mul", "div")),
