@@ -100,9 +100,9 @@ def _leaky_slope(x: Array, _y: Array, call: Call) -> Array:
 
 
 def _clamp(x: Array, call: Call) -> Array:
-    for name, bound in (("min", np.maximum), ("max", np.minimum)):
+    for name, bound, open_end in (("min", np.maximum, -math.inf), ("max", np.minimum, math.inf)):
         if call.attrs.get(name) is not None:
-            x = bound(x, call.number(name, math.nan))
+            x = bound(x, call.number(name, open_end))
     return x
 
 
