@@ -90,7 +90,8 @@ class OpModel:
         codes = [j for j in range(self.parts) if self.shardable[j]]
         codes.append(self.idle)
         codes += [self.parts + 1 + g for g in range(len(self.groups))]
-        rows = [row for row in product(codes, repeat=len(self.axis_sizes)) if self._divides(row)]
+        own = [codes if size > 1 else [self.idle] for size in self.axis_sizes]
+        rows = [row for row in product(*own) if self._divides(row)]
         found = np.array(rows, dtype=np.int64).reshape(len(rows), len(self.axis_sizes))
         valid = np.ones(len(found), dtype=np.bool_)
         for k, port in enumerate(self.inputs):

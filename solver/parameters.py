@@ -80,9 +80,8 @@ class ParameterModel:
         codes = list(range(n + 1))
         if self.trained and n and self.space.bytes >= OPTIMIZER_SHARD_BYTES:
             codes += [n + 2] if self.microbatches == 1 else [n + 1, n + 2]
-        rows = np.array(
-            list(product(codes, repeat=len(self.space.axis_sizes))), dtype=np.int64
-        ).reshape(-1, len(self.space.axis_sizes))
+        own = [codes if size > 1 else [n] for size in self.space.axis_sizes]
+        rows = np.array(list(product(*own)), dtype=np.int64).reshape(-1, len(own))
         return rows[self.space.valid(self.optimizer(rows))]
 
     def value(self, states: IntArray) -> IntArray:

@@ -60,7 +60,7 @@ def allowed_strategies(pin: Pin, op: OpInfo, mesh: Mesh) -> Allowed:
     wanted: list[set[int] | None] = []
     for axis in mesh.axes:
         on = [name for name, axes in pin.strategy.items() if {axis.name, axis.level} & set(axes)]
-        wanted.append(set().union(*(parts[name] for name in on)) if on else None)
+        wanted.append(set().union(*(parts[name] for name in on)) if on and axis.size > 1 else None)
 
     def keep(model: OpModel, choices: IntArray) -> NDArray[np.bool_]:
         kept = np.full(len(choices), not missing, dtype=np.bool_)

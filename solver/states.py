@@ -7,8 +7,9 @@ A state has one code per mesh axis. For a value with n shardable slots
     n + 1      P: value partial, gradient replicated
     n + 2      V: value replicated, gradient partial (only where there is a gradient)
 
-A state is valid where every slot divides by the axes on it. Arrays of states have the shape
-(states, axes); a code table is indexed by `key`, the state read as a number of base n + 3.
+A state is valid where every slot divides by the axes on it; an axis of size 1 is always R. Arrays
+of states have the shape (states, axes); a code table is indexed by `key`, the state read as a
+number of base n + 3.
 """
 
 from __future__ import annotations
@@ -50,12 +51,10 @@ class StateSpace:
     @cached_property
     def states(self) -> IntArray:
         """Every valid state, in lexicographic order."""
-        kinds = self.base if self.has_gradient else self.base - 1
-        rows = [
-            codes
-            for codes in product(range(kinds), repeat=len(self.axis_sizes))
-            if self._divides(codes)
-        ]
+        kinds = range(self.base if self.has_gradient else self.base - 1)
+        alone = (self.slots + REPLICATED,)
+        own = [kinds if size > 1 else alone for size in self.axis_sizes]
+        rows = [codes for codes in product(*own) if self._divides(codes)]
         return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.axis_sizes))
 
     def _divides(self, codes: tuple[int, ...]) -> bool:
