@@ -111,7 +111,9 @@ def refine(
         for position, found in enumerate(uses)
         for use in found
         if use.factor not in loose
-        and not _fits(dim_cuts[use.dim], use, factor_cuts, rules[position][2])
+        and not _fits(
+            shapes[use.dim[0]][use.dim[1]], dim_cuts[use.dim], use, factor_cuts, rules[position][2]
+        )
     )
     return Refinement(dim_cuts, factor_cuts, spread, uses, frozenset(loose), blocked | hidden)
 
@@ -202,12 +204,15 @@ def _spread_segments(
 
 
 def _fits(
+    size: int,
     cuts: tuple[int, ...],
     use: Use,
     factor_cuts: Mapping[FactorKey, tuple[int, ...]],
     sizes: Mapping[Factor, int],
 ) -> bool:
-    """Whether the dim's cuts inside the factor's range are just the factor's own, displaced."""
+    """Whether the dim is cut at both ends of the factor's range, and inside just as the factor."""
     extent = sizes[use.factor[1]]
+    if extent > 1 and not {use.inner, use.inner * extent} <= {size, *cuts, 1}:
+        return False
     inside = [cut // use.inner for cut in cuts if use.inner < cut < use.inner * extent]
     return tuple(inside) == factor_cuts[use.factor]
