@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from examples.catalogue import EXAMPLES
+from costmodel.calibrations import default_calibration
+from examples.catalogue import EXAMPLES, Example
 from examples.plan_all import ARITHMETIC, CASES, Case
 from meshwright.schema import Plan
 from meshwright.schema.layout import Layout
@@ -74,17 +75,15 @@ def test_every_case_is_documented_with_its_command() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_arithmetic_is_that_of_the_closed_forms(example) -> None:  # type: ignore[no-untyped-def]  # parametrised
+def test_arithmetic_is_that_of_the_closed_forms(example: Example) -> None:
     case = next(case for case in CASES if case.name == example.name)
     request = case.request
-    calibration_free = build_problem(
-        request.graph, request.topology, request.setup, calibration=None, microbatches=1  # type: ignore[arg-type]  # no cost is asked
-    )  # fmt: skip
-    assert [op.op.kind for op in calibration_free.ops if op.known is None] == []
+    problem = build_problem(
+        request.graph, request.topology, request.setup, default_calibration(), microbatches=1
+    )
+    assert [op.op.kind for op in problem.ops if op.known is None] == []
     forward = sum(
-        op.flops
-        for op in calibration_free.ops
-        if op.known is not None and op.known.op_class in ARITHMETIC
+        op.flops for op in problem.ops if op.known is not None and op.known.op_class in ARITHMETIC
     )
     expected = closed_form(case, step_batch(request.graph, request.setup) or 1)
     assert forward == pytest.approx(expected, rel=0.01)
