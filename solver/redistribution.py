@@ -6,6 +6,7 @@ A *move* changes the codes of some axes, all in the same way, with one collectiv
     S    R    all_gather       slice                the gathered value
     S    V    all_gather       reduce_scatter       the gathered value, the unreduced gradient
     S    S'   all_to_all       all_to_all           the local part
+    S    P    mask             slice                -
     P    S    reduce_scatter   all_gather           the partial value, the gathered gradient
     P    R    all_reduce       -                    the partial value
     P    V    all_reduce       all_reduce           the partial value, the partial gradient
@@ -47,6 +48,7 @@ _MOVES: dict[tuple[Kind, Kind], tuple[Half, Half, bool]] = {
     ("S", "R"): ("all_gather", "slice", True),
     ("S", "V"): ("all_gather", "reduce_scatter", True),
     ("S", "S"): ("all_to_all", "all_to_all", True),
+    ("S", "P"): ("mask", "slice", True),
     ("P", "S"): ("reduce_scatter", "all_gather", False),
     ("P", "R"): ("all_reduce", "none", False),
     ("P", "V"): ("all_reduce", "all_reduce", False),

@@ -9,57 +9,91 @@ The layouts, groups and steps executed are those of the plan document; sizes are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from meshwright.schema import Layout, Mesh, Plan, PlanError
+from costmodel.calibrations import default_calibration
+from meshwright.schema import (
+    Calibration,
+    Certificate,
+    Graph,
+    Layout,
+    Mesh,
+    Plan,
+    PlanError,
+    Setup,
+    Topology,
+)
+from solver.evaluate import evaluate
 from solver.execution.collectives import StepError
 from solver.execution.executor import Run, ShardedRun, run_sharded, run_whole
 from solver.execution.kernels import KERNELS
 from solver.execution.scale import ScaleError, scale_down
 from solver.execution.shards import Array, DisagreementError, Shards, unshard
-from solver.problem import FLOATS, Problem
+from solver.problem import FLOATS, Problem, build_problem
+
+Outcome = Literal["verified", "failed", "not verifiable"]
 
 TOLERANCE = 1e-8  # chosen: float64 sums in another order, through a hundred layers
 # chosen: what is zero but for rounding (the gradient of a key's bias) counts against the others
 NEGLIGIBLE = 1e-6
+ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """What the execution showed.
+def verify_documents(
+    plan: Plan,
+    graph: Graph,
+    topology: Topology,
+    setup: Setup,
+    calibration: Calibration | None = None,
+    seed: int = 0,
+) -> Certificate:
+    """Judge a plan by its documents: its cost by `evaluate`, then its execution.
 
-    verified        all `tensors` and `gradients` compared are equal; the worst relative error
-    failed          `detail` names the first tensor, op or step that is wrong
-    not verifiable  `detail` says what cannot be executed; never a pass
+    Raises PlanError where the plan does not fit them, or says of itself another cost than it has.
     """
-
-    outcome: Literal["verified", "failed", "not verifiable"]
-    detail: str = ""
-    tensors: int = 0
-    gradients: int = 0
-    worst_error: float = 0.0
+    problem = build_problem(
+        graph, topology, setup, calibration or default_calibration(), plan.microbatches
+    )
+    cost = evaluate(problem, plan)
+    if abs(cost.step_ns - plan.cost.step_ns) > ROUNDING * cost.step_ns:
+        raise PlanError(
+            f"the plan says a step takes {plan.cost.step_ns:.0f} ns, evaluate says "
+            f"{cost.step_ns:.0f} ns"
+        )
+    return verify(problem, plan, seed=seed)
 
 
 def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:
     """Execute a plan on a scaled-down copy of its graph and compare."""
+
+    def certificate(outcome: Outcome, detail: str) -> Certificate:
+        return Certificate(plan=plan.id, outcome=outcome, detail=detail, seed=seed)
+
     unknown = sorted({op.op.kind for op in problem.ops if op.op.kind not in KERNELS})
     if unknown:
-        return Certificate("not verifiable", f"not verifiable: {', '.join(unknown)}")
+        return certificate("not verifiable", f"no numpy kernel for {', '.join(unknown)}")
     try:
         scaled = scale_down(problem, plan.stages[0])
     except ScaleError as why:
-        return Certificate("not verifiable", str(why))
+        return certificate("not verifiable", str(why))
     sources = random_sources(scaled.problem, seed)
     with np.errstate(all="ignore"):
         whole = run_whole(scaled.problem, sources)
     try:
         sharded = run_sharded(scaled.problem, scaled.stage, sources)
-        return _compared(scaled.stage.mesh, whole, sharded)
-    except (StepError, PlanError, DisagreementError) as wrong:
-        return Certificate("failed", str(wrong))
+        worst = _compare(scaled.stage.mesh, whole, sharded)
+    except (StepError, PlanError, DisagreementError, DifferenceError) as wrong:
+        return certificate("failed", str(wrong))
+    return Certificate(
+        plan=plan.id,
+        outcome="verified",
+        tensors=len(sharded.values),
+        gradients=len(sharded.gradients),
+        worst_error=worst,
+        seed=seed,
+    )
 
 
 def random_sources(problem: Problem, seed: int) -> dict[str, Array]:
@@ -99,7 +133,12 @@ def _index_bounds(problem: Problem) -> Mapping[str, int]:
     return bounds
 
 
-def _compared(mesh: Mesh, whole: Run, sharded: ShardedRun) -> Certificate:
+class DifferenceError(Exception):
+    """What the devices hold is not what the unsharded run has."""
+
+
+def _compare(mesh: Mesh, whole: Run, sharded: ShardedRun) -> float:
+    """The worst error; DifferenceError beyond TOLERANCE, or for a gradient that is nowhere."""
     worst = 0.0
     for what, found, expected in (
         ("tensor", sharded.values, whole.values),
@@ -109,19 +148,15 @@ def _compared(mesh: Mesh, whole: Run, sharded: ShardedRun) -> Certificate:
         for root, (layout, shards) in found.items():
             error = _error(layout, shards, mesh, expected.get(root), floor)
             if error > TOLERANCE:
-                return Certificate(
-                    "failed",
+                raise DifferenceError(
                     f"{what} {root!r} in {layout} differs from the unsharded run by {error:.1e} "
-                    "of its largest element",
-                    worst_error=error,
+                    "of its largest element"
                 )
             worst = max(worst, error)
-    missing = [
-        root for root in whole.gradients if root in sharded.values and root not in sharded.gradients
-    ]
-    if missing:
-        return Certificate("failed", f"no device has a gradient of {missing[0]!r}")
-    return Certificate("verified", "", len(sharded.values), len(sharded.gradients), worst)
+    for root in whole.gradients:
+        if root in sharded.values and root not in sharded.gradients:
+            raise DifferenceError(f"no device has a gradient of {root!r}")
+    return worst
 
 
 def _largest(array: Array) -> float:

@@ -10,7 +10,18 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
-from meshwright.schema import Answer, Progress, Request, Topology, Unavailable
+from meshwright.schema import (
+    Answer,
+    Calibration,
+    Certificate,
+    Graph,
+    Plan,
+    Progress,
+    Request,
+    Setup,
+    Topology,
+    Unavailable,
+)
 
 NO_PRESETS = "no topology presets are installed here"
 INSTALL = "install the distribution meshwright-server beside this one, or name a --server"
@@ -30,6 +41,25 @@ def find_planner(name: str = "default") -> Planner:
         module, _, function = name.partition(":")
         return cast(Planner, getattr(import_module(module), function))
     return cast(Planner, _load("meshwright.planner", name, "no planner is installed here"))
+
+
+class Verifier(Protocol):
+    """Executes a plan; raises MeshwrightError where plan and documents do not fit together."""
+
+    def __call__(
+        self,
+        plan: Plan,
+        graph: Graph,
+        topology: Topology,
+        setup: Setup,
+        calibration: Calibration | None = None,
+        seed: int = 0,
+    ) -> Certificate: ...
+
+
+def find_verifier() -> Verifier:
+    """What executes plans; Unavailable where the server distribution is not installed."""
+    return cast(Verifier, _load("meshwright.verifier", "default", "no verifier is installed here"))
 
 
 def preset(name: str) -> Topology:

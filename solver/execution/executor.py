@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,6 +40,8 @@ from solver.execution.shards import (
 from solver.lowering import Models
 from solver.problem import OpInfo, Problem
 from solver.values import Value, find_values
+
+Half = Literal["forward", "backward", "per_step"]
 
 
 @dataclass(slots=True)
@@ -115,9 +117,9 @@ class _Executor:
             t.tensor: t.read for t in stage.tensors if t.read is not None
         }
         self.parameters = {p.tensor: p for p in stage.parameters}
-        self.steps: dict[tuple[str, str | None, str], Redistribution] = {
-            (r.tensor, r.op, r.traffic): r for r in stage.redistributions
-        }
+        self.moved: dict[tuple[str, str | None, str], list[Redistribution]] = {}
+        for r in stage.redistributions:
+            self.moved.setdefault((r.tensor, r.op, r.traffic), []).append(r)
         self.view_of: dict[str, OpInfo] = {
             problem.ops[position].outputs[0].tensor: problem.ops[position]
             for position in self.values.views
@@ -187,17 +189,18 @@ class _Executor:
         if value.root in self.read:
             read = self.read[value.root].value
             if value.root not in self.as_read:
-                steps = self._forward_steps(value.root, None, traffic)
+                steps = self._steps(value.root, None, traffic, "forward")
                 self.as_read[value.root] = self._travel(
                     steps, shards, layout, read, f"{value.root!r} as read"
                 )
             layout, shards, traffic = read, self.as_read[value.root], "activation"
-        steps = self._forward_steps(value.root, op.name, traffic)
+        steps = self._steps(value.root, op.name, traffic, "forward")
         return self._travel(steps, shards, layout, needed, f"input {k} of op {op.name!r}")
 
-    def _forward_steps(self, root: str, op: str | None, traffic: str) -> tuple[Step, ...]:
-        planned = self.steps.get((root, op, traffic))
-        return planned.forward if planned is not None else ()
+    def _steps(self, root: str, op: str | None, traffic: str, half: Half) -> tuple[Step, ...]:
+        """What the plan does with a value (for one reader) in one half of its traffic."""
+        moved = self.moved.get((root, op, traffic), ())
+        return tuple(step for r in moved for step in getattr(r, half))
 
     def _travel(
         self, steps: Sequence[Step], shards: Shards, before: Layout, target: Layout, what: str
@@ -424,8 +427,7 @@ class _Executor:
         target = self.read.get(value.root, self.rest.get(value.root))
         assert target is not None
         assert target.gradient is not None
-        planned = self.steps.get((value.root, op.name, "activation"))
-        steps = planned.backward if planned is not None else ()
+        steps = self._steps(value.root, op.name, "activation", "backward")
         what = f"gradient of input {k} of op {op.name!r}"
         shards = self._travel(steps, shards, layout, target.gradient, what)
         self._add(value.root, target.gradient, shards)
@@ -446,8 +448,7 @@ class _Executor:
             return
         rest = self.rest[value.root].gradient
         assert rest is not None
-        planned = self.steps.get((value.root, None, "activation"))
-        steps = planned.backward if planned is not None else ()
+        steps = self._steps(value.root, None, "activation", "backward")
         what = f"gradient of {value.root!r} at rest"
         self.result.gradients[value.root] = (
             rest,
@@ -458,8 +459,10 @@ class _Executor:
         """A parameter's gradient by the steps of microbatch and step to its optimizer layout."""
         target = self.parameters[root].optimizer
         assert target is not None
-        planned = self.steps.get((root, op, "gradient"))
-        steps = (*planned.backward, *planned.per_step) if planned is not None else ()
+        steps = (
+            *self._steps(root, op, "gradient", "backward"),
+            *self._steps(root, op, "gradient", "per_step"),
+        )
         shards = self._travel(steps, shards, layout, target, f"gradient of parameter {root!r}")
         self._add(root, target, shards)
 
@@ -468,8 +471,7 @@ class _Executor:
         planned = self.parameters[root]
         if planned.optimizer is None:
             return
-        steps = self.steps.get((root, None, "parameter"))
-        spread = steps.per_step if steps is not None else ()
+        spread = self._steps(root, None, "parameter", "per_step")
         shards = shard(self.sources[root], planned.optimizer, self.mesh)
         self._travel(spread, shards, planned.optimizer, planned.value, f"updated {root!r}")
 

@@ -117,5 +117,6 @@ class DisagreementError(Exception):
 
 
 def _close(a: Array, b: Array) -> bool:
-    scale = max(1.0, float(np.abs(a).max(initial=0))) if a.dtype.kind == "f" else 1.0
+    finite = np.abs(a[np.isfinite(a)]) if a.dtype.kind == "f" else np.zeros(0)
+    scale = max(1.0, float(finite.max(initial=0.0)))
     return bool(np.allclose(a, b, rtol=1e-9, atol=1e-9 * scale, equal_nan=False))

@@ -16,7 +16,7 @@ _NEEDS_NOTHING = (
     *("eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "bitwise_and"),
     *("bitwise_or", "maximum", "minimum", "masked_fill", "where", "isnan", "isinf"),
 )
-_LINEAR_UNARY = ("neg", "cast", "dropout")
+_LINEAR_UNARY = ("neg", "dropout")
 
 
 def _broadcast(ports: Ports) -> tuple[list[str], str]:
@@ -61,6 +61,12 @@ def pointwise(
         )
 
     return build
+
+
+def cast(ports: Ports) -> Known:
+    """Rounding to whole numbers is not linear, another float is."""
+    to = str(ports.attrs.get("dtype", "float32"))
+    return pointwise("first" if "float" in to else "none", saves_inputs=())(ports)
 
 
 def _normalised(markers: str, op_inputs: int, lead: int, rank: int) -> str:
@@ -111,7 +117,8 @@ def reduction(partial: str) -> Builder:
 
     def build(ports: Ports) -> Known:
         rank = len(ports.inputs[0])
-        dims = ports.attrs.get("dims")
+        dims = ports.attrs.get("dims", ports.attrs.get("dim"))
+        dims = [dims] if isinstance(dims, int) else dims
         gone = {int(d) % max(rank, 1) for d in (range(rank) if dims is None else dims)}
         factors = names("d", rank)
         mark = "" if partial == "sum" else "!"
@@ -142,6 +149,7 @@ POINTWISE: dict[str, Builder] = {
     **{kind: pointwise(saves_inputs=(), saves_output=True) for kind in _NEEDS_OUTPUT},
     **{kind: pointwise(saves_inputs=()) for kind in _NEEDS_NOTHING},
     **{kind: pointwise("first", saves_inputs=()) for kind in _LINEAR_UNARY},
+    "cast": cast,
     "add": pointwise("jointly", saves_inputs=()),
     "sub": pointwise("jointly", saves_inputs=()),
     "mul": pointwise("each"),

@@ -22,24 +22,26 @@ def linear(ports: Ports) -> Known:
 
 
 def matmul(ports: Ports) -> Known:
+    """torch.matmul: leading dims broadcast; a vector has no rows (left) or no columns (right)."""
     a, b = ports.inputs[0], ports.inputs[1]
-    rank = max(len(a), len(b))
+    rank = max(len(a), len(b), 2)
     lead = names("b", rank - 2)
+    out = ports.outputs[0][: rank - 2]
 
     def term(shape: tuple[int, ...], *last: str) -> str:
-        own = lead[rank - len(shape) :] if len(shape) > 2 else []
-        full = [
-            "1" if size == 1 and out != 1 else name
-            for name, size, out in zip(
-                own, shape[:-2], ports.outputs[0][: rank - 2][rank - len(shape) :], strict=True
+        count = max(0, len(shape) - 2)
+        own = [
+            "1" if size == 1 and full != 1 else name
+            for name, size, full in zip(
+                lead[len(lead) - count :], shape[:count], out[len(out) - count :], strict=True
             )
         ]
-        return " ".join([*full, *last])
+        return " ".join([*own, *last])
 
+    rows, columns = ["m"] if len(a) > 1 else [], ["n"] if len(b) > 1 else []
+    left, right = term(a, *rows, "k"), term(b, "k", *columns)
     return known(
-        f"{term(a, 'm', 'k')}, {term(b, 'k', 'n')} -> {' '.join([*lead, 'm', 'n'])}",
-        "matmul",
-        linear=_BILINEAR,
+        f"{left}, {right} -> {' '.join([*lead, *rows, *columns])}", "matmul", linear=_BILINEAR
     )
 
 
@@ -111,11 +113,13 @@ def convolution_transpose(ports: Ports) -> Known:
     kernel = ports.inputs[1][2:]
     out = " ".join(f"x{i}~" for i in range(spatial))
     window = " ".join(f"w{i}!" for i in range(spatial))
-    bias = ", o" if len(ports.inputs) > 2 else ""
+    grouped = int(ports.attrs.get("groups", 1)) > 1
+    given, made = ("(q c)", "(q o)") if grouped else ("c", "o")
+    bias = f", {made}" if len(ports.inputs) > 2 else ""
     # each input point meets every kernel point of every output channel once
     points = math.prod(ports.inputs[0]) * math.prod(ports.inputs[1][1:])
     return known(
-        f"n c {out}, c o {window}{bias} -> n o {out}",
+        f"n {given} {out}, {given} o {window}{bias} -> n {made} {out}",
         "convolution",
         linear=() if bias else _BILINEAR,
         saves_inputs=(0, 1),

@@ -176,7 +176,9 @@ def pad(ports: Ports) -> Known:
     pairs = list(zip(ports.inputs[0], ports.outputs[0], strict=True))
     left = " ".join(f"d{d}" if a == b else f"u{d}!" for d, (a, b) in enumerate(pairs))
     right = " ".join(f"d{d}" if a == b else f"w{d}!" for d, (a, b) in enumerate(pairs))
-    return _moves(f"{left} -> {right}")
+    if ports.attrs.get("value", 0) in (0, None):
+        return _moves(f"{left} -> {right}")
+    return known(f"{left} -> {right}", "memory", saves_inputs=(), flops=0)
 
 
 def along_dim(ports: Ports) -> Known:
@@ -187,6 +189,8 @@ def along_dim(ports: Ports) -> Known:
 def _along(ports: Ports, mark: str) -> Known:
     rank = len(ports.inputs[0])
     dims = ports.attrs.get("dims", ports.attrs.get("dim", -1))
+    if dims == []:
+        dims = list(range(rank))
     mixed = {int(d) % max(1, rank) for d in (dims if isinstance(dims, list) else [dims])}
     given = " ".join(f"{f}{mark}" if i in mixed else f for i, f in enumerate(names("d", rank)))
     outs = []

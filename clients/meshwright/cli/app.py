@@ -8,6 +8,7 @@ from meshwright.cli.capture import capture
 from meshwright.cli.documents import topologies, validate
 from meshwright.cli.plan import plan
 from meshwright.cli.show import show
+from meshwright.cli.verify import verify
 
 cli = typer.Typer(
     help="Plans for distributed training: how to shard every operator of a model over a cluster.",
@@ -18,6 +19,7 @@ cli = typer.Typer(
 )
 cli.command()(plan)
 cli.command()(show)
+cli.command()(verify)
 cli.add_typer(capture, name="capture")
 cli.command()(topologies)
 cli.command()(validate)

@@ -1,6 +1,7 @@
 """The contract between clients, planner and service: frozen documents, valid from birth."""
 
 from meshwright.schema.calibration import Calibration, Efficiency, Exposed, OpClass, Traffic
+from meshwright.schema.certificate import Certificate
 from meshwright.schema.errors import (
     GraphError,
     InvalidInput,
@@ -37,12 +38,12 @@ from meshwright.schema.setup import Optimizer, Setup
 from meshwright.schema.topology import Device, Level, Link, Topology
 
 __all__ = [
-    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Cost", "Device", "Dim", "Document",
-    "Efficiency", "Exposed", "Factor", "Graph", "GraphError", "Infeasible", "InvalidInput",
-    "Layout", "LayoutError", "LayoutPair", "Level", "Link", "MemoryUse", "Mesh", "MeshAxis",
-    "MeshwrightError", "Model", "NotFound", "Notation", "Op", "OpClass", "OpPlan", "Optimizer",
-    "ParameterPlan", "Pin", "Plan", "PlanError", "Progress", "Rank", "Redistribution", "Request",
-    "RequestError", "RuleError", "Search", "Setup", "SetupError", "ShardingRule", "Stage", "Step",
-    "SubDim", "Tensor", "TensorPlan", "TooLarge", "Topology", "TopologyError", "Traffic",
-    "Unavailable", "parse_notation",
+    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Certificate", "Cost", "Device",
+    "Dim", "Document", "Efficiency", "Exposed", "Factor", "Graph", "GraphError", "Infeasible",
+    "InvalidInput", "Layout", "LayoutError", "LayoutPair", "Level", "Link", "MemoryUse", "Mesh",
+    "MeshAxis", "MeshwrightError", "Model", "NotFound", "Notation", "Op", "OpClass", "OpPlan",
+    "Optimizer", "ParameterPlan", "Pin", "Plan", "PlanError", "Progress", "Rank",
+    "Redistribution", "Request", "RequestError", "RuleError", "Search", "Setup", "SetupError",
+    "ShardingRule", "Stage", "Step", "SubDim", "Tensor", "TensorPlan", "TooLarge", "Topology",
+    "TopologyError", "Traffic", "Unavailable", "parse_notation",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ part to those of the whole op; those that have not are partial and add up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -37,27 +37,7 @@ EXPERTS = [
 ]
 
 
-def wrong_here(wrong: Callable[[Case], bool], why: str) -> list[object]:
-    """All cases with a rule; where it is known to be wrong they must fail until it is mended."""
-    mark = pytest.mark.xfail(strict=True, reason=why)
-    return [
-        pytest.param(own, marks=[mark] if wrong(own) else [], id=named(own))
-        for own in (*CASES, *EXPERTS)
-        if own[0] in KINDS
-    ]
-
-
-def rolls_as_a_whole(given: Case) -> bool:
-    return given[0] == "roll" and given[1]["dims"] == []
-
-
-def is_affine(given: Case) -> bool:
-    kind, attrs, inputs, *_ = given
-    if inputs and inputs[0].dtype != np.float64:
-        return False
-    rounds = kind == "cast" and attrs["dtype"] == "int64"
-    fills = kind == "pad" and attrs["mode"] == "constant" and attrs["value"] not in (0, "-inf")
-    return rounds or fills
+WITH_RULES = [pytest.param(own, id=named(own)) for own in (*CASES, *EXPERTS) if own[0] in KINDS]
 
 
 def prepared(given: Case) -> Call:
@@ -136,9 +116,7 @@ def halves(
         yield {f: (np.arange(sizes[f]) * sizes[factor] < cut * sizes[f]) == first for f in group}
 
 
-@pytest.mark.parametrize(
-    "given", wrong_here(rolls_as_a_whole, "without dims, roll mixes all of them")
-)
+@pytest.mark.parametrize("given", WITH_RULES)
 def test_parts_of_a_free_factor_can_be_computed_apart(given: Case) -> None:
     call = prepared(given)
     rule, sizes = rule_of(call)
@@ -206,7 +184,7 @@ def compare_parts(
             close(own, wanted)
 
 
-@pytest.mark.parametrize("given", wrong_here(is_affine, "not linear, though its rule says so"))
+@pytest.mark.parametrize("given", WITH_RULES)
 def test_partial_sums_pass_through_what_is_linear(given: Case) -> None:
     call = prepared(given)
     rule, _ = rule_of(call)

@@ -1,0 +1,33 @@
+"""Certificates: what the execution of a plan showed. Records beside a plan, outside its id."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from meshwright.schema.errors import InvalidInput, PlanError
+from meshwright.schema.model import Document
+
+
+class Certificate(Document):
+    """The outcome of executing a plan, scaled down, and comparing it with the unsharded run.
+
+    verified         all `tensors` and `gradients` compared are equal
+    failed           `detail` names the first tensor, op or step that is wrong
+    not verifiable   `detail` says what cannot be executed; never a pass
+
+    worst_error: the largest difference, as a share of its tensor's largest element.
+    """
+
+    prefix: ClassVar[str] = "cert"
+    error: ClassVar[type[InvalidInput]] = PlanError
+
+    schema_version: Literal[1] = 1
+    plan: str
+    outcome: Literal["verified", "failed", "not verifiable"]
+    detail: str = ""
+    tensors: int = Field(default=0, ge=0)
+    gradients: int = Field(default=0, ge=0)
+    worst_error: float = Field(default=0.0, ge=0)
+    seed: int = 0
