@@ -136,14 +136,9 @@ def test_a_pin_that_no_mesh_can_keep_is_infeasible_and_the_op_named():
     assert "'sorted'" in answer.detail
 
 
-def test_pins_that_contradict_each_other_are_infeasible():
-    # a scalar read with its gradient partial cannot be replaced: what makes it has no other state
-    # than whole or partial, and partial sums reach a non-linear op by an all-reduce; so nothing
-    # contradicts. What does: two strategies of one op
+def test_a_later_pin_replaces_earlier_ones_and_those_of_the_graph():
     maker = layers()
-    for op in maker.ops:
-        if op["name"] == "fc1":
-            op["strategy"] = {"n": ["gpu"]}
+    next(op for op in maker.ops if op["name"] == "fc1")["strategy"] = {"n": ["gpu"]}
     found = planned(Pin(op="fc1", strategy=ROW), Pin(op="fc*", strategy={}), maker=maker)
     assert [strategy(found, f"fc{k}") for k in range(3)] == [{}] * 3
 
