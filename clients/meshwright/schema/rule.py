@@ -172,7 +172,8 @@ class _Parser:
             match = _TOKEN.match(stripped, at)
             if match is None:
                 raise self._wrong(f"cannot read {stripped[at : at + 10]!r}", at)
-            self.tokens.append((match.group().strip(), match.start()))
+            token = match.group().strip()
+            self.tokens.append((token, match.end() - len(token)))
             at = match.end()
 
     def notation(self) -> Notation:
