@@ -16,7 +16,7 @@ import zstandard
 from fastapi import Request
 
 from meshwright.schema import TooLarge
-from meshwright.schema.canonical import MAX_NESTING
+from meshwright.schema.canonical import MAX_NESTING, read_object
 from service.errors import DamagedBody, NotJson, WrongContentType
 from service.state import state_of
 
@@ -35,7 +35,12 @@ class Body:
     def json(self) -> dict[str, Any]:
         """The JSON object in it; raises TooLarge, DamagedBody, WrongContentType or NotJson."""
         try:
-            value = json.loads(self.decoded(), parse_constant=_refuse_constant, parse_float=_finite)
+            value = json.loads(
+                self.decoded(),
+                parse_constant=_refuse_constant,
+                parse_float=_finite,
+                object_pairs_hook=read_object,
+            )
         except RecursionError:
             raise NotJson(f"the JSON is nested deeper than {MAX_NESTING} levels") from None
         except ValueError as failure:

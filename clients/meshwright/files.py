@@ -34,16 +34,24 @@ def read_document(path: Path, kind: type[D]) -> D:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file, compressed as its name says; what was there stays until all is written."""
+    """Write a file, compressed as its name says; what was there stays until all is written.
+
+    A link stays, and the file it leads to is written. What is no file (/dev/null, a pipe) is
+    written to, not replaced.
+    """
     data = text.encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
     elif path.suffix == ".zst":
         data = _zstandard().ZstdCompressor().compress(data)
     try:
-        _replace(path, data)
-    except OSError as failure:
-        raise InvalidInput(f"{path} cannot be written: {failure.strerror or failure}") from None
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(data)
+        else:
+            _replace(path.resolve(), data)
+    except (OSError, RuntimeError) as failure:
+        said = getattr(failure, "strerror", None) or failure
+        raise InvalidInput(f"{path} cannot be written: {said}") from None
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,7 @@ def test_a_bad_graph_is_refused_by_name(run: Run, tmp_path: Path, change: str, s
         ("text.json", b"hello", "not JSON"),
         ("list.json", b"[]", "a list"),
         ("nan.json", b'{"ops": NaN}', "finite"),
+        ("twice.json", b'{"ops": [], "ops": [1]}', "'ops' is given twice"),
         ("deep.json", b"[" * 100_000, ""),
         ("cut.json.gz", gzip.compress(b"{}" * 500, mtime=0)[:-9], "not whole gzip"),
         ("plain.json.gz", b"{}", "not whole gzip"),
@@ -91,6 +95,33 @@ def test_an_output_that_cannot_be_written_leaves_nothing(
     target = tmp_path / "missing" / "plan.json"
     refused(run, "plan", graph_file, "--topology", "h100-1x2", "-o", target, said="cannot be wri")
     assert not target.parent.exists()
+
+
+def test_an_output_that_is_no_file_is_written_to_and_not_replaced(
+    run: Run, graph_file: Path, tmp_path: Path
+) -> None:
+    """As root a rename would make a file of /dev/null."""
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link.json", tmp_path / "target.json"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    assert run("plan", graph_file, "--topology", "h100-1x2", "-o", pipe).code == 0
+    said, _ = reader.communicate(timeout=60)
+    assert json.loads(said)["plan"]
+    assert pipe.is_fifo()
+    link.symlink_to(target)
+    assert run("plan", graph_file, "--topology", "h100-1x2", "-o", link).code == 0
+    assert link.is_symlink()
+    assert target.read_bytes() == said
+
+
+def test_a_full_disk_behind_the_results_is_said(graph_file: Path) -> None:
+    command = [sys.executable, "-m", "meshwright.cli", "validate", str(graph_file)]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("meshwright: ")
+    assert "No space left" in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def test_an_unknown_symbol_is_refused(run: Run, tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def test_a_bad_graph_inside_a_request_is_pointed_at_from_the_request(
         (b'{"a": -Infinity}', "not-json", "finite"),
         (b'{"a": 1' + b"0" * 5000 + b"}", "not-json", "digits"),
         (b"[" * 100_000, "not-json", "nested"),
+        (b'{"graph": {"ops": [], "ops": [1]}}', "not-json", "'ops' is given twice"),
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/plan", "/plan", "/v1/graphs", "/v1/topologies"])

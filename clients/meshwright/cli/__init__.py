@@ -23,3 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         where = f" (at {error.pointer})" if error.pointer else ""
         sys.stderr.write(f"meshwright: {what}{error.detail}{where}\n")
         sys.exit(2 if error.status < 500 else 3)
+    except OSError as failure:  # files say more; this is standard output, on a full disk
+        sys.stderr.write(f"meshwright: the results cannot be written: {failure.strerror}\n")
+        sys.exit(2)

@@ -11,6 +11,8 @@ import hashlib
 import json
 import math
 import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from meshwright.schema.errors import InvalidInput
@@ -35,6 +37,16 @@ def canonical_json(value: Any, *, depth: int = 0) -> str:
 def digest(prefix: str, value: Any) -> str:
     """The content-addressed id of a JSON value."""
     return f"{prefix}_{hashlib.sha256(canonical_json(value).encode()).hexdigest()}"
+
+
+def read_object(fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The `object_pairs_hook` of all documents: ValueError where a field is given twice."""
+    value = dict(fields)
+    if len(value) < len(fields):
+        counts = Counter(name for name, _ in fields)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"the field {twice[:80]!r} is given twice in one object")
+    return value
 
 
 def _normal(value: Any, depth: int) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from meshwright.schema.canonical import MAX_NESTING, digest
+from meshwright.schema.canonical import MAX_NESTING, digest, read_object
 from meshwright.schema.errors import InvalidInput, MeshwrightError
 
 D = TypeVar("D", bound="Document")
@@ -62,7 +62,7 @@ class Document(Model):
     def from_json(cls: type[D], text: str | bytes) -> D:
         """The document in JSON text; raises `cls.error` naming what is wrong."""
         try:
-            value = json.loads(text, parse_constant=_refuse_constant)
+            value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=read_object)
         except RecursionError:
             raise cls.error(f"the JSON is nested deeper than {MAX_NESTING} levels") from None
         except (ValueError, UnicodeDecodeError) as failure:
