@@ -230,7 +230,7 @@ def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
             live.update(name for name in op.outputs if graph.tensor(name).dtype in FLOATS)
     wanted = {graph.loss} if graph.loss is not None else set(graph.outputs)
     for op in reversed(order):
-        if any(name in wanted for name in op.outputs):
+        if any(name in wanted and name in live for name in op.outputs):
             wanted.update(op.inputs)
     return frozenset(live & wanted)
 

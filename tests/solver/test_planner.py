@@ -14,6 +14,7 @@ from meshwright.schema import (
     Infeasible,
     Pin,
     Plan,
+    PlanError,
     Progress,
     Request,
     RequestError,
@@ -109,40 +110,13 @@ def best_by_enumeration(request: Request) -> list[tuple[float, int]]:
     for mesh in meshes(request.topology, request.budget.max_axes):
         models = Models(built, find_values(built), mesh)
         for assignment in all_assignments(models):
-            if not legal(models, assignment):
+            try:
+                cost = cost_of(models, ledger_of(models, assignment))
+            except PlanError:  # layouts that do not meet
                 continue
-            cost = cost_of(models, ledger_of(models, assignment))
             memory = cost.memory_bytes.total - cost.memory_bytes.reserved
             found.append((cost.step_ns, memory))
     return found
-
-
-def legal(models: Models, assignment: Assignment) -> bool:
-    """Whether every value can get from where it rests to where it is read."""
-    for root, rest in assignment.rest.items():
-        value = models.values.value_of[root]
-        moves = models.redistributions(models.ops.space(root))
-        needed = [
-            tuple(models.ops.model(p).required(np.array([assignment.ops[p]]), k)[0].tolist())
-            for p, k in value.readers
-        ]
-        hops = [(rest, n) for n in needed]
-        if root in assignment.read:
-            read = assignment.read[root].codes
-            hops = [(rest, read), *((read, n) for n in needed)]
-        at = [[int(moves.space.index(np.array([c]))[0]) for c in hop] for hop in hops]
-        if not all(np.isfinite(moves.total_ns[a, b]) for a, b in at):
-            return False
-    for root, read in assignment.read.items():
-        value = models.values.value_of[root]
-        if value.is_parameter:
-            moves = models.redistributions(models.ops.space(root))
-            for p, k in value.readers:
-                needed = models.ops.model(p).required(np.array([assignment.ops[p]]), k)
-                ends = moves.space.index(np.array([read.codes])), moves.space.index(needed)
-                if not np.isfinite(moves.total_ns[ends[0][0], ends[1][0]]):
-                    return False
-    return True
 
 
 def chain() -> GraphMaker:
