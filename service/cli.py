@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import uvicorn
+from alembic.util import CommandError
+from pydantic import ValidationError
+from sqlalchemy.exc import SQLAlchemyError
 
 from service.app import create_app
+from service.database import open_store
 from service.settings import Settings
 
 cli = typer.Typer(help="The Meshwright service.", no_args_is_help=True, add_completion=False)
@@ -32,26 +37,65 @@ def serve(
 ) -> None:
     """Run the API and its workers until a signal ends them."""
     given = {"host": host, "port": port, "database_url": database, "data_dir": data_dir}
-    settings = Settings().model_copy(update={k: v for k, v in given.items() if v is not None})
+    settings = _settings({name: value for name, value in given.items() if value is not None})
     if not settings.allow_remote and not is_loopback(settings.host):
-        typer.echo(
-            f"meshwright-server: {settings.host} can be reached from other machines, and the "
-            "service asks nobody who they are; set MESHWRIGHT_ALLOW_REMOTE=true where a proxy or "
-            "a firewall decides that",
-            err=True,
+        raise _refused(
+            f"{settings.host} can be reached from other machines, and the service asks nobody who "
+            "they are; set MESHWRIGHT_ALLOW_REMOTE=true where a proxy or a firewall decides that"
         )
-        raise typer.Exit(2)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    with listen(settings.host, settings.port) as listener:
-        typer.echo(f"Meshwright at {url_of(listener)} (store: {settings.database})")
+    with _listener(settings) as listener:
+        web = _server(settings)
+        typer.echo(f"Meshwright at {url_of(listener)} (store: {_shown(settings.database)})")
         sys.stdout.flush()
-        server(settings).run(sockets=[listener])
+        web.run(sockets=[listener])
 
 
 def main() -> None:
     """The console script."""
     cli()
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    """The settings of the environment, under the options of the command line."""
+    try:
+        return Settings(**options)
+    except ValidationError as failure:
+        first = failure.errors()[0]
+        name = str(first["loc"][0])
+        what = f"--{name.replace('_', '-')}" if name in options else f"MESHWRIGHT_{name.upper()}"
+        raise _refused(f"{what}: {first['msg']}, got {first['input']!r}") from None
+
+
+def _listener(settings: Settings) -> socket.socket:
+    try:
+        return listen(settings.host, settings.port)
+    except OSError as failure:
+        raise _refused(
+            f"cannot listen on {settings.host} port {settings.port}: {failure.strerror}; "
+            "--port 0 takes a free port"
+        ) from None
+
+
+def _server(settings: Settings) -> uvicorn.Server:
+    """The web server, its store opened and up to date."""
+    try:
+        open_store(settings.database)
+        return server(settings)
+    except (OSError, ValueError, ImportError, SQLAlchemyError, CommandError) as failure:
+        said = str(getattr(failure, "orig", None) or failure).partition("\n")[0]
+        raise _refused(f"the store {_shown(settings.database)} cannot be used: {said}") from None
+
+
+def _shown(url: str) -> str:
+    """A database URL without its password."""
+    return re.sub(r"(://[^/@]*:)[^/@]*@", r"\1***@", url)
+
+
+def _refused(why: str) -> typer.Exit:
+    typer.echo(f"meshwright-server: {why}", err=True)
+    return typer.Exit(2)
 
 
 def server(settings: Settings) -> uvicorn.Server:

@@ -83,6 +83,15 @@ class Database:
         self.engine.dispose()
 
 
+def open_store(url: str) -> None:
+    """Bring the database to the newest schema, or raise what stands against it."""
+    database = Database(url)
+    try:
+        database.upgrade()
+    finally:
+        database.close()
+
+
 @contextmanager
 def _migrations() -> Iterator[Config]:
     with as_file(files("service") / "migrations") as folder:

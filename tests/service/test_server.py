@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,6 +79,38 @@ def test_the_server_does_not_listen_to_the_world_by_itself(tmp_path: Path) -> No
     )
     assert ended.returncode == 2
     assert "MESHWRIGHT_ALLOW_REMOTE" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "said"),
+    [
+        (["--port", "{taken}"], {}, "port {taken}: Address already in use"),
+        (["--port", "99999"], {}, "--port: Input should be less than or equal to 65535"),
+        (["--data-dir", "/dev/null/store"], {}, "/dev/null/store"),
+        (["--database", "nosuch://x"], {}, "store nosuch://x cannot be used"),
+        (["--database", "postgresql://a:secret@h/d"], {}, "store postgresql://a:***@h/d cannot"),
+        (["--data-dir", "{damaged}"], {}, "file is not a database"),
+        ([], {"MESHWRIGHT_WORKERS": "many"}, "MESHWRIGHT_WORKERS: Input should be a valid integer"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why_in_one_line(
+    tmp_path: Path, options: list[str], environment: dict[str, str], said: str
+) -> None:
+    (tmp_path / "meshwright.db").write_bytes(b"no database" * 1000)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        words = {"taken": listener.getsockname()[1], "damaged": tmp_path}
+        command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
+        ran = subprocess.run(
+            [*command, *(option.format(**words) for option in options)],
+            cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+    assert ran.returncode == 2, ran.stderr
+    assert said.format(**words) in ran.stderr
+    assert ran.stderr.startswith("meshwright-server: ")
+    assert ran.stderr.count("\n") == 1, ran.stderr
+    assert "http://" not in ran.stdout
+    assert "secret" not in ran.stdout + ran.stderr
 
 
 def test_where_nobody_listens_the_client_says_so() -> None:
