@@ -61,6 +61,10 @@ def test_a_sliding_window_is_not_mistaken_for_a_causal_mask(config):
         ({"model_type": None}, "no model_type"),
         ({"model_type": "no-such-model"}, "no-such-model"),
         ({"dtype": "int4"}, "int4"),
+        ({"hidden_size": "wide"}, "cannot build a LlamaConfig .*'hidden_size' expected int"),
+        ({"hidden_size": 65}, "not a multiple of the number of attention heads"),
+        ({"vocab_size": -5}, "cannot build a LlamaForCausalLM of this config: .*negative"),
+        ({"num_key_value_heads": 3}, "cannot trace a LlamaForCausalLM of this config"),
     ],
 )
 def test_a_config_that_cannot_be_built_is_refused(config, change, message):

@@ -47,11 +47,11 @@ def capture_factory(spec: str, *, batch: int | None = None) -> Graph:
 
 def _factory(spec: str) -> Callable[[], object]:
     path, _, name = spec.partition(":")
-    if not path or not name:
+    if not name or not all(part.isidentifier() for part in path.split(".")):
         raise GraphError(f"{spec!r} is not of the form pkg.module:factory")
     try:
         module = importlib.import_module(path)
-    except ModuleNotFoundError as failure:
+    except ImportError as failure:
         raise GraphError(f"cannot import {path!r}: {failure}") from None
     factory = getattr(module, name, None)
     if not callable(factory):

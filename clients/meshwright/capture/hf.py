@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import transformers
 from meshwright.capture.module import capture_module
 from meshwright.capture.witness import BATCH_WITNESS
 from meshwright.schema import Graph
-from meshwright.schema.errors import GraphError
+from meshwright.schema.errors import GraphError, MeshwrightError
 
 _DEFAULT_SEQ = 2048
 _SHORT = 128  # chosen: below it, primes that no size of the model is near run out
@@ -44,7 +45,7 @@ def capture_hf(
     built = _built_config(settings)
     head = _head(settings, built)
     dtype = _dtype(settings)
-    with torch.device("meta"):
+    with _named("cannot build", head), torch.device("meta"):
         model = head._from_config(built, dtype=dtype, attn_implementation=_attention(head))
     model.train()
     pixels = getattr(model, "main_input_name", "input_ids") == "pixel_values"
@@ -63,14 +64,15 @@ def capture_hf(
     def inputs(sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
         return _image_inputs(built, sizes, dtype) if pixels else _text_inputs(head, sizes)
 
-    graph = capture_module(
-        model,
-        inputs,
-        symbols=symbols,
-        limits=limits,
-        constants=list(_numbers(built.to_dict())),
-        name=name or settings.get("_name_or_path") or origin or built.model_type,
-    )
+    with _named("cannot trace", head):
+        graph = capture_module(
+            model,
+            inputs,
+            symbols=symbols,
+            limits=limits,
+            constants=list(_numbers(built.to_dict())),
+            name=name or settings.get("_name_or_path") or origin or built.model_type,
+        )
     if graph.loss is None:
         raise GraphError(f"{head.__name__} gave no loss for the labels it was given")
     return graph
@@ -96,18 +98,30 @@ def _built_config(settings: Mapping[str, Any]) -> Any:
     model_type = settings.get("model_type")
     if not isinstance(model_type, str):
         raise GraphError("the config names no model_type")
-    try:
-        built = transformers.AutoConfig.for_model(model_type, **kept)
-    except ValueError:
+    if model_type not in transformers.CONFIG_MAPPING:
         raise GraphError(
             f"transformers {transformers.__version__} knows no model_type {model_type!r}"
-        ) from None
+        )
+    with _named("cannot build", transformers.CONFIG_MAPPING[model_type]):
+        built = transformers.AutoConfig.for_model(model_type, **kept)
     for field in list(vars(built)):
         if "drop" in field and isinstance(getattr(built, field), float):
             setattr(built, field, 0.0)
     if hasattr(built, "use_cache"):
         built.use_cache = False
     return built
+
+
+@contextmanager
+def _named(what: str, head: Any) -> Iterator[None]:
+    """What transformers and torch say of a config that makes no model, as a GraphError."""
+    try:
+        yield
+    except MeshwrightError:
+        raise
+    except Exception as failure:  # which ones may come is written nowhere
+        said = " ".join(str(failure.__cause__ or failure).split())[:400]
+        raise GraphError(f"{what} a {head.__name__} of this config: {said}") from failure
 
 
 def _head(settings: Mapping[str, Any], built: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,7 +36,11 @@ def torch(
     batch: Batch,
     output: Output,
 ) -> None:
-    """Capture a PyTorch model that a function of yours makes, without weights."""
+    """Capture a PyTorch model that a function of yours makes, without weights.
+
+    The function returns a meshwright.capture.Recipe; its module is looked for in this folder first.
+    """
+    sys.path.insert(0, "")  # as `python -m` does; a console script has its own folder there
     _write(_captures().capture_factory(factory, batch=batch), output)
 
 
