@@ -57,10 +57,11 @@ def _show(url: str, graph: Path, topology: str) -> None:
         # a fresh search: the planner may be newer than the plans in the store
         document = read_document(graph, Graph)
         answer = client.plan(document, topology, on_progress=line, search="fresh")
-    if answer.plan is None:
-        assert answer.infeasible is not None
-        raise Unavailable(f"no plan fits: {answer.infeasible.detail}")
-    results().print(render_plan(answer.plan, graph=document))
+        if answer.plan is None:
+            assert answer.infeasible is not None
+            raise Unavailable(f"no plan fits: {answer.infeasible.detail}")
+        cluster = client.get_topology(answer.plan.topology)
+    results().print(render_plan(answer.plan, graph=document, topology=cluster))
     _say_where(url, answer.plan)
 
 

@@ -9,7 +9,7 @@ from string import Template
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
-from meshwright.schema import Graph, Plan
+from meshwright.schema import Graph, Plan, Topology
 from meshwright.show import plan_text
 from meshwright.units import show_bytes, show_ns
 from service import documents
@@ -45,7 +45,8 @@ def show(service: Service, plan: str) -> HTMLResponse:
     with service.database.reading() as connection:
         document = Plan.from_json(documents.read(connection, "plan", plan))
         graph = Graph.from_json(documents.read(connection, "graph", document.graph))
-    text = plan_text(document, graph=graph)
+        topology = Topology.from_json(documents.read(connection, "topo", document.topology))
+    text = plan_text(document, graph=graph, topology=topology)
     link = f'<p><a href="/v1/plans/{escape(plan)}">JSON</a></p>'
     return _page(document.name or "Plan", f"{link}\n<pre>{escape(text)}</pre>")
 

@@ -37,7 +37,10 @@ def test_plan_writes_a_file_that_show_reads(run: Run, graph_file: Path, tmp_path
     shown = run("show", output)
     assert shown.code == 0
     assert "matmul" in shown.out
-    assert "matmul" not in run("show", output, "--ops", "nothing*").out
+    assert "layers.0.linear" in run("show", output, "--ops", "*.0.*").out
+    missed = run("show", output, "--ops", "nothing*")
+    assert missed.code == 2
+    assert "'nothing*' matches no op; ops are named like 'layers.0.linear'" in missed.err
 
 
 def test_show_reads_a_bare_plan_too(run: Run, tmp_path: Path, topology_file: Path) -> None:

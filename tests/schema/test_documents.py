@@ -74,6 +74,8 @@ def test_a_topology_counts_its_devices_and_shares_its_ports():
         (with_level(name="two words"), "'two words' must be an identifier"),
         (with_level(name=""), "must be an identifier"),
         (with_level(size=0), "/levels/0/size"),
+        ({**TOPOLOGY, "name": "red\x1b[31m"}, "512 printable characters"),
+        (with_device(name="x" * 513), "/device/name: "),
         (with_level(size=2**20), "at most 1,048,576 devices, got 4,194,304"),
         (with_level(size=10**40), "at most 1,048,576 devices"),
         (with_level(link={"kind": "ib", "bytes_per_s": 0, "latency_ns": 1}), "bytes_per_s"),

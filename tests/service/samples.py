@@ -87,6 +87,8 @@ def bad_graph(change: str) -> dict[str, Any]:
             ops[0]["rule"] = "b k, k n -> b n"
         case "size against kind":
             tensors[1]["shape"] = [5, 7]
+        case "control sequence":
+            made["name"] = "\x1b[2J"
         case "duplicate tensor":
             tensors[1]["name"] = "x"
         case "duplicate op":

@@ -23,6 +23,7 @@ GRAPHS = [
     ("shape against rule", 422, "invalid-rule", "/ops/0/rule", "3 inputs, the op has 2"),
     ("size against rule", 422, "invalid-rule", "/ops/0/rule", "has the size"),
     ("size against kind", 422, "invalid-rule", "/ops/0", "has the size"),
+    ("control sequence", 422, "invalid-graph", "/name", "512 printable characters"),
     ("duplicate tensor", 422, "invalid-graph", "/tensors/1/name", "listed twice"),
     ("duplicate op", 422, "invalid-graph", "/ops/1", "listed twice"),
     ("absurd size", 422, "invalid-graph", "/tensors/0/shape", "1152921504606846976"),

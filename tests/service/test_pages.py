@@ -23,6 +23,7 @@ def test_a_plan_is_listed_and_shown(serve: Serve) -> None:
     page = http.get(f"/plans/{id_}")
     assert page.status_code == 200
     assert "layers.*.linear ×2" in page.text
+    assert "two layers on two by four" in page.text
     assert http.get("/plans/plan_0").status_code == 404
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from meshwright.cli.consoles import results
 from meshwright.client import Client
 from meshwright.planfile import PlanFile, read_plan
+from meshwright.schema import InvalidInput
 from meshwright.show import render_plan
 
 
@@ -20,6 +22,11 @@ def show(
 ) -> None:
     """Print a plan: what it costs, why it fits, and what it does."""
     found = _fetch(server, plan) if server else read_plan(Path(plan))
+    names = [op.op for stage in found.plan.stages for op in stage.ops]
+    names += [op.name for op in found.graph.ops] if found.graph else []  # views are not planned
+    if names and not any(fnmatchcase(name, ops) for name in names):
+        known = ", ".join(repr(name) for name in names[:3])
+        raise InvalidInput(f"--ops {ops!r} matches no op; ops are named like {known}")
     results().print(render_plan(found.plan, graph=found.graph, topology=found.topology, ops=ops))
 
 

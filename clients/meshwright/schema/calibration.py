@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from meshwright.schema.errors import InvalidInput
-from meshwright.schema.model import Document, Model
+from meshwright.schema.model import Document, Line, Model
 from meshwright.schema.sizes import MAX_SIZE
 
 OpClass = Literal["matmul", "convolution", "attention", "memory", "view"]
@@ -39,7 +39,7 @@ class Calibration(Document):
     error: ClassVar[type[InvalidInput]] = InvalidInput
 
     schema_version: Literal[1] = 1
-    name: str
+    name: Line
     source: str
     efficiency: Efficiency
     link_efficiency: Share

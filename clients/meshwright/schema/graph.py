@@ -21,7 +21,7 @@ from pydantic import (
 
 from meshwright.schema.canonical import canonical_json
 from meshwright.schema.errors import GraphError, InvalidInput, RuleError, TooLarge
-from meshwright.schema.model import Document, Model
+from meshwright.schema.model import Document, Line, Model
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.sizes import MAX_SIZE, SYMBOL, Size, size_value, symbols_in
 
@@ -72,11 +72,11 @@ class Op(Model):
     """
 
     name: Name
-    kind: str
+    kind: Line
     inputs: tuple[Name, ...] = ()
     outputs: tuple[Name, ...]
     attrs: dict[str, Any] = Field(default_factory=dict)
-    module: str = ""
+    module: Line = ""
     strategy: dict[str, tuple[str, ...]] | None = None
     rule: ShardingRule | None = None
 
@@ -98,7 +98,7 @@ class Graph(Document):
     error: ClassVar[type[GraphError]] = GraphError
 
     schema_version: Literal[1] = 1
-    name: str = ""
+    name: Line = ""
     symbols: dict[str, int] = Field(default_factory=dict)
     tensors: tuple[Tensor, ...]
     ops: tuple[Op, ...]

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from meshwright.schema.canonical import MAX_NESTING, digest, read_object
 from meshwright.schema.errors import InvalidInput, MeshwrightError
 
 D = TypeVar("D", bound="Document")
+MAX_LINE = 512  # characters; chosen: longer than any module path
+
+
+def _one_line(text: str) -> str:
+    if len(text) > MAX_LINE or not text.isprintable():
+        raise ValueError(f"must have at most {MAX_LINE} printable characters")
+    return text
+
+
+# text that stands in a line of a table or a page: no newline, no control sequence of a terminal
+Line = Annotated[str, AfterValidator(_one_line)]
 
 
 class Model(BaseModel):

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from meshwright.schema.errors import TopologyError
 from meshwright.schema.graph import DTYPE_BYTES
-from meshwright.schema.model import Document, Model
+from meshwright.schema.model import Document, Line, Model
 from meshwright.schema.sizes import MAX_SIZE
 
 MAX_DEVICES = 2**20  # chosen: ten times the largest cluster known in 2026
@@ -25,7 +25,7 @@ class Link(Model):
     step in which all devices communicate each has bytes_per_s / devices_per_port.
     """
 
-    kind: str
+    kind: Line
     bytes_per_s: float = Field(gt=0)
     latency_ns: int = Field(ge=0, le=MAX_SIZE)
     devices_per_port: int = Field(default=1, ge=1, le=MAX_SIZE)
@@ -47,7 +47,7 @@ class Level(Model):
 class Device(Model):
     """A device's data sheet. flops_per_s: dense peak by dtype of the multiplication."""
 
-    name: str
+    name: Line
     memory_bytes: int = Field(gt=0, le=MAX_SIZE)
     memory_bytes_per_s: float = Field(gt=0)
     flops_per_s: dict[str, float]
@@ -89,7 +89,7 @@ class Topology(Document):
     error: ClassVar[type[TopologyError]] = TopologyError
 
     schema_version: Literal[1] = 1
-    name: str = ""
+    name: Line = ""
     device: Device
     levels: tuple[Level, ...]
     source: str = ""
