@@ -102,7 +102,7 @@ FAULTS = [
         "op 'fc': its attrib",
     ),
     ("half a character", [("ops/0/attrs", {"a": "\ud800"})], "op 'fc': its attributes"),
-    ("half in the kind", [("ops/0/kind", "\ud800")], "op 'fc': its attributes"),
+    ("half in the kind", [("ops/0/kind", "\ud800")], "/ops/0/kind"),
     # fields
     ("unknown field", [("ops/0/colour", "red")], "/ops/0/colour"),
     ("unknown role", [("tensors/0/role", "weight")], "/tensors/0/role"),
