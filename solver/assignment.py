@@ -63,16 +63,16 @@ def assignment_of_choice(lowered: Lowered, choice: IntArray) -> Assignment:
 
 
 def layout_of(
-    models: Models, value: Value, codes: Codes, *, partial: int, last: tuple[int, ...] = ()
+    models: Models, value: Value, codes: Codes, *, partial: int, order: tuple[int, ...] = ()
 ) -> Layout:
     """The layout of a value's root; an axis with the code `partial` is a partial sum.
 
-    Axes of one slot are slowest first, those whose positions are in `last` behind the others.
+    Axes of one slot are slowest first among those of equal rank in `order`.
     """
     info = models.problem.tensors[value.root]
     segments = tuple(info.segments.items())
-    key = ("layout", info.shape, info.slots, segments, value.slots, codes, partial, last)
-    return models.shared(key, lambda: _layout(models, info, value, codes, partial, last))
+    key = ("layout", info.shape, info.slots, segments, value.slots, codes, partial, order)
+    return models.shared(key, lambda: _layout(models, info, value, codes, partial, order))
 
 
 def _layout(
@@ -81,11 +81,11 @@ def _layout(
     value: Value,
     codes: Codes,
     partial: int,
-    last: tuple[int, ...],
+    order: tuple[int, ...],
 ) -> Layout:
     names = models.mesh.names
     axes_on: dict[int, list[str]] = {}
-    for a in sorted(range(len(codes)), key=lambda a: (a in last, a)):
+    for a in sorted(range(len(codes)), key=lambda a: (order[a] if order else 0, a)):
         if codes[a] < len(value.slots):
             axes_on.setdefault(value.slots[codes[a]], []).append(names[a])
     dims: list[list[SubDim]] = [[] for _ in info.shape]
@@ -255,9 +255,10 @@ def _parameter_codes(
     models: Models, value: Value, triple: tuple[Layout, Layout | None, Layout | None]
 ) -> Codes:
     model = models.parameter(value)
+    wanted = tuple(_unordered(layout) for layout in triple)
     for row in model.states:
         codes = tuple(int(code) for code in row)
-        if parameter_layouts(models, value, codes) == triple:
+        if tuple(_unordered(own) for own in parameter_layouts(models, value, codes)) == wanted:
             return codes
     raise PlanError(
         f"parameter {value.root!r}: the layouts {triple[0]}, {triple[1]}, {triple[2]} are no state "
@@ -265,16 +266,47 @@ def _parameter_codes(
     )
 
 
+def _unordered(layout: Layout | None) -> Layout | None:
+    """A layout with the axes of every sub-dim in one order."""
+    if layout is None:
+        return None
+    dims = tuple(
+        dim.model_copy(
+            update={
+                "parts": tuple(
+                    part.model_copy(update={"axes": tuple(sorted(part.axes))}) for part in dim.parts
+                )
+            }
+        )
+        for dim in layout.dims
+    )
+    return layout.model_copy(update={"dims": dims})
+
+
 def parameter_layouts(
-    models: Models, value: Value, codes: Codes
+    models: Models, value: Value, codes: Codes, order: tuple[int, ...] = ()
 ) -> tuple[Layout, Layout | None, Layout | None]:
     """The layouts of a parameter's value, gradient and optimizer state."""
     model = models.parameter(value)
     row = np.array([codes])
 
     def layout(states: IntArray) -> Layout:
-        return layout_of(models, value, tuple(int(code) for code in states[0]), partial=-1)
+        own = tuple(int(code) for code in states[0])
+        return layout_of(models, value, own, partial=-1, order=order)
 
     if not model.trained:
         return layout(model.value(row)), None, None
     return layout(model.value(row)), layout(model.gradient(row)), layout(model.optimizer(row))
+
+
+def parameter_order(models: Models, value: Value, assignment: Assignment) -> tuple[int, ...]:
+    """The order of a parameter's axes, from what its reader (or all its readers) need."""
+    if value.root in assignment.read:
+        needed = np.array(assignment.read[value.root].codes)
+    elif value.readers:
+        position, port = value.readers[0]
+        row = np.array([assignment.ops[position]])
+        needed = models.ops.model(position).required(row, port)[0]
+    else:
+        return ()
+    return models.parameter(value).order(np.array(assignment.parameters[value.root]), needed)

@@ -35,13 +35,16 @@ class Budget:
     """When to stop: after `seconds` (None: never), or within `tolerance` of the optimum, relative.
 
     No table has more than `max_table_entries`, all that are held at once `max_held_entries`, 8
-    bytes each.
+    bytes each. The last stage looks at no more than `max_labels` partial choices (chosen: some
+    seconds). A bound that reaches `cutoff_ns` ends the search: what costs more is of no use.
     """
 
     seconds: float | None = None
     max_table_entries: int = 60_000_000
     tolerance: float = 0.0
     max_held_entries: int = 400_000_000
+    max_labels: int = 1_000_000
+    cutoff_ns: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ class _Run:
             incumbent.raise_bound(incumbent.cost_ns, "cost")
             return
         incumbent.raise_bound(cheapest.value, "cost")
+        if self._is_beaten():
+            return
         leanest = solve(program, Weights(0.0, 1.0), deadline)
         within = incumbent.offer(leanest.choice(), "memory")
         self.minimum_memory_bytes = within.memory_bytes
@@ -129,13 +134,24 @@ class _Run:
             self._prove_infeasible("every choice takes more memory than the limit")
             return
         peak = multiplier.peak(cheapest, over, within, incumbent, deadline)
-        if peak is None or incumbent.is_closed():
+        if peak is None or incumbent.is_closed() or self._is_beaten():
             return
         if _SOLUTIONS_HELD * program.entries() > self.budget.max_held_entries:
             self.notes.append("gap left open: the last stage would exceed max_held_entries")
             return
         priced = [peak, *multiplier.beside(peak, cheapest, incumbent, deadline)]
-        LabelSearch(program, [cheapest, leanest, *priced], incumbent, deadline).run()
+        search = LabelSearch(
+            program, [cheapest, leanest, *priced], incumbent, deadline, self.budget.max_labels
+        )
+        search.run()
+        if search.is_spent:
+            self.notes.append("gap left open: the last stage reached max_labels")
+
+    def _is_beaten(self) -> bool:
+        if self.incumbent.lower_bound_ns < self.budget.cutoff_ns:
+            return False
+        self.notes.append("nothing here costs less than cutoff_ns")
+        return True
 
     def _check_held(self, program: Program) -> None:
         solutions = 1 if self.graph.memory_limit_bytes is None else 2

@@ -264,6 +264,11 @@ class _Bookkeeping:
             needed: IntArray = np.array([needed_codes])
             gather = float(model.gather_ns(states, needed)[0, 0]) * gathers * count
             often, once = model.reduce_ns(states, needed)
+            if not np.isfinite(gather + float(often[0, 0]) + float(once[0, 0])):
+                raise PlanError(
+                    f"parameter {root!r} rests in the state {codes}, which is coarser than the "
+                    f"state {needed_codes} that its reader needs"
+                )
             previous = self.book.parameter_ns.get((root, reader), (0.0, 0.0))
             self.book.parameter_ns[root, reader] = (
                 previous[0] + gather,

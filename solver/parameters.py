@@ -8,9 +8,9 @@ One code per mesh axis. For a parameter with n shardable slots, of which z is th
     n + 1    R       R          S on z       ZeRO-1
     n + 2    R       S on z     S on z       ZeRO-2
 
-Each layout is equal to or finer than the one before. A parameter without gradient, or of less than
-OPTIMIZER_SHARD_BYTES, has the codes 0 .. n only; with one microbatch a step ZeRO-1 is never better
-than ZeRO-2 and left out.
+Each layout is equal to or finer than the one before, and the value than what its reader needs. A
+parameter without gradient, or of less than OPTIMIZER_SHARD_BYTES, has the codes 0 .. n only; with
+one microbatch a step ZeRO-1 is never better than ZeRO-2 and left out.
 
     per microbatch   value at rest -> as the reader needs it, forward, and again backward
                      gradient as the reader leaves it -> accumulated
@@ -113,7 +113,7 @@ class ParameterModel:
         share = min(1.0, size_bytes / bucket_bytes)
         latency_ns = tuple(round(ns * share) for ns in self.interconnect.latency_ns)
         bucketed = replace(self.interconnect, latency_ns=latency_ns)
-        return Redistributions(space, self.axis_levels, bucketed)
+        return Redistributions(space, self.axis_levels, bucketed, order_is_free=True)
 
     def memory_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Bytes of value, gradient and optimizer on one device."""
@@ -172,11 +172,25 @@ class ParameterModel:
         return np.where(kept < self.space.slots, kept, left)
 
     def gather_ns(self, states: IntArray, needed: IntArray) -> FloatArray:
-        """(states, needed): the value to its reader, once."""
+        """(states, needed): the value to its reader, once; inf where it rests less fine."""
         moves = self.value_moves
         rows = moves.space.index(self.value(states))
         columns = moves.space.index(self.read_value(needed))
-        return moves.forward_ns[rows[:, None], columns[None, :]]
+        split = needed[None, :, :] < self.space.slots
+        coarser = (split & (self.value(states)[:, None, :] != needed[None, :, :])).any(axis=2)
+        return np.where(coarser, np.inf, moves.forward_ns[rows[:, None], columns[None, :]])
+
+    def order(self, state: IntArray, needed: IntArray) -> tuple[int, ...]:
+        """Ranks of the axes on a slot: the reader's first, the value's, the gradient's, the rest.
+
+        Every gather takes, and every reduction gives, the last axes of its slots: neighbours.
+        """
+        n = self.space.slots
+        chain = (needed, self.value(state), self.gradient(state))
+        return tuple(
+            next((rank for rank, codes in enumerate(chain) if codes[a] < n), len(chain))
+            for a in range(len(state))
+        )
 
     def reduce_ns(self, states: IntArray, needed: IntArray) -> tuple[FloatArray, FloatArray]:
         """(states, needed): gradient to its accumulator, then per step to the optimizer."""

@@ -13,7 +13,14 @@ from meshwright.schema import (
     Step,
     TensorPlan,
 )
-from solver.assignment import Assignment, Codes, layout_of, pair_of, parameter_layouts
+from solver.assignment import (
+    Assignment,
+    Codes,
+    layout_of,
+    pair_of,
+    parameter_layouts,
+    parameter_order,
+)
 from solver.evaluate import Ledger, Transfer
 from solver.lowering import Models
 from solver.parameters import ParameterModel
@@ -35,7 +42,7 @@ def stage_document(models: Models, assignment: Assignment, ledger: Ledger) -> St
             if value.root in assignment.rest or value.root in assignment.read
         ),
         parameters=tuple(
-            _parameter(models, models.values.value_of[root], codes, ledger)
+            _parameter(models, models.values.value_of[root], codes, assignment, ledger)
             for root, codes in assignment.parameters.items()
         ),
         redistributions=(
@@ -103,8 +110,10 @@ def _value_codes(models: Models, value: Value, assignment: Assignment) -> Codes:
     return tuple(int(code) for code in row)
 
 
-def _parameter(models: Models, value: Value, codes: Codes, ledger: Ledger) -> ParameterPlan:
-    layouts = parameter_layouts(models, value, codes)
+def _parameter(
+    models: Models, value: Value, codes: Codes, assignment: Assignment, ledger: Ledger
+) -> ParameterPlan:
+    layouts = parameter_layouts(models, value, codes, parameter_order(models, value, assignment))
     held = ledger.parameter_bytes.get(value.root, (0.0, 0.0, 0.0))
     return ParameterPlan(
         tensor=value.root,
@@ -134,7 +143,13 @@ def _transfer(models: Models, transfer: Transfer) -> Redistribution:
 
 
 def _steps(
-    models: Models, value: Value, moves: Redistributions, path: tuple[Move, ...], *, backward: bool
+    models: Models,
+    value: Value,
+    moves: Redistributions,
+    path: tuple[Move, ...],
+    *,
+    backward: bool,
+    order: tuple[int, ...] = (),
 ) -> tuple[Step, ...]:
     """One half of a path as steps; the backward half runs from its end to its start."""
     n = moves.space.slots
@@ -143,6 +158,7 @@ def _steps(
     def add(
         kind: Half, axes: tuple[int, ...], payload: float, ns: float, state: int, last: Codes
     ) -> None:
+        ranks = order or tuple(int(a in last) for a in range(len(models.mesh.axes)))
         codes = tuple(int(c) for c in moves.space.states[state])
         partial = n + 2 if backward else n + 1
         steps.append(
@@ -151,7 +167,7 @@ def _steps(
                 axes=tuple(models.mesh.names[axis] for axis in axes),
                 payload_bytes=0 if kind in ("slice", "mask") else round(payload),
                 ns=ns,
-                to=layout_of(models, value, codes, partial=partial, last=last),
+                to=layout_of(models, value, codes, partial=partial, order=ranks),
             )
         )
 
@@ -185,9 +201,10 @@ def _parameter_transfers(
         model = models.parameter(value)
         row = np.array([assignment.parameters[root]])
         name = None if reader is None else models.problem.ops[reader].name
+        order = parameter_order(models, value, assignment)
         if reader is None:
             spread = _parameter_path(
-                models, value, model.value_moves, model.optimizer(row), model.value(row)
+                models, value, model.value_moves, model.optimizer(row), model.value(row), order
             )
             spread_ns = float(model.spread_ns(row)[0])
             if spread:
@@ -205,7 +222,9 @@ def _parameter_transfers(
                 continue
             gather_ns = max(0.0, gather_ns - spread_ns)
         needed = _needed(models, value, assignment, reader)
-        found += _reader_transfers(models, value, model, row, needed, name, gather_ns, reduce_ns)
+        found += _reader_transfers(
+            models, value, model, row, needed, name, gather_ns, reduce_ns, order
+        )
     return found
 
 
@@ -225,10 +244,11 @@ def _reader_transfers(
     name: str | None,
     gather_ns: float,
     reduce_ns: float,
+    order: tuple[int, ...],
 ) -> list[Redistribution]:
     found = []
     gather = _parameter_path(
-        models, value, model.value_moves, model.value(row), model.read_value(needed)
+        models, value, model.value_moves, model.value(row), model.read_value(needed), order
     )
     exposed = models.problem.calibration.exposed
     if gather:
@@ -241,9 +261,11 @@ def _reader_transfers(
     if model.trained:
         kept = model.accumulated(row, needed)[0]
         often = _parameter_path(
-            models, value, model.gradient_moves, model.left_gradient(needed), kept
+            models, value, model.gradient_moves, model.left_gradient(needed), kept, order
         )
-        once = _parameter_path(models, value, model.gradient_moves, kept, model.optimizer(row))
+        once = _parameter_path(
+            models, value, model.gradient_moves, kept, model.optimizer(row), order
+        )
         if often or once:
             found.append(
                 Redistribution(
@@ -255,7 +277,12 @@ def _reader_transfers(
 
 
 def _parameter_path(
-    models: Models, value: Value, moves: Redistributions, source: IntArray, target: IntArray
+    models: Models,
+    value: Value,
+    moves: Redistributions,
+    source: IntArray,
+    target: IntArray,
+    order: tuple[int, ...],
 ) -> tuple[Step, ...]:
     a, b = int(moves.space.index(source)[0]), int(moves.space.index(target)[0])
-    return _steps(models, value, moves, moves.path(a, b), backward=False)
+    return _steps(models, value, moves, moves.path(a, b), backward=False, order=order)

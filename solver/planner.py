@@ -8,10 +8,11 @@ doubles until a plan fits. An answer without a plan names the constraint that no
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, nan, prod
+from math import inf, nan
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import (
@@ -112,7 +113,7 @@ def _states_alone(request: Request) -> Infeasible | None:
     for tensor in graph.tensors:
         if tensor.role == "parameter" and tensor.name in read:
             states = per_element if tensor.name in trained else 0
-            total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
+            total += math.prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
     needed = total // topology.device_count
     available = int(topology.device.memory_bytes * (1 - setup.memory_reserve))
     if needed <= available:
@@ -170,9 +171,10 @@ def _search(
         left = None
         if deadline is not None:
             left = max(0.0, deadline - time.monotonic()) / (len(candidates) - done)
-        found = exact.dynamic_programming(
-            lowered.graph, exact.Budget(seconds=left, tolerance=TOLERANCE)
+        budget = exact.Budget(
+            seconds=left, tolerance=TOLERANCE, cutoff_ns=math.inf if best is None else best
         )
+        found = exact.dynamic_programming(lowered.graph, budget)
         assignment = None
         if found.choice is not None:
             assignment = assignment_of_choice(lowered, found.choice)

@@ -188,11 +188,16 @@ def _reorders(
 
 @dataclass(frozen=True)
 class Redistributions:
-    """All pairs of states of one value. axis_levels: the topology level of every mesh axis."""
+    """All pairs of states of one value.
+
+    axis_levels: the topology level of every mesh axis. order_is_free: axes lie on a slot in the
+    order that no move has to change (parameters, whose layouts only ever grow finer).
+    """
 
     space: StateSpace
     axis_levels: tuple[int, ...]
     interconnect: Interconnect
+    order_is_free: bool = False
 
     @cached_property
     def _kinds(self) -> NDArray[np.int64]:
@@ -218,7 +223,7 @@ class Redistributions:
             there, back, after = _MOVES[kinds]
             payload = local[columns if after else rows]
             reorder = np.zeros(count)
-            for over, unordered in _reorders(*content)[axes]:
+            for over, unordered in () if self.order_is_free else _reorders(*content)[axes]:
                 reorder[unordered] = self._permute_ns(over, local[unordered])
             swaps = np.zeros(len(rows))
             swaps += reorder[rows] if kinds[0] == "S" else 0.0
@@ -233,6 +238,8 @@ class Redistributions:
         return collective_cost("send", self.extents(axes), self.interconnect).ns(payload)
 
     def _reorder(self, state: int, axes: tuple[int, ...]) -> Reorder | None:
+        if self.order_is_free:
+            return None
         codes = self.space.states[state]
         over = reordered_axes(codes.tolist(), axes, self._n)
         if not over:

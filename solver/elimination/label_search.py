@@ -35,10 +35,15 @@ _DIVES = (1, 4, 16, 64)
 _FIRST_WIDTH = 256
 _WIDEST = 65_536
 _WAITING_NUMBERS = 200_000_000  # chosen: 1.6 GB of labels
+_REMEMBERED_NUMBERS = 40_000_000  # chosen: 320 MB of regrets
 
 
 class LabelSearch:
-    """`solutions`: the one under cost alone, the one under memory alone, then any others."""
+    """`solutions`: the one under cost alone, the one under memory alone, then any others.
+
+    It ends, with the bound that then holds, after `max_labels` labels: they are what takes time
+    and memory, and unlike seconds they are the same on every machine.
+    """
 
     def __init__(
         self,
@@ -46,6 +51,7 @@ class LabelSearch:
         solutions: list[Solution],
         incumbent: Incumbent,
         deadline: Deadline,
+        max_labels: int,
     ) -> None:
         limit = incumbent.graph.memory_limit_bytes
         assert limit is not None
@@ -62,11 +68,18 @@ class LabelSearch:
         self._waiting_numbers = 0
         self._pushed = 0
         self._lost_bound = np.inf
+        self._labels_left = max_labels
         self._ceilings = self._ceilings_now()
+        self._remembered_numbers = 0
         self._known_regrets: dict[tuple[int, tuple[int, ...]], FloatArray] = {}
         empty = np.zeros(1, dtype=np.int64)
         live = np.zeros((1, 0), dtype=np.int64)
         self._start = Labels(0, values[:, None], live, None, empty, empty)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it ended for the number of its labels."""
+        return self._labels_left <= 0
 
     def run(self) -> None:
         """Raises OutOfTime; the incumbent then has what was found and the bound that holds."""
@@ -79,7 +92,7 @@ class LabelSearch:
         self._lost_bound = np.inf
         self._wait(self._start)
         width = _FIRST_WIDTH
-        while self._waiting:
+        while self._waiting and not self.is_spent:
             _, _, labels = heapq.heappop(self._waiting)
             self._waiting_numbers -= labels.values.size + labels.live.size
             self._follow(labels, width, self._wait)
@@ -105,7 +118,11 @@ class LabelSearch:
                 self._finish(labels)
                 return
             self._deadline.check()
+            if self.is_spent:
+                leave(labels)
+                return
             labels = self._extended(labels)
+            self._labels_left -= len(labels)
             if len(labels) > width:
                 order = np.argsort(self._bounds(labels), kind="stable")
                 leave(labels.taken(np.sort(order[width:])))
@@ -164,7 +181,11 @@ class LabelSearch:
         found = self._known_regrets.get(key)
         if found is None:
             found = np.stack([s.regrets(step, around) for s in self._solutions])
+            if self._remembered_numbers > _REMEMBERED_NUMBERS:
+                self._known_regrets.clear()
+                self._remembered_numbers = 0
             self._known_regrets[key] = found
+            self._remembered_numbers += found.size
         return found
 
     def _moved(
