@@ -17,6 +17,9 @@ MAX_LINE = 512  # characters; chosen: longer than any module path
 
 def _one_line(text: str) -> str:
     if len(text) > MAX_LINE or not text.isprintable():
+        half = any("\ud800" <= character <= "\udfff" for character in text[:MAX_LINE])
+        if half:
+            raise ValueError("holds half of a character (a lone surrogate)")
         raise ValueError(f"must have at most {MAX_LINE} printable characters")
     return text
 
