@@ -29,6 +29,7 @@ from meshwright.schema import (
     Topology,
 )
 from meshwright.schema.canonical import digest
+from meshwright.schema.request import MAX_PINS
 from service import documents
 from solver.planner import check as check_request
 
@@ -43,7 +44,7 @@ class Constraints(Document):
     prefix: ClassVar[str] = "constraints"
     error: ClassVar[type[InvalidInput]] = RequestError
 
-    pins: tuple[Pin, ...] = ()
+    pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
     solver: Literal["dynamic_programming"] = "dynamic_programming"
     budget: Budget = Field(default_factory=Budget)
 

@@ -8,9 +8,10 @@ from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
-from meshwright.schema import MeshwrightError
+from meshwright.schema import MeshwrightError, Unavailable
 from service.errors import HttpError, Internal, NoSuchPage, NotAllowed, ParameterError
 
 MEDIA_TYPE = "application/problem+json"
@@ -44,6 +45,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(MeshwrightError, _of_ours)
     app.add_exception_handler(HTTPException, _of_the_framework)
     app.add_exception_handler(RequestValidationError, _of_parameters)
+    app.add_exception_handler(OperationalError, _of_the_database)
     app.add_exception_handler(Exception, _of_a_fault)
 
 
@@ -83,6 +85,13 @@ def _of_parameters(request: Request, error: Exception) -> Response:
     return answer(
         ParameterError(f"parameter {name!r}: {first['msg']}, got {first['input']!r}"), request
     )
+
+
+def _of_the_database(request: Request, error: Exception) -> Response:
+    """A full disk, a lock that is held too long: nothing that the program could do better."""
+    said = cast(OperationalError, error).orig
+    log.error("%s %s failed: %s", request.method, request.url.path, said)
+    return answer(Unavailable(f"the database cannot answer: {said}"), request)
 
 
 def _of_a_fault(request: Request, error: Exception) -> Response:

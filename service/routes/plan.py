@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from pydantic import Field
 from sqlalchemy import Row
 
 from meshwright.schema import Budget, Calibration, Graph, Pin, Plan, Setup, Topology
 from meshwright.schema.model import Model
+from meshwright.schema.request import MAX_PINS
 from service import documents, immutable
 from service.body import Body, read_body
 from service.planning import Asked, check, understand
@@ -29,7 +31,7 @@ class PlanRequest(Model):
     topology: Topology | str
     setup: Setup = Setup()
     calibration: Calibration | None = None
-    pins: tuple[Pin, ...] = ()
+    pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
     solver: str = "dynamic_programming"
     budget: Budget = Budget()
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import zstandard
+from sqlalchemy.exc import OperationalError
 from starlette.testclient import TestClient
 
 from service.app import create_app
@@ -149,6 +151,13 @@ def test_another_content_type_is_refused(http: TestClient, kind: str | None) -> 
         ({"setup": {"symbols": {"width": 2}}}, 422, "invalid-graph", "/setup/symbols", "width"),
         ({"setup": {"symbols": {"batch": 0}}}, 422, "invalid-graph", "/setup/symbols", "batch"),
         ({"pins": [{"op": "", "strategy": {}}]}, 422, "invalid-request", "/pins/0/op", "1 char"),
+        (
+            {"pins": [{"op": "*", "strategy": {}}] * 1001},
+            422,
+            "invalid-request",
+            "/pins",
+            "at most 1000 items",
+        ),
         ({"budget": {"seconds": -1}}, 422, "invalid-request", "/budget/seconds", "-1"),
         ({"budget": {"max_axes": 9}}, 422, "invalid-request", "/budget/max_axes", "9"),
         ({"solver": "oracle"}, 422, "invalid-request", "/solver", "oracle"),
@@ -215,6 +224,17 @@ def test_a_failure_half_way_leaves_nothing(http: TestClient) -> None:
     # the graph is good and would be stored; the topology that goes with it does not exist
     answer = http.post("/v1/plan", json=request(topology="topo_0"))
     expect(answer, 404, "not-found", "/topology", "topo_0")
+
+
+def test_a_full_disk_is_not_a_fault_of_the_program(
+    http: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OperationalError("INSERT", {}, sqlite3.OperationalError("disk is full"))
+
+    monkeypatch.setattr("service.documents.put", full)
+    answer = http.post("/v1/graphs", json=GRAPH)
+    expect(answer, 503, "unavailable", "", "the database cannot answer: disk is full")
 
 
 def expect(answer: Any, status: int, slug: str, pointer: str, said: str) -> None:

@@ -35,6 +35,9 @@ class Budget(Model):
     max_axes: int = Field(default=3, ge=1, le=3)
 
 
+MAX_PINS = 1000  # chosen: every pin is held against every op's name before a search is queued
+
+
 class Request(Document):
     """A complete planning request; its id is the request digest that finds a cached plan."""
 
@@ -46,7 +49,7 @@ class Request(Document):
     topology: Topology
     setup: Setup = Setup()
     calibration: Calibration | None = None
-    pins: tuple[Pin, ...] = ()
+    pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
     solver: Literal["dynamic_programming"] = "dynamic_programming"
     budget: Budget = Budget()
 
