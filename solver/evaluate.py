@@ -59,6 +59,8 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
             f"the plan is for graph {plan.graph} on {plan.topology}, not for "
             f"{problem.graph.id} on {problem.topology.id}"
         )
+    if plan.setup != problem.setup.id:
+        raise PlanError(f"the plan is for the setup {plan.setup}, not for {problem.setup.id}")
     if plan.microbatches != problem.microbatches:
         raise PlanError(
             f"the plan has {plan.microbatches} microbatches, the problem {problem.microbatches}"

@@ -8,11 +8,10 @@ doubles until a plan fits. An answer without a plan names the constraint that no
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf, nan, prod
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import (
@@ -26,6 +25,7 @@ from meshwright.schema import (
     Progress,
     Request,
     Search,
+    TooLarge,
 )
 from solver import dynamic_programming as exact
 from solver.assignment import Assignment, assignment_of_choice
@@ -52,9 +52,11 @@ class MeshOutcome:
     models: Models
     assignment: Assignment | None
     broken_pin: str | None = None  # the op that can keep its pin in no way
+    is_too_large: bool = False  # its tables would not fit: nothing is known of it
 
 
 _IMPOSSIBLE = exact.Outcome("infeasible", None, inf, nan, inf, None)
+_NOT_SEARCHED = exact.Outcome("unknown", None, inf, nan, -inf, None)
 
 
 def check(request: Request) -> None:
@@ -93,7 +95,7 @@ def plan(request: Request, report: Report | None = None) -> Answer:
         values = find_values(problem)
         pins = pinned_ops(problem, request.pins, values.views)
         check_axes(list(pins.values()), candidates)
-        outcomes = _search(problem, values, candidates, pins, deadline, say)
+        outcomes = _search_what_fits(request, problem, values, pins, deadline, say)
         answer = _answer(request, problem, outcomes)
         if answer.infeasible is None or answer.infeasible.constraint != "memory":
             break
@@ -113,7 +115,7 @@ def _states_alone(request: Request) -> Infeasible | None:
     for tensor in graph.tensors:
         if tensor.role == "parameter" and tensor.name in read:
             states = per_element if tensor.name in trained else 0
-            total += math.prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
+            total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
     needed = total // topology.device_count
     available = int(topology.device.memory_bytes * (1 - setup.memory_reserve))
     if needed <= available:
@@ -144,6 +146,32 @@ def _microbatch_counts(request: Request) -> list[int]:
     return counts
 
 
+def _search_what_fits(
+    request: Request,
+    problem: Problem,
+    values: Values,
+    pins: dict[int, Pin],
+    deadline: float | None,
+    say: Report,
+) -> list[MeshOutcome]:
+    """Search meshes of fewer axes where the tables of all finer ones would be too large."""
+    searched: tuple[Mesh, ...] = ()
+    for axes in range(request.budget.max_axes, 0, -1):
+        candidates = meshes(request.topology, axes)
+        if candidates == searched:
+            continue
+        searched = candidates
+        outcomes = _search(problem, values, candidates, pins, deadline, say)
+        known = [outcome for outcome in outcomes if not outcome.is_too_large]
+        if known:
+            return outcomes
+    raise TooLarge(
+        "the ops of this graph are too entangled for an exact search on any mesh of this topology; "
+        "pins on some of them make it smaller",
+        pointer="/graph",
+    )
+
+
 def _search(
     problem: Problem,
     values: Values,
@@ -172,9 +200,13 @@ def _search(
         if deadline is not None:
             left = max(0.0, deadline - time.monotonic()) / (len(candidates) - done)
         budget = exact.Budget(
-            seconds=left, tolerance=TOLERANCE, cutoff_ns=math.inf if best is None else best
+            seconds=left, tolerance=TOLERANCE, cutoff_ns=inf if best is None else best
         )
-        found = exact.dynamic_programming(lowered.graph, budget)
+        try:
+            found = exact.dynamic_programming(lowered.graph, budget)
+        except exact.TableTooLarge:
+            outcomes.append(MeshOutcome(mesh, _NOT_SEARCHED, models, None, is_too_large=True))
+            continue
         assignment = None
         if found.choice is not None:
             assignment = assignment_of_choice(lowered, found.choice)
@@ -210,9 +242,10 @@ def _plan(
 ) -> Plan:
     assert best.assignment is not None
     cost = cost_of(best.models, ledger)
+    searched = [outcome for outcome in outcomes if not outcome.is_too_large]
     bound = min(
         cost.step_ns,
-        *(o.outcome.lower_bound_ns for o in outcomes if o.outcome.status != "infeasible"),
+        *(o.outcome.lower_bound_ns for o in searched if o.outcome.status != "infeasible"),
     )
     repeated = repeated_work(best.models, best.assignment)
     gap = (cost.step_ns - bound) / cost.step_ns if cost.step_ns else 0.0
@@ -231,12 +264,20 @@ def _plan(
             cost_ns=cost.step_ns,
             lower_bound_ns=bound,
             gap=gap,
-            meshes=tuple(_shown(o.mesh) for o in outcomes),
+            meshes=tuple(_shown(o.mesh) for o in searched),
         ),
         repeated_work=repeated,
         unknown_kinds=tuple(sorted({op.op.kind for op in problem.ops if op.known is None})),
         pins=tuple(pin.model_dump(mode="json") for pin in request.pins),
-        notes=(*_idle_axes(best), *request.graph.notes),
+        notes=(
+            *_idle_axes(best),
+            *(
+                f"mesh {_shown(o.mesh)} was not searched: its tables would be too large"
+                for o in outcomes
+                if o.is_too_large
+            ),
+            *request.graph.notes,
+        ),
     )
 
 

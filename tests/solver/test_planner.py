@@ -526,3 +526,16 @@ def test_a_rule_that_counts_no_flops_is_refused_and_its_op_named(flops):
     maker.op("mine", [maker.parameter("p", 4, 4)], [4, 4], "strange", rule=rule)
     with pytest.raises(RuleError, match="op 'strange'"):
         plan(Request(graph=maker.graph("strange:out"), topology=topology(2)))
+
+
+def test_what_is_too_entangled_for_three_axes_is_planned_on_fewer():
+    # 6 tensors that 6 ops read all together: eliminating any one joins the 5 or 6 others
+    maker = GraphMaker()
+    tensors = [
+        maker.op("gelu", [maker.parameter(f"p{k}", 64, 64)], [64, 64], f"t{k}") for k in range(6)
+    ]
+    rule = ", ".join(["a b"] * 6) + " -> a b"
+    mixed = [maker.op("mix", tensors, [64, 64], f"m{k}", rule=rule) for k in range(6)]
+    found = planned(Request(graph=maker.graph(*mixed), topology=topology(2, 4)))
+    assert [len(mesh.split(" × ")) for mesh in found.search.meshes] == [2]
+    assert found.search.lower_bound_ns <= found.cost.step_ns
