@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
+
+from rich.console import Console
 
 from meshwright.schema import (
     Cost,
@@ -21,7 +24,7 @@ from meshwright.schema import (
     SubDim,
     TensorPlan,
 )
-from meshwright.show import plan_text
+from meshwright.show import plan_text, render_plan
 from meshwright.show.axes import AxisNames
 
 MESH = Mesh.model_validate(
@@ -107,6 +110,21 @@ def test_equal_layers_are_one_line() -> None:
     assert "[64@node, (8@gpu 4)]" in folded
     assert folded.endswith("2 ms")  # both layers
     assert "replicated" in next(line for line in lines if line.startswith(" layers.2.mlp"))
+
+
+def test_a_narrow_terminal_clips_no_number_and_no_strategy() -> None:
+    out = io.StringIO()
+    Console(file=out, width=80, color_system=None).print(render_plan(long_names()))
+    text = out.getvalue()
+    for column in ("strategy", "output", "compute", "bytes"):
+        assert column in text
+    assert text.count("µs") == plan_text(long_names()).count("µs")
+
+
+def long_names() -> Plan:
+    """As plan(), its modules nested as in a real program."""
+    text = plan().to_json().replace("layers.", "model.language_model.decoder.layers.")
+    return Plan.from_json(text)
 
 
 def test_a_redistribution_names_collective_axes_bytes_and_time() -> None:

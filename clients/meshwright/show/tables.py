@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from rich.box import SIMPLE_HEAD
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +22,8 @@ from meshwright.schema import (
 )
 from meshwright.show.axes import AxisNames
 from meshwright.units import show_bytes, show_ns
+
+WIDE = 130  # columns of a terminal; chosen: the tables of the examples fit into 140
 
 
 def render_stage(
@@ -137,8 +139,16 @@ def _name(label: str, count: int) -> Text:
     return Text.assemble(label, (f" ×{count}" if count > 1 else "", "bold"))
 
 
+class _Table(Table):
+    """Names stay whole where there is room; on a narrow terminal they fold, and nothing is lost."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.columns[0].no_wrap = options.max_width >= WIDE
+        yield from super().__rich_console__(console, options)
+
+
 def _table(title: str, *columns: str) -> Table:
-    table = Table(
+    table = _Table(
         title=f"\n{title}",
         title_justify="left",
         title_style="bold",
