@@ -16,6 +16,8 @@ from alembic.util import CommandError
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
+from meshwright.planner import find_planner
+from meshwright.schema import Unavailable
 from service.app import create_app
 from service.database import open_store
 from service.settings import Settings
@@ -81,8 +83,13 @@ def _listener(settings: Settings) -> socket.socket:
 def _server(settings: Settings) -> uvicorn.Server:
     """The web server, its store opened and up to date."""
     try:
+        find_planner(settings.planner)
         open_store(settings.database)
         return server(settings)
+    except (Unavailable, AttributeError) as failure:
+        raise _refused(
+            f"MESHWRIGHT_PLANNER: {settings.planner!r} cannot be used: {failure}"
+        ) from None
     except (OSError, ValueError, ImportError, SQLAlchemyError, CommandError) as failure:
         said = str(getattr(failure, "orig", None) or failure).partition("\n")[0]
         raise _refused(f"the store {_shown(settings.database)} cannot be used: {said}") from None

@@ -286,17 +286,27 @@ def _idle_axes(best: MeshOutcome) -> list[str]:
     assert best.assignment is not None
     notes = []
     for a, axis in enumerate(best.mesh.axes):
-        flops = useful = 0.0
+        flops = useful = possible = 0.0
         for position, codes in best.assignment.ops.items():
             model = best.models.ops.model(position)
             flops += model.flops
             useful += model.flops if codes[a] < model.parts else 0.0
+            divides = any(
+                size % axis.size == 0
+                for size, may in zip(model.sizes, model.shardable, strict=True)
+                if may
+            )
+            possible += model.flops if divides else 0.0
         # chosen: an axis that carries less than half of the arithmetic is worth a word
         if axis.size > 1 and useful < flops / 2:
+            why = (
+                "sharding more of it would cost more than it saves"
+                if possible >= flops / 2
+                else f"a batch, sequence or head count that divides by {axis.size} would use them"
+            )
             notes.append(
                 f"axis {axis.name!r} of size {axis.size} shards {useful / max(flops, 1):.0%} of "
-                "the arithmetic; the rest is repeated on its devices. A batch, sequence or head "
-                f"count that divides by {axis.size} would use them."
+                f"the arithmetic, the rest is repeated on its devices: {why}"
             )
     return notes
 

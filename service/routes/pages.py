@@ -9,7 +9,7 @@ from string import Template
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
-from meshwright.schema import Graph, Plan, Topology
+from meshwright.schema import Graph, Plan, Setup, Topology
 from meshwright.show import plan_text
 from meshwright.units import show_bytes, show_ns
 from service import documents
@@ -46,7 +46,8 @@ def show(service: Service, plan: str) -> HTMLResponse:
         document = Plan.from_json(documents.read(connection, "plan", plan))
         graph = Graph.from_json(documents.read(connection, "graph", document.graph))
         topology = Topology.from_json(documents.read(connection, "topo", document.topology))
-    text = plan_text(document, graph=graph, topology=topology)
+        setup = Setup.from_json(documents.read(connection, "setup", document.setup))
+    text = plan_text(document, graph=graph, topology=topology, setup=setup)
     link = f'<p><a href="/v1/plans/{escape(plan)}">JSON</a></p>'
     return _page(document.name or "Plan", f"{link}\n<pre>{escape(text)}</pre>")
 

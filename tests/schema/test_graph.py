@@ -304,3 +304,11 @@ def test_a_rule_of_its_own_is_read_from_plain_text():
 def test_a_symbol_that_the_graph_has_not_cannot_be_set():
     with pytest.raises(GraphError, match="no symbol 'depth'; its symbols are: batch, seq"):
         Graph.from_dict(GOOD).instantiate({"depth": 3})
+
+
+def test_a_size_is_neither_true_nor_a_word_that_looks_like_one():
+    tensors = [{"name": "x", "shape": [True, 4], "dtype": "float32", "role": "input"}]
+    with pytest.raises(GraphError, match="whole number"):
+        Graph.from_dict({"tensors": tensors, "ops": [], "outputs": ["x"]})
+    with pytest.raises(GraphError, match="whole number"):
+        Graph.from_dict({"symbols": {"batch": "64"}, "tensors": [], "ops": [], "outputs": []})

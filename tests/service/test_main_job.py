@@ -63,7 +63,7 @@ def test_make_run_plans_a_real_model_and_ends(tmp_path: Path) -> None:
         text=True,
         timeout=120,
         cwd=ROOT,
-        env={**os.environ, "MESHWRIGHT_DATA_DIR": str(tmp_path)},
+        env={**os.environ, "MESHWRIGHT_DATA_DIR": str(tmp_path), "COLUMNS": "140"},
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

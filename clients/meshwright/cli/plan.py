@@ -78,10 +78,10 @@ def _tell(
         )
         raise typer.Exit(1)
     if output is None:
-        results().print(render_plan(answer.plan, graph=graph, topology=topology))
+        results().print(render_plan(answer.plan, graph=graph, topology=topology, setup=setup))
         return
     PlanFile(plan=answer.plan, graph=graph, topology=topology, setup=setup).write(output)
-    results().print(render_summary(answer.plan, graph=graph, topology=topology))
+    results().print(render_summary(answer.plan, graph=graph, topology=topology, setup=setup))
     notices().print(
         f"wrote {output}; meshwright show {output} prints all of it", markup=False, soft_wrap=True
     )

@@ -27,7 +27,11 @@ def show(
     if names and not any(fnmatchcase(name, ops) for name in names):
         known = ", ".join(repr(name) for name in names[:3])
         raise InvalidInput(f"--ops {ops!r} matches no op; ops are named like {known}")
-    results().print(render_plan(found.plan, graph=found.graph, topology=found.topology, ops=ops))
+    results().print(
+        render_plan(
+            found.plan, graph=found.graph, topology=found.topology, setup=found.setup, ops=ops
+        )
+    )
 
 
 def _fetch(server: str, id_: str) -> PlanFile:

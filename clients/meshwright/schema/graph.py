@@ -21,9 +21,9 @@ from pydantic import (
 
 from meshwright.schema.canonical import canonical_json
 from meshwright.schema.errors import GraphError, InvalidInput, RuleError, TooLarge
-from meshwright.schema.model import Document, Line, Model
+from meshwright.schema.model import Document, Line, Model, Whole
 from meshwright.schema.rule import ShardingRule
-from meshwright.schema.sizes import MAX_SIZE, SYMBOL, Size, size_value, symbols_in
+from meshwright.schema.sizes import MAX_SIZE, SYMBOL, size_value, symbols_in
 
 OpId = NewType("OpId", str)
 TensorId = NewType("TensorId", str)
@@ -54,7 +54,7 @@ class Tensor(Model):
     """One value of the program. `trainable` speaks of parameters only."""
 
     name: Name
-    shape: tuple[Size, ...]
+    shape: tuple[Whole | str, ...]
     dtype: DType
     role: Role = "activation"
     trainable: bool = True
@@ -99,7 +99,7 @@ class Graph(Document):
 
     schema_version: Literal[1] = 1
     name: Line = ""
-    symbols: dict[str, int] = Field(default_factory=dict)
+    symbols: dict[str, Whole] = Field(default_factory=dict)
     tensors: tuple[Tensor, ...]
     ops: tuple[Op, ...]
     outputs: tuple[Name, ...]

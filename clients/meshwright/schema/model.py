@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from meshwright.schema.canonical import MAX_NESTING, digest, read_object
 from meshwright.schema.errors import InvalidInput, MeshwrightError
@@ -26,6 +26,16 @@ def _one_line(text: str) -> str:
 
 # text that stands in a line of a table or a page: no newline, no control sequence of a terminal
 Line = Annotated[str, AfterValidator(_one_line)]
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, bool | str):
+        raise ValueError("expected a whole number")
+    return value
+
+
+# pydantic reads true as 1 and "64" as 64: nobody who writes these means a size
+Whole = Annotated[int, BeforeValidator(_whole)]
 
 
 class Model(BaseModel):

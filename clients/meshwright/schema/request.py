@@ -10,7 +10,7 @@ from meshwright.schema.calibration import Calibration
 from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
 from meshwright.schema.mesh import Axis
-from meshwright.schema.model import Document, Model
+from meshwright.schema.model import Document, Model, Whole
 from meshwright.schema.plan import Plan
 from meshwright.schema.setup import Setup
 from meshwright.schema.topology import Topology
@@ -32,7 +32,7 @@ class Budget(Model):
     """Limits of a search. Where time runs out the best plan so far is the answer."""
 
     seconds: float | None = Field(default=None, gt=0, le=MAX_BUDGET_S)
-    max_axes: int = Field(default=3, ge=1, le=3)
+    max_axes: Whole = Field(default=3, ge=1, le=3)
 
 
 MAX_PINS = 1000  # chosen: every pin is held against every op's name before a search is queued

@@ -8,14 +8,14 @@ from pydantic import Field, model_validator
 
 from meshwright.schema.errors import SetupError
 from meshwright.schema.graph import DType
-from meshwright.schema.model import Document, Model
+from meshwright.schema.model import Document, Model, Whole
 
 
 class Optimizer(Model):
     """An optimizer by what it keeps: `states` values of `state_dtype` an element."""
 
     name: str = "adamw"
-    states: int = Field(default=2, ge=0, le=64)  # chosen: far beyond any optimizer
+    states: Whole = Field(default=2, ge=0, le=64)  # chosen: far beyond any optimizer
     state_dtype: DType = "float32"
 
 
@@ -38,9 +38,9 @@ class Setup(Document):
 
     schema_version: Literal[1] = 1
     phase: Literal["training", "inference"] = "training"
-    symbols: dict[str, int] = Field(default_factory=dict)
-    global_batch: int | None = Field(default=None, ge=1)
-    microbatches: int | None = Field(default=None, ge=1)
+    symbols: dict[str, Whole] = Field(default_factory=dict)
+    global_batch: Whole | None = Field(default=None, ge=1)
+    microbatches: Whole | None = Field(default=None, ge=1)
     optimizer: Optimizer = Optimizer()
     gradient_dtype: DType = "float32"
     master_dtype: DType | None = "float32"

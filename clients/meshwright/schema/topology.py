@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from meshwright.schema.errors import TopologyError
 from meshwright.schema.graph import DTYPE_BYTES
-from meshwright.schema.model import Document, Line, Model
+from meshwright.schema.model import Document, Line, Model, Whole
 from meshwright.schema.sizes import MAX_SIZE
 
 MAX_DEVICES = 2**20  # chosen: ten times the largest cluster known in 2026
@@ -27,8 +27,8 @@ class Link(Model):
 
     kind: Line
     bytes_per_s: float = Field(gt=0)
-    latency_ns: int = Field(ge=0, le=MAX_SIZE)
-    devices_per_port: int = Field(default=1, ge=1, le=MAX_SIZE)
+    latency_ns: Whole = Field(ge=0, le=MAX_SIZE)
+    devices_per_port: Whole = Field(default=1, ge=1, le=MAX_SIZE)
 
     @property
     def device_bytes_per_s(self) -> float:
@@ -40,7 +40,7 @@ class Level(Model):
     """`size` units joined by `link`; a unit is the next level, or a device on the last."""
 
     name: LevelName
-    size: int = Field(ge=1)
+    size: Whole = Field(ge=1)
     link: Link
 
 
@@ -48,7 +48,7 @@ class Device(Model):
     """A device's data sheet. flops_per_s: dense peak by dtype of the multiplication."""
 
     name: Line
-    memory_bytes: int = Field(gt=0, le=MAX_SIZE)
+    memory_bytes: Whole = Field(gt=0, le=MAX_SIZE)
     memory_bytes_per_s: float = Field(gt=0)
     flops_per_s: dict[str, float]
     source: str = ""

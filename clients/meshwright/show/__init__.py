@@ -7,7 +7,7 @@ import io
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from meshwright.schema import Graph, Plan, Topology
+from meshwright.schema import Graph, Plan, Setup, Topology
 from meshwright.show.summary import render_summary
 from meshwright.show.tables import render_stage
 
@@ -16,11 +16,17 @@ __all__ = ["plan_text", "render_plan", "render_summary"]
 WIDTH = 140  # columns of a plan that goes to a file or a page; chosen
 
 
-def plan_text(plan: Plan, *, graph: Graph | None = None, topology: Topology | None = None) -> str:
+def plan_text(
+    plan: Plan,
+    *,
+    graph: Graph | None = None,
+    topology: Topology | None = None,
+    setup: Setup | None = None,
+) -> str:
     """The plan as plain text."""
     out = io.StringIO()
     Console(file=out, width=WIDTH, color_system=None, highlight=False).print(
-        render_plan(plan, graph=graph, topology=topology)
+        render_plan(plan, graph=graph, topology=topology, setup=setup)
     )
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
@@ -30,10 +36,13 @@ def render_plan(
     *,
     graph: Graph | None = None,
     topology: Topology | None = None,
+    setup: Setup | None = None,
     ops: str = "*",
 ) -> RenderableType:
     """The plan for a rich console. ops: a glob; only these ops are listed."""
-    parts: list[RenderableType] = [render_summary(plan, graph=graph, topology=topology)]
+    parts: list[RenderableType] = [
+        render_summary(plan, graph=graph, topology=topology, setup=setup)
+    ]
     for position, stage in enumerate(plan.stages):
         if len(plan.stages) > 1:
             parts.append(Text(f"\nStage {position}", style="bold"))

@@ -8,16 +8,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.schema import Graph, Plan, Topology
+from meshwright.schema import Graph, Plan, Setup, Topology
 from meshwright.show.axes import AxisNames
 from meshwright.units import show_bytes, show_ns, show_share
 
 
 def render_summary(
-    plan: Plan, *, graph: Graph | None = None, topology: Topology | None = None
+    plan: Plan,
+    *,
+    graph: Graph | None = None,
+    topology: Topology | None = None,
+    setup: Setup | None = None,
 ) -> RenderableType:
     """What the plan costs and why it fits."""
-    return Group(_head(plan, graph, topology), _numbers(plan), *_notes(plan))
+    return Group(_head(plan, graph, topology), _numbers(plan, graph, setup), *_notes(plan))
 
 
 def _head(plan: Plan, graph: Graph | None, topology: Topology | None) -> RenderableType:
@@ -26,13 +30,36 @@ def _head(plan: Plan, graph: Graph | None, topology: Topology | None) -> Rendera
     return Text.assemble(("Plan ", "bold"), f"{of} on {on}", (f"  {plan.id}", "dim"))
 
 
-def _numbers(plan: Plan) -> RenderableType:
+def _numbers(plan: Plan, graph: Graph | None, setup: Setup | None) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
-    for row in (*_meshes(plan), _memory(plan), _step(plan), _proof(plan)):
+    for row in (
+        _run(plan, graph, setup or Setup()),
+        *_meshes(plan),
+        _memory(plan),
+        _step(plan),
+        _proof(plan),
+    ):
         grid.add_row(*row)
     return grid
+
+
+def _run(plan: Plan, graph: Graph | None, setup: Setup) -> tuple[str, str]:
+    symbols = {**(graph.symbols if graph else {}), **setup.symbols}
+    if setup.global_batch is not None:
+        symbols["batch"] = setup.global_batch
+    said = [", ".join(f"{name} {value}" for name, value in symbols.items())]
+    said.append(f"{plan.microbatches} microbatch{'es' if plan.microbatches > 1 else ''}")
+    said.append(
+        f"{setup.phase}" + (f", {setup.optimizer.name}" if setup.phase == "training" else "")
+    )
+    if "batch" in symbols and plan.cost.step_ns:
+        samples_per_s = symbols["batch"] / plan.cost.step_ns * 1e9
+        said.append(f"{samples_per_s:,.0f} samples/s")
+        if "seq" in symbols:
+            said.append(f"{samples_per_s * symbols['seq']:,.0f} tokens/s")
+    return "run", "; ".join(part for part in said if part)
 
 
 def _meshes(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -57,6 +84,7 @@ def _memory(plan: Plan) -> tuple[str, str]:
 def _step(plan: Plan) -> tuple[str, str]:
     cost = plan.cost
     exposed = sum(cost.exposed_ns.values())
+    in_ops = sum(op.compute_ns for stage in plan.stages for op in stage.ops)
     split = ", ".join(
         f"{traffic} {show_ns(ns)} of {show_ns(cost.communication_ns.get(traffic, ns))}"
         for traffic, ns in cost.exposed_ns.items()
@@ -67,9 +95,16 @@ def _step(plan: Plan) -> tuple[str, str]:
         if plan.repeated_work
         else ""
     )
+    # the ops' own times add up to compute but for the optimizer's
+    update_ns = cost.compute_ns - in_ops
+    update = (
+        f"; the optimizer takes {show_ns(update_ns)} of compute"
+        if 0 < in_ops < cost.compute_ns * 0.9999
+        else ""
+    )
     return "step", (
         f"{show_ns(cost.step_ns)} = compute {show_ns(cost.compute_ns)} + exposed communication "
-        f"{show_ns(exposed)}" + (f" ({split})" if split else "") + repeated
+        f"{show_ns(exposed)}" + (f" ({split})" if split else "") + update + repeated
     )
 
 
