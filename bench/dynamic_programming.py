@@ -6,22 +6,13 @@ matrices, row by row), so that tables from different machines can be compared.
 
 from __future__ import annotations
 
-import statistics
-import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
-import numpy as np
-
+from bench.timing import median_seconds, reference_loop, say
 from bench.transformer_graph import transformer_graph
 from solver.cost_graph import CostGraph
 from solver.dynamic_programming import Budget, Outcome, dynamic_programming
 
-_Result = TypeVar("_Result")
-
-_REPEATS = 3
 _LAYERS = (2, 12, 32, 96, 126)
 
 
@@ -41,20 +32,20 @@ class Row:
 
 
 def main() -> None:
-    reference_seconds = _median_seconds(_reference_loop)[0]
+    reference_seconds = median_seconds(reference_loop)[0]
     dynamic_programming(_limited(transformer_graph(2), 0.5), Budget())
-    _say(f"{'case':44} {'s':>8} {'ratio':>8} {'status':>9} {'gap %':>8}")
-    _say(f"{'reference: numpy min-plus 200 x 200 x 200':44} {reference_seconds:8.3f}      1.0")
+    say(f"{'case':44} {'s':>8} {'ratio':>8} {'status':>9} {'gap %':>8}")
+    say(f"{'reference: numpy min-plus 200 x 200 x 200':44} {reference_seconds:8.3f}      1.0")
     for layers in _LAYERS:
         graph = transformer_graph(layers)
         case = f"{layers} layers, {len(graph.nodes)} nodes"
-        _say(_row(f"{case}, no limit", graph, Budget()).text(reference_seconds))
+        say(_row(f"{case}, no limit", graph, Budget()).text(reference_seconds))
         for share in (0.5, 0.1):
             limited = _limited(graph, share)
             row = _row(f"{case}, limit {share}, to 0.5 %", limited, Budget(60.0, tolerance=5e-3))
-            _say(row.text(reference_seconds))
+            say(row.text(reference_seconds))
     exact = _row("32 layers, limit 0.5, exact", _limited(transformer_graph(32), 0.5), Budget(60.0))
-    _say(exact.text(reference_seconds))
+    say(exact.text(reference_seconds))
 
 
 def _limited(graph: CostGraph, share: float) -> CostGraph:
@@ -67,31 +58,8 @@ def _limited(graph: CostGraph, share: float) -> CostGraph:
 
 
 def _row(case: str, graph: CostGraph, budget: Budget) -> Row:
-    seconds, outcome = _median_seconds(lambda: dynamic_programming(graph, budget))
+    seconds, outcome = median_seconds(lambda: dynamic_programming(graph, budget))
     return Row(case, seconds, outcome)
-
-
-def _median_seconds(work: Callable[[], _Result]) -> tuple[float, _Result]:
-    times = []
-    for _ in range(_REPEATS):
-        started = time.perf_counter()
-        result = work()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times), result
-
-
-def _reference_loop() -> float:
-    random = np.random.default_rng(0)
-    left, right = random.random((200, 200)), random.random((200, 200))
-    total = 0.0
-    for row in left:
-        total += float((right + row[:, None]).min(axis=0).sum())
-    return total
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":
