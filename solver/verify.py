@@ -27,10 +27,11 @@ from meshwright.schema import (
 )
 from solver.evaluate import evaluate
 from solver.execution.collectives import StepError
-from solver.execution.executor import Run, ShardedRun, run_sharded, run_whole
+from solver.execution.executor import ShardedRun, run_sharded
 from solver.execution.kernels import KERNELS
 from solver.execution.scale import ScaleError, scale_down
 from solver.execution.shards import Array, DisagreementError, Shards, unshard
+from solver.execution.whole import Run, run_whole
 from solver.problem import FLOATS, Problem, build_problem
 
 Outcome = Literal["verified", "failed", "not verifiable"]

@@ -37,19 +37,13 @@ from solver.execution.shards import (
     to_parts,
     window,
 )
+from solver.execution.views import Views
+from solver.execution.whole import call_of
 from solver.lowering import Models
 from solver.problem import OpInfo, Problem
 from solver.values import Value, find_values
 
 Half = Literal["forward", "backward", "per_step"]
-
-
-@dataclass(slots=True)
-class Run:
-    """Whole tensors of an unsharded run: values and gradients by tensor name."""
-
-    values: dict[str, Array] = field(default_factory=dict)
-    gradients: dict[str, Array] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -60,46 +54,9 @@ class ShardedRun:
     gradients: dict[str, tuple[Layout, Shards]] = field(default_factory=dict)
 
 
-def run_whole(problem: Problem, sources: Mapping[str, Array]) -> Run:
-    """The unsharded run from the values of inputs, labels, parameters and constants."""
-    run = Run(dict(sources))
-    outputs: dict[int, tuple[Array, ...]] = {}
-    for position, op in enumerate(problem.ops):
-        call = _call(problem, op, [run.values[port.tensor] for port in op.inputs])
-        outputs[position] = KERNELS[op.op.kind].forward(call)
-        for port, made in zip(op.outputs, outputs[position], strict=True):
-            run.values[port.tensor] = made
-    if problem.graph.loss is not None:
-        run.gradients[problem.graph.loss] = np.ones(problem.tensors[problem.graph.loss].shape)
-    for position in range(len(problem.ops) - 1, -1, -1):
-        op = problem.ops[position]
-        sent = tuple(run.gradients.get(port.tensor) for port in op.outputs)
-        if all(own is None for own in sent):
-            continue
-        call = _call(problem, op, [run.values[port.tensor] for port in op.inputs])
-        received = KERNELS[op.op.kind].backward(call, outputs[position], sent)
-        for port, own in zip(op.inputs, received, strict=True):
-            if own is not None and problem.tensors[port.tensor].has_gradient:
-                before = run.gradients.get(port.tensor)
-                run.gradients[port.tensor] = own if before is None else before + own
-    return run
-
-
 def run_sharded(problem: Problem, stage: Stage, sources: Mapping[str, Array]) -> ShardedRun:
     """One microbatch of the plan on all its devices; raises StepError, PlanError."""
     return _Executor(problem, stage, sources).run()
-
-
-def _call(
-    problem: Problem, op: OpInfo, inputs: Sequence[Array], denominator: float | None = None
-) -> Call:
-    return Call(
-        kind=op.op.kind,
-        attrs=op.op.attrs,
-        inputs=tuple(inputs),
-        output_shapes=tuple(problem.tensors[port.tensor].shape for port in op.outputs),
-        denominator=denominator,
-    )
 
 
 class _Executor:
@@ -120,10 +77,7 @@ class _Executor:
         self.moved: dict[tuple[str, str | None, str], list[Redistribution]] = {}
         for r in stage.redistributions:
             self.moved.setdefault((r.tensor, r.op, r.traffic), []).append(r)
-        self.view_of: dict[str, OpInfo] = {
-            problem.ops[position].outputs[0].tensor: problem.ops[position]
-            for position in self.values.views
-        }
+        self.views = Views(problem, self.values)
         self.needed: dict[tuple[int, int], Shards] = {}
         self.as_read: dict[str, Shards] = {}
 
@@ -222,7 +176,7 @@ class _Executor:
                 inputs.append(self._masked_source(position, k, rank))
                 continue
             inputs.append(self._embedded(position, k, rank))
-        return _call(self.problem, op, inputs, self._denominator(op))
+        return call_of(self.problem, op, inputs, self._denominator(op))
 
     def _embedded(self, position: int, k: int, rank: int) -> Array:
         op = self.problem.ops[position]
@@ -235,7 +189,7 @@ class _Executor:
             whole[window(region(layout, self.mesh, other))] = shards[other]
         if self._adds_bias(position, k) and not self._is_first(position, rank):
             whole = np.zeros_like(whole)
-        return self._viewed(value, op.inputs[k].tensor, from_parts(whole, layout))
+        return self.views.of_root(value, op.inputs[k].tensor, from_parts(whole, layout))
 
     def _masked_source(self, position: int, k: int, rank: int) -> Array:
         """A free input whole, except labels: those of other devices' rows are ignored."""
@@ -257,7 +211,7 @@ class _Executor:
         layout = self._required(position, 0).value
         held = np.zeros(parts_shape(layout))
         held[window(region(layout, self.mesh, rank))] = 1.0
-        return np.any(self._viewed(value, port.tensor, from_parts(held, layout)), axis=-1)
+        return np.any(self.views.of_root(value, port.tensor, from_parts(held, layout)), axis=-1)
 
     def _denominator(self, op: OpInfo) -> float | None:
         if op.op.kind != "cross_entropy" or op.op.attrs.get("reduction", "mean") != "mean":
@@ -275,25 +229,11 @@ class _Executor:
         whole = np.zeros(parts_shape(layout), dtype=shards[0].dtype)
         for rank in range(self.mesh.device_count):
             whole[window(region(layout, self.mesh, rank))] = shards[rank]
-        return self._viewed(value, tensor, from_parts(whole, layout))
+        return self.views.of_root(value, tensor, from_parts(whole, layout))
 
     def _free(self, tensor: str) -> Array:
         value = self.values.value_of[tensor]
-        return self._viewed(value, tensor, self.sources[value.root])
-
-    def _viewed(self, value: Value, tensor: str, whole: Array) -> Array:
-        """A whole root as one of its views."""
-        if tensor == value.root:
-            return whole
-        path = []
-        name = tensor
-        while name != value.root:
-            op = self.view_of[name]
-            path.append(op)
-            name = op.inputs[0].tensor
-        for op in reversed(path):
-            whole = KERNELS[op.op.kind].forward(_call(self.problem, op, [whole]))[0]
-        return whole
+        return self.views.of_root(value, tensor, self.sources[value.root])
 
     # what an op does by itself
 
@@ -377,7 +317,7 @@ class _Executor:
             whole = np.zeros(parts_shape(layout))
             for other in fellows:
                 whole[window(region(layout, self.mesh, other))] = shards[other]
-            sent.append(self._viewed(value, port.tensor, from_parts(whole, layout)))
+            sent.append(self.views.of_root(value, port.tensor, from_parts(whole, layout)))
         return KERNELS[op.op.kind].backward(call, outputs, tuple(sent))
 
     def _has_own_part(self, position: int, k: int) -> bool:
@@ -401,19 +341,8 @@ class _Executor:
         )
         if self._adds_bias(position, k) and not self._is_first(position, rank):
             whole = np.zeros_like(whole)
-        parts = to_parts(self._unviewed(value, op.inputs[k].tensor, whole), layout)
+        parts = to_parts(self.views.to_root(value, op.inputs[k].tensor, whole), layout)
         return parts[window(region(layout, self.mesh, rank))].copy()
-
-    def _unviewed(self, value: Value, tensor: str, whole: Array) -> Array:
-        """A whole view's gradient as its root's."""
-        while tensor != value.root:
-            op = self.view_of[tensor]
-            given = np.zeros(self.problem.tensors[op.inputs[0].tensor].shape)
-            call = _call(self.problem, op, [given])
-            back = KERNELS[op.op.kind].backward(call, (whole,), (whole,))[0]
-            assert back is not None
-            whole, tensor = back, op.inputs[0].tensor
-        return whole
 
     def _send(self, position: int, k: int, shards: Shards) -> None:
         """An input's gradient to where its value rests, or to the parameter's accumulator."""

@@ -1,0 +1,58 @@
+"""The unsharded run: what every plan has to equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from solver.execution.kernels import KERNELS, Call
+from solver.execution.shards import Array
+from solver.problem import OpInfo, Problem
+
+
+@dataclass(slots=True)
+class Run:
+    """Whole tensors of an unsharded run: values and gradients by tensor name."""
+
+    values: dict[str, Array] = field(default_factory=dict)
+    gradients: dict[str, Array] = field(default_factory=dict)
+
+
+def run_whole(problem: Problem, sources: Mapping[str, Array]) -> Run:
+    """The unsharded run from the values of inputs, labels, parameters and constants."""
+    run = Run(dict(sources))
+    outputs: dict[int, tuple[Array, ...]] = {}
+    for position, op in enumerate(problem.ops):
+        call = call_of(problem, op, [run.values[port.tensor] for port in op.inputs])
+        outputs[position] = KERNELS[op.op.kind].forward(call)
+        for port, made in zip(op.outputs, outputs[position], strict=True):
+            run.values[port.tensor] = made
+    if problem.graph.loss is not None:
+        run.gradients[problem.graph.loss] = np.ones(problem.tensors[problem.graph.loss].shape)
+    for position in range(len(problem.ops) - 1, -1, -1):
+        op = problem.ops[position]
+        sent = tuple(run.gradients.get(port.tensor) for port in op.outputs)
+        if all(own is None for own in sent):
+            continue
+        call = call_of(problem, op, [run.values[port.tensor] for port in op.inputs])
+        received = KERNELS[op.op.kind].backward(call, outputs[position], sent)
+        for port, own in zip(op.inputs, received, strict=True):
+            if own is not None and problem.tensors[port.tensor].has_gradient:
+                before = run.gradients.get(port.tensor)
+                run.gradients[port.tensor] = own if before is None else before + own
+    return run
+
+
+def call_of(
+    problem: Problem, op: OpInfo, inputs: Sequence[Array], denominator: float | None = None
+) -> Call:
+    """An op's kernel call; denominator: see Call."""
+    return Call(
+        kind=op.op.kind,
+        attrs=op.op.attrs,
+        inputs=tuple(inputs),
+        output_shapes=tuple(problem.tensors[port.tensor].shape for port in op.outputs),
+        denominator=denominator,
+    )
