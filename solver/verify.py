@@ -75,6 +75,8 @@ def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:
     unknown = sorted({op.op.kind for op in problem.ops if op.op.kind not in KERNELS})
     if unknown:
         return certificate("not verifiable", f"no numpy kernel for {', '.join(unknown)}")
+    if problem.training and problem.graph.loss is None:
+        return certificate("not verifiable", "a training graph without a loss has no gradients")
     try:
         scaled = scale_down(problem, plan.stages[0])
     except ScaleError as why:

@@ -182,6 +182,16 @@ def test_a_plan_that_flatters_itself_is_refused() -> None:
         verify_documents(found.model_copy(update={"cost": cost}), graph, devices, Setup())
 
 
+def test_gradients_that_nothing_starts_are_never_a_pass() -> None:
+    make = GraphMaker(batch=8)
+    y = make.op("linear", [make.input("x", "batch", 8), make.parameter("w", 8, 8)], ["batch", 8])
+    graph, devices = make.graph(y), topology(2, 2)
+    found = plan(Request(graph=graph, topology=devices)).plan
+    assert found is not None
+    certificate = verify(problem(graph, devices), found)
+    assert (certificate.outcome, "loss" in certificate.detail) == ("not verifiable", True)
+
+
 def test_what_has_no_kernel_is_never_a_pass() -> None:
     make = GraphMaker(batch=8)
     x = make.input("x", "batch", 8)
