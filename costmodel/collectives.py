@@ -38,7 +38,7 @@ Every other kind is taken for a switch, which gives b_l to any group.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, overload
@@ -97,6 +97,13 @@ class Interconnect:
                 )
             found[axis.level] *= axis.size
         return tuple(found.values())
+
+    def extents_of(self, axes: Iterable[tuple[int, int]]) -> Extents:
+        """The extents of the groups over axes given as (position of the level, size)."""
+        found = [1] * len(self.levels)
+        for level, size in axes:
+            found[level] *= size
+        return tuple(found)
 
     def group_bytes_per_s(self, level: int, extent: int) -> float:
         """What one device gets over a level from the extent - 1 other units of its group."""

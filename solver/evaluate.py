@@ -17,7 +17,7 @@ from math import prod
 
 import numpy as np
 
-from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError, Traffic
+from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError
 from solver.assignment import Assignment, Codes, assignment_of_stage
 from solver.lowering import Models, ReadStates, saved_as_read_bytes, saved_bytes
 from solver.problem import Problem
@@ -32,7 +32,6 @@ class Transfer:
 
     root: str
     reader: int | None
-    traffic: Traffic
     moves: tuple[Move, ...]
     again: bool
     ns: float
@@ -49,7 +48,6 @@ class Ledger:
     parameter_ns: dict[tuple[str, int | None], tuple[float, float]] = field(default_factory=dict)
     saved_bytes: dict[str, float] = field(default_factory=dict)
     parameter_bytes: dict[str, tuple[float, float, float]] = field(default_factory=dict)
-    repeated_work: float = 0.0
 
 
 def evaluate(problem: Problem, plan: Plan) -> Cost:
@@ -230,7 +228,6 @@ class _Bookkeeping:
             Transfer(
                 value.root,
                 reader,
-                "activation",
                 moves.path(a, b),
                 again,
                 ns * self.models.problem.microbatches,

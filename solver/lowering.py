@@ -24,7 +24,7 @@ blocks are built of the very same objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -35,6 +35,7 @@ from meshwright.schema import Mesh
 from solver.cost_graph import CostGraph, Edge, Node, Projection
 from solver.op_model import OpModel, OpModels
 from solver.parameters import ParameterModel
+from solver.pins import Allowed
 from solver.problem import Problem
 from solver.redistribution import Redistributions
 from solver.states import FloatArray, IntArray, StateSpace
@@ -143,7 +144,7 @@ class Lowered:
 
 def lower(
     models: Models,
-    pinned: dict[int, Callable[[OpModel, IntArray], np.ndarray[Any, np.dtype[np.bool_]]]],
+    pinned: Mapping[int, Allowed],
     memory_limit_bytes: float | None,
 ) -> Lowered:
     """The cost graph of a problem on a mesh; pinned: position of op -> strategies it may have."""
@@ -151,7 +152,7 @@ def lower(
 
 
 class _Lowering:
-    def __init__(self, models: Models, pinned: dict[int, Any]) -> None:
+    def __init__(self, models: Models, pinned: Mapping[int, Allowed]) -> None:
         self.models = models
         self.pinned = pinned
         self.nodes: list[Node] = []

@@ -31,7 +31,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives import Interconnect, collective_cost
+from costmodel.collectives import Extents, Interconnect, collective_cost
 from costmodel.operators import op_ns
 from meshwright.schema import Calibration, Device, OpClass
 from solver.problem import OpInfo, Problem
@@ -217,7 +217,9 @@ class OpModel:
             if rows.any() and first is not None:
                 elsewhere = self._ways_of(choices[rows], [not own for own in self.reused])
                 payload = STATISTICS * STATISTICS_BYTES * self._statistic_points / elsewhere
-                cost = collective_cost("all_reduce", self.extents(axes, interconnect), interconnect)
+                cost = collective_cost(
+                    "all_reduce", self._extents(axes, interconnect), interconnect
+                )
                 total[rows] += passes * cost.ns(payload)
         for part, elements in enumerate(self.halo_elements):
             if not elements or first is None:
@@ -231,7 +233,7 @@ class OpModel:
                 extent = self.sizes[part] / self._ways_of(
                     choices[rows], [k == part for k in range(self.parts)]
                 )
-                cost = collective_cost("send", self.extents([a], interconnect), interconnect)
+                cost = collective_cost("send", self._extents([a], interconnect), interconnect)
                 total[rows] += passes * cost.ns(local * np.minimum(1.0, elements / extent))
         return total
 
@@ -252,12 +254,8 @@ class OpModel:
         cut: FloatArray = np.where(self._is(tuple(flags), choices), sizes, 1.0).prod(axis=1)
         return cut
 
-    def extents(self, axes: list[int], interconnect: Interconnect) -> tuple[int, ...]:
-        """The extents of the group over some axes of the mesh."""
-        found = [1] * len(interconnect.levels)
-        for axis in axes:
-            found[self.axis_levels[axis]] *= self.axis_sizes[axis]
-        return tuple(found)
+    def _extents(self, axes: list[int], interconnect: Interconnect) -> Extents:
+        return interconnect.extents_of((self.axis_levels[a], self.axis_sizes[a]) for a in axes)
 
 
 @dataclass(slots=True)

@@ -133,7 +133,7 @@ def _transfer(models: Models, transfer: Transfer) -> Redistribution:
     return Redistribution(
         tensor=transfer.root,
         op=None if transfer.reader is None else models.problem.ops[transfer.reader].name,
-        traffic=transfer.traffic,
+        traffic="activation",
         forward=_steps(models, value, moves, transfer.moves, backward=False),
         backward=_steps(models, value, moves, transfer.moves, backward=True),
         again=transfer.again,

@@ -35,7 +35,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives import Collective, Interconnect, collective_cost
+from costmodel.collectives import Collective, Extents, Interconnect, collective_cost
 from solver.states import FloatArray, IntArray, StateSpace
 
 Kind = Literal["S", "R", "P", "V"]
@@ -253,12 +253,10 @@ class Redistributions:
             return np.zeros_like(payload)
         return collective_cost(collective, self.extents(axes), self.interconnect).ns(payload)
 
-    def extents(self, axes: tuple[int, ...]) -> tuple[int, ...]:
-        """The extents of the group over some axes of the mesh."""
-        found = [1] * len(self.interconnect.levels)
-        for axis in axes:
-            found[self.axis_levels[axis]] *= self.space.axis_sizes[axis]
-        return tuple(found)
+    def extents(self, axes: tuple[int, ...]) -> Extents:
+        """The extents of the groups over some axes of the mesh."""
+        sizes = self.space.axis_sizes
+        return self.interconnect.extents_of((self.axis_levels[a], sizes[a]) for a in axes)
 
     @cached_property
     def _closure(self) -> tuple[FloatArray, FloatArray, NDArray[np.int32]]:

@@ -13,16 +13,11 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    started: float
     ends: float
 
     @staticmethod
     def after(seconds: float | None) -> Deadline:
-        now = time.monotonic()
-        return Deadline(now, math.inf if seconds is None else now + seconds)
-
-    def elapsed_seconds(self) -> float:
-        return time.monotonic() - self.started
+        return Deadline(math.inf if seconds is None else time.monotonic() + seconds)
 
     def check(self) -> None:
         if time.monotonic() >= self.ends:
