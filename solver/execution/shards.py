@@ -68,8 +68,7 @@ def region(layout: Layout, mesh: Mesh, rank: int) -> Region:
             for axis in part.axes:
                 index = index * sizes[axis] + at[axis]
                 ways *= sizes[axis]
-            length = part.size // ways
-            found.append((index * length, (index + 1) * length))
+            found.append(part.chunk(index, ways))
     return tuple(found)
 
 

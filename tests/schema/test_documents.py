@@ -205,6 +205,25 @@ def test_a_layout_that_cannot_be_is_refused():
         layout(dim((6, "z"))).local_shape(mesh(a=2))
 
 
+def test_uneven_chunks():
+    # 10 over 4: chunks of 3, the last of 1; over 6 of them with a span of 12 the last is empty
+    even = SubDim(size=10, axes=("a",), span=12)
+    assert [even.chunk(k, 4) for k in range(4)] == [(0, 3), (3, 6), (6, 9), (9, 10)]
+    assert [even.chunk(k, 6) for k in (4, 5)] == [(8, 10), (10, 10)]
+    own = SubDim(size=10, axes=("a",), chunks=(7, 0, 3))
+    assert [own.chunk(k, 3) for k in range(3)] == [(0, 7), (7, 7), (7, 10)]
+    assert own.longest(3) == 7
+    found = Layout(dims=(Dim(parts=(even,)), dim((5, ""))))
+    assert found.local_shape(mesh(a=4)) == (3, 5)
+    assert str(found) == "[10<12@a, 5]"
+    with pytest.raises(LayoutError, match="3 chunks and axes of size 2"):
+        own.longest(2)
+    with pytest.raises(LayoutError, match="a span is longer"):
+        SubDim(size=10, axes=("a",), span=10)
+    with pytest.raises(LayoutError, match=r"\[7, 4\] do not make up"):
+        SubDim(size=10, axes=("a",), chunks=(7, 4))
+
+
 # --- requests and plans --------------------------------------------------------------------------
 
 GRAPH: dict[str, Any] = {

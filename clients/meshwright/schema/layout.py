@@ -5,6 +5,10 @@ it is split over, slowest first. Where a dim is a sum of segments (fused q|k|v),
 describe every segment alike: the first is common to all, and `segments` gives their lengths.
 A value may be *partial* over further axes: the true value is the sum (or maximum) over them.
 
+A sub-dim that does not divide by its axes is cut into chunks of equal length over a `span` longer
+than itself: the last chunks are short or empty (`torch.chunk`, DTensor). A layout that is `padded`
+stores them filled up with zeros, so that all devices hold the same shape.
+
 A tensor with gradient has a pair of layouts. Per axis the pair is one of
 
     S  value and gradient split alike          R  both replicated
@@ -26,10 +30,50 @@ Reduction = Literal["sum", "max"]
 
 
 class SubDim(Model):
-    """A factor of a tensor dim and the axes that split it, slowest first."""
+    """A factor of a tensor dim and the axes that split it, slowest first.
+
+    span: the length that the axes cut into equal chunks, where `size` does not divide.
+    chunks: the lengths of all chunks, where they are the user's own (MindSpore's `manual_split`).
+    """
 
     size: int = Field(ge=1)
     axes: tuple[Axis, ...] = ()
+    span: int | None = None
+    chunks: tuple[int, ...] = ()
+
+    @model_validator(mode="after")
+    def _valid(self) -> SubDim:
+        if self.span is not None and (self.chunks or not self.axes or self.span <= self.size):
+            raise LayoutError(
+                f"a sub-dim of {self.size} with the span {self.span}: a span is longer than its "
+                "sub-dim, which is split over axes and has no chunks of its own"
+            )
+        if self.chunks and (min(self.chunks) < 0 or sum(self.chunks) != self.size):
+            raise LayoutError(
+                f"chunks of the lengths {list(self.chunks)} do not make up a sub-dim of {self.size}"
+            )
+        return self
+
+    def longest(self, ways: int) -> int:
+        """The length of the longest of `ways` chunks; LayoutError where there are no such."""
+        if self.chunks:
+            if len(self.chunks) != ways:
+                raise LayoutError(f"{len(self.chunks)} chunks and axes of size {ways}")
+            return max(self.chunks)
+        span = self.span or self.size
+        if span % ways:
+            raise LayoutError(
+                f"a part of length {span}, which cannot be split over {'×'.join(self.axes)} of size {ways}"
+            )
+        return span // ways
+
+    def chunk(self, index: int, ways: int) -> tuple[int, int]:
+        """Start and stop of one of `ways` chunks: equal ones, the last short or empty."""
+        longest = self.longest(ways)
+        if self.chunks:
+            start = sum(self.chunks[:index])
+            return start, start + self.chunks[index]
+        return min(index * longest, self.size), min((index + 1) * longest, self.size)
 
 
 class Dim(Model):
@@ -57,10 +101,14 @@ class Dim(Model):
 
 
 class Layout(Model):
-    """How one tensor lies on a mesh. `partial` maps an axis to how its parts are reduced."""
+    """How one tensor lies on a mesh. `partial` maps an axis to how its parts are reduced.
+
+    padded: short chunks are stored with zeros behind them, up to the longest.
+    """
 
     dims: tuple[Dim, ...]
     partial: dict[Axis, Reduction] = Field(default_factory=dict)
+    padded: bool = False
 
     @model_validator(mode="after")
     def _valid(self) -> Layout:
@@ -75,26 +123,33 @@ class Layout(Model):
         return tuple(dim.size for dim in self.dims)
 
     def local_shape(self, mesh: Mesh) -> tuple[int, ...]:
-        """The shape on one device; LayoutError where a sub-dim does not divide by its axes."""
+        """The largest shape on any device; LayoutError where a part has other chunks than axes."""
         local = []
         for position, dim in enumerate(self.dims):
+            length = 1
             for part in dim.parts:
-                ways = mesh.size(part.axes)
-                if part.size % ways:
-                    raise LayoutError(
-                        f"dim {position} has a part of length {part.size}, which cannot be split "
-                        f"over {'×'.join(part.axes)} of size {ways}"
-                    )
-            local.append(dim.size // mesh.size(dim.axes))
+                try:
+                    longest = part.longest(mesh.size(part.axes))
+                except LayoutError as wrong:
+                    raise LayoutError(f"dim {position} has {wrong.detail}") from None
+                length *= longest
+            whole = math.prod(part.size for part in dim.parts)
+            local.append(length if not dim.segments else dim.size * length // whole)
         return tuple(local)
 
     def __str__(self) -> str:
         shown = []
         for dim in self.dims:
-            parts = [f"{p.size}" + "".join(f"@{axis}" for axis in p.axes) for p in dim.parts]
+            parts = [_shown(part) for part in dim.parts]
             shown.append(parts[0] if len(parts) == 1 else f"({' '.join(parts)})")
         partial = "".join(f" +{how}@{axis}" for axis, how in self.partial.items())
         return f"[{', '.join(shown)}]{partial}"
+
+
+def _shown(part: SubDim) -> str:
+    span = f"<{part.span}" if part.span is not None else ""
+    chunks = f"<{'+'.join(map(str, part.chunks))}" if part.chunks else ""
+    return f"{part.size}{span}{chunks}" + "".join(f"@{axis}" for axis in part.axes)
 
 
 class LayoutPair(Model):

@@ -29,6 +29,8 @@ class Setup(Document):
     execution: compiled stacks fuse memory-bound ops into their neighbours' kernels.
     gradients: over the batch; for the runtime, no cost depends on it.
     master_dtype: a copy of the parameters that the optimizer updates; None = no copy.
+    uneven: sizes that axes do not divide: `refuse` leaves them whole; `chunk` cuts them into equal
+    chunks of which the last are short or empty; `pad` stores these filled up to equal shapes.
     memory_reserve: the share of a device's memory that is left free (framework, fragmentation,
     buffers, working sets).
     """
@@ -46,6 +48,7 @@ class Setup(Document):
     master_dtype: DType | None = "float32"
     gradients: Literal["mean", "sum"] = "mean"
     execution: Literal["eager", "compiled"] = "compiled"
+    uneven: Literal["refuse", "chunk", "pad"] = "refuse"
     memory_reserve: float = Field(default=0.1, ge=0, lt=1)
 
     @model_validator(mode="after")
