@@ -71,7 +71,8 @@ def layout_of(
     """
     info = models.problem.tensors[value.root]
     segments = tuple(info.segments.items())
-    key = ("layout", info.shape, info.slots, segments, value.slots, codes, partial, order)
+    spans = models.ops.space(value.root).spans
+    key = ("layout", info.shape, info.slots, segments, value.slots, spans, codes, partial, order)
     return models.shared(key, lambda: _layout(models, info, value, codes, partial, order))
 
 
@@ -88,15 +89,21 @@ def _layout(
     for a in sorted(range(len(codes)), key=lambda a: (order[a] if order else 0, a)):
         if codes[a] < len(value.slots):
             axes_on.setdefault(value.slots[codes[a]], []).append(names[a])
+    spans = dict(zip(value.slots, models.ops.space(value.root).spans, strict=False))
     dims: list[list[SubDim]] = [[] for _ in info.shape]
+    is_uneven = False
     for k, slot in enumerate(info.slots):
-        dims[slot.dim].append(SubDim(size=slot.size, axes=tuple(axes_on.get(k, ()))))  # type: ignore[arg-type]  # names of the mesh are axes
+        on = tuple(axes_on.get(k, ()))
+        span = spans[k] if on and spans.get(k, 0) > slot.size else None
+        is_uneven |= span is not None
+        dims[slot.dim].append(SubDim(size=slot.size, axes=on, span=span))  # type: ignore[arg-type]  # names of the mesh are axes
     return Layout(
         dims=tuple(
             Dim(parts=tuple(parts) or (SubDim(size=1),), segments=info.segments.get(d, ()))
             for d, parts in enumerate(dims)
         ),
         partial={name: "sum" for name, code in zip(names, codes, strict=True) if code == partial},
+        padded=is_uneven and models.problem.uneven.padded,
     )
 
 

@@ -13,8 +13,9 @@ leaves such outputs R, since the op reduces its statistics itself.
     time = op_ns(flops / ways, bytes / ways) forward, the same backward with the gradients' share,
            + all-reduces of statistics + halo exchanges
 
-with ways the product of the axis sizes on parts. Parts are contiguous: of p parts along the rows
-of a causal mask the last has (2 - 1/p) times its share, and that is what a step waits for.
+with ways the product of the axis sizes on parts, less where these cut a part unevenly: the step
+waits for the longest chunk. Parts are contiguous: of p parts along the rows of a causal mask the
+last has (2 - 1/p) times its share, and that is what a step waits for.
 
 Models of equal content are one object (`OpModels`), which is what lets the search solve repeated
 blocks once.
@@ -23,7 +24,7 @@ blocks once.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -36,6 +37,7 @@ from costmodel.operators import op_ns
 from meshwright.schema import Calibration, Device, OpClass
 from solver.problem import OpInfo, Problem
 from solver.states import FloatArray, IntArray, StateSpace
+from solver.uneven import Key
 from solver.values import Values
 
 # paper: FlashAttention-2 (Dao 2023), section 3: five matrix products backward for two forward
@@ -58,7 +60,10 @@ class PortModel:
 
 @dataclass(frozen=True)
 class OpModel:
-    """The strategies of an op, by content: two ops of equal shape share one model."""
+    """The strategies of an op, by content: two ops of equal shape share one model.
+
+    spans: of the parts, equal to their sizes where they have none; () where no part has one.
+    """
 
     op_class: OpClass
     dtype: str
@@ -74,6 +79,7 @@ class OpModel:
     skewed: tuple[bool, ...]
     axis_sizes: tuple[int, ...]
     axis_levels: tuple[int, ...]
+    spans: tuple[int, ...] = ()
 
     @property
     def parts(self) -> int:
@@ -107,7 +113,8 @@ class OpModel:
         for code, size in zip(row, self.axis_sizes, strict=True):
             if code < self.parts:
                 ways[code] = ways.get(code, 1) * size
-        return all(self.sizes[code] % way == 0 for code, way in ways.items())
+        lengths = self.spans or self.sizes
+        return all(lengths[code] % way == 0 for code, way in ways.items())
 
     def required(self, choices: IntArray, port: int) -> IntArray:
         """The states in which input `port` is needed, in codes of its value."""
@@ -140,16 +147,18 @@ class OpModel:
         table[self.idle] = idle
         return table
 
-    def ways(self, choices: IntArray, port: PortModel | None = None) -> FloatArray:
-        """Into how many parts the work (or one tensor) is cut."""
+    def workers(self, choices: IntArray) -> FloatArray:
+        """How many devices share the work."""
         sizes = np.array(self.axis_sizes, dtype=np.float64)
-        on = choices < self.parts
-        if port is not None:
-            has = np.zeros(self.parts + 1 + len(self.groups), dtype=np.bool_)
-            has[[part for part, _ in port.slot_of]] = True
-            on = has[choices]
-        cut: FloatArray = np.where(on, sizes, 1.0).prod(axis=1)
-        return cut
+        shared: FloatArray = np.where(choices < self.parts, sizes, 1.0).prod(axis=1)
+        return shared
+
+    def ways(self, choices: IntArray, port: PortModel | None = None) -> FloatArray:
+        """How often what the fullest device has of the work (or of one tensor) is in the whole."""
+        if port is None:
+            return self._ways_of(choices, [True] * self.parts)
+        own = {part for part, _ in port.slot_of}
+        return self._ways_of(choices, [part in own for part in range(self.parts)])
 
     def _skew(self, choices: IntArray) -> FloatArray:
         """The work of the device with most of it, over the mean."""
@@ -252,6 +261,9 @@ class OpModel:
     def _ways_of(self, choices: IntArray, flags: list[bool]) -> FloatArray:
         sizes = np.array(self.axis_sizes, dtype=np.float64)
         cut: FloatArray = np.where(self._is(tuple(flags), choices), sizes, 1.0).prod(axis=1)
+        for part, (span, size) in enumerate(zip(self.spans, self.sizes, strict=False)):
+            if flags[part] and span > size:
+                cut = np.where((choices == part).any(axis=1), cut * size / span, cut)
         return cut
 
     def _extents(self, axes: list[int], interconnect: Interconnect) -> Extents:
@@ -283,9 +295,20 @@ class OpModels:
             self.axis_sizes,
             info.bytes,
             info.has_gradient,
+            self._spans(
+                [(value.root, slot) for slot in value.slots],
+                [info.slots[slot].size for slot in value.slots],
+            ),
         )
         self._by_root[root] = self._spaces.setdefault(space, space)
         return self._by_root[root]
+
+    def _spans(self, keys: Sequence[Key], sizes: Sequence[int]) -> tuple[int, ...]:
+        """The spans of slots or parts, their sizes where they have none; () where none has."""
+        own = [self.problem.uneven.span(key, self.axis_sizes) for key in keys]
+        if all(span is None for span in own):
+            return ()
+        return tuple(span or size for span, size in zip(own, sizes, strict=True))
 
     def model(self, position: int) -> OpModel:
         """The model of the op at this position of the problem."""
@@ -327,6 +350,9 @@ class OpModels:
             tuple(op.known is not None and part.factor in op.known.skewed for part in op.parts),
             self.axis_sizes,
             self.axis_levels,
+            self._spans(
+                [(position, j) for j in range(len(op.parts))], [part.size for part in op.parts]
+            ),
         )
 
     def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortModel:

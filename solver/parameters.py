@@ -109,7 +109,7 @@ class ParameterModel:
         return self._moves(size_bytes, BUCKET_BYTES)
 
     def _moves(self, size_bytes: int, bucket_bytes: int) -> Redistributions:
-        space = StateSpace(self.space.slot_sizes, self.space.axis_sizes, size_bytes, False)
+        space = replace(self.space, bytes=size_bytes, has_gradient=False)
         share = min(1.0, size_bytes / bucket_bytes)
         latency_ns = tuple(round(ns * share) for ns in self.interconnect.latency_ns)
         bucketed = replace(self.interconnect, latency_ns=latency_ns)

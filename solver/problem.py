@@ -30,6 +30,7 @@ from meshwright.schema import (
 from meshwright.schema.rule import Segments, Term
 from solver.refine import Refinement, refine
 from solver.rules import Bound, Known, RuleTable
+from solver.uneven import Uneven, uneven_of
 
 FLOATS = frozenset({"float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"})
 
@@ -108,7 +109,8 @@ class OpInfo:
 class Problem:
     """Everything that `evaluate` and the searches look at. Immutable.
 
-    The graph is instantiated at the batch of one microbatch.
+    The graph is instantiated at the batch of one microbatch. uneven: what axes may cut that they do
+    not divide.
     """
 
     graph: Graph
@@ -118,6 +120,7 @@ class Problem:
     microbatches: int
     tensors: Mapping[str, TensorInfo]
     ops: tuple[OpInfo, ...]
+    uneven: Uneven
 
     @cached_property
     def op_by_name(self) -> Mapping[str, OpInfo]:
@@ -173,7 +176,8 @@ def build_problem(
         _op_info(position, op, own.known if own else None, rules[position][2], refinement, tensors)
         for position, (op, own) in enumerate(zip(order, bound, strict=True))
     )
-    return Problem(graph, topology, setup, calibration, count, tensors, ops)
+    uneven = uneven_of(ops, tensors, setup.uneven)
+    return Problem(graph, topology, setup, calibration, count, tensors, ops, uneven)
 
 
 def check_rules(graph: Graph) -> None:

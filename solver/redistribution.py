@@ -221,7 +221,10 @@ class Redistributions:
         content = (states.tobytes(), *states.shape, self._n)
         for kinds, axes, rows, columns in _single_moves(*content):
             there, back, after = _MOVES[kinds]
-            payload = local[columns if after else rows]
+            ends = (columns, rows) if after else (rows, columns)
+            payload = local[ends[0]]
+            if self.space.spans:
+                payload = payload * self.space.filled(states[ends[0]], states[ends[1]])
             reorder = np.zeros(count)
             for over, unordered in () if self.order_is_free else _reorders(*content)[axes]:
                 reorder[unordered] = self._permute_ns(over, local[unordered])
@@ -295,7 +298,9 @@ class Redistributions:
         letters: tuple[Kind, ...] = ("S", "R", "P", "V")
         source, target = letters[kinds[before, axes[0]]], letters[kinds[after, axes[0]]]
         there, back, uses_after = _MOVES[source, target]
-        payload = self.space.local_bytes(states[[after if uses_after else before]])
+        ends = (after, before) if uses_after else (before, after)
+        payload = self.space.local_bytes(states[[ends[0]]])
+        payload = payload * self.space.filled(states[[ends[0]]], states[[ends[1]]])
         trained = self.space.has_gradient
         return Move(
             before,

@@ -7,9 +7,10 @@ A state has one code per mesh axis. For a value with n shardable slots
     n + 1      P: value partial, gradient replicated
     n + 2      V: value replicated, gradient partial (only where there is a gradient)
 
-A state is valid where every slot divides by the axes on it; an axis of size 1 is always R. Arrays
-of states have the shape (states, axes); a code table is indexed by `key`, the state read as a
-number of base n + 3.
+A state is valid where every slot, or its span (`solver.uneven`), divides by the axes on it; an
+axis of size 1 is always R. A slot with a span is cut into equal chunks of it, and what lies on one
+device is what the fullest one holds. Arrays of states have the shape (states, axes); a code table
+is indexed by `key`, the state read as a number of base n + 3.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ class StateSpace:
     """All states of a value on a mesh.
 
     slot_sizes: of the shardable slots. axis_sizes: of the mesh, slowest first. bytes: of the whole
-    value. has_gradient: whether V exists and moves have a backward half.
+    value. has_gradient: whether V exists and moves have a backward half. spans: of the slots, equal
+    to their sizes where they have none; () where no slot has one.
     """
 
     slot_sizes: tuple[int, ...]
     axis_sizes: tuple[int, ...]
     bytes: int
     has_gradient: bool
+    spans: tuple[int, ...] = ()
 
     @property
     def slots(self) -> int:
@@ -62,7 +65,8 @@ class StateSpace:
         for code, size in zip(codes, self.axis_sizes, strict=True):
             if code < self.slots:
                 ways[code] *= size
-        return all(size % way == 0 for size, way in zip(self.slot_sizes, ways, strict=True))
+        lengths = self.spans or self.slot_sizes
+        return all(length % way == 0 for length, way in zip(lengths, ways, strict=True))
 
     def key(self, states: IntArray) -> IntArray:
         """States as numbers of base n + 3."""
@@ -81,7 +85,28 @@ class StateSpace:
         return self.index(states) >= 0
 
     def local_bytes(self, states: IntArray) -> FloatArray:
-        """Bytes of the value on one device in each state."""
+        """Bytes of the value on the fullest device in each state."""
         sizes = np.array(self.axis_sizes, dtype=np.float64)
         ways: FloatArray = np.where(states < self.slots, sizes, 1.0).prod(axis=1)
-        return self.bytes / ways
+        if not self.spans:
+            return self.bytes / ways
+        return self.bytes / ways * self._stretch(self._on(states))
+
+    def filled(self, states: IntArray, others: IntArray) -> FloatArray:
+        """By how much the first states' bytes grow in a collective between the two.
+
+        Slots that only the second state cuts travel filled up to their span.
+        """
+        if not self.spans:
+            return np.ones(len(states))
+        return self._stretch(self._on(others) & ~self._on(states))
+
+    def _on(self, states: IntArray) -> NDArray[np.bool_]:
+        """(states, slots): whether any axis lies on the slot."""
+        on: NDArray[np.bool_] = (states[:, :, None] == np.arange(self.slots)).any(axis=1)
+        return on
+
+    def _stretch(self, on: NDArray[np.bool_]) -> FloatArray:
+        ratios = np.array(self.spans, dtype=np.float64) / np.array(self.slot_sizes)
+        stretch: FloatArray = np.where(on, ratios, 1.0).prod(axis=1)
+        return stretch
