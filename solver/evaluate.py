@@ -23,7 +23,7 @@ from solver.lowering import Models, ReadStates, saved_as_read_bytes, saved_bytes
 from solver.problem import Problem
 from solver.redistribution import Move
 from solver.states import IntArray
-from solver.values import Value, find_values
+from solver.values import Reader, Value, find_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Transfer:
     """One redistribution: moves in each microbatch, how often the forward half runs, and time."""
 
     root: str
-    reader: int | None
+    reader: Reader | None
     moves: tuple[Move, ...]
     again: bool
     ns: float
@@ -45,7 +45,7 @@ class Ledger:
     op_communication_ns: dict[int, float] = field(default_factory=dict)
     update_ns: dict[str, float] = field(default_factory=dict)
     transfers: list[Transfer] = field(default_factory=list)
-    parameter_ns: dict[tuple[str, int | None], tuple[float, float]] = field(default_factory=dict)
+    parameter_ns: dict[tuple[str, Reader | None], tuple[float, float]] = field(default_factory=dict)
     saved_bytes: dict[str, float] = field(default_factory=dict)
     parameter_bytes: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
@@ -156,7 +156,7 @@ class _Bookkeeping:
             )
         book.op_compute_ns[position], book.op_communication_ns[position] = self.memo[key]
 
-    def _needed(self, reader: tuple[int, int]) -> Codes:
+    def _needed(self, reader: Reader) -> Codes:
         model = self.models.ops.model(reader[0])
         row = np.array([self.assignment.ops[reader[0]]])
         return tuple(int(code) for code in model.required(row, reader[1])[0])
@@ -174,7 +174,7 @@ class _Bookkeeping:
         if read is None:
             for reader in value.readers:
                 needed = self._needed(reader)
-                self._transfer(value, made, needed, reader[0], again=False)
+                self._transfer(value, made, needed, reader, again=False)
                 if value.is_saved:
                     self.book.saved_bytes[root] = self._saved_as_read(value, made, needed)
             if value.saved_by_producer:
@@ -185,7 +185,7 @@ class _Bookkeeping:
         self._transfer(value, made, read.codes, None, again=read.again)
         for reader in value.readers:
             saves = reader in value.saving
-            self._transfer(value, read.codes, self._needed(reader), reader[0], again=saves)
+            self._transfer(value, read.codes, self._needed(reader), reader, again=saves)
         if value.is_saved:
             moves = self.models.redistributions(self.models.ops.space(root))
             states = ReadStates(np.array([read.codes]), np.array([read.again]))
@@ -213,7 +213,7 @@ class _Bookkeeping:
         return float(found[0, 0])
 
     def _transfer(
-        self, value: Value, source: Codes, target: Codes, reader: int | None, *, again: bool
+        self, value: Value, source: Codes, target: Codes, reader: Reader | None, *, again: bool
     ) -> None:
         if source == target:
             return
@@ -254,10 +254,10 @@ class _Bookkeeping:
         count = self.models.problem.microbatches
         gathers = 2 if model.trained else 1
         read = self.assignment.read.get(root)
-        targets: list[tuple[int | None, Codes]] = (
+        targets: list[tuple[Reader | None, Codes]] = (
             [(None, read.codes)]
             if read is not None
-            else [(reader[0], self._needed(reader)) for reader in value.readers]
+            else [(reader, self._needed(reader)) for reader in value.readers]
         )
         for reader, needed_codes in targets:
             needed: IntArray = np.array([needed_codes])
@@ -275,4 +275,4 @@ class _Bookkeeping:
             )
         if read is not None:
             for own in value.readers:
-                self._transfer(value, read.codes, self._needed(own), own[0], again=False)
+                self._transfer(value, read.codes, self._needed(own), own, again=False)

@@ -26,7 +26,7 @@ from solver.lowering import Models
 from solver.parameters import ParameterModel
 from solver.redistribution import Half, Move, Redistributions
 from solver.states import IntArray
-from solver.values import Value
+from solver.values import Reader, Value
 
 
 def stage_document(models: Models, assignment: Assignment, ledger: Ledger) -> Stage:
@@ -130,9 +130,11 @@ def _transfer(models: Models, transfer: Transfer) -> Redistribution:
     value = models.values.value_of[transfer.root]
     moves = models.redistributions(models.ops.space(value.root))
     exposed = models.problem.calibration.exposed.activation
+    op, input_ = _named(models, transfer.reader)
     return Redistribution(
         tensor=transfer.root,
-        op=None if transfer.reader is None else models.problem.ops[transfer.reader].name,
+        op=op,
+        input=input_,
         traffic="activation",
         forward=_steps(models, value, moves, transfer.moves, backward=False),
         backward=_steps(models, value, moves, transfer.moves, backward=True),
@@ -200,7 +202,6 @@ def _parameter_transfers(
         value = models.values.value_of[root]
         model = models.parameter(value)
         row = np.array([assignment.parameters[root]])
-        name = None if reader is None else models.problem.ops[reader].name
         order = parameter_order(models, value, assignment)
         if reader is None:
             spread = _parameter_path(
@@ -223,16 +224,23 @@ def _parameter_transfers(
             gather_ns = max(0.0, gather_ns - spread_ns)
         needed = _needed(models, value, assignment, reader)
         found += _reader_transfers(
-            models, value, model, row, needed, name, gather_ns, reduce_ns, order
+            models, value, model, row, needed, reader, gather_ns, reduce_ns, order
         )
     return found
 
 
-def _needed(models: Models, value: Value, assignment: Assignment, reader: int | None) -> IntArray:
+def _needed(
+    models: Models, value: Value, assignment: Assignment, reader: Reader | None
+) -> IntArray:
     if reader is None:
         return np.array([assignment.read[value.root].codes])
-    port = next(k for position, k in value.readers if position == reader)
-    return models.ops.model(reader).required(np.array([assignment.ops[reader]]), port)
+    position, k = reader
+    return models.ops.model(position).required(np.array([assignment.ops[position]]), k)
+
+
+def _named(models: Models, reader: Reader | None) -> tuple[str | None, int | None]:
+    """A reader as plans say it: its op, and which of its inputs."""
+    return (None, None) if reader is None else (models.problem.ops[reader[0]].name, reader[1])
 
 
 def _reader_transfers(
@@ -241,7 +249,7 @@ def _reader_transfers(
     model: ParameterModel,
     row: IntArray,
     needed: IntArray,
-    name: str | None,
+    reader: Reader | None,
     gather_ns: float,
     reduce_ns: float,
     order: tuple[int, ...],
@@ -251,10 +259,11 @@ def _reader_transfers(
         models, value, model.value_moves, model.value(row), model.read_value(needed), order
     )
     exposed = models.problem.calibration.exposed
+    op, input_ = _named(models, reader)
     if gather:
         found.append(
             Redistribution(
-                tensor=value.root, op=name, traffic="parameter", forward=gather,
+                tensor=value.root, op=op, input=input_, traffic="parameter", forward=gather,
                 again=model.trained, ns=gather_ns, exposed_ns=gather_ns * exposed.parameter,
             )
         )  # fmt: skip
@@ -269,8 +278,8 @@ def _reader_transfers(
         if often or once:
             found.append(
                 Redistribution(
-                    tensor=value.root, op=name, traffic="gradient", backward=often, per_step=once,
-                    ns=reduce_ns, exposed_ns=reduce_ns * exposed.gradient,
+                    tensor=value.root, op=op, input=input_, traffic="gradient",
+                    backward=often, per_step=once, ns=reduce_ns, exposed_ns=reduce_ns * exposed.gradient,
                 )
             )  # fmt: skip
     return found

@@ -74,9 +74,9 @@ class _Executor:
             t.tensor: t.read for t in stage.tensors if t.read is not None
         }
         self.parameters = {p.tensor: p for p in stage.parameters}
-        self.moved: dict[tuple[str, str | None, str], list[Redistribution]] = {}
+        self.moved: dict[tuple[str, str | None, int | None, str], list[Redistribution]] = {}
         for r in stage.redistributions:
-            self.moved.setdefault((r.tensor, r.op, r.traffic), []).append(r)
+            self.moved.setdefault((r.tensor, r.op, r.input, r.traffic), []).append(r)
         self.views = Views(problem, self.values)
         self.needed: dict[tuple[int, int], Shards] = {}
         self.as_read: dict[str, Shards] = {}
@@ -97,6 +97,7 @@ class _Executor:
             for position in range(len(self.problem.ops) - 1, -1, -1):
                 if position not in self.values.views:
                     self._backward(position)
+                    self._collect(position)
         for root in self.parameters:
             self._finish_parameter(root)
         return self.result
@@ -143,17 +144,19 @@ class _Executor:
         if value.root in self.read:
             read = self.read[value.root].value
             if value.root not in self.as_read:
-                steps = self._steps(value.root, None, traffic, "forward")
+                steps = self._steps(value.root, None, None, traffic, "forward")
                 self.as_read[value.root] = self._travel(
                     steps, shards, layout, read, f"{value.root!r} as read"
                 )
             layout, shards, traffic = read, self.as_read[value.root], "activation"
-        steps = self._steps(value.root, op.name, traffic, "forward")
+        steps = self._steps(value.root, op.name, k, traffic, "forward")
         return self._travel(steps, shards, layout, needed, f"input {k} of op {op.name!r}")
 
-    def _steps(self, root: str, op: str | None, traffic: str, half: Half) -> tuple[Step, ...]:
-        """What the plan does with a value (for one reader) in one half of its traffic."""
-        moved = self.moved.get((root, op, traffic), ())
+    def _steps(
+        self, root: str, op: str | None, k: int | None, traffic: str, half: Half
+    ) -> tuple[Step, ...]:
+        """What the plan does with a value (for one reader's input) in one half of its traffic."""
+        moved = self.moved.get((root, op, k, traffic), ())
         return tuple(step for r in moved for step in getattr(r, half))
 
     def _travel(
@@ -351,18 +354,24 @@ class _Executor:
         layout = self._required(position, k).gradient
         assert layout is not None
         if value.is_parameter and value.root not in self.read:
-            self._accumulate(value.root, op.name, shards, layout)
+            self._accumulate(value.root, (op.name, k), shards, layout)
             return
         target = self.read.get(value.root, self.rest.get(value.root))
         assert target is not None
         assert target.gradient is not None
-        steps = self._steps(value.root, op.name, "activation", "backward")
+        steps = self._steps(value.root, op.name, k, "activation", "backward")
         what = f"gradient of input {k} of op {op.name!r}"
         shards = self._travel(steps, shards, layout, target.gradient, what)
         self._add(value.root, target.gradient, shards)
-        last = min(reader[0] for reader in value.readers)
-        if position == last and value.root in self.read:
-            self._from_read_to_rest(value)
+
+    def _collect(self, position: int) -> None:
+        """Gradients to which an op adds last, it being the first reader, go from read to rest."""
+        op = self.problem.ops[position]
+        for root in dict.fromkeys(self.values.value_of[port.tensor].root for port in op.inputs):
+            value = self.values.value_of[root]
+            is_first = position == min(reader[0] for reader in value.readers)
+            if is_first and root in self.read and root in self.result.gradients:
+                self._from_read_to_rest(value)
 
     def _add(self, root: str, layout: Layout, shards: Shards) -> None:
         before = self.result.gradients.get(root)
@@ -373,24 +382,26 @@ class _Executor:
     def _from_read_to_rest(self, value: Value) -> None:
         layout, shards = self.result.gradients.pop(value.root)
         if value.is_parameter:
-            self._accumulate(value.root, None, shards, layout)
+            self._accumulate(value.root, (None, None), shards, layout)
             return
         rest = self.rest[value.root].gradient
         assert rest is not None
-        steps = self._steps(value.root, None, "activation", "backward")
+        steps = self._steps(value.root, None, None, "activation", "backward")
         what = f"gradient of {value.root!r} at rest"
         self.result.gradients[value.root] = (
             rest,
             self._travel(steps, shards, layout, rest, what),
         )
 
-    def _accumulate(self, root: str, op: str | None, shards: Shards, layout: Layout) -> None:
+    def _accumulate(
+        self, root: str, reader: tuple[str | None, int | None], shards: Shards, layout: Layout
+    ) -> None:
         """A parameter's gradient by the steps of microbatch and step to its optimizer layout."""
         target = self.parameters[root].optimizer
         assert target is not None
         steps = (
-            *self._steps(root, op, "gradient", "backward"),
-            *self._steps(root, op, "gradient", "per_step"),
+            *self._steps(root, *reader, "gradient", "backward"),
+            *self._steps(root, *reader, "gradient", "per_step"),
         )
         shards = self._travel(steps, shards, layout, target, f"gradient of parameter {root!r}")
         self._add(root, target, shards)
@@ -400,7 +411,7 @@ class _Executor:
         planned = self.parameters[root]
         if planned.optimizer is None:
             return
-        spread = self._steps(root, None, "parameter", "per_step")
+        spread = self._steps(root, None, None, "parameter", "per_step")
         shards = shard(self.sources[root], planned.optimizer, self.mesh)
         self._travel(spread, shards, planned.optimizer, planned.value, f"updated {root!r}")
 
