@@ -5,16 +5,20 @@ slice, all_gather, all_to_all   every device puts its new region together from w
 all_reduce, reduce_scatter      the members' shards are added, then sliced
 mask                            a replicated value stays on the first member, a shard stays where
                                 it is; the rest is zero: the sum over the group is the value
+
+Chunks of a sub-dim that its axes do not divide are unequal, and are sent so. Where a layout is
+padded the step works on stretches of the span instead: a whole sub-dim is filled up with zeros
+before it is cut and trimmed after it is gathered, and all members send and receive equal shapes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from meshwright.schema import Axis, Layout, Mesh, Rank
-from solver.execution.shards import Array, Region, Shards, region
+from solver.execution.shards import Array, Region, Shards, chunks_of, region, stored_shape, window
 
 
 class StepError(Exception):
@@ -26,11 +30,56 @@ def run_step(
 ) -> Shards:
     """All devices' shards after one step; StepError where it is not the step that it says."""
     _check_kind(kind, axes, before, after)
+    spans = _spans(before, after)
+    held = [_stretch(before, spans, mesh, rank) for rank in range(mesh.device_count)]
+    wanted = [_stretch(after, spans, mesh, rank) for rank in range(mesh.device_count)]
+    if spans:
+        shards = [_filled(own, inside) for own, inside in zip(shards, held, strict=True)]
     result: list[Array | None] = [None] * mesh.device_count
     for group in mesh.groups(axes):
         for rank in group:
-            result[rank] = _on(rank, kind, axes, group, shards, before, after, mesh)
-    return [own for own in result if own is not None]
+            result[rank] = _on(rank, kind, axes, group, shards, before, held, wanted, mesh)
+    made = [own for own in result if own is not None]
+    if not spans:
+        return made
+    trimmed = window(tuple((0, length) for length in stored_shape(after, mesh)))
+    return [own[trimmed] for own in made]
+
+
+def _spans(before: Layout, after: Layout) -> Mapping[int, int]:
+    """Sub-dims whose padding takes part in a step, and their spans."""
+    spans: dict[int, int] = {}
+    padded = set()
+    for layout in (before, after):
+        for k, part in enumerate(part for dim in layout.dims for part in dim.parts):
+            if part.span is None:
+                continue
+            padded.add(layout.padded)
+            if spans.setdefault(k, part.span) != part.span:
+                raise StepError(f"the chunks of {before} and {after} do not meet")
+    if len(padded) > 1:
+        raise StepError(f"of {before} and {after} one alone is padded")
+    return spans if True in padded else {}
+
+
+def _stretch(layout: Layout, spans: Mapping[int, int], mesh: Mesh, rank: int) -> Region:
+    """What a device holds of every sub-dim; of those with a span its equal share of that."""
+    if not spans:
+        return region(layout, mesh, rank)
+    found = []
+    for k, (part, index, ways) in enumerate(chunks_of(layout, mesh, rank)):
+        if k in spans:
+            length = spans[k] // ways
+            found.append((index * length, (index + 1) * length))
+        else:
+            found.append(part.chunk(index, ways))
+    return tuple(found)
+
+
+def _filled(own: Array, inside: Region) -> Array:
+    filled = np.zeros([stop - start for start, stop in inside], dtype=own.dtype)
+    filled[tuple(slice(0, length) for length in own.shape)] = own
+    return filled
 
 
 # where the axes of a step lie before and after it: on sub-dims, partial, or nowhere
@@ -83,13 +132,13 @@ def _on(
     group: Sequence[Rank],
     shards: Shards,
     before: Layout,
-    after: Layout,
+    held: Sequence[Region],
+    wanted: Sequence[Region],
     mesh: Mesh,
 ) -> Array:
-    target = region(after, mesh, rank)
+    target, own = wanted[rank], held[rank]
     if kind in ("all_reduce", "reduce_scatter"):
-        own = region(before, mesh, rank)
-        if any(region(before, mesh, other) != own for other in group):
+        if any(held[other] != own for other in group):
             raise StepError(f"{kind} over {', '.join(axes)} adds shards of different parts")
         total = np.sum([shards[other] for other in group], axis=0)
         return _cut(total, own, target, kind)
@@ -99,9 +148,9 @@ def _on(
         at = mesh.coordinates(rank)
         if any(at[axis] for axis in axes if axis not in split):
             return zero
-        _paste(zero, target, shards[rank], region(before, mesh, rank))
+        _paste(zero, target, shards[rank], own)
         return zero
-    return _gathered(rank, kind, axes, group, shards, before, target, mesh)
+    return _gathered(rank, kind, axes, group, shards, held, target)
 
 
 def _gathered(
@@ -110,17 +159,15 @@ def _gathered(
     axes: Sequence[Axis],
     group: Sequence[Rank],
     shards: Shards,
-    before: Layout,
+    held: Sequence[Region],
     target: Region,
-    mesh: Mesh,
 ) -> Array:
     members = [rank] if kind == "slice" else group
     made = np.zeros([stop - start for start, stop in target], dtype=shards[rank].dtype)
     covered = np.zeros(made.shape, dtype=np.bool_)
     for other in members:
-        inside = region(before, mesh, other)
-        _paste(made, target, shards[other], inside)
-        _paste(covered, target, np.ones(shards[other].shape, dtype=np.bool_), inside)
+        _paste(made, target, shards[other], held[other])
+        _paste(covered, target, np.ones(shards[other].shape, dtype=np.bool_), held[other])
     if not covered.all():
         raise StepError(
             f"{kind} over {', '.join(axes)}: device {rank} needs parts that no member of its "

@@ -3,6 +3,9 @@
 All arrays here are in *parts form*: one array dim for every sub-dim of the layout, so that a shard
 is a slice. A dim that is a sum of segments is put into parts form segment by segment: the common
 factor first, what is left of every segment behind it in the last sub-dim.
+
+A shard of a padded layout has the longest chunk's shape on every device: its region first, zeros
+behind it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema import Layout, Mesh
+from meshwright.schema import Layout, Mesh, SubDim
 
 Array = NDArray[Any]
 Region = tuple[tuple[int, int], ...]
@@ -59,6 +62,11 @@ def parts_shape(layout: Layout) -> tuple[int, ...]:
 
 def region(layout: Layout, mesh: Mesh, rank: int) -> Region:
     """The stretch of every sub-dim that a device holds."""
+    return tuple(part.chunk(index, ways) for part, index, ways in chunks_of(layout, mesh, rank))
+
+
+def chunks_of(layout: Layout, mesh: Mesh, rank: int) -> list[tuple[SubDim, int, int]]:
+    """Every sub-dim, which of its chunks a device holds, and of how many."""
     at = mesh.coordinates(rank)
     sizes = {axis.name: axis.size for axis in mesh.axes}
     found = []
@@ -66,10 +74,9 @@ def region(layout: Layout, mesh: Mesh, rank: int) -> Region:
         for part in dim.parts:
             index, ways = 0, 1
             for axis in part.axes:
-                index = index * sizes[axis] + at[axis]
-                ways *= sizes[axis]
-            found.append(part.chunk(index, ways))
-    return tuple(found)
+                index, ways = index * sizes[axis] + at[axis], ways * sizes[axis]
+            found.append((part, index, ways))
+    return found
 
 
 def window(inside: Region) -> tuple[slice, ...]:
@@ -77,12 +84,32 @@ def window(inside: Region) -> tuple[slice, ...]:
     return tuple(slice(start, stop) for start, stop in inside)
 
 
+def stored(parts: Array, layout: Layout, mesh: Mesh, rank: int) -> Array:
+    """What a device holds of a whole tensor in parts form."""
+    own = parts[window(region(layout, mesh, rank))]
+    if not layout.padded:
+        return own.copy()
+    filled = np.zeros(stored_shape(layout, mesh), dtype=parts.dtype)
+    filled[tuple(slice(0, length) for length in own.shape)] = own
+    return filled
+
+
+def stored_shape(layout: Layout, mesh: Mesh) -> tuple[int, ...]:
+    """The shape of the longest chunks: of every shard of a padded layout."""
+    return tuple(part.longest(mesh.size(part.axes)) for dim in layout.dims for part in dim.parts)
+
+
+def put(whole: Array, own: Array, inside: Region) -> None:
+    """Write a shard into a whole tensor in parts form, without its padding."""
+    whole[window(inside)] = own[tuple(slice(0, stop - start) for start, stop in inside)]
+
+
 def shard(whole: Array, layout: Layout, mesh: Mesh) -> Shards:
     """Every device's part of a whole tensor; a partial one lies on the first device of its axes."""
     parts = to_parts(whole, layout)
     shards = []
     for rank in range(mesh.device_count):
-        own = parts[window(region(layout, mesh, rank))].copy()
+        own = stored(parts, layout, mesh, rank)
         at = mesh.coordinates(rank)
         if any(at[axis] for axis in layout.partial):
             own = np.zeros_like(own)
@@ -104,7 +131,9 @@ def unshard(shards: Sequence[Array], layout: Layout, mesh: Mesh) -> Array:
                 raise DisagreementError(written[key], rank)
             continue
         written[key] = rank
-        whole[window(inside)] = np.add(whole[window(inside)], own)
+        before = whole[window(inside)].copy()
+        put(whole, own, inside)
+        whole[window(inside)] += before
     return from_parts(whole, layout)
 
 
