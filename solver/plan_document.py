@@ -279,7 +279,8 @@ def _reader_transfers(
             found.append(
                 Redistribution(
                     tensor=value.root, op=op, input=input_, traffic="gradient",
-                    backward=often, per_step=once, ns=reduce_ns, exposed_ns=reduce_ns * exposed.gradient,
+                    backward=often, per_step=once, ns=reduce_ns,
+                    exposed_ns=reduce_ns * exposed.gradient,
                 )
             )  # fmt: skip
     return found

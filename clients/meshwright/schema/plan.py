@@ -84,9 +84,10 @@ class ParameterPlan(Model):
 class Redistribution(Model):
     """The steps that take a tensor from one layout to the next.
 
-    op: the reader, or None where all readers share the steps; input: which of its inputs, from 0, as
-    one op may read a tensor several times and need it in several layouts. forward and backward run in every
-    microbatch, per_step once: first the gradient to the optimizer, then the parameter back.
+    op: the reader, or None where all readers share the steps; input: which of its inputs, from 0,
+    as one op may read a tensor several times and need it in several layouts.
+    forward and backward run in every microbatch, per_step once: first the gradient to the
+    optimizer, then the parameter back.
     again: the forward steps are repeated in the backward pass (the layout before them is saved).
     ns, exposed_ns: over one optimizer step.
     """
