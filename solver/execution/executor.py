@@ -32,8 +32,10 @@ from solver.execution.shards import (
     Shards,
     from_parts,
     parts_shape,
+    put,
     region,
     shard,
+    stored,
     to_parts,
     window,
 )
@@ -120,7 +122,7 @@ class _Executor:
                     continue
                 layout = self._made(position, j).value
                 whole = to_parts(made[j], layout)
-                outputs[j].append(whole[window(region(layout, self.mesh, rank))].copy())
+                outputs[j].append(stored(whole, layout, self.mesh, rank))
         for j, port in enumerate(op.outputs):
             value = self.values.value_of[port.tensor]
             if not value.is_free:
@@ -189,7 +191,7 @@ class _Executor:
         empty = self._ignored(position) if self._is_labels(position, k) else 0
         whole = np.full(parts_shape(layout), empty, dtype=shards[rank].dtype)
         for other in self._fellows(position, rank):
-            whole[window(region(layout, self.mesh, other))] = shards[other]
+            put(whole, shards[other], region(layout, self.mesh, other))
         if self._adds_bias(position, k) and not self._is_first(position, rank):
             whole = np.zeros_like(whole)
         return self.views.of_root(value, op.inputs[k].tensor, from_parts(whole, layout))
@@ -231,7 +233,7 @@ class _Executor:
         layout, shards = self.result.values[value.root]
         whole = np.zeros(parts_shape(layout), dtype=shards[0].dtype)
         for rank in range(self.mesh.device_count):
-            whole[window(region(layout, self.mesh, rank))] = shards[rank]
+            put(whole, shards[rank], region(layout, self.mesh, rank))
         return self.views.of_root(value, tensor, from_parts(whole, layout))
 
     def _free(self, tensor: str) -> Array:
@@ -319,7 +321,7 @@ class _Executor:
             layout, shards = self.result.gradients[value.root]
             whole = np.zeros(parts_shape(layout))
             for other in fellows:
-                whole[window(region(layout, self.mesh, other))] = shards[other]
+                put(whole, shards[other], region(layout, self.mesh, other))
             sent.append(self.views.of_root(value, port.tensor, from_parts(whole, layout)))
         return KERNELS[op.op.kind].backward(call, outputs, tuple(sent))
 
@@ -345,7 +347,7 @@ class _Executor:
         if self._adds_bias(position, k) and not self._is_first(position, rank):
             whole = np.zeros_like(whole)
         parts = to_parts(self.views.to_root(value, op.inputs[k].tensor, whole), layout)
-        return parts[window(region(layout, self.mesh, rank))].copy()
+        return stored(parts, layout, self.mesh, rank)
 
     def _send(self, position: int, k: int, shards: Shards) -> None:
         """An input's gradient to where its value rests, or to the parameter's accumulator."""
