@@ -27,7 +27,7 @@ from meshwright.schema import (
     Tensor,
     Topology,
 )
-from meshwright.schema.rule import Segments, Term
+from meshwright.schema.notation import Segments, Term
 from solver.refine import Refinement, refine
 from solver.rules import Bound, Known, RuleTable
 from solver.uneven import Uneven, uneven_of

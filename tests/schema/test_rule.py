@@ -36,6 +36,14 @@ def test_a_factor_can_follow_another():
     assert parse_notation("s t!@s -> s").unsharded == {"t"}
 
 
+def test_a_factor_may_follow_another_by_choice():
+    rule = parse_notation("b s d!, b t!@s? d! -> b s d!")
+    assert (rule.follows, rule.may_follow) == ({}, {"t": ("s",)})
+    assert "t" in rule.unsharded
+    assert parse_notation("v@b?@c? h, b c -> b c h").may_follow == {"v": ("b", "c")}
+    assert parse_notation("v@b?@b? h, b -> b h").may_follow == {"v": ("b",)}
+
+
 def test_space_does_not_matter():
     assert parse_notation(" a ( b c ) ,d->a ") == parse_notation("a (b c), d -> a")
 
@@ -58,6 +66,12 @@ def test_space_does_not_matter():
         ("a t@z -> a", "t follows z, which is no factor"),
         ("a@a -> a", "a follows a, which follows itself"),
         ("a b@a c@b -> a", "c follows b, which follows itself"),
+        ("a t@z? -> a", "t follows z, which is no factor"),
+        ("a b@a? c@b? -> a", "c follows b, which follows itself"),
+        ("a b c@a@b? -> a", "c follows both always and by choice"),
+        ("a b c@a@b -> a", "c follows two factors (character 9)"),
+        ("a t@a? -> t", "an output has t without what it may follow"),
+        ("a? -> a", "found '?' (character 1)"),
         ("é -> é", "cannot read 'é"),
         ("2 -> a", "cannot read '2"),
         ("a; import os -> a", "cannot read '; import"),

@@ -3,6 +3,7 @@
 from meshwright.schema.calibration import Calibration, Efficiency, Exposed, OpClass, Traffic
 from meshwright.schema.certificate import Certificate
 from meshwright.schema.errors import (
+    ConversionError,
     GraphError,
     InvalidInput,
     LayoutError,
@@ -20,6 +21,7 @@ from meshwright.schema.graph import DTYPE_BYTES, Graph, Op, Tensor
 from meshwright.schema.layout import Dim, Layout, LayoutPair, SubDim
 from meshwright.schema.mesh import Axis, Mesh, MeshAxis, Rank
 from meshwright.schema.model import Document, Model
+from meshwright.schema.notation import Factor, Notation, parse_notation
 from meshwright.schema.plan import (
     Cost,
     MemoryUse,
@@ -33,12 +35,12 @@ from meshwright.schema.plan import (
     TensorPlan,
 )
 from meshwright.schema.request import Answer, Budget, Infeasible, Pin, Progress, Request
-from meshwright.schema.rule import Factor, Notation, ShardingRule, parse_notation
+from meshwright.schema.rule import ShardingRule
 from meshwright.schema.setup import Optimizer, Setup
 from meshwright.schema.topology import Device, Level, Link, Topology
 
 __all__ = [
-    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Certificate", "Cost", "Device",
+    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Certificate", "ConversionError", "Cost", "Device",
     "Dim", "Document", "Efficiency", "Exposed", "Factor", "Graph", "GraphError", "Infeasible",
     "InvalidInput", "Layout", "LayoutError", "LayoutPair", "Level", "Link", "MemoryUse", "Mesh",
     "MeshAxis", "MeshwrightError", "Model", "NotFound", "Notation", "Op", "OpClass", "OpPlan",

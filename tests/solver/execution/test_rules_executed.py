@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from meshwright.schema.rule import Factor, Notation, Segments, ShardingRule, Term
+from meshwright.schema import ShardingRule
+from meshwright.schema.notation import Factor, Notation, Segments, Term
 from solver.execution.kernels import KERNELS, Array, Call, ignored_label
 from solver.rules import KINDS
 from solver.rules.known import Ports
