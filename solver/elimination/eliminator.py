@@ -15,9 +15,11 @@ Backwards, the steps give the states of a best choice: each node's from those of
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solver.cost_graph import CostGraph, CostGraphError, Edge, Projection
+from solver.cost_graph import CostGraphError, Edge, Node, Projection
 from solver.elimination.tables import Minimum, Substituted, TableRegistry, Term
 
 
@@ -70,17 +72,38 @@ class Price:
 class Eliminator:
     """The factors that are left, by node. Every node is eliminated once, in any order."""
 
-    def __init__(self, graph: CostGraph, registry: TableRegistry) -> None:
+    def __init__(self, extents: Sequence[int], registry: TableRegistry) -> None:
         self.registry = registry
-        self.extents = [node.cost.size for node in graph.nodes]
+        self.extents = extents
         self.steps: list[Step] = []
         self.constants: list[int] = []
-        self._factors: list[dict[int, Factor]] = [{} for _ in graph.nodes]
+        self._factors: defaultdict[int, dict[int, Factor]] = defaultdict(dict)
         self._next_factor = 0
-        for index, node in enumerate(graph.nodes):
-            self._add(Factor(registry.leaf(node), (index,)))
-        for edge in graph.edges:
-            self._add(self._edge_factor(edge))
+
+    def add_node(self, index: int, node: Node) -> None:
+        self.add(Factor(self.registry.leaf(node), (index,)))
+
+    def add_edge(self, edge: Edge | Projection) -> None:
+        scope = (edge.tail, edge.head)
+        if isinstance(edge, Projection):
+            number = self.registry.select(edge.select, self.extents[edge.head])
+            self.add(Factor(number, scope, is_projection=True))
+        else:
+            self.add(Factor(self.registry.leaf(edge), scope))
+
+    def add(self, factor: Factor) -> None:
+        if not factor.scope:
+            self.constants.append(factor.table)
+            return
+        number = self._next_factor
+        self._next_factor += 1
+        for node in factor.scope:
+            self._factors[node][number] = factor
+
+    def factors_left(self) -> list[Factor]:
+        """The factors over nodes not yet eliminated, in the order in which they arose."""
+        found = {n: factor for own in self._factors.values() for n, factor in own.items()}
+        return [found[number] for number in sorted(found)]
 
     def neighbours(self, node: int) -> set[int]:
         found = {other for factor in self._factors[node].values() for other in factor.scope}
@@ -121,13 +144,6 @@ class Eliminator:
         else:
             self._minimise(node, factors)
 
-    def _edge_factor(self, edge: Edge | Projection) -> Factor:
-        scope = (edge.tail, edge.head)
-        if isinstance(edge, Projection):
-            number = self.registry.select(edge.select, self.extents[edge.head])
-            return Factor(number, scope, is_projection=True)
-        return Factor(self.registry.leaf(edge), scope)
-
     def _decider(self, node: int) -> Factor | None:
         for factor in self._factors[node].values():
             if factor.is_projection and factor.scope[1] == node:
@@ -142,7 +158,7 @@ class Eliminator:
             dense = self._dense(factor)
             axis = dense.scope.index(node)
             rest = dense.scope[:axis] + dense.scope[axis + 1 :]
-            self._add(Factor(self.registry.sliced(dense.table, axis), rest))
+            self.add(Factor(self.registry.sliced(dense.table, axis), rest))
 
     def _substitute(self, node: int, decider: Factor, factors: list[Factor]) -> None:
         tail = decider.scope[0]
@@ -150,7 +166,7 @@ class Eliminator:
         for factor in factors:
             if factor.is_projection and factor.scope[0] == node and factor.scope[1] != tail:
                 number = self.registry.composed(decider.table, factor.table)
-                self._add(Factor(number, (tail, factor.scope[1]), is_projection=True))
+                self.add(Factor(number, (tail, factor.scope[1]), is_projection=True))
                 continue
             dense = self._dense(factor)
             axis = dense.scope.index(node)
@@ -162,7 +178,7 @@ class Eliminator:
             scope[axis] = tail
             if merged is not None:
                 del scope[merged]
-            self._add(Factor(number, tuple(scope)))
+            self.add(Factor(number, tuple(scope)))
 
     def _minimise(self, node: int, factors: list[Factor]) -> None:
         neighbours = sorted({other for factor in factors for other in factor.scope} - {node})
@@ -180,21 +196,12 @@ class Eliminator:
         ordered = tuple(groupings[head] for head in sorted(groupings))
         result = self.registry.minimum(Minimum(tuple(terms), ordered, extents))
         self.steps.append(Step(node, tuple(neighbours), tuple(terms), ordered, result))
-        self._add(Factor(result, tuple(neighbours)))
+        self.add(Factor(result, tuple(neighbours)))
 
     def _dense(self, factor: Factor) -> Factor:
         if not factor.is_projection:
             return factor
         return Factor(self.registry.decided(factor.table), factor.scope)
-
-    def _add(self, factor: Factor) -> None:
-        if not factor.scope:
-            self.constants.append(factor.table)
-            return
-        number = self._next_factor
-        self._next_factor += 1
-        for node in factor.scope:
-            self._factors[node][number] = factor
 
     def _detach(self, node: int) -> None:
         for number, factor in list(self._factors[node].items()):

@@ -19,14 +19,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from solver.cost_graph import FloatArray, IntArray
+from solver.cost_graph import FloatArray
+from solver.elimination.branching import Branching
 from solver.elimination.deadline import Deadline
-from solver.elimination.eliminator import Step
 from solver.elimination.incumbent import ROUNDING, Incumbent
-from solver.elimination.labels import Labels, branches, kinds, undominated
+from solver.elimination.labels import Labels
 from solver.elimination.order import Program
 from solver.elimination.solution import Solution
-from solver.elimination.walk import Stop, walk
 
 STAGE = "labels"
 
@@ -35,7 +34,6 @@ _DIVES = (1, 4, 16, 64)
 _FIRST_WIDTH = 256
 _WIDEST = 65_536
 _WAITING_NUMBERS = 200_000_000  # chosen: 1.6 GB of labels
-_REMEMBERED_NUMBERS = 40_000_000  # chosen: 320 MB of regrets
 
 
 class LabelSearch:
@@ -55,23 +53,20 @@ class LabelSearch:
     ) -> None:
         limit = incumbent.graph.memory_limit_bytes
         assert limit is not None
-        self._solutions = solutions
-        self._registry = program.registry
-        self._stops = walk(program.steps, [node.cost.size for node in program.graph.nodes])
         self._incumbent = incumbent
         self._deadline = deadline
         self._limit = limit
         self._prices = np.array([s.weights.memory * limit for s in solutions])
         values = np.array([s.value for s in solutions])
+        self._branching = Branching(program, solutions, values)
+        self._stops = self._branching.stops()
         self._slack = 10 * ROUNDING * (np.abs(values) + self._prices)
         self._waiting: list[tuple[float, int, Labels]] = []
         self._waiting_numbers = 0
         self._pushed = 0
         self._lost_bound = np.inf
-        self._labels_left = max_labels
+        self._max_labels = max_labels
         self._ceilings = self._ceilings_now()
-        self._remembered_numbers = 0
-        self._known_regrets: dict[tuple[int, tuple[int, ...]], FloatArray] = {}
         empty = np.zeros(1, dtype=np.int64)
         live = np.zeros((1, 0), dtype=np.int64)
         self._start = Labels(0, values[:, None], live, None, empty, empty)
@@ -79,7 +74,7 @@ class LabelSearch:
     @property
     def is_spent(self) -> bool:
         """Whether it ended for the number of its labels."""
-        return self._labels_left <= 0
+        return self._branching.labels_made >= self._max_labels
 
     def run(self) -> None:
         """Raises OutOfTime; the incumbent then has what was found and the bound that holds."""
@@ -113,6 +108,7 @@ class LabelSearch:
     def _follow(self, labels: Labels, width: int, leave: Callable[[Labels], None]) -> None:
         self._ceilings = self._ceilings_now()
         labels = self._promising(labels)
+        self._branching.width = width
         while len(labels):
             if labels.level == len(self._stops):
                 self._finish(labels)
@@ -121,8 +117,11 @@ class LabelSearch:
             if self.is_spent:
                 leave(labels)
                 return
-            labels = self._extended(labels)
-            self._labels_left -= len(labels)
+            labels, left_out = self._branching.extended(
+                labels, self._stops[labels.level], self._ceilings
+            )
+            if left_out is not None:
+                self._lose(left_out)
             if len(labels) > width:
                 order = np.argsort(self._bounds(labels), kind="stable")
                 leave(labels.taken(np.sort(order[width:])))
@@ -131,9 +130,10 @@ class LabelSearch:
     def _finish(self, labels: Labels) -> None:
         for label in np.argsort(labels.values[0], kind="stable").tolist():
             states = labels.states_backwards(label)
-            choice = np.empty(len(states), dtype=np.int64)
+            choice = np.empty(len(self._incumbent.graph.nodes), dtype=np.int64)
             for stop, state in zip(reversed(self._stops), states, strict=True):
-                choice[stop.step.node] = state
+                for node, chosen in self._branching.states_of(stop, state):
+                    choice[node] = chosen
             found = self._incumbent.offer(choice, STAGE)
             if found.memory_bytes <= self._limit:
                 return
@@ -149,62 +149,12 @@ class LabelSearch:
         keeps = (labels.values <= self._ceilings[:, None]).all(axis=0)
         return labels.taken(np.flatnonzero(keeps))
 
-    def _extended(self, labels: Labels) -> Labels:
-        stop = self._stops[labels.level]
-        step = stop.step
-        if step.decided_by is not None:
-            states = self._registry.states(step.decided_by)
-            state = states[labels.live[:, stop.neighbour_columns[0]]]
-            return self._moved(labels, stop, np.arange(len(labels)), state, labels.values)
-        if step.result is None:
-            zeros = np.zeros(len(labels), dtype=np.int64)
-            return self._moved(labels, stop, np.arange(len(labels)), zeros, labels.values)
-        parent, state, values = self._branches(labels, stop)
-        return self._moved(labels, stop, parent, state, values)
-
-    def _branches(self, labels: Labels, stop: Stop) -> tuple[IntArray, IntArray, FloatArray]:
-        """Every label with every state that stays below the ceilings."""
-        around = labels.live[:, stop.neighbour_columns]
-        if len(labels) == 1:
-            kind, first = np.zeros(1, dtype=np.int64), [0]
-        else:
-            keys = kinds(around, stop.neighbour_extents)
-            _, places, kind = np.unique(keys, return_index=True, return_inverse=True)
-            first = places.tolist()
-        regrets = [self._regrets(stop.step, tuple(around[label].tolist())) for label in first]
-        return branches(labels.values, np.stack(regrets), kind, self._ceilings)
-
-    def _regrets(self, step: Step, around: tuple[int, ...]) -> FloatArray:
-        """Shape (J, states); remembered, since blocks that repeat ask the same."""
-        assert step.result is not None
-        key = (step.result, around)
-        found = self._known_regrets.get(key)
-        if found is None:
-            found = np.stack([s.regrets(step, around) for s in self._solutions])
-            if self._remembered_numbers > _REMEMBERED_NUMBERS:
-                self._known_regrets.clear()
-                self._remembered_numbers = 0
-            self._known_regrets[key] = found
-            self._remembered_numbers += found.size
-        return found
-
-    def _moved(
-        self, labels: Labels, stop: Stop, parent: IntArray, state: IntArray, values: FloatArray
-    ) -> Labels:
-        grown = np.empty((len(parent), labels.live.shape[1] + 1), dtype=np.int64)
-        grown[:, :-1] = labels.live[parent]
-        grown[:, -1] = state
-        live = grown[:, stop.kept] if stop.drops else grown
-        moved = Labels(labels.level + 1, values, live, labels, parent, state)
-        if not stop.drops or len(moved) < 2:
-            return moved
-        kind = kinds(live, stop.kept_extents)
-        which = undominated(kind, values[0], values[1])
-        return moved if len(which) == len(moved) else moved.taken(which)
-
     def _bounds(self, labels: Labels) -> FloatArray:
+        return self._bounds_of(labels.values)
+
+    def _bounds_of(self, values: FloatArray) -> FloatArray:
         """The best lower bound on the cost of each label's completions within the limit."""
-        bounds = labels.values - (self._prices + self._slack)[:, None]
+        bounds = values - (self._prices + self._slack)[:, None]
         bounds[1] = -np.inf
         return np.asarray(bounds.max(axis=0))
 
@@ -219,4 +169,7 @@ class LabelSearch:
         heapq.heappush(self._waiting, (bound, self._pushed, labels))
 
     def _forget(self, labels: Labels) -> None:
-        self._lost_bound = min(self._lost_bound, float(self._bounds(labels).min()))
+        self._lose(labels.values)
+
+    def _lose(self, values: FloatArray) -> None:
+        self._lost_bound = min(self._lost_bound, float(self._bounds_of(values).min()))

@@ -1,20 +1,19 @@
-"""The order of elimination: smallest resulting table first, repeated blocks alike.
+"""The order of elimination: smallest resulting table first, repeated blocks once.
 
-One block of each run is ordered on its own, boundary left standing; the others follow it step by
-step, so that their tables are the same tables. What then remains, boundaries and whatever is in no
-run, goes greedily: a chain of boundaries shrinks from its ends, a vector and one matrix at a time.
+What is in no block, boundaries among them, goes greedily: a chain of boundaries shrinks from its
+ends, a vector and one matrix at a time.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from solver.cost_graph import CostGraph
+from solver.elimination.blocks import Block, find_blocks
 from solver.elimination.eliminator import Eliminator, Step, TableTooLarge
-from solver.elimination.repeats import Run, find_runs
+from solver.elimination.greedy import greedy
+from solver.elimination.repeats import find_runs
 from solver.elimination.tables import Leaf, Select, TableRegistry
 
 _BLOCK_ENTRIES = (
@@ -24,10 +23,14 @@ _BLOCK_ENTRIES = (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Steps in order of elimination; the tables without axes, `constants`, add up to the value."""
+    """Blocks are eliminated first, then `steps` in order.
+
+    The tables without axes, `constants`, add up to the value.
+    """
 
     graph: CostGraph
     registry: TableRegistry
+    blocks: tuple[Block, ...]
     steps: tuple[Step, ...]
     constants: tuple[int, ...]
 
@@ -46,61 +49,24 @@ class Program:
 def elimination_program(graph: CostGraph, max_table_entries: int) -> Program:
     """Raises TableTooLarge where the order found needs a table of more entries."""
     registry = TableRegistry()
-    eliminator = Eliminator(graph, registry)
-    left = dict.fromkeys(range(len(graph.nodes)))
-    for run in find_runs(graph):
-        _eliminate_blocks(eliminator, run, left, min(_BLOCK_ENTRIES, max_table_entries))
-    for node, entries in _greedy(eliminator, left):
+    extents = [node.cost.size for node in graph.nodes]
+    largest = min(_BLOCK_ENTRIES, max_table_entries)
+    blocks = find_blocks(graph, extents, registry, find_runs(graph), largest)
+    hidden = {node for block in blocks for node in block.hidden()}
+    eliminator = Eliminator(extents, registry)
+    left = [node for node in range(len(graph.nodes)) if node not in hidden]
+    for node in left:
+        eliminator.add_node(node, graph.nodes[node])
+    for edge in graph.edges:
+        if edge.tail not in hidden and edge.head not in hidden:
+            eliminator.add_edge(edge)
+    for block in blocks:
+        block.add_to(eliminator)
+    for node, entries in greedy(eliminator, left):
         if entries > max_table_entries:
             what = f'eliminating node "{graph.nodes[node].name}"'
             raise TableTooLarge(what, entries, max_table_entries)
         eliminator.eliminate(node)
-    return Program(graph, registry, tuple(eliminator.steps), tuple(eliminator.constants))
-
-
-def _eliminate_blocks(
-    eliminator: Eliminator, run: Run, left: dict[int, None], max_entries: int
-) -> None:
-    model = run.repeats // 2
-    order: list[int] = []
-    for node, entries in _greedy(eliminator, run.interior(model)):
-        if entries > max_entries:
-            break
-        eliminator.eliminate(node)
-        order.append(node)
-    for repeat in range(run.repeats):
-        shift = (repeat - model) * run.period
-        for node in order:
-            if repeat != model:
-                if eliminator.price(node + shift).entries > max_entries:
-                    break
-                eliminator.eliminate(node + shift)
-            del left[node + shift]
-
-
-def _greedy(eliminator: Eliminator, nodes: Iterable[int]) -> Iterable[tuple[int, int]]:
-    """(node, entries its elimination needs); the caller eliminates it or stops."""
-    current: dict[int, tuple[int, int, int]] = {}
-    heap: list[tuple[int, int, int]] = []
-
-    def push(node: int) -> None:
-        price = eliminator.price(node)
-        entry = (price.entries, price.additions, node)
-        if current.get(node) != entry:
-            current[node] = entry
-            heapq.heappush(heap, entry)
-
-    for node in nodes:
-        current[node] = (-1, -1, node)
-        push(node)
-    while heap:
-        entry = heapq.heappop(heap)
-        node = entry[2]
-        if current.get(node) != entry:
-            continue
-        del current[node]
-        neighbours = eliminator.neighbours(node)
-        yield node, entry[0]
-        for other in neighbours:
-            if other in current:
-                push(other)
+    return Program(
+        graph, registry, tuple(blocks), tuple(eliminator.steps), tuple(eliminator.constants)
+    )

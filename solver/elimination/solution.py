@@ -8,6 +8,7 @@ and a choice that attains it. A forbidden choice counts inf under any weights.
 from __future__ import annotations
 
 import math
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,22 +46,44 @@ class Solution:
 
     def choice(self) -> IntArray:
         """A best choice; the first state wins where states tie. Only where value is finite."""
-        states = [0] * len(self.program.graph.nodes)
+        states: dict[int, int] = {}
         chosen: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._decide(self.program.steps, states, chosen)
+        for block in self.program.blocks:
+            known: dict[tuple[int, ...], dict[int, int]] = {}
+            for repeat in block.repeats:
+                around = tuple([states[node] for node in repeat.outside])
+                inside = known.get(around)
+                if inside is None:
+                    inside = dict(zip(block.outside, around, strict=True))
+                    self._decide(block.steps, inside, chosen)
+                    known[around] = inside
+                for node in block.interior:
+                    states[node + repeat.shift] = inside[node]
+        return np.array([states[node] for node in range(len(states))], dtype=np.int64)
+
+    def _decide(
+        self,
+        steps: Sequence[Step],
+        states: MutableMapping[int, int],
+        chosen: dict[tuple[int, tuple[int, ...]], int],
+    ) -> None:
+        """The states of the nodes of `steps` from those of what they read."""
         registry = self.program.registry
-        for step in reversed(self.program.steps):
+        for step in reversed(steps):
             if step.decided_by is not None:
                 states[step.node] = registry.states(step.decided_by).item(
                     states[step.neighbours[0]]
                 )
-            elif step.result is not None:
+            elif step.result is None:
+                states[step.node] = 0
+            else:
                 around = tuple([states[other] for other in step.neighbours])
                 key = (step.result, around)
                 state = chosen.get(key)
                 if state is None:
                     state = chosen[key] = int(self._joint(step, around).argmin())
                 states[step.node] = state
-        return np.array(states, dtype=np.int64)
 
     def regrets(self, step: Step, around: tuple[int, ...]) -> FloatArray:
         """What each state of a minimised node adds to the least value that `around` allows."""

@@ -2,24 +2,38 @@
 first.
 
 Depth first, small branches before large ones, keeps few nodes live: along a chain of blocks only a
-boundary.
+boundary. A block's interior is taken as one stop, once all that it reads is taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from solver.elimination.blocks import Block
 from solver.elimination.eliminator import Step
 
 
 @dataclass(frozen=True, slots=True)
+class Inside:
+    """The interior of one repeat of a block."""
+
+    block: Block
+    number: int
+
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        return self.block.repeats[self.number].outside
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
-    """One step of the walk, by columns of live nodes: those before it, then the node itself.
+    """A step or interior of the walk, by columns of live nodes: those before it, then the node.
 
     `kept` are the columns still live after it; it `drops` the others, so that labels may meet.
     """
 
-    step: Step
+    what: Step | Inside
     neighbour_columns: list[int]
     neighbour_extents: tuple[int, ...]
     kept: list[int]
@@ -27,17 +41,20 @@ class Stop:
     drops: bool
 
 
-def walk(steps: tuple[Step, ...], extents: list[int]) -> list[Stop]:
+def walk(
+    steps: Sequence[Step | Inside], extents: Sequence[int], given: Sequence[int] = ()
+) -> list[Stop]:
+    """All stops; `given` are the nodes that are live from the start."""
     order = _depth_first(steps)
     last_read: dict[int, int] = {}
     for level, step in enumerate(order):
         for other in step.neighbours:
             last_read[other] = level
     stops = []
-    live: list[int] = []
+    live = list(given)
     for level, step in enumerate(order):
         column = {node: place for place, node in enumerate(live)}
-        grown = [*live, step.node]
+        grown = [*live, step.node] if isinstance(step, Step) else live
         kept = [place for place, node in enumerate(grown) if last_read.get(node, -1) > level]
         live = [grown[place] for place in kept]
         stops.append(
@@ -53,17 +70,19 @@ def walk(steps: tuple[Step, ...], extents: list[int]) -> list[Stop]:
     return stops
 
 
-def _depth_first(steps: tuple[Step, ...]) -> list[Step]:
+def _depth_first(steps: Sequence[Step | Inside]) -> list[Step | Inside]:
     """Each node once its last neighbour is taken, the one with fewest nodes below it first."""
-    position = {step.node: place for place, step in enumerate(steps)}
+    position = {step.node: place for place, step in enumerate(steps) if isinstance(step, Step)}
     readers: list[list[int]] = [[] for _ in steps]
-    below = [1] * len(steps)
+    below = [1 if isinstance(step, Step) else len(step.block.steps) for step in steps]
+    missing = []
     for place, step in enumerate(steps):
-        for other in step.neighbours:
-            readers[position[other]].append(place)
-        if step.neighbours:
-            below[min(position[other] for other in step.neighbours)] += below[place]
-    missing = [len(step.neighbours) for step in steps]
+        around = [position[other] for other in step.neighbours if other in position]
+        missing.append(len(around))
+        for other in around:
+            readers[other].append(place)
+        if around:
+            below[min(around)] += below[place]
     order = []
     stack = sorted(
         (place for place, count in enumerate(missing) if count == 0),
