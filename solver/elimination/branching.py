@@ -7,10 +7,11 @@ them, by a walk through the block on its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solver.cost_graph import FloatArray, IntArray
 from solver.elimination.blocks import Block
@@ -37,9 +38,18 @@ class Choices:
 
 
 class Branching:
-    """Branches under the weights of `solutions`; values of labels start at `root`."""
+    """Branches under the weights of `solutions`.
 
-    def __init__(self, program: Program, solutions: Sequence[Solution], root: FloatArray) -> None:
+    root: the values with which labels start. bounds: values (J, labels) -> a bound for each label.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        solutions: Sequence[Solution],
+        root: FloatArray,
+        bounds: Callable[[FloatArray], FloatArray],
+    ) -> None:
         self.labels_made = 0
         self.width = 1
         self._program = program
@@ -47,6 +57,7 @@ class Branching:
         self._extents = [node.cost.size for node in program.graph.nodes]
         self._solutions = solutions
         self._root = root
+        self._bounds = bounds
         self._rows: list[IntArray] = []
         self._stops: dict[int, list[Stop]] = {}
         self._choices: dict[tuple[int, tuple[int, ...]], tuple[int, Choices]] = {}
@@ -136,11 +147,11 @@ class Branching:
         lost = np.full(len(self._root), np.inf)
         for stop in stops:
             labels, _ = self.extended(labels, stop, ceilings)
-            if len(labels) > width:
-                order = np.argsort(_rise(labels.values, self._root), kind="stable")
-                dropped = labels.values[:, order[width:]] - self._root[:, None]
+            kept = self.kept(labels.values, width)
+            if not kept.all():
+                dropped = labels.values[:, ~kept] - self._root[:, None]
                 lost = np.minimum(lost, dropped.min(axis=1))
-                labels = labels.taken(np.sort(order[:width]))
+                labels = labels.taken(np.flatnonzero(kept))
         place = {node: k for k, node in enumerate(block.interior)}
         first = len(self._rows)
         for label in range(len(labels)):
@@ -156,6 +167,20 @@ class Branching:
             lost,
         )
 
+    def kept(self, values: FloatArray, width: int) -> NDArray[np.bool_]:
+        """The best bounds, and as many spread from the least memory to the most.
+
+        Near the limit a choice of little memory is wanted, whatever its bound.
+        """
+        count = values.shape[1]
+        kept = np.ones(count, dtype=np.bool_)
+        if count > 2 * width:
+            kept[:] = False
+            kept[np.argsort(self._bounds(values), kind="stable")[:width]] = True
+            spread = np.linspace(0, count - 1, width).astype(np.int64)
+            kept[np.argsort(values[1], kind="stable")[spread]] = True
+        return kept
+
     def _regrets(self, step: Step, around: tuple[int, ...]) -> FloatArray:
         """Shape (J, states); remembered, since steps that share a table ask the same."""
         assert step.result is not None
@@ -169,13 +194,6 @@ class Branching:
             self._known_regrets[key] = found
             self._remembered_numbers += found.size
         return found
-
-
-def _rise(values: FloatArray, root: FloatArray) -> FloatArray:
-    """What a partial choice adds under the weights under which it adds most, memory left out."""
-    rise = values - root[:, None]
-    rise[1] = -np.inf
-    return np.asarray(rise.max(axis=0))
 
 
 def _kinds_around(labels: Labels, stop: Stop) -> tuple[IntArray, list[tuple[int, ...]]]:

@@ -58,7 +58,7 @@ class LabelSearch:
         self._limit = limit
         self._prices = np.array([s.weights.memory * limit for s in solutions])
         values = np.array([s.value for s in solutions])
-        self._branching = Branching(program, solutions, values)
+        self._branching = Branching(program, solutions, values, self._bounds_of)
         self._stops = self._branching.stops()
         self._slack = 10 * ROUNDING * (np.abs(values) + self._prices)
         self._waiting: list[tuple[float, int, Labels]] = []
@@ -122,10 +122,10 @@ class LabelSearch:
             )
             if left_out is not None:
                 self._lose(left_out)
-            if len(labels) > width:
-                order = np.argsort(self._bounds(labels), kind="stable")
-                leave(labels.taken(np.sort(order[width:])))
-                labels = labels.taken(np.sort(order[:width]))
+            kept = self._branching.kept(labels.values, width)
+            if not kept.all():
+                leave(labels.taken(np.flatnonzero(~kept)))
+                labels = labels.taken(np.flatnonzero(kept))
 
     def _finish(self, labels: Labels) -> None:
         for label in np.argsort(labels.values[0], kind="stable").tolist():
