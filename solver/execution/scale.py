@@ -9,6 +9,8 @@ it together, and at least 2. What a class cannot choose freely is kept or follow
 - classes over which a rule exchanges halos or whose extents differ within one factor shrink by one
   common divisor, so that strides and paddings still fit
 - a sum of segments is as long as its segments together
+- a class with a span stays uneven: its last chunk, cut over all of its axes, is short, or empty
+  where it is so in the plan
 
 The scaled problem has the same parts and slots; where it has not, `ScaleError` names the op.
 """
@@ -17,30 +19,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 
-from meshwright.schema import (
-    Dim,
-    Graph,
-    GraphError,
-    Layout,
-    LayoutPair,
-    Mesh,
-    MeshAxis,
-    Setup,
-    Stage,
-    SubDim,
-)
+from meshwright.schema import Graph, GraphError, Layout, Setup, Stage
 from meshwright.schema import Tensor as GraphTensor
 from meshwright.schema.sizes import size_value, symbols_in
+from solver.execution.scaled_stage import AXIS, scaled_stage
 from solver.problem import Problem, build_problem
+from solver.uneven import Classes, Key, Uneven, index_classes
 
-AXIS = 2  # chosen: the least that has groups
 KEPT = 16  # chosen: kernel windows, experts, segments of a fused projection
-
-SlotKey = tuple[str, int]
-PartKey = tuple[int, int]
-Key = SlotKey | PartKey
+CHUNK = 2  # chosen: the least of which a chunk can be short and not empty
+MOST_SYMBOL = 32  # chosen: covers every uneven size of four axes
 
 
 class ScaleError(Exception):
@@ -61,6 +52,7 @@ def scale_down(problem: Problem, stage: Stage) -> Scaled:
     graph = sizes.graph()
     setup = Setup(phase=problem.setup.phase, microbatches=1)
     small = build_problem(graph, problem.topology, setup, problem.calibration)
+    small = replace(small, uneven=Uneven(padded=problem.uneven.padded, spans=sizes.spans))
     for op, other in zip(problem.ops, small.ops, strict=True):
         same = [part.name for part in op.parts] == [part.name for part in other.parts]
         if not same or [p.slot_of for p in (*op.inputs, *op.outputs)] != [
@@ -69,7 +61,7 @@ def scale_down(problem: Problem, stage: Stage) -> Scaled:
             raise ScaleError(
                 f"op {op.name!r} has the rule {op.notation} and, scaled down, {other.notation}"
             )
-    return Scaled(small, _scaled_stage(stage, small))
+    return Scaled(small, scaled_stage(stage, small))
 
 
 @dataclass(slots=True)
@@ -78,12 +70,13 @@ class _Sizes:
 
     problem: Problem
     stage: Stage
-    parent: dict[Key, Key] = field(default_factory=dict)
+    classes: Classes = field(init=False)
+    spans: dict[Key, int] = field(default_factory=dict)
     axes: dict[Key, set[frozenset[str]]] = field(default_factory=dict)
 
     def graph(self) -> Graph:
         """The graph with small sizes and no symbols."""
-        self._join()
+        self.classes = index_classes(self.problem.ops, self.problem.tensors)
         self._place()
         chosen = self._choose()
         tensors = []
@@ -110,25 +103,7 @@ class _Sizes:
         )
 
     def find(self, key: Key) -> Key:
-        while (above := self.parent.setdefault(key, key)) != key:
-            key = above
-        return key
-
-    def _join(self) -> None:
-        for position, op in enumerate(self.problem.ops):
-            if op.known is None:
-                continue
-            parsed = op.known.rule.parsed
-            loose = parsed.halo | set(parsed.follows)
-            for port in (*op.inputs, *op.outputs):
-                slots = self.problem.tensors[port.tensor].slots
-                for part, slot in port.slot_of.items():
-                    follows = parsed.follows and op.parts[part].factor in parsed.follows.values()
-                    if op.parts[part].factor in loose or (
-                        follows and slots[slot].size != op.parts[part].size
-                    ):
-                        continue
-                    self.parent[self.find((position, part))] = self.find((port.tensor, slot))
+        return self.classes.find(key)
 
     def _place(self) -> None:
         """Which axes lie together on a class, anywhere in the plan."""
@@ -177,19 +152,45 @@ class _Sizes:
         }
         spatial = self._spatial()
         divisor = self._common_divisor(spatial, old, needed)
-        symbolic = self._symbolic(needed)
+        uneven = self._uneven(old)
+        symbolic = self._symbolic(needed, uneven)
         chosen = {}
         for key, size in old.items():
             if key in symbolic:
                 chosen[key] = symbolic[key]
             elif key in spatial:
                 chosen[key] = size // divisor
+            elif key in uneven:
+                short = CHUNK if uneven[key] else 1
+                chosen[key] = CHUNK * needed[key] - short
             elif size <= KEPT and size % needed[key] == 0:
                 chosen[key] = size
             else:
                 chosen[key] = max(2, needed[key])
         self._sum_segments(chosen)
+        self._set_spans({key: chosen[key] for key in uneven}, needed)
         return chosen
+
+    def _uneven(self, old: Mapping[Key, int]) -> dict[Key, bool]:
+        """Classes that the plan cuts unevenly, and whether its last chunk is empty."""
+        sizes = {str(axis.name): axis.size for axis in self.stage.mesh.axes}
+        found = {}
+        for info in self.problem.tensors.values():
+            for k in range(len(info.slots)):
+                key = self.find((info.name, k))
+                span = self.problem.uneven.span((info.name, k), tuple(sizes.values()))
+                if span is not None and self.axes.get(key):
+                    ways = max(math.prod(sizes[a] for a in axes) for axes in self.axes[key])
+                    found[key] = span - old[key] >= span // ways
+        return found
+
+    def _set_spans(self, sizes: Mapping[Key, int], needed: Mapping[Key, int]) -> None:
+        """The spans of the scaled problem, by slot and part."""
+        spans = {key: -(-size // needed[key]) * needed[key] for key, size in sizes.items()}
+        for key in list(self.classes.parent):
+            own = self.find(key)
+            if own in spans and spans[own] > sizes[own]:
+                self.spans[key] = spans[own]
 
     def _sum_segments(self, chosen: dict[Key, int]) -> None:
         """A dim that is a sum of segments is as long as they are together."""
@@ -239,7 +240,7 @@ class _Sizes:
                 return divisor
         return 1
 
-    def _symbolic(self, needed: Mapping[Key, int]) -> dict[Key, int]:
+    def _symbolic(self, needed: Mapping[Key, int], uneven: Mapping[Key, bool]) -> dict[Key, int]:
         """Sizes of classes that follow the graph's symbols, at the symbols' small values."""
         graph = self.problem.graph
         least = dict.fromkeys(graph.symbols, 2)
@@ -255,11 +256,48 @@ class _Sizes:
             sizes = {key: _size(tensor, d, least) for key, (tensor, d) in slots.items()}
             short = [key for key, size in sizes.items() if size is None or size % needed[key]]
             if not short:
-                return {key: size for key, size in sizes.items() if size is not None}
+                return self._uneven_symbols(slots, needed, uneven, least) or {
+                    key: size for key, size in sizes.items() if size is not None
+                }
             for name in least:
                 if any(name in symbols_in(slots[key][0].shape[slots[key][1]]) for key in short):
                     least[name] *= 2
         raise ScaleError("no small values of the symbols suit the axes of the plan")
+
+    @staticmethod
+    def _uneven_symbols(
+        slots: Mapping[Key, tuple[GraphTensor, int]],
+        needed: Mapping[Key, int],
+        uneven: Mapping[Key, bool],
+        least: Mapping[str, int],
+    ) -> dict[Key, int] | None:
+        """Sizes at values of the symbols that leave uneven classes uneven, if there are any."""
+
+        def suits(key: Key, size: int | None) -> bool:
+            if size is None or key not in uneven:
+                return size is not None and size % needed[key] == 0
+            missing = -size % needed[key]
+            return missing > 0 and (missing >= -(-size // needed[key])) == uneven[key]
+
+        names = sorted(
+            {
+                name
+                for key, (tensor, d) in slots.items()
+                if key in uneven
+                for name in symbols_in(tensor.shape[d])
+            }
+        )
+        for values in sorted(product(range(2, MOST_SYMBOL + 1), repeat=len(names)), key=sum):
+            symbols = {**least, **dict(zip(names, values, strict=True))}
+            sizes = {}
+            for key, (tensor, d) in slots.items():
+                size = _size(tensor, d, symbols)
+                if size is None or not suits(key, size):
+                    break
+                sizes[key] = size
+            else:
+                return sizes if names else None
+        return None
 
 
 def _size(tensor: GraphTensor, d: int, symbols: Mapping[str, int]) -> int | None:
@@ -267,65 +305,3 @@ def _size(tensor: GraphTensor, d: int, symbols: Mapping[str, int]) -> int | None
         return size_value(tensor.shape[d], symbols)
     except GraphError:
         return None
-
-
-def _scaled_stage(stage: Stage, small: Problem) -> Stage:
-    def layout(tensor: str, old: Layout) -> Layout:
-        info = small.tensors[tensor]
-        dims = []
-        for d, dim in enumerate(old.dims):
-            own = [slot.size for slot in info.slots if slot.dim == d] or [1]
-            parts = tuple(
-                SubDim(size=size, axes=part.axes) for size, part in zip(own, dim.parts, strict=True)
-            )
-            dims.append(Dim(parts=parts, segments=info.segments.get(d, ())))
-        return Layout(dims=tuple(dims), partial=old.partial)
-
-    def pair(tensor: str, old: LayoutPair | None) -> LayoutPair | None:
-        if old is None:
-            return None
-        gradient = None if old.gradient is None else layout(tensor, old.gradient)
-        return LayoutPair(value=layout(tensor, old.value), gradient=gradient)
-
-    mesh = Mesh(
-        axes=tuple(
-            MeshAxis(name=axis.name, size=min(axis.size, AXIS), level=axis.level)
-            for axis in stage.mesh.axes
-        )
-    )
-    return stage.model_copy(
-        update={
-            "mesh": mesh,
-            "tensors": tuple(
-                t.model_copy(
-                    update={"rest": pair(t.tensor, t.rest), "read": pair(t.tensor, t.read)}
-                )
-                for t in stage.tensors
-            ),
-            "parameters": tuple(
-                p.model_copy(
-                    update={
-                        name: None if old is None else layout(p.tensor, old)
-                        for name, old in (
-                            ("value", p.value),
-                            ("gradient", p.gradient),
-                            ("optimizer", p.optimizer),
-                        )
-                    }
-                )
-                for p in stage.parameters
-            ),
-            "redistributions": tuple(
-                r.model_copy(
-                    update={
-                        name: tuple(
-                            step.model_copy(update={"to": layout(r.tensor, step.to)})
-                            for step in getattr(r, name)
-                        )
-                        for name in ("forward", "backward", "per_step")
-                    }
-                )
-                for r in stage.redistributions
-            ),
-        }
-    )

@@ -6,6 +6,7 @@ import typer
 
 from meshwright.cli.capture import capture
 from meshwright.cli.documents import topologies, validate
+from meshwright.cli.export import export
 from meshwright.cli.plan import plan
 from meshwright.cli.show import show
 from meshwright.cli.verify import verify
@@ -20,6 +21,7 @@ cli = typer.Typer(
 cli.command()(plan)
 cli.command()(show)
 cli.command()(verify)
+cli.command()(export)
 cli.add_typer(capture, name="capture")
 cli.command()(topologies)
 cli.command()(validate)

@@ -8,7 +8,8 @@
     │   ├── SetupError
     │   ├── LayoutError
     │   ├── RequestError
-    │   └── PlanError
+    │   ├── PlanError
+    │   └── ConversionError
     ├── TooLarge                413
     ├── NotFound                404
     └── Unavailable             503
@@ -107,6 +108,13 @@ class PlanError(InvalidInput):
 
     slug = "invalid-plan"
     title = "The plan is not valid"
+
+
+class ConversionError(InvalidInput):
+    """A layout or a strategy that the other system, or ours, has no words for."""
+
+    slug = "not-expressible"
+    title = "The layout cannot be expressed there"
 
 
 class TooLarge(MeshwrightError):

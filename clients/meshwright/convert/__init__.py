@@ -1,0 +1,33 @@
+"""Layouts and strategies in the words of PyTorch, JAX and MindSpore, and back.
+
+Everything is data; no framework is imported before a `to_torch` or `to_jax` method of the data is
+called. What a target cannot say raises ConversionError, naming what and why.
+"""
+
+from meshwright.convert.dtensor import from_dtensor, to_dtensor
+from meshwright.convert.grid import DeviceGrid, grid_of, mesh_of
+from meshwright.convert.mindspore import (
+    MindSporeLayout,
+    from_mindspore,
+    layout_arguments,
+    to_mindspore,
+)
+from meshwright.convert.normal import normal, rewritten, viewed
+from meshwright.convert.partition_spec import JaxLayout, from_jax, to_jax
+from meshwright.convert.placement import DTensorLayout, Placement
+from meshwright.convert.plan import TARGETS, Export, Refusal, Target, export_plan
+from meshwright.convert.strategy import (
+    OpStrategy,
+    device_matrix,
+    strategy_of_cuts,
+    strategy_of_layouts,
+    to_strategy,
+)
+
+__all__ = [
+    "TARGETS", "DTensorLayout", "DeviceGrid", "Export", "JaxLayout", "MindSporeLayout",
+    "OpStrategy", "Placement", "Refusal", "Target", "device_matrix", "export_plan", "from_dtensor",
+    "from_jax", "from_mindspore", "grid_of", "layout_arguments", "mesh_of", "normal", "rewritten",
+    "strategy_of_cuts", "strategy_of_layouts", "to_dtensor", "to_jax", "to_mindspore",
+    "to_strategy", "viewed",
+]  # fmt: skip

@@ -1,0 +1,160 @@
+"""Whole plans in the words of another system, and what it has no words for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, get_args
+
+from pydantic import Field
+
+from meshwright.convert.dtensor import to_dtensor
+from meshwright.convert.grid import DeviceGrid, grid_of
+from meshwright.convert.mindspore import MindSporeLayout, to_mindspore
+from meshwright.convert.partition_spec import JaxLayout, to_jax
+from meshwright.convert.placement import DTensorLayout
+from meshwright.convert.strategy import OpStrategy, to_strategy
+from meshwright.schema import (
+    ConversionError,
+    Graph,
+    Layout,
+    Model,
+    Notation,
+    Plan,
+    PlanError,
+    Stage,
+    parse_notation,
+)
+
+Target = Literal["dtensor", "jax", "mindspore"]
+TARGETS: tuple[Target, ...] = get_args(Target)
+Role = Literal["value", "gradient", "optimizer", "read", "read_gradient", "strategy"]
+Converted = DTensorLayout | JaxLayout | MindSporeLayout
+
+_CONVERTERS: dict[Target, Callable[..., Converted]] = {
+    "dtensor": to_dtensor,
+    "jax": to_jax,
+    "mindspore": to_mindspore,
+}
+
+
+class Refusal(Model):
+    """What the target cannot say. name: of a tensor, or of an op whose role is its strategy."""
+
+    stage: int
+    name: str
+    role: Role
+    reason: str
+
+
+class StageExport(Model):
+    """One stage. layouts: of tensors by role; strategies: of ops by name, for MindSpore only.
+
+    A value rests as `value` and `gradient`; `read` is what all its readers share, where that
+    differs. Views have no entry: they lie as what they view.
+    """
+
+    mesh: DeviceGrid
+    layouts: dict[str, dict[Role, Converted]]
+    strategies: dict[str, OpStrategy] = Field(default_factory=dict)
+
+
+class Export(Model):
+    """A plan for one target; `refused` names all that is missing from it."""
+
+    plan: str
+    target: Target
+    stages: tuple[StageExport, ...]
+    refused: tuple[Refusal, ...] = ()
+
+
+def export_plan(plan: Plan, target: Target, *, graph: Graph | None = None) -> Export:
+    """Every layout of a plan, and for MindSpore every op's strategy, as the target writes them.
+
+    graph: the plan's own; it tells the sizes of the factors of ops, which strategies need where an
+    op has product dims. Raises PlanError where it is another one.
+    """
+    if graph is not None and graph.id != plan.graph:
+        raise PlanError(f"the plan was made for the graph {plan.graph}, got {graph.id}")
+    refused: list[Refusal] = []
+    stages = tuple(
+        _stage(number, stage, target, graph, refused) for number, stage in enumerate(plan.stages)
+    )
+    return Export(plan=plan.id, target=target, stages=stages, refused=tuple(refused))
+
+
+def _stage(
+    number: int, stage: Stage, target: Target, graph: Graph | None, refused: list[Refusal]
+) -> StageExport:
+    grid = grid_of(stage.mesh, ranks_from=stage.ranks_from)
+    convert = _CONVERTERS[target]
+    layouts: dict[str, dict[Role, Converted]] = {}
+    for tensor, role, layout in _layouts(stage):
+        try:
+            found = convert(layout, grid, name=f"tensor {tensor!r} ({role.replace('_', ' ')})")
+        except ConversionError as wrong:
+            refused.append(Refusal(stage=number, name=tensor, role=role, reason=wrong.detail))
+        else:
+            layouts.setdefault(tensor, {})[role] = found
+    strategies = {}
+    if target == "mindspore":
+        sizes = _factor_sizes(stage, graph)
+        for op in stage.ops:
+            try:
+                strategies[op.op] = to_strategy(op, grid, sizes=sizes.get(op.op))
+            except ConversionError as wrong:
+                refused.append(
+                    Refusal(stage=number, name=op.op, role="strategy", reason=wrong.detail)
+                )
+    return StageExport(mesh=grid, layouts=layouts, strategies=strategies)
+
+
+def _layouts(stage: Stage) -> Iterator[tuple[str, Role, Layout]]:
+    parameters = {parameter.tensor for parameter in stage.parameters}
+    given: list[tuple[str, Role, Layout | None]] = []
+    for own in stage.parameters:
+        given += [
+            (own.tensor, "value", own.value),
+            (own.tensor, "gradient", own.gradient),
+            (own.tensor, "optimizer", own.optimizer),
+        ]
+    for tensor in stage.tensors:
+        if tensor.tensor not in parameters:
+            given += [
+                (tensor.tensor, "value", tensor.rest.value),
+                (tensor.tensor, "gradient", tensor.rest.gradient),
+            ]
+        if tensor.read is not None:
+            given += [
+                (tensor.tensor, "read", tensor.read.value),
+                (tensor.tensor, "read_gradient", tensor.read.gradient),
+            ]
+    for name, role, layout in given:
+        if layout is not None:
+            yield name, role, layout
+
+
+def _factor_sizes(stage: Stage, graph: Graph | None) -> dict[str, dict[str, int]]:
+    """Of every op the sizes of its factors, as far as the layouts of its tensors tell them."""
+    if graph is None:
+        return {}
+    layouts = {tensor: layout for tensor, role, layout in _layouts(stage) if role == "value"}
+    ports = {op.name: (*op.inputs, *op.outputs) for op in graph.ops}
+    found: dict[str, dict[str, int]] = {}
+    for op in stage.ops:
+        if op.rule is not None and op.op in ports:
+            rule = parse_notation(op.rule)
+            known = [(k, layouts.get(name)) for k, name in enumerate(ports[op.op])]
+            found[op.op] = _sizes(rule, [(k, layout) for k, layout in known if layout is not None])
+    return found
+
+
+def _sizes(rule: Notation, layouts: list[tuple[int, Layout]]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    terms = rule.terms[1:] if rule.inputs == ((),) else rule.terms
+    for port, layout in layouts:
+        for dim, own in zip(terms[port], layout.dims, strict=True):
+            if len(dim) == 1 and len(dim[0]) == len(own.parts) and not own.segments:
+                for factor, part in zip(dim[0], own.parts, strict=True):
+                    padded = part.span if layout.padded else None
+                    sizes[factor] = padded or part.size
+    return sizes

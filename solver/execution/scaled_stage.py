@@ -1,0 +1,82 @@
+"""A plan's stage on a scaled-down problem: two devices an axis, the same axes on the same slots."""
+
+from __future__ import annotations
+
+from meshwright.schema import Dim, Layout, LayoutPair, Mesh, MeshAxis, Stage, SubDim
+from solver.problem import Problem
+
+AXIS = 2  # chosen: the least that has groups
+
+
+def scaled_stage(stage: Stage, small: Problem) -> Stage:
+    """The stage with all layouts at the sizes and spans of the small problem."""
+    mesh = Mesh(
+        axes=tuple(
+            MeshAxis(name=axis.name, size=min(axis.size, AXIS), level=axis.level)
+            for axis in stage.mesh.axes
+        )
+    )
+    sizes = tuple(axis.size for axis in mesh.axes)
+
+    def span(tensor: str, k: int) -> int | None:
+        return small.uneven.span((tensor, k), sizes)
+
+    def layout(tensor: str, old: Layout) -> Layout:
+        info = small.tensors[tensor]
+        dims = []
+        for d, dim in enumerate(old.dims):
+            own = [(k, slot.size) for k, slot in enumerate(info.slots) if slot.dim == d]
+            parts = tuple(
+                SubDim(size=size, axes=part.axes, span=span(tensor, k) if part.axes else None)
+                for (k, size), part in zip(own or [(-1, 1)], dim.parts, strict=True)
+            )
+            dims.append(Dim(parts=parts, segments=info.segments.get(d, ())))
+        is_uneven = any(part.span is not None for dim in dims for part in dim.parts)
+        return Layout(
+            dims=tuple(dims),
+            partial=old.partial,
+            padded=is_uneven and small.uneven.padded,
+        )
+
+    def pair(tensor: str, old: LayoutPair | None) -> LayoutPair | None:
+        if old is None:
+            return None
+        gradient = None if old.gradient is None else layout(tensor, old.gradient)
+        return LayoutPair(value=layout(tensor, old.value), gradient=gradient)
+
+    return stage.model_copy(
+        update={
+            "mesh": mesh,
+            "tensors": tuple(
+                t.model_copy(
+                    update={"rest": pair(t.tensor, t.rest), "read": pair(t.tensor, t.read)}
+                )
+                for t in stage.tensors
+            ),
+            "parameters": tuple(
+                p.model_copy(
+                    update={
+                        name: None if old is None else layout(p.tensor, old)
+                        for name, old in (
+                            ("value", p.value),
+                            ("gradient", p.gradient),
+                            ("optimizer", p.optimizer),
+                        )
+                    }
+                )
+                for p in stage.parameters
+            ),
+            "redistributions": tuple(
+                r.model_copy(
+                    update={
+                        name: tuple(
+                            step.model_copy(update={"to": layout(r.tensor, step.to)})
+                            for step in getattr(r, name)
+                        )
+                        for name in ("forward", "backward", "per_step")
+                    }
+                )
+                for r in stage.redistributions
+            ),
+        }
+    )

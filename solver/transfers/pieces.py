@@ -1,0 +1,149 @@
+"""Pieces: every send of a transfer, or those of one device, from its recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from meshwright.schema import NotFound
+from meshwright.schema.transfer import (
+    DeviceTransfer,
+    Fill,
+    Piece,
+    TensorTransfer,
+    Transfer,
+)
+from solver.transfers.holding import Holding, Site
+from solver.transfers.routes import Boxes, Routes
+
+
+def device_transfer(document: Transfer, device: int) -> DeviceTransfer:
+    """All that one device has to do; NotFound where no mesh of the transfer has it."""
+    sites = _sites(document)
+    if not any((site.devices == device).any() for site in sites):
+        each = (f"{site.devices.min()} to {site.devices.max()}" for site in sites)
+        raise NotFound(
+            f"device {device} takes no part in this transfer; devices are counted from 0 in the "
+            f"cluster, and its meshes lie on {' and '.join(dict.fromkeys(each))}"
+        )
+    sends: list[Piece] = []
+    receives: list[Piece] = []
+    keeps: list[Piece] = []
+    fills: list[Fill] = []
+    for recipe in _recipes(document, sites):
+        source, target = recipe.rank_of(device)
+        if source >= 0:
+            sends += recipe.sent(source)
+        if target >= 0:
+            receives += recipe.received(target)
+            keeps += recipe.kept(target)
+            fills += recipe.filled(target)
+    return DeviceTransfer(
+        device=device,
+        sends=tuple(sends),
+        receives=tuple(receives),
+        keeps=tuple(keeps),
+        fills=tuple(fills),
+    )
+
+
+def all_sends(document: Transfer) -> Iterator[Piece]:
+    """The sends of all devices; only for transfers of few."""
+    for recipe in _recipes(document, _sites(document)):
+        for boxes in recipe.routes.chunked(len(recipe.line.tensors)):
+            for row in range(len(boxes.block)):
+                yield from recipe.in_all_turns(boxes, row)
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """The routes of tensors that move alike."""
+
+    line: TensorTransfer
+    routes: Routes
+
+    def rank_of(self, device: int) -> tuple[int, int]:
+        """The source and the target rank on a device, -1 where there is none."""
+        at = np.array([device])
+        source, target = self.routes.source.site, self.routes.target.site
+        return int(source.rank_of(at)[0]), int(target.rank_of(at)[0])
+
+    def sent(self, rank: int) -> Iterator[Piece]:
+        """What a source rank sends."""
+        device = int(self.routes.source.site.devices[rank])
+        boxes = self.routes.boxes(self.routes.source.blocks[[rank]])
+        offset = int(np.flatnonzero(self.routes.senders == device)[0]) - boxes.first
+        for row in np.flatnonzero((offset >= 0) & (offset < boxes.holders)).tolist():
+            holders = int(boxes.holders[row])
+            # the first k with (position + turn + k) % holders == offset; then every holders-th
+            k = int(offset[row] - boxes.position[row] - self.line.turn) % holders
+            if k < len(self.line.tensors):
+                yield self._in_turn(boxes, row, k)
+
+    def received(self, rank: int) -> Iterator[Piece]:
+        """What a target rank receives."""
+        boxes = self.routes.boxes(self.routes.sources_of(rank))
+        for row in np.flatnonzero(boxes.target == rank).tolist():
+            yield from self.in_all_turns(boxes, row)
+
+    def kept(self, rank: int) -> Iterator[Piece]:
+        """What a target rank holds already."""
+        if self.routes.kept[rank]:
+            device = int(self.routes.target.site.devices[rank])
+            block = int(self.routes.source.blocks[self.routes.own[rank]])
+            yield self._piece(self.line.tensors, device, block, rank)
+
+    def filled(self, rank: int) -> Iterator[Fill]:
+        """What a target rank fills with the neutral element."""
+        if self.routes.target.neutral[rank]:
+            reductions = self.line.target.partial.values()
+            yield Fill(
+                tensors=self.line.tensors,
+                state=self.line.state,
+                value="lowest" if "max" in reductions else "zero",
+            )
+
+    def in_all_turns(self, boxes: Boxes, row: int) -> Iterator[Piece]:
+        """The sends of one box, of some of the tensors each."""
+        for k in range(min(int(boxes.holders[row]), len(self.line.tensors))):
+            yield self._in_turn(boxes, row, k)
+
+    def _in_turn(self, boxes: Boxes, row: int, k: int) -> Piece:
+        """The send of the k-th tensor and of all that go with it."""
+        holders = int(boxes.holders[row])
+        turn = (int(boxes.position[row]) + self.line.turn + k) % holders
+        sender = int(self.routes.senders[int(boxes.first[row]) + turn])
+        names = self.line.tensors[k::holders]
+        return self._piece(names, sender, int(boxes.block[row]), int(boxes.target[row]))
+
+    def _piece(self, names: tuple[str, ...], sender: int, block: int, rank: int) -> Piece:
+        chunks = self.routes.source.chunks_of(block)
+        dims = tuple(
+            shared.stretches(chunk, int(self.routes.target.chunks[rank, d]))
+            for d, (shared, chunk) in enumerate(zip(self.routes.overlaps, chunks, strict=True))
+        )
+        elements = prod(sum(run.length * run.count for run in dim) for dim in dims)
+        return Piece(
+            tensors=names,
+            state=self.line.state,
+            source=sender,
+            target=int(self.routes.target.site.devices[rank]),
+            dims=dims,
+            bytes=elements * self.line.element_bytes,
+        )
+
+
+def _sites(document: Transfer) -> list[Site]:
+    return [Site(place.mesh, np.array(place.ranks)) for place in document.places]
+
+
+def _recipes(document: Transfer, sites: list[Site]) -> Iterator[_Recipe]:
+    sizes = [size for _, size in document.levels]
+    strides = tuple(prod(sizes[level:]) for level in range(len(sizes) - 1, 0, -1))
+    for line in document.tensors:
+        source = Holding.of(line.sent, sites[line.source_place])
+        target = Holding.of(line.target, sites[line.target_place])
+        yield _Recipe(line, Routes(source, target, strides))
