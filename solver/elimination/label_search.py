@@ -122,10 +122,10 @@ class LabelSearch:
             )
             if left_out is not None:
                 self._lose(left_out)
-            kept = self._branching.kept(labels.values, width)
-            if not kept.all():
-                leave(labels.taken(np.flatnonzero(~kept)))
-                labels = labels.taken(np.flatnonzero(kept))
+            if len(labels) > width:
+                order = np.argsort(self._bounds(labels), kind="stable")
+                leave(labels.taken(np.sort(order[width:])))
+                labels = labels.taken(np.sort(order[:width]))
 
     def _finish(self, labels: Labels) -> None:
         for label in np.argsort(labels.values[0], kind="stable").tolist():
