@@ -53,13 +53,17 @@ def stage_document(models: Models, assignment: Assignment, ledger: Ledger) -> St
 
 
 def repeated_work(models: Models, assignment: Assignment) -> float:
-    """The share of all arithmetic that is done by more devices than need to."""
+    """The share of all arithmetic that is done by more devices than need to.
+
+    Every device counts with the valid part of its chunk: padding is not computed on, and waiting
+    for the longest chunk is no work.
+    """
     useful = done = 0.0
     devices = models.mesh.device_count
     for position, codes in assignment.ops.items():
         model = models.ops.model(position)
         useful += model.flops
-        done += model.flops * devices / float(model.ways(np.array([codes]))[0])
+        done += model.flops * devices / float(model.workers(np.array([codes]))[0])
     return max(0.0, 1 - useful / done) if done else 0.0
 
 

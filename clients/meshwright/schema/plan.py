@@ -104,6 +104,15 @@ class Redistribution(Model):
     exposed_ns: Ns = 0
 
 
+class Padding(Model):
+    """A dim of a parameter or input that is stored with zeros behind it: `padded` for `size`."""
+
+    tensor: str
+    dim: int = Field(ge=0)
+    size: int = Field(ge=1)
+    padded: int = Field(ge=1)
+
+
 class MemoryUse(Model):
     """Bytes on the fullest device."""
 
@@ -157,7 +166,8 @@ class Search(Model):
 class Plan(Document):
     """A complete answer to one request.
 
-    repeated_work: the share of the arithmetic that devices do in vain because others do it too.
+    repeated_work: the share of the arithmetic that devices do in vain because others do it too; a
+    device that waits for longer chunks than its own repeats nothing. padding: what is filled up.
     """
 
     prefix: ClassVar[str] = "plan"
@@ -176,4 +186,5 @@ class Plan(Document):
     repeated_work: float = Field(default=0.0, ge=0, le=1)
     unknown_kinds: tuple[str, ...] = ()
     pins: tuple[dict[str, Any], ...] = ()
+    padding: tuple[Padding, ...] = ()
     notes: tuple[str, ...] = ()
