@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from solver.assignment import Assignment
+import numpy as np
+
+from solver.assignment import Assignment, Codes
 from solver.lowering import Models
 from solver.op_model import OpModel
 from solver.uneven import uneven_of
@@ -20,7 +22,7 @@ def idle_axes(models: Models, assignment: Assignment) -> list[str]:
         for position, codes in assignment.ops.items():
             model = models.ops.model(position)
             flops += model.flops
-            useful += model.flops if codes[a] < model.parts else 0.0
+            useful += model.flops if _shares(model, codes, a) else 0.0
         # chosen: an axis that carries less than half of the arithmetic is worth a word
         if axis.size == 1 or useful >= flops / 2:
             continue
@@ -34,6 +36,13 @@ def idle_axes(models: Models, assignment: Assignment) -> list[str]:
             f"the arithmetic, the rest is repeated on its devices: {why}"
         )
     return notes
+
+
+def _shares(model: OpModel, codes: Codes, a: int) -> bool:
+    """Whether more devices share the work of an op for having an axis."""
+    without = (*codes[:a], model.idle, *codes[a + 1 :])
+    with_axis, alone = model.workers(np.array([codes, without]))
+    return bool(with_axis > alone)
 
 
 def _uneven(models: Models) -> Models:
