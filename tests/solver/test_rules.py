@@ -49,7 +49,7 @@ def rule(kind: str, inputs: Shapes, outputs: Shapes, **attrs: Any) -> Known:
         ("sum", [(4, 6)], [(4, 1)], {"dims": [-1]}, "d0 d1 -> d0 1"),
         ("mean", [(4, 6)], [()], {}, "d0 d1 -> "),
         ("amax", [(4, 6)], [(4,)], {"dims": [1]}, "d0 d1! -> d0"),
-        ("embedding", [(9, 4), (2, 3)], [(2, 3, 4)], {}, "v h, b0 b1 -> b0 b1 h"),
+        ("embedding", [(9, 4), (2, 3)], [(2, 3, 4)], {}, "v@b0?@b1? h, b0 b1 -> b0 b1 h"),
         ("transpose", [(2, 3, 4)], [(4, 2, 3)], {"dims": [2, 0, 1]}, "d0 d1 d2 -> d2 d0 d1"),
         ("expand", [(1, 4)], [(3, 4)], {}, "1 d1 -> d0 d1"),
         ("split", [(4, 6)], [(4, 2)] * 3, {"dim": 1}, "d0 (p! y) -> d0 y, d0 y, d0 y"),
