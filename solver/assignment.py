@@ -170,7 +170,9 @@ def strategies_of_stage(models: Models, stage: Stage) -> dict[int, Codes]:
         position = positions.get(planned.op)
         if position is None:
             raise PlanError(f"op {planned.op!r} is not in the graph")
-        ops[position] = _op_codes(models, position, planned.strategy, planned.partial)
+        ops[position] = _op_codes(
+            models, position, planned.strategy, planned.partial, planned.followers
+        )
     for position, op in enumerate(problem.ops):
         if position not in ops and position not in models.values.views:
             raise PlanError(f"the plan has no strategy for op {op.name!r}")
@@ -231,6 +233,7 @@ def _op_codes(
     position: int,
     strategy: Mapping[str, tuple[str, ...]],
     partial: Mapping[Axis, int],
+    followers: tuple[Axis, ...],
 ) -> Codes:
     op = models.problem.ops[position]
     parts = {part.name: j for j, part in enumerate(op.parts)}
@@ -252,6 +255,11 @@ def _op_codes(
         if group is None or axis not in codes:
             raise PlanError(f"op {op.name!r}: no partial sum passes its input {first} on {axis!r}")
         codes[axis] = model.parts + 1 + group
+    for axis in followers:
+        following = model.following(codes.get(axis, model.idle))
+        if following is None:
+            raise PlanError(f"op {op.name!r}: nothing can follow what lies on axis {axis!r}")
+        codes[axis] = following
     found = np.array([list(codes.values())])
     if not (model.choices == found).all(axis=1).any():
         raise PlanError(f"op {op.name!r} ({op.notation}) cannot have the strategy {dict(strategy)}")

@@ -20,6 +20,7 @@ import numpy as np
 from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError
 from solver.assignment import Assignment, Codes, assignment_of_stage
 from solver.lowering import Models, ReadStates, saved_as_read_bytes, saved_bytes
+from solver.own_moves import own_moves_ns
 from solver.problem import Problem
 from solver.redistribution import Move
 from solver.states import IntArray
@@ -152,7 +153,7 @@ class _Bookkeeping:
             row = np.array([codes])
             self.memo[key] = (
                 count * float(models.compute_ns(model, row)[0]),
-                count * float(model.inner_communication_ns(row, models.interconnect)[0]),
+                count * float(own_moves_ns(model, row, models.interconnect)[0]),
             )
         book.op_compute_ns[position], book.op_communication_ns[position] = self.memo[key]
 

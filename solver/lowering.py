@@ -33,7 +33,9 @@ import numpy as np
 from costmodel.collectives import Interconnect
 from meshwright.schema import Mesh
 from solver.cost_graph import CostGraph, Edge, Node, Projection
-from solver.op_model import OpModel, OpModels
+from solver.op_model import OpModel
+from solver.op_models import OpModels
+from solver.own_moves import own_moves_ns
 from solver.parameters import ParameterModel
 from solver.pins import Allowed
 from solver.problem import Problem
@@ -114,7 +116,7 @@ class Models:
         exposed = self.problem.calibration.exposed.activation
         return self.problem.microbatches * (
             self.compute_ns(model, choices)
-            + model.inner_communication_ns(choices, self.interconnect) * exposed
+            + own_moves_ns(model, choices, self.interconnect) * exposed
         )
 
     def reads_shared(self, value: Value) -> bool:

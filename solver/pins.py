@@ -52,24 +52,37 @@ def allowed_strategies(pin: Pin, op: OpInfo, mesh: Mesh) -> Allowed:
     """Which strategies keep the pin on this mesh: its axes lie where it says, no other does.
 
     A topology level stands for all of its axes. On a mesh without one of the pin's axes nothing
-    keeps it.
+    keeps it. What may follow a factor (`t@s?`) is left to the search, unless the pin names it: with
+    an axis of the factor it follows, with none it does not.
     """
     names = {name for axis in mesh.axes for name in (axis.name, axis.level)}
     missing = any(axis not in names for axes in pin.strategy.values() for axis in axes)
     parts = {name: _parts_named(op, name) for name in pin.strategy}
-    wanted: list[set[int] | None] = []
+    named = set().union(*parts.values())
+    wanted: list[list[set[int]]] = []
     for axis in mesh.axes:
         on = [name for name, axes in pin.strategy.items() if {axis.name, axis.level} & set(axes)]
-        wanted.append(set().union(*(parts[name] for name in on)) if on and axis.size > 1 else None)
+        wanted.append([parts[name] for name in on] if axis.size > 1 else [])
 
     def keep(model: OpModel, choices: IntArray) -> NDArray[np.bool_]:
         kept = np.full(len(choices), not missing, dtype=np.bool_)
-        for a, allowed in enumerate(wanted):
-            codes = [model.idle] if allowed is None else sorted(allowed)
+        for a, names in enumerate(wanted):
+            codes = _codes_of(model, names, named) if names else [model.idle]
             kept &= np.isin(choices[:, a], codes)
         return kept
 
     return keep
+
+
+def _codes_of(model: OpModel, names: list[set[int]], named: set[int]) -> list[int]:
+    """Codes of an axis on the parts of `names`; what else follows is nowhere `named`."""
+    here = set().union(*names)
+    fits = {
+        code: sum(not name.isdisjoint(own) for name in names)
+        for code, own in enumerate(model.parts_of_code)
+        if own and own[0] in here and named.isdisjoint(set(own) - here)
+    }
+    return [code for code, count in fits.items() if count == max(fits.values())]
 
 
 def _parts_named(op: OpInfo, name: str) -> set[int]:
@@ -78,9 +91,9 @@ def _parts_named(op: OpInfo, name: str) -> set[int]:
 
 
 def _check_factors(op: OpInfo, pin: Pin) -> None:
-    listed = [axis for axes in pin.strategy.values() for axis in axes]
-    for axis in listed:
-        if listed.count(axis) > 1:
+    for axis in {axis for axes in pin.strategy.values() for axis in axes}:
+        on = [name for name, axes in pin.strategy.items() for own in axes if own == axis]
+        if len(on) > 1 and not _follows(op, on):
             raise RequestError(f"pin {pin.op!r}: axis {axis!r} is listed twice")
     for name in pin.strategy:
         if not _parts_named(op, name):
@@ -89,6 +102,14 @@ def _check_factors(op: OpInfo, pin: Pin) -> None:
                 f"pin {pin.op!r}: op {op.name!r} has no factor {name!r}; its factors are {known} "
                 f"({op.notation})"
             )
+
+
+def _follows(op: OpInfo, names: list[str]) -> bool:
+    """Whether of two names one may follow the other."""
+    parts = [[op.parts[j] for j in _parts_named(op, name)] for name in names]
+    return len(names) == 2 and any(
+        a.factor in b.may_follow for x, y in (parts, parts[::-1]) for a in x for b in y
+    )
 
 
 def check_axes(pins: Sequence[Pin], meshes: Sequence[Mesh]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from meshwright.schema import (
     Axis,
     OpPlan,
+    OwnStep,
     ParameterPlan,
     Redistribution,
     Stage,
@@ -23,6 +24,7 @@ from solver.assignment import (
 )
 from solver.evaluate import Ledger, Transfer
 from solver.lowering import Models
+from solver.own_moves import own_moves
 from solver.parameters import ParameterModel
 from solver.redistribution import Half, Move, Redistributions
 from solver.states import IntArray
@@ -53,13 +55,17 @@ def stage_document(models: Models, assignment: Assignment, ledger: Ledger) -> St
 
 
 def repeated_work(models: Models, assignment: Assignment) -> float:
-    """The share of all arithmetic that is done by more devices than need to."""
+    """The share of all arithmetic that is done by more devices than need to.
+
+    Every device counts with the valid part of its chunk: padding is not computed on, and waiting
+    for the longest chunk is no work.
+    """
     useful = done = 0.0
     devices = models.mesh.device_count
     for position, codes in assignment.ops.items():
         model = models.ops.model(position)
         useful += model.flops
-        done += model.flops * devices / float(model.ways(np.array([codes]))[0])
+        done += model.flops * devices / float(model.workers(np.array([codes]))[0])
     return max(0.0, 1 - useful / done) if done else 0.0
 
 
@@ -69,8 +75,9 @@ def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
     strategy: dict[str, tuple[Axis, ...]] = {}
     partial: dict[Axis, int] = {}
     for axis, code in zip(models.mesh.names, codes, strict=True):
-        if code < model.parts:
-            name = op.parts[code].name
+        own = model.parts_of_code[code]
+        if own:
+            name = op.parts[own[0]].name
             strategy[name] = (*strategy.get(name, ()), axis)
         elif code > model.idle:
             partial[axis] = model.groups[code - model.parts - 1][0]
@@ -80,8 +87,30 @@ def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
         rule=op.notation,
         strategy=strategy,
         partial=partial,
+        followers=tuple(
+            axis
+            for axis, code in zip(models.mesh.names, codes, strict=True)
+            if len(model.parts_of_code[code]) > 1
+        ),
+        own_steps=_own_steps(models, position, codes),
         compute_ns=ledger.op_compute_ns[position],
         communication_ns=ledger.op_communication_ns[position],
+    )
+
+
+def _own_steps(models: Models, position: int, codes: Codes) -> tuple[OwnStep, ...]:
+    row = np.array([codes])
+    return tuple(
+        OwnStep(
+            what=move.what,
+            kind=move.kind,
+            axes=tuple(models.mesh.names[axis] for axis in move.axes),
+            direction="backward" if move.backward else "forward",
+            times=move.times,
+            payload_bytes=round(float(move.payload_bytes[0])),
+            ns=float(move.ns[0]),
+        )
+        for move in own_moves(models.ops.model(position), row, models.interconnect)
     )
 
 

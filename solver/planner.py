@@ -32,6 +32,8 @@ from solver.assignment import Assignment, assignment_of_choice
 from solver.evaluate import Ledger, cost_of, ledger_of
 from solver.lowering import Models, lower
 from solver.meshes import meshes
+from solver.notes import UNEVEN_WOULD_DO, idle_axes
+from solver.padding import paddings
 from solver.pins import Allowed, allowed_strategies, check_axes, pinned_ops
 from solver.plan_document import repeated_work, stage_document
 from solver.problem import Problem, build_problem, step_batch, with_gradient
@@ -248,6 +250,7 @@ def _plan(
         *(o.outcome.lower_bound_ns for o in searched if o.outcome.status != "infeasible"),
     )
     repeated = repeated_work(best.models, best.assignment)
+    stage = stage_document(best.models, best.assignment, ledger)
     gap = (cost.step_ns - bound) / cost.step_ns if cost.step_ns else 0.0
     return Plan(
         name=request.graph.name,
@@ -256,7 +259,7 @@ def _plan(
         setup=request.setup.id,
         calibration=problem.calibration.id,
         microbatches=problem.microbatches,
-        stages=(stage_document(best.models, best.assignment, ledger),),
+        stages=(stage,),
         cost=cost,
         search=Search(
             solver=request.solver,
@@ -269,8 +272,9 @@ def _plan(
         repeated_work=repeated,
         unknown_kinds=tuple(sorted({op.op.kind for op in problem.ops if op.known is None})),
         pins=tuple(pin.model_dump(mode="json") for pin in request.pins),
+        padding=paddings(best.models, stage),
         notes=(
-            *_idle_axes(best),
+            *idle_axes(best.models, best.assignment),
             *(
                 f"mesh {_shown(o.mesh)} was not searched: its tables would be too large"
                 for o in outcomes
@@ -279,36 +283,6 @@ def _plan(
             *request.graph.notes,
         ),
     )
-
-
-def _idle_axes(best: MeshOutcome) -> list[str]:
-    """Axes on which hardly anything is sharded: their devices repeat each other's work."""
-    assert best.assignment is not None
-    notes = []
-    for a, axis in enumerate(best.mesh.axes):
-        flops = useful = possible = 0.0
-        for position, codes in best.assignment.ops.items():
-            model = best.models.ops.model(position)
-            flops += model.flops
-            useful += model.flops if codes[a] < model.parts else 0.0
-            divides = any(
-                size % axis.size == 0
-                for size, may in zip(model.sizes, model.shardable, strict=True)
-                if may
-            )
-            possible += model.flops if divides else 0.0
-        # chosen: an axis that carries less than half of the arithmetic is worth a word
-        if axis.size > 1 and useful < flops / 2:
-            why = (
-                "sharding more of it would cost more than it saves"
-                if possible >= flops / 2
-                else f"a batch, sequence or head count that divides by {axis.size} would use them"
-            )
-            notes.append(
-                f"axis {axis.name!r} of size {axis.size} shards {useful / max(flops, 1):.0%} of "
-                f"the arithmetic, the rest is repeated on its devices: {why}"
-            )
-    return notes
 
 
 def _infeasible(problem: Problem, outcomes: Sequence[MeshOutcome]) -> Infeasible:
@@ -333,6 +307,7 @@ def _infeasible(problem: Problem, outcomes: Sequence[MeshOutcome]) -> Infeasible
             detail=f"op {broken[0]!r} can keep its pin on none of the meshes "
             f"({'; '.join(_shown(o.mesh) for o in outcomes)}): the sizes of its factors do not "
             "divide by the axes, or what it reads or makes cannot be split so"
+            + ("; " + UNEVEN_WOULD_DO if problem.setup.uneven == "refuse" else "")
             if len(broken) == len(outcomes)
             else "no plan keeps all pins: two of them contradict each other",
         )

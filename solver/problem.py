@@ -70,7 +70,10 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A sub-dim of a factor. name: the factor, numbered where it has several parts."""
+    """A sub-dim of a factor. name: the factor, numbered where it has several parts.
+
+    may_follow: the factors whose axes may lie on it too.
+    """
 
     name: str
     factor: Factor
@@ -78,6 +81,7 @@ class Part:
     shardable: bool
     reused: bool
     halo_elements: int
+    may_follow: tuple[Factor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +281,8 @@ def _op_info(
             continue
         key = (position, factor)
         cuts = (*refinement.factor_cuts.get(key, ()), 1)
-        shardable = factor not in parsed.unsharded and key not in refinement.blocked
+        is_open = key not in refinement.blocked
+        shardable = factor not in parsed.unsharded and is_open
         outer = sizes[factor]
         for j, inner in enumerate(cuts):
             where[factor, inner] = len(parts)
@@ -291,6 +296,7 @@ def _op_info(
                     shardable and outer > inner,
                     factor in parsed.reused,
                     known.halo_elements.get(factor, 0),
+                    parsed.may_follow.get(factor, ()) if is_open and outer > inner else (),
                 )
             )
             outer = inner
@@ -371,11 +377,12 @@ def _refined_notation(parsed: Notation, refinement: Refinement, position: int) -
     """The rule with every factor written as the product of its parts."""
 
     def shown(factor: Factor) -> list[str]:
+        choice = "".join(f"@{leader}?" for leader in parsed.may_follow.get(factor, ()))
         cuts = (*refinement.factor_cuts.get((position, factor), ()), 1)
         mark = "!" if factor in parsed.unsharded or (position, factor) in refinement.blocked else ""
         mark += "^" if factor in parsed.reused else ""
         mark += "~" if factor in parsed.halo else ""
-        mark += f"@{parsed.follows[factor]}" if factor in parsed.follows else ""
+        mark += f"@{parsed.follows[factor]}" if factor in parsed.follows else choice
         if len(cuts) == 1:
             return [factor + mark]
         joint = "_" if factor[-1].isdigit() else ""

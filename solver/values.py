@@ -80,7 +80,7 @@ def find_values(problem: Problem) -> Values:
         for k, port in enumerate(op.inputs):
             readers[roots[port.tensor][0]].append((position, k))
     parts = [
-        set() if position in views else {j for j, part in enumerate(op.parts) if part.shardable}
+        set() if position in views else _parts_with_axes(op)
         for position, op in enumerate(problem.ops)
     ]
     shardable = _Shardable(problem, roots, producers, readers, parts)
@@ -109,6 +109,20 @@ def find_values(problem: Problem) -> Values:
         frozenset(views),
         tuple(frozenset(own) for own in parts),
     )
+
+
+def _parts_with_axes(op: OpInfo) -> set[int]:
+    """Parts on which axes can lie, by themselves or with a part that they follow."""
+    own = {j for j, part in enumerate(op.parts) if part.shardable or part.may_follow}
+    return own - _without_leaders(op, own)
+
+
+def _without_leaders(op: OpInfo, parts: set[int]) -> set[int]:
+    """Those of `parts` that axes reach only with a part that they follow, and none is there."""
+    left = {op.parts[j].factor for j in parts}
+    return {
+        j for j in parts if not op.parts[j].shardable and left.isdisjoint(op.parts[j].may_follow)
+    }
 
 
 def _with_largest(slots: tuple[int, ...], problem: Problem, root: str) -> tuple[int, ...]:
@@ -201,6 +215,7 @@ class _Shardable:
         if not lost:
             return set()
         self.parts[position] -= lost
+        self.parts[position] -= _without_leaders(op, self.parts[position])
         return {self.roots[port.tensor][0] for port in (*op.inputs, *op.outputs)}
 
 

@@ -6,12 +6,43 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.schema import Factor, Op, RuleError
+from solver.rules.cache import CACHE
+from solver.rules.creation import CREATION
+from solver.rules.indexing import INDEXING
 from solver.rules.known import Builder, Known, Ports, Shape
+from solver.rules.linear_algebra import LINEAR_ALGEBRA
+from solver.rules.losses import LOSSES
+from solver.rules.normalisation import NORMALISATIONS
 from solver.rules.pointwise import POINTWISE
 from solver.rules.products import PRODUCTS
+from solver.rules.quantisation import QUANTISATION
+from solver.rules.reductions import REDUCTIONS
+from solver.rules.routing import ROUTING
 from solver.rules.shapes import SHAPES
+from solver.rules.spectral import SPECTRAL
+from solver.rules.structure import STRUCTURE
+from solver.rules.vision import VISION
 
-KINDS: Mapping[str, Builder] = {**PRODUCTS, **POINTWISE, **SHAPES}
+FAMILIES: Mapping[str, Mapping[str, Builder]] = {
+    "Element-wise": POINTWISE,
+    "Products, attention, convolutions, embeddings": PRODUCTS,
+    "Caches and recurrences": CACHE,
+    "Experts": ROUTING,
+    "Normalisations": NORMALISATIONS,
+    "Losses": LOSSES,
+    "Reductions and what walks along a dim": REDUCTIONS,
+    "Reading and writing by number": INDEXING,
+    "Shapes": SHAPES,
+    "Values from nothing": CREATION,
+    "Linear algebra": LINEAR_ALGEBRA,
+    "Transforms": SPECTRAL,
+    "Quantisation": QUANTISATION,
+    "Boxes and samples of images": VISION,
+    "Structure": STRUCTURE,
+}
+KINDS: Mapping[str, Builder] = {
+    kind: builder for family in FAMILIES.values() for kind, builder in family.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +97,4 @@ def _bind(op: Op, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Bound | 
         ) from None
 
 
-__all__ = ["KINDS", "Bound", "Known", "RuleTable"]
+__all__ = ["FAMILIES", "KINDS", "Bound", "Known", "RuleTable"]

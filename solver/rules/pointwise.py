@@ -1,53 +1,62 @@
-"""Rules of element-wise ops, normalisations, softmax, losses and reductions."""
+"""Rules of element-wise ops, of one input or of several that are broadcast."""
 
 from __future__ import annotations
 
-from meshwright.schema import ShardingRule
-from solver.rules.known import Builder, Known, Ports, known, names
+from solver.rules.known import Builder, Known, Ports, Shape, known, names
 
-# what the backward pass of a unary op needs: its input, its output, or nothing
+# what the backward pass of an op needs: its inputs, its output, or nothing
 _NEEDS_INPUT = (
     *("silu", "gelu", "log", "pow", "sqrt", "cos", "sin", "erf", "clamp", "abs", "square", "mish"),
     *("softplus", "elu", "leaky_relu", "hardswish", "hardsigmoid", "log1p", "expm1", "tan"),
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh", "erfc", "lgamma"),
+    *("bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e", "bessel_j0", "bessel_j1"),
+    *("relu6", "selu", "softsign", "softshrink", "hardshrink", "nan_to_num"),
+    *("atan2", "betainc", "hypot", "igamma", "igammac", "zeta", "squared_difference", "xdivy"),
+    *("xlogy", "remainder", "fmod", "sigmoid_cross_entropy"),
 )
-_NEEDS_OUTPUT = ("exp", "tanh", "sigmoid", "relu", "rsqrt", "reciprocal")
+_NEEDS_OUTPUT = ("exp", "tanh", "sigmoid", "relu", "rsqrt", "reciprocal", "erfinv")
 _NEEDS_NOTHING = (
-    *("neg", "cast", "dropout", "sign", "floor", "ceil", "round", "logical_not", "bitwise_not"),
-    *("eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "bitwise_and"),
-    *("bitwise_or", "maximum", "minimum", "masked_fill", "where", "isnan", "isinf"),
+    *("cast", "sign", "floor", "ceil", "round", "trunc", "logical_not", "bitwise_not"),
+    *("eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "population_count"),
+    *("maximum", "minimum", "masked_fill", "where", "isnan", "isinf", "isfinite", "isclose"),
+    *("floor_div", "trunc_div", "gcd", "nextafter", "full_like"),
 )
-_LINEAR_UNARY = ("neg", "dropout")
 
 
-def _broadcast(ports: Ports) -> tuple[list[str], str]:
+def broadcast_term(shape: Shape, out: Shape, factors: list[str]) -> str:
+    """The term of an input that is broadcast from the right to an output."""
+    if len(shape) > len(out):
+        raise ValueError(f"{list(shape)} cannot be broadcast to {list(out)}")
+    behind = len(out) - len(shape)
+    return " ".join(
+        "1" if size == 1 and full != 1 else name
+        for name, size, full in zip(factors[behind:], shape, out[behind:], strict=True)
+    )
+
+
+def broadcast(ports: Ports) -> tuple[list[str], str]:
     """Terms of the inputs broadcast from the right, and of the output."""
     out = ports.outputs[0]
     factors = names("d", len(out))
-    terms = []
-    for shape in ports.inputs:
-        own = factors[len(out) - len(shape) :]
-        terms.append(
-            " ".join(
-                "1" if size == 1 and full != 1 else name
-                for name, size, full in zip(own, shape, out[len(out) - len(shape) :], strict=True)
-            )
-        )
-    return terms, " ".join(factors)
+    return [broadcast_term(shape, out, factors) for shape in ports.inputs], " ".join(factors)
 
 
 def pointwise(
     linear: str = "none", saves_inputs: tuple[int, ...] | None = None, saves_output: bool = False
 ) -> Builder:
-    """An element-wise op; linear: none, first, each (a product) or jointly (a sum)."""
+    """An element-wise op; linear: none, first, second, each (a product) or jointly (a sum)."""
 
     def build(ports: Ports) -> Known:
-        terms, out = _broadcast(ports)
+        terms, out = broadcast(ports)
         count = len(ports.inputs)
         groups: tuple[tuple[int, ...], ...] = {
             "none": (),
             "first": ((0,),) if count else (),
+            "second": ((1,),) if count > 1 else (),
             "each": tuple((i,) for i in range(count)),
             "jointly": (tuple(range(count)),) if count else (),
+            "ends": ((0, 1),),
         }[linear]
         if linear == "jointly" and count == 1:
             groups = ()
@@ -69,103 +78,95 @@ def cast(ports: Ports) -> Known:
     return pointwise("first" if "float" in to else "none", saves_inputs=())(ports)
 
 
-def _normalised(markers: str, op_inputs: int, lead: int, rank: int) -> str:
-    outer = " ".join(names("b", lead))
-    inner = " ".join(f"h{i}{markers}" for i in range(rank - lead))
-    return ", ".join([f"{outer} {inner}", *[inner] * (op_inputs - 1)]) + f" -> {outer} {inner}"
+def dropout(ports: Ports) -> Known:
+    """A second output is the mask, of the input's shape; packed to bits it has no rule."""
+    if any(shape != ports.inputs[0] for shape in ports.outputs):
+        raise ValueError("the output and its mask have the shape of the input")
+    term = " ".join(names("d", len(ports.inputs[0])))
+    outs = ", ".join([term] * len(ports.outputs))
+    scalars = ", " * (len(ports.inputs) - 1)
+    linear = ((0,),) if len(ports.outputs) == 1 else ()
+    return known(f"{term}{scalars} -> {outs}", "memory", linear=linear, saves_inputs=())
 
 
-def layer_norm(ports: Ports) -> Known:
-    rank = len(ports.inputs[0])
-    lead = rank - int(ports.attrs.get("dims", 1))
-    return known(_normalised("^", len(ports.inputs), lead, rank), "memory", saves_inputs=(0,))
+def dropout_mask(ports: Ports) -> Known:
+    """x and a mask of its shape."""
+    if ports.inputs[1] != ports.inputs[0]:
+        raise ValueError("the mask has the shape of the input; unpack its bits")
+    return pointwise("first", saves_inputs=(1,))(ports)
 
 
-def batch_norm(ports: Ports) -> Known:
-    spatial = " ".join(f"x{i}^" for i in range(len(ports.inputs[0]) - 2))
-    rest = ", c" * (len(ports.inputs) - 1)
-    return known(f"n^ c {spatial}{rest} -> n^ c {spatial}", "memory", saves_inputs=(0,))
-
-
-def group_norm(ports: Ports) -> Known:
-    spatial = " ".join(f"x{i}^" for i in range(len(ports.inputs[0]) - 2))
-    groups = int(ports.attrs.get("groups", 1))
-    rest = ", (g c^)" * (len(ports.inputs) - 1)
-    rule = ShardingRule(
-        notation=f"n (g c^) {spatial}{rest} -> n (g c^) {spatial}",
-        saves_inputs=(0,),
-        sizes={"g": groups},
-    )
-    return Known(rule, "memory")
-
-
-def softmax(ports: Ports) -> Known:
-    rank = len(ports.inputs[0])
-    dim = int(ports.attrs.get("dim", -1)) % rank
-    term = " ".join(f"{name}^" if i == dim else name for i, name in enumerate(names("d", rank)))
-    return known(f"{term} -> {term}", "memory", saves_inputs=(), saves_outputs=(0,))
-
-
-def cross_entropy(ports: Ports) -> Known:
-    lead = " ".join(names("b", len(ports.inputs[1])))
-    out = "" if ports.attrs.get("reduction", "mean") != "none" else lead
-    return known(f"{lead} v^, {lead} -> {out}", "memory", saves_inputs=(0, 1))
-
-
-def reduction(partial: str) -> Builder:
-    """A reduction over attrs dims (all where absent); partial: sum (may stay partial) or whole."""
+def channel_wise(linear: tuple[tuple[int, ...], ...]) -> Builder:
+    """x with one number for each place of attrs `dim` (1, or the only dim), or one for all."""
 
     def build(ports: Ports) -> Known:
         rank = len(ports.inputs[0])
-        dims = ports.attrs.get("dims", ports.attrs.get("dim"))
-        dims = [dims] if isinstance(dims, int) else dims
-        gone = {int(d) % max(rank, 1) for d in (range(rank) if dims is None else dims)}
+        dim = int(ports.attrs.get("dim", min(1, rank - 1))) % rank
         factors = names("d", rank)
-        mark = "" if partial == "sum" else "!"
-        given = " ".join(f"{f}{mark}" if i in gone else f for i, f in enumerate(factors))
-        kept = len(ports.outputs[0]) == rank
-        left = [("1" if kept else "") if i in gone else f for i, f in enumerate(factors)]
+        (size,) = ports.inputs[1]
+        own = "1" if size == 1 and ports.inputs[0][dim] != 1 else factors[dim]
+        term = " ".join(factors)
         return known(
-            f"{given} -> {' '.join(part for part in left if part)}",
+            f"{term}, {own} -> {term}",
             "memory",
-            linear=((0,),) if partial == "sum" else (),
-            saves_inputs=() if partial == "sum" else (0,),
+            linear=linear,
+            saves_inputs=() if linear else None,
         )
 
     return build
 
 
-def _mse(ports: Ports) -> Known:
-    terms, out = _broadcast(Ports(ports.inputs, [ports.inputs[0]], ports.attrs))
-    return (
-        known(f"{', '.join(terms)} -> ", "memory")
-        if not ports.outputs[0]
-        else known(f"{', '.join(terms)} -> {out}", "memory")
-    )
+def swiglu(ports: Ports) -> Known:
+    """Two halves of a dim, the first gated by its own sigmoid."""
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs.get("dim", -1)) % rank
+    if ports.inputs[0][dim] != 2 * ports.outputs[0][dim]:
+        raise ValueError("the output is half as long as the input")
+    given = " ".join(f"(p! {f})" if i == dim else f for i, f in enumerate(names("d", rank)))
+    return known(f"{given} -> {' '.join(names('d', rank))}", "memory")
+
+
+def polar(ports: Ports) -> Known:
+    """Magnitude and angle to pairs of a real and an imaginary part."""
+    pair = Ports(ports.inputs, [ports.outputs[0][:-1]], ports.attrs)
+    terms, out = broadcast(pair)
+    return known(f"{', '.join(terms)} -> {out} c!", "memory", linear=((0,),))
+
+
+def assign(ports: Ports) -> Known:
+    """The first input takes the values of the second."""
+    if ports.outputs[0] != ports.inputs[0]:
+        raise ValueError("an assignment has the shape of what is assigned to")
+    return pointwise("second", saves_inputs=())(ports)
+
+
+def fault_injection(ports: Ports) -> Known:
+    """One element is damaged; where and when say whole numbers that all devices have."""
+    term = " ".join(names("d", len(ports.inputs[0])))
+    rest = [" ".join(f"w{i}_{d}!" for d in range(len(s))) for i, s in enumerate(ports.inputs)]
+    return known(f"{', '.join([term, *rest[1:]])} -> {term}", "memory", saves_inputs=())
 
 
 POINTWISE: dict[str, Builder] = {
     **{kind: pointwise() for kind in _NEEDS_INPUT},
     **{kind: pointwise(saves_inputs=(), saves_output=True) for kind in _NEEDS_OUTPUT},
     **{kind: pointwise(saves_inputs=()) for kind in _NEEDS_NOTHING},
-    **{kind: pointwise("first", saves_inputs=()) for kind in _LINEAR_UNARY},
+    "neg": pointwise("first", saves_inputs=()),
     "cast": cast,
+    "dropout": dropout,
+    "dropout_mask": dropout_mask,
     "add": pointwise("jointly", saves_inputs=()),
     "sub": pointwise("jointly", saves_inputs=()),
     "mul": pointwise("each"),
+    "mul_no_nan": pointwise("each"),
     "div": pointwise("first"),
-    "rms_norm": layer_norm,
-    "layer_norm": layer_norm,
-    "batch_norm": batch_norm,
-    "group_norm": group_norm,
-    "softmax": softmax,
-    "log_softmax": softmax,
-    "cross_entropy": cross_entropy,
-    "mse_loss": _mse,
-    "binary_cross_entropy": _mse,
-    "sum": reduction("sum"),
-    "mean": reduction("sum"),
-    **{
-        kind: reduction("whole") for kind in ("amax", "amin", "prod", "any", "all", "argmax", "var")
-    },
+    "div_no_nan": pointwise("first"),
+    "addcmul": pointwise(saves_inputs=(1, 2)),
+    "lerp": pointwise("ends"),
+    "assign": assign,
+    "bias_add": channel_wise(((0, 1),)),
+    "prelu": channel_wise(()),
+    "swiglu": swiglu,
+    "polar": polar,
+    "fault_injection": fault_injection,
 }

@@ -59,7 +59,7 @@ def attention(ports: Ports) -> Known:
         )
     flops = "2*b*g*s*t*(d+e)" + ("*r" if grouped else "")
     return known(
-        f"b {heads} s d!, b g t! d!, b g t! e!{mask} -> b {heads} s e!",
+        f"b {heads} s d!, b g t!@s? d!, b g t!@s? e!{mask} -> b {heads} s e!",
         "attention",
         saves_inputs=(0, 1, 2),
         saves_outputs=(0,),
@@ -77,8 +77,12 @@ def rotary(ports: Ports) -> Known:
 
 
 def embedding(ports: Ports) -> Known:
-    ids = " ".join(names("b", len(ports.inputs[1])))
-    return known(f"v h, {ids} -> {ids} h", "memory", saves_inputs=(1,), flops=0, sparse_inputs=(0,))
+    own = names("b", len(ports.inputs[1]))
+    ids = " ".join(own)
+    rows = "v" + "".join(f"@{name}?" for name in own)
+    return known(
+        f"{rows} h, {ids} -> {ids} h", "memory", saves_inputs=(1,), flops=0, sparse_inputs=(0,)
+    )
 
 
 def convolution(ports: Ports) -> Known:

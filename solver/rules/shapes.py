@@ -1,4 +1,4 @@
-"""Rules of ops that move, cut, join or make values without computing on them."""
+"""Rules of ops that move, cut, join or repeat values without computing on them."""
 
 from __future__ import annotations
 
@@ -182,63 +182,68 @@ def pad(ports: Ports) -> Known:
 
 
 def along_dim(ports: Ports) -> Known:
-    """Ops that mix one dim (cumsum, sort, roll, flip): every input has the output's shape."""
-    return _along(ports, "!")
-
-
-def _along(ports: Ports, mark: str) -> Known:
+    """Ops that move places along some dims (roll, flip, fftshift), all of them for none named."""
     rank = len(ports.inputs[0])
     dims = ports.attrs.get("dims", ports.attrs.get("dim", -1))
     if dims == []:
         dims = list(range(rank))
     mixed = {int(d) % max(1, rank) for d in (dims if isinstance(dims, list) else [dims])}
-    given = " ".join(f"{f}{mark}" if i in mixed else f for i, f in enumerate(names("d", rank)))
-    outs = []
-    for shape in ports.outputs:
-        same = shape == ports.inputs[0]
-        outs.append(
-            " ".join(
-                (f if same or i not in mixed else f"k{i}!") for i, f in enumerate(names("d", rank))
-            )
+    term = " ".join(f"{f}!" if i in mixed else f for i, f in enumerate(names("d", rank)))
+    return _moves(f"{term} -> {term}")
+
+
+def tile(ports: Ports) -> Known:
+    """Every dim some times over, one copy behind the other; there may be new dims in front."""
+    given, made = ports.inputs[0], ports.outputs[0]
+    lead = len(made) - len(given)
+    out = [f"r{d}" for d in range(lead)]
+    for d, (size, full) in enumerate(zip(given, made[lead:], strict=True)):
+        out.append(f"d{d}" if size == full else f"(r{d + lead} d{d})")
+    return _moves(f"{' '.join(names('d', len(given)))} -> {' '.join(out)}")
+
+
+def repeat_interleave(ports: Ports) -> Known:
+    """Every element some times over, side by side; counts in a second input differ in length."""
+    own = names("d", len(ports.inputs[0]))
+    dim = ports.attrs.get("dim")
+    if len(ports.inputs) > 1:
+        if dim is None:
+            left, out = [f"{f}!" for f in own], ["o!"]
+        else:
+            at = int(dim) % len(own)
+            left = [f"{f}!" if i == at else f for i, f in enumerate(own)]
+            out = [*own[:at], "o!", *own[at + 1 :]]
+        counts = " ".join(f"c{i}!" for i in range(len(ports.inputs[1])))
+        return known(
+            f"{' '.join(left)}, {counts} -> {' '.join(out)}",
+            "memory",
+            linear=((0,),),
+            saves_inputs=(1,),
+            flops=0,
         )
-    return known(f"{given} -> {', '.join(outs)}", "memory", saves_inputs=(0,))
+    if dim is None:
+        return _moves(f"{' '.join(own)} -> ({' '.join(own)} r)")
+    at = int(dim) % len(own)
+    return _moves(f"{' '.join(own)} -> {' '.join([*own[:at], f'({own[at]} r)', *own[at + 1 :]])}")
 
 
-def gather(ports: Ports) -> Known:
-    """gather along attrs dim: index has the output's shape, other dims go together."""
-    rank = len(ports.inputs[0])
-    dim = int(ports.attrs.get("dim", -1)) % rank
-    same = [i != dim and a == b for i, (a, b) in enumerate(zip(*ports.inputs[:2], strict=True))]
-    given = " ".join(f"d{i}" if same[i] else f"u{i}!" for i in range(rank))
-    taken = " ".join(f"d{i}" if same[i] else f"k{i}" for i in range(rank))
-    return known(
-        f"{given}, {taken} -> {taken}", "memory", linear=((0,),), saves_inputs=(1,), flops=0
+def identity(ports: Ports) -> Known:
+    """The same value under another name; several inputs go through side by side."""
+    if list(ports.inputs) != list(ports.outputs):
+        raise ValueError("outputs have the shapes of the inputs")
+    if len(ports.inputs) == 1:
+        term = " ".join(names("d", len(ports.inputs[0])))
+        return _moves(f"{term} -> {term}", is_view=True)
+    shapes = list(ports.inputs)
+    batch = {shape[0] for shape in shapes if shape}
+    lead = "b" if len(batch) == 1 and all(shapes) else "b!"
+    terms = ", ".join(
+        " ".join([lead if lead == "b" else f"b{i}!", *(f"d{i}_{d}!" for d in range(1, len(s)))])
+        if s
+        else ""
+        for i, s in enumerate(shapes)
     )
-
-
-def index_select(ports: Ports) -> Known:
-    """Rows attrs dim of the first input by the index tensor in the second."""
-    rank = len(ports.inputs[0])
-    dim = int(ports.attrs.get("dim", 0)) % rank
-    index = names("k", len(ports.inputs[1]))
-    own = names("d", rank)
-    out = " ".join([*own[:dim], *index, *own[dim + 1 :]])
-    given = " ".join(f"{f}!" if i == dim else f for i, f in enumerate(own))
-    return known(
-        f"{given}, {' '.join(index)} -> {out}", "memory", linear=((0,),), saves_inputs=(1,), flops=0
-    )
-
-
-def make(ports: Ports) -> Known:
-    """Values from nothing: any device can make its part."""
-    rank = len(ports.outputs[0])
-    inputs = ", ".join("" for _ in ports.inputs)
-    return known(f"{inputs} -> {' '.join(names('d', rank))}", "memory", saves_inputs=(), flops=0)
-
-
-def one_hot(ports: Ports) -> Known:
-    factors = " ".join(names("d", len(ports.inputs[0])))
-    return known(f"{factors} -> {factors} c", "memory", saves_inputs=(), flops=0)
+    return known(f"{terms} -> {terms}", "memory", saves_inputs=(), flops=0)
 
 
 def triangle(ports: Ports) -> Known:
@@ -257,14 +262,10 @@ SHAPES: dict[str, Builder] = {
     "pad": pad,
     "roll": along_dim,
     "flip": along_dim,
-    "cumsum": along_dim,
-    "sort": along_dim,
-    "topk": along_dim,
-    "gather": gather,
-    "index_select": index_select,
-    "arange": make,
-    "full": make,
-    "one_hot": one_hot,
+    "fftshift": along_dim,
+    "tile": tile,
+    "repeat_interleave": repeat_interleave,
+    "identity": identity,
     "tril": triangle,
     "triu": triangle,
 }

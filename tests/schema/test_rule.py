@@ -69,7 +69,7 @@ def test_space_does_not_matter():
         ("a t@z? -> a", "t follows z, which is no factor"),
         ("a b@a? c@b? -> a", "c follows b, which follows itself"),
         ("a b c@a@b? -> a", "c follows both always and by choice"),
-        ("a b c@a@b -> a", "c follows two factors (character 9)"),
+        ("a b c@a@b -> a", "c follows two factors (character 10)"),
         ("a t@a? -> t", "an output has t without what it may follow"),
         ("a? -> a", "found '?' (character 1)"),
         ("é -> é", "cannot read 'é"),

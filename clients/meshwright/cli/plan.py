@@ -41,10 +41,13 @@ def plan(
     budget: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
     axes: Annotated[int | None, typer.Option(help="Axes of the mesh at most.")] = None,
     setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
+    uneven: Annotated[
+        str | None, typer.Option(help="Sizes that do not divide: refuse, chunk or pad.")
+    ] = None,
 ) -> None:
     """Find how to shard a graph over a cluster."""
     document = read_document(graph, Graph)
-    run = _setup(setup, batch=batch, seq=seq, microbatches=microbatches)
+    run = _setup(setup, batch=batch, seq=seq, microbatches=microbatches, uneven=uneven)
     document.instantiate(run.symbols)
     pins = tuple(parse_pin(text) for text in pin or ())
     limits = _budget(budget, axes)
@@ -98,13 +101,22 @@ def _binding(infeasible: Infeasible) -> str:
 
 
 def _setup(
-    file: Path | None, *, batch: int | None, seq: int | None, microbatches: int | None
+    file: Path | None,
+    *,
+    batch: int | None,
+    seq: int | None,
+    microbatches: int | None,
+    uneven: str | None,
 ) -> Setup:
     """The setup of a file, with what the command line says over it."""
     given = read_document(file, Setup).to_dict() if file else {}
     if seq is not None:
         given["symbols"] = {**given.get("symbols", {}), "seq": seq}
-    for field, value in (("global_batch", batch), ("microbatches", microbatches)):
+    for field, value in (
+        ("global_batch", batch),
+        ("microbatches", microbatches),
+        ("uneven", uneven),
+    ):
         if value is not None:
             given[field] = value
     return Setup.from_dict(given)

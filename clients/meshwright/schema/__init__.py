@@ -26,6 +26,8 @@ from meshwright.schema.plan import (
     Cost,
     MemoryUse,
     OpPlan,
+    OwnStep,
+    Padding,
     ParameterPlan,
     Plan,
     Redistribution,
@@ -40,12 +42,13 @@ from meshwright.schema.setup import Optimizer, Setup
 from meshwright.schema.topology import Device, Level, Link, Topology
 
 __all__ = [
-    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Certificate", "ConversionError", "Cost", "Device",
-    "Dim", "Document", "Efficiency", "Exposed", "Factor", "Graph", "GraphError", "Infeasible",
-    "InvalidInput", "Layout", "LayoutError", "LayoutPair", "Level", "Link", "MemoryUse", "Mesh",
-    "MeshAxis", "MeshwrightError", "Model", "NotFound", "Notation", "Op", "OpClass", "OpPlan",
-    "Optimizer", "ParameterPlan", "Pin", "Plan", "PlanError", "Progress", "Rank",
-    "Redistribution", "Request", "RequestError", "RuleError", "Search", "Setup", "SetupError",
-    "ShardingRule", "Stage", "Step", "SubDim", "Tensor", "TensorPlan", "TooLarge", "Topology",
-    "TopologyError", "Traffic", "Unavailable", "parse_notation",
+    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Certificate", "ConversionError",
+    "Cost", "Device", "Dim", "Document", "Efficiency", "Exposed", "Factor", "Graph", "GraphError",
+    "Infeasible", "InvalidInput", "Layout", "LayoutError", "LayoutPair", "Level", "Link",
+    "MemoryUse", "Mesh", "MeshAxis", "MeshwrightError", "Model", "NotFound", "Notation", "Op",
+    "OpClass", "OpPlan", "Optimizer", "OwnStep", "Padding", "ParameterPlan", "Pin", "Plan",
+    "PlanError", "Progress", "Rank", "Redistribution", "Request", "RequestError", "RuleError",
+    "Search", "Setup", "SetupError", "ShardingRule", "Stage", "Step", "SubDim", "Tensor",
+    "TensorPlan", "TooLarge", "Topology", "TopologyError", "Traffic", "Unavailable",
+    "parse_notation",
 ]  # fmt: skip

@@ -63,7 +63,8 @@ class SubDim(Model):
         span = self.span or self.size
         if span % ways:
             raise LayoutError(
-                f"a part of length {span}, which cannot be split over {'×'.join(self.axes)} of size {ways}"
+                f"a part of length {span}, which cannot be split over {'×'.join(self.axes)} of "
+                f"size {ways}"
             )
         return span // ways
 

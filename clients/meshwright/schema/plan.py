@@ -38,12 +38,35 @@ class Step(Model):
     to: Layout
 
 
+class OwnStep(Model):
+    """What an op moves by itself over the groups of `axes`, in every microbatch.
+
+    statistics   are reduced before they are used again (`^`)
+    halo         the rows that neighbours need of each other (`~`)
+    ring         the local parts of all inputs that have a follower and not its leader (`t@s?`)
+                 pass to the next device, `times` times; backward together with their gradients
+    indices      go to the devices that hold their rows (`v@b?`)
+    rows         come back from there; backward their gradients go the same way
+
+    times: so many collectives one after the other. payload_bytes: of each. ns: of all of them.
+    """
+
+    what: Literal["statistics", "halo", "ring", "indices", "rows"]
+    kind: Literal["all_reduce", "send", "all_to_all"]
+    axes: tuple[Axis, ...]
+    direction: Literal["forward", "backward"]
+    times: int = Field(default=1, ge=1)
+    payload_bytes: int = Field(ge=0)
+    ns: Ns
+
+
 class OpPlan(Model):
     """The strategy of one op: which axes lie on which factor of its rule.
 
     `partial` maps an axis whose partial sums pass through the op to the first of the inputs in
-    which they do. `rule` is None where the kind is not known: then the op runs replicated. Times
-    are over one step; communication_ns is the op's own (statistics, halos).
+    which they do. `followers`: axes on a factor that others follow by choice (`t@s?`), and so lie
+    on too. `rule` is None where the kind is not known: then the op runs replicated. Times are over
+    one step; communication_ns is that of `own_steps`.
     """
 
     op: str
@@ -51,6 +74,8 @@ class OpPlan(Model):
     rule: str | None
     strategy: dict[str, tuple[Axis, ...]] = Field(default_factory=dict)
     partial: dict[Axis, int] = Field(default_factory=dict)
+    followers: tuple[Axis, ...] = ()
+    own_steps: tuple[OwnStep, ...] = ()
     compute_ns: Ns = 0
     communication_ns: Ns = 0
 
@@ -102,6 +127,15 @@ class Redistribution(Model):
     again: bool = False
     ns: Ns = 0
     exposed_ns: Ns = 0
+
+
+class Padding(Model):
+    """A dim of a parameter or input that is stored with zeros behind it: `padded` for `size`."""
+
+    tensor: str
+    dim: int = Field(ge=0)
+    size: int = Field(ge=1)
+    padded: int = Field(ge=1)
 
 
 class MemoryUse(Model):
@@ -157,7 +191,8 @@ class Search(Model):
 class Plan(Document):
     """A complete answer to one request.
 
-    repeated_work: the share of the arithmetic that devices do in vain because others do it too.
+    repeated_work: the share of the arithmetic that devices do in vain because others do it too; a
+    device that waits for longer chunks than its own repeats nothing. padding: what is filled up.
     """
 
     prefix: ClassVar[str] = "plan"
@@ -176,4 +211,5 @@ class Plan(Document):
     repeated_work: float = Field(default=0.0, ge=0, le=1)
     unknown_kinds: tuple[str, ...] = ()
     pins: tuple[dict[str, Any], ...] = ()
+    padding: tuple[Padding, ...] = ()
     notes: tuple[str, ...] = ()

@@ -12,6 +12,8 @@ from meshwright.schema import Graph, Plan, Setup, Topology
 from meshwright.show.axes import AxisNames
 from meshwright.units import show_bytes, show_ns, show_share
 
+FEW = 3  # names of a list that goes on; chosen
+
 
 def render_summary(
     plan: Plan,
@@ -39,6 +41,7 @@ def _numbers(plan: Plan, graph: Graph | None, setup: Setup | None) -> Renderable
         *_meshes(plan),
         _memory(plan),
         _step(plan),
+        *_padding(plan),
         _proof(plan),
     ):
         grid.add_row(*row)
@@ -106,6 +109,17 @@ def _step(plan: Plan) -> tuple[str, str]:
         f"{show_ns(cost.step_ns)} = compute {show_ns(cost.compute_ns)} + exposed communication "
         f"{show_ns(exposed)}" + (f" ({split})" if split else "") + update + repeated
     )
+
+
+def _padding(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Every size that is filled up, to what, and the dims that have it."""
+    dims: dict[tuple[int, int], list[str]] = {}
+    for own in plan.padding:
+        dims.setdefault((own.size, own.padded), []).append(f"{own.tensor} dim {own.dim}")
+    for place, ((size, padded), names) in enumerate(dims.items()):
+        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+        said = f"{size} -> {padded} in {', '.join(names[:FEW])}{more}"
+        yield "padding" if not place else "", said
 
 
 def _proof(plan: Plan) -> tuple[str, str]:

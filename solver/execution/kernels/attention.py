@@ -74,7 +74,7 @@ def _tables(call: Call) -> tuple[Array, Array]:
     return (cosine[:, None], sine[:, None]) if cosine.ndim == 3 else (cosine, sine)
 
 
-def _turned(x: Array) -> Array:
+def turned(x: Array) -> Array:
     """(-second half, first half) of the last dim."""
     first, second = np.split(x, 2, axis=-1)
     return np.concatenate([-second, first], axis=-1)
@@ -82,15 +82,15 @@ def _turned(x: Array) -> Array:
 
 def _rotary(call: Call) -> Array:
     cosine, sine = _tables(call)
-    return np.asarray(call.x * cosine + _turned(call.x) * sine)
+    return np.asarray(call.x * cosine + turned(call.x) * sine)
 
 
 def _rotary_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
     cosine, sine = _tables(call)
     return (
-        sent[0] * cosine - _turned(sent[0] * sine),
+        sent[0] * cosine - turned(sent[0] * sine),
         reduced_to(cosine.shape, sent[0] * call.x).reshape(call.inputs[1].shape),
-        reduced_to(sine.shape, sent[0] * _turned(call.x)).reshape(call.inputs[2].shape),
+        reduced_to(sine.shape, sent[0] * turned(call.x)).reshape(call.inputs[2].shape),
     )
 
 

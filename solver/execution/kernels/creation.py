@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from scipy import special
 
 from solver.execution.kernels.call import Array, Call
 from solver.execution.kernels.kernel import Kernel, no_gradient
@@ -31,11 +32,55 @@ def _full(call: Call) -> Array:
 
 
 def _one_hot(call: Call) -> Array:
-    return np.asarray(call.x[..., None] == np.arange(call.shape[-1]), dtype=np.int64)
+    """Classes at the dim; further inputs are the numbers for yes and no."""
+    dim = call.dim(-1, rank=len(call.shape))
+    classes = np.arange(call.shape[dim]).reshape(
+        [-1 if d == dim else 1 for d in range(len(call.shape))]
+    )
+    chosen = np.expand_dims(call.x, dim) == classes
+    yes, no = call.optional(1), call.optional(2)
+    if yes is None or no is None:
+        return np.asarray(chosen, dtype=np.int64)
+    return np.where(chosen, yes, no)
+
+
+def _linspace(call: Call) -> Array:
+    ends = [float(own.reshape(-1)[0]) for own in call.inputs[:2]]
+    start, end = ends if len(ends) == 2 else (call.number("start", 0.0), call.number("end", 1.0))
+    return np.linspace(start, end, call.shape[0])
+
+
+def _uniform(call: Call) -> Array:
+    """Numbers between 0 and 1 by place alone, so that every part of them is the same anywhere."""
+    return np.random.default_rng(int(call.number("seed", 0))).random(call.shape)
+
+
+def _random_uniform(call: Call) -> Array:
+    low, high = call.number("low", 0.0), call.number("high", 1.0)
+    return np.asarray(low + (high - low) * _uniform(call))
+
+
+def _random_normal(call: Call) -> Array:
+    return np.asarray(special.ndtri(_uniform(call)))
+
+
+def _random_gamma(call: Call) -> Array:
+    """Of shapes alpha and rates beta, which stand behind what is drawn."""
+    alpha, beta = (np.abs(own) for own in call.inputs[:2])
+    return np.asarray(special.gammaincinv(alpha, _uniform(call)) / beta)
+
+
+def _get_next(call: Call) -> list[Array]:
+    return [np.random.default_rng(i).random(shape) for i, shape in enumerate(call.output_shapes)]
 
 
 CREATION: Mapping[str, Kernel] = {
     "arange": Kernel(_arange, no_gradient),
     "full": Kernel(_full, no_gradient),
     "one_hot": Kernel(_one_hot, no_gradient),
+    "linspace": Kernel(_linspace, no_gradient),
+    "random_uniform": Kernel(_random_uniform, no_gradient),
+    "random_normal": Kernel(_random_normal, no_gradient),
+    "random_gamma": Kernel(_random_gamma, no_gradient),
+    "get_next": Kernel(_get_next, no_gradient),
 }

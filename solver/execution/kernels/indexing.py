@@ -44,9 +44,17 @@ def _gather_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Arra
 
 
 def _select_place(call: Call) -> Place:
-    dim = call.dim(0)
+    """The index at the dim; leading dims in common count as index dims of their own."""
+    dim, batch = call.dim(0), int(call.number("batch_dims", 0))
     index = call.inputs[1].astype(np.int64) % call.x.shape[dim]
-    return (*(slice(None),) * dim, index)
+    if not batch:
+        return (*(slice(None),) * dim, index)
+    # all dims up to the indexed one by number: those in common, those between, the index's own
+    between = call.x.shape[batch:dim]
+    shape = (*call.x.shape[:batch], *between, *index.shape[batch:])
+    grid = np.indices(shape, sparse=True)
+    spread = index.reshape(*index.shape[:batch], *[1] * len(between), *index.shape[batch:])
+    return (*grid[:dim], spread)
 
 
 def _index_select(call: Call) -> Array:

@@ -115,7 +115,59 @@ def _binary_cross_entropy_gradients(
     return tuple(found)
 
 
+def _softmax_cross_entropy(call: Call) -> list[Array]:
+    """Of probabilities: the losses of the rows, and the gradient of their sum by the logits."""
+    log_p = log_softmax_of(call.x, -1)
+    return [-(call.inputs[1] * log_p).sum(axis=-1), np.exp(log_p) - call.inputs[1]]
+
+
+def _softmax_cross_entropy_gradients(
+    call: Call, _outputs: Sequence[Array], sent: Sequence[Array]
+) -> Gradients:
+    """The second output is a gradient already and gives none."""
+    log_p, labels, each = log_softmax_of(call.x, -1), call.inputs[1], sent[0][..., None]
+    return each * (np.exp(log_p) * labels.sum(axis=-1, keepdims=True) - labels), -each * log_p
+
+
+def _target(call: Call) -> tuple[Array, Array]:
+    """Target probabilities and their logarithms; log 0 counts as 0, as it is never weighed."""
+    target = call.inputs[1]
+    if call.attrs.get("log_target", False):
+        return np.exp(target), target
+    return target, np.where(target > 0, np.log(np.where(target > 0, target, 1.0)), 0.0)
+
+
+def _divergence_share(call: Call) -> float:
+    if call.attrs.get("reduction", "mean") == "batchmean":
+        return 1.0 / int(call.x.shape[0])
+    return _share(call, float(call.x.size))
+
+
+def _divergence(call: Call) -> Array:
+    """target * (log target - x), x being logarithms."""
+    target, logarithm = _target(call)
+    losses = target * (logarithm - call.x)
+    if call.attrs.get("reduction", "mean") == "none":
+        return np.asarray(losses).reshape(call.shape)
+    return np.asarray(losses.sum() * _divergence_share(call)).reshape(call.shape)
+
+
+def _divergence_gradients(
+    call: Call, _outputs: Sequence[Array], sent: Sequence[Array]
+) -> Gradients:
+    target, logarithm = _target(call)
+    each = sent[0].reshape(call.x.shape if call.attrs.get("reduction") == "none" else ())
+    each = each * _divergence_share(call)
+    slope = logarithm - call.x + 1
+    slope = (
+        target * slope if call.attrs.get("log_target", False) else np.where(target > 0, slope, 0)
+    )
+    return -each * target, each * slope
+
+
 LOSSES: Mapping[str, Kernel] = {
+    "softmax_cross_entropy": Kernel(_softmax_cross_entropy, _softmax_cross_entropy_gradients),
+    "kl_div": Kernel(_divergence, _divergence_gradients),
     "cross_entropy": Kernel(_cross_entropy, _cross_entropy_gradients),
     "mse_loss": Kernel(_squared_error, _squared_error_gradients),
     "binary_cross_entropy": Kernel(_binary_cross_entropy, _binary_cross_entropy_gradients),

@@ -183,7 +183,57 @@ def _upper_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array
     return (np.triu(sent[0], int(call.number("diagonal", 0))),)
 
 
+def _tile(call: Call) -> Array:
+    lead = len(call.shape) - call.x.ndim
+    sizes = (*[1] * lead, *call.x.shape)
+    return np.tile(call.x, [full // size for full, size in zip(call.shape, sizes, strict=True)])
+
+
+def _tile_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    sizes = (*[1] * (len(call.shape) - call.x.ndim), *call.x.shape)
+    cut = [
+        own for full, size in zip(call.shape, sizes, strict=True) for own in (full // size, size)
+    ]
+    summed = sent[0].reshape(cut).sum(axis=tuple(range(0, len(cut), 2)))
+    return (summed.reshape(call.x.shape),)
+
+
+def _repeated_from(call: Call) -> tuple[int, Array, Array]:
+    """The dim, the input with it, and from which place of it each place of the output is.
+
+    Counts that do not come to the output's length, since they were made up, are equal ones.
+    """
+    flat = call.attrs.get("dim") is None
+    x = call.x.reshape(-1) if flat else call.x
+    dim = 0 if flat else call.dim(0)
+    size, made = x.shape[dim], call.shape[dim]
+    counts = call.optional(1)
+    if counts is not None and counts.size == size and counts.sum() == made:
+        return dim, x, np.repeat(np.arange(size), counts)
+    return dim, x, np.arange(made) * size // made
+
+
+def _repeat(call: Call) -> Array:
+    dim, x, places = _repeated_from(call)
+    return np.take(x, places, axis=dim)
+
+
+def _repeat_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    dim, x, places = _repeated_from(call)
+    found = np.zeros(x.shape)
+    where: Any = (*(slice(None),) * dim, places)
+    np.add.at(found, where, sent[0])
+    return (found.reshape(call.x.shape),)
+
+
+def _identity_gradients(_call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    return tuple(sent)
+
+
 MOVEMENT: Mapping[str, Kernel] = {
+    "tile": Kernel(_tile, _tile_gradients),
+    "repeat_interleave": Kernel(_repeat, _repeat_gradients),
+    "identity": Kernel(lambda call: call.inputs, _identity_gradients),
     "reshape": Kernel(_reshape, _reshape_gradients),
     "transpose": Kernel(_transpose, _transpose_gradients),
     "expand": Kernel(_expand, _expand_gradients),

@@ -6,7 +6,8 @@ gradient of x':
     gradient of x = (g - mean(g) - x' * mean(g * x')) / sqrt(variance + eps)
 
 without the first mean where none is taken off (rms_norm), and without both where the statistics
-are given (batch_norm outside of training).
+are given (batch_norm outside of training). Statistics that come out have no gradient of their own,
+as in the frameworks.
 """
 
 from __future__ import annotations
@@ -86,13 +87,16 @@ def _normalised(call: Call, normal: _Normal) -> tuple[Array, Array]:
 
 
 def _kernel(normal_of: _NormalOf) -> Kernel:
-    def forward(call: Call) -> Array:
+    def forward(call: Call) -> list[Array]:
         normal = normal_of(call)
-        made = _normalised(call, normal)[0].reshape(call.x.shape)
+        unit, inverse = _normalised(call, normal)
+        made = unit.reshape(call.x.shape)
         weight, bias = call.optional(1), call.optional(2)
         if weight is not None:
             made = made * weight.reshape(normal.scale)
-        return made if bias is None else made + bias.reshape(normal.scale)
+        if bias is not None:
+            made = made + bias.reshape(normal.scale)
+        return [made, *_statistics(call, normal, inverse)]
 
     def backward(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
         normal = normal_of(call)
@@ -112,6 +116,21 @@ def _kernel(normal_of: _NormalOf) -> Kernel:
     return Kernel(forward, backward)
 
 
+def _statistics(call: Call, normal: _Normal, inverse: Array) -> list[Array]:
+    """Mean and deviation as further outputs: 1 / deviation, of a batch norm the variance."""
+    if len(call.output_shapes) == 1:
+        return []
+    mean = call.x.reshape(normal.view).mean(axis=normal.dims, keepdims=True)
+    spread = inverse
+    if call.kind == "batch_norm":
+        spread = call.x.reshape(normal.view).var(axis=normal.dims, keepdims=True)
+        if normal.given is not None:
+            mean, spread = normal.given
+    found = [mean, spread] if normal.centred else [spread]
+    more = call.output_shapes[1:]
+    return [own.reshape(shape) for own, shape in zip(found * 2, more, strict=False)]
+
+
 def _input_gradient(normal: _Normal, unit: Array, inverse: Array, gradient: Array) -> Array:
     if normal.given is not None:
         return gradient * inverse
@@ -121,7 +140,29 @@ def _input_gradient(normal: _Normal, unit: Array, inverse: Array, gradient: Arra
     return np.asarray(left * inverse)
 
 
+def _length(call: Call) -> tuple[Array, Array]:
+    """x over its length along attrs dims, and 1 / length; a length below the root of eps is that.
+
+    Where it is, the length does not depend on x: the second result is then negative.
+    """
+    dims = call.attrs.get("dims", call.attrs.get("dim", -1))
+    dims = tuple(dims) if isinstance(dims, list) else (int(dims),)
+    square = (call.x**2).sum(axis=dims, keepdims=True)
+    least = call.number("eps", 1e-4)
+    inverse = 1 / np.sqrt(np.maximum(square, least))
+    return call.x * inverse, np.where(square > least, inverse, -inverse)
+
+
+def _l2_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    dims = call.attrs.get("dims", call.attrs.get("dim", -1))
+    dims = tuple(dims) if isinstance(dims, list) else (int(dims),)
+    unit, inverse = _length(call)
+    along = unit * (unit * sent[0]).sum(axis=dims, keepdims=True)
+    return ((sent[0] - np.where(inverse > 0, along, 0.0)) * np.abs(inverse),)
+
+
 NORMALISATIONS: Mapping[str, Kernel] = {
+    "l2_normalize": Kernel(lambda call: _length(call)[0], _l2_gradients),
     "layer_norm": _kernel(_layer),
     "rms_norm": _kernel(_root_mean_square),
     "batch_norm": _kernel(_batch),

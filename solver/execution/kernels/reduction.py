@@ -1,4 +1,4 @@
-"""Kinds that reduce dims to one value each, and what walks along one dim."""
+"""Kinds that reduce dims to one value each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from solver.execution.kernels.call import Array, Call, Shape, is_float
+from solver.execution.kernels.call import Array, Call, Shape
 from solver.execution.kernels.kernel import Kernel, no_gradient
 
 Gradients = tuple[Array | None, ...]
@@ -101,16 +101,6 @@ def _place(call: Call, *, function: Callable[..., Array]) -> Array:
     return np.asarray(function(call.x, axis=call.dim(-1))).reshape(call.shape)
 
 
-def _cumsum(call: Call) -> Array:
-    whole = np.float64 if is_float(call.x) else np.int64
-    return np.cumsum(call.x, axis=call.dim(-1), dtype=whole)
-
-
-def _cumsum_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
-    dim = call.dim(-1)
-    return (np.flip(np.cumsum(np.flip(sent[0], dim), axis=dim), dim),)
-
-
 REDUCTIONS: Mapping[str, Kernel] = {
     "sum": Kernel(partial(_reduced, function=np.sum), _sum_gradients),
     "mean": Kernel(_mean, _mean_gradients),
@@ -122,5 +112,4 @@ REDUCTIONS: Mapping[str, Kernel] = {
     "all": Kernel(partial(_reduced, function=np.all), no_gradient),
     "argmax": Kernel(partial(_place, function=np.argmax), no_gradient),
     "argmin": Kernel(partial(_place, function=np.argmin), no_gradient),
-    "cumsum": Kernel(_cumsum, _cumsum_gradients),
 }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from solver.execution.kernels.call import Array, Call, scaled
-from solver.execution.kernels.kernel import Backward, Forward, Kernel, no_gradient
+from solver.execution.kernels.kernel import Backward, Kernel, no_gradient
 
 Values = Callable[[Array, Call], Array]
 Slope = Callable[[Array, Array, Call], Array]  # of input, output, call
@@ -20,6 +20,7 @@ Slope = Callable[[Array, Array, Call], Array]  # of input, output, call
 _ERF = np.frompyfunc(math.erf, 1, 1)
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 _GELU_CUBIC = 0.044715  # paper: Hendrycks and Gimpel, Gaussian Error Linear Units, section 2
+_GELU_SIGMOID = 1.702  # paper: the same section
 
 
 def erf(x: Array) -> Array:
@@ -30,7 +31,9 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
 
 
-def _kernel(values: Values, slope: Slope) -> Kernel:
+def element_wise(values: Values, slope: Slope) -> Kernel:
+    """A kernel of the values at x and the slope there, which may be had from the values."""
+
     def forward(call: Call) -> Array:
         return values(call.x, call)
 
@@ -40,11 +43,15 @@ def _kernel(values: Values, slope: Slope) -> Kernel:
     return Kernel(forward, backward)
 
 
-def _flat(values: Callable[[Array], Array]) -> Kernel:
+def flat(values: Callable[[Array], Array]) -> Kernel:
+    """A kernel without a slope."""
+
     return Kernel(lambda call: np.asarray(values(call.x)), no_gradient)
 
 
 def _gelu(x: Array, call: Call) -> Array:
+    if call.attrs.get("approximate", "none") == "sigmoid":
+        return np.asarray(x * sigmoid(_GELU_SIGMOID * x))
     if call.attrs.get("approximate", "none") == "tanh":
         return np.asarray(0.5 * x * (1 + np.tanh(_gelu_inner(x))))
     return np.asarray(0.5 * x * (1 + erf(x / math.sqrt(2))))
@@ -55,6 +62,9 @@ def _gelu_inner(x: Array) -> Array:
 
 
 def _gelu_slope(x: Array, _y: Array, call: Call) -> Array:
+    if call.attrs.get("approximate", "none") == "sigmoid":
+        s = sigmoid(_GELU_SIGMOID * x)
+        return np.asarray(s * (1 + _GELU_SIGMOID * x * (1 - s)))
     if call.attrs.get("approximate", "none") == "tanh":
         t = np.tanh(_gelu_inner(x))
         inner = math.sqrt(2 / math.pi) * (1 + 3 * _GELU_CUBIC * x**2)
@@ -120,8 +130,9 @@ def _cast(call: Call) -> Array:
     return call.x.astype(np.float64)
 
 
-def _same(call: Call) -> Array:
-    return call.x
+def _dropout(call: Call) -> list[Array]:
+    """Everything is kept, whatever the share: the mask, if it comes out, is true."""
+    return [call.x, np.ones(call.x.shape, dtype=np.bool_)]
 
 
 def _passed_on(
@@ -136,50 +147,49 @@ def _cast_gradient(
     return (sent[0] if outputs[0].dtype == np.float64 else None,)
 
 
-_SAME: Forward = _same
 _PASSED_ON: Backward = _passed_on
 
 UNARY: Mapping[str, Kernel] = {
-    "neg": _kernel(lambda x, _: -x, lambda x, *_: np.full(x.shape, -1.0)),
-    "abs": _kernel(lambda x, _: np.abs(x), lambda x, *_: np.sign(x)),
-    "square": _kernel(lambda x, _: x * x, lambda x, *_: 2 * x),
-    "exp": _kernel(lambda x, _: np.exp(x), lambda _x, y, _: y),
-    "expm1": _kernel(lambda x, _: np.expm1(x), lambda _x, y, _: y + 1),
-    "log": _kernel(lambda x, _: np.log(np.abs(x)), lambda x, *_: 1 / x),
-    "log1p": _kernel(lambda x, _: np.log(np.abs(1 + x)), lambda x, *_: 1 / (1 + x)),
-    "sqrt": _kernel(lambda x, _: np.sqrt(np.abs(x)), lambda x, y, _: np.sign(x) / (2 * y)),
-    "rsqrt": _kernel(lambda x, _: 1 / np.sqrt(np.abs(x)), lambda x, y, _: -y / (2 * x)),
-    "reciprocal": _kernel(lambda x, _: 1 / x, lambda _x, y, _: -y * y),
-    "relu": _kernel(lambda x, _: np.maximum(x, 0), lambda x, *_: (x > 0).astype(np.float64)),
-    "tanh": _kernel(lambda x, _: np.tanh(x), lambda _x, y, _: 1 - y * y),
-    "sigmoid": _kernel(lambda x, _: sigmoid(x), lambda _x, y, _: y * (1 - y)),
-    "cos": _kernel(lambda x, _: np.cos(x), lambda x, *_: -np.sin(x)),
-    "sin": _kernel(lambda x, _: np.sin(x), lambda x, *_: np.cos(x)),
-    "tan": _kernel(lambda x, _: np.tan(x), lambda _x, y, _: 1 + y * y),
-    "erf": _kernel(lambda x, _: erf(x), lambda x, *_: _TWO_OVER_ROOT_PI * np.exp(-(x**2))),
-    "gelu": _kernel(_gelu, _gelu_slope),
-    "silu": _kernel(lambda x, _: x * sigmoid(x), _silu_slope),
-    "mish": _kernel(lambda x, _: x * np.tanh(np.logaddexp(0, x)), _mish_slope),
-    "softplus": _kernel(_softplus, _softplus_slope),
-    "elu": _kernel(_elu, _elu_slope),
-    "leaky_relu": _kernel(_leaky, _leaky_slope),
-    "hardsigmoid": _kernel(
+    "neg": element_wise(lambda x, _: -x, lambda x, *_: np.full(x.shape, -1.0)),
+    "abs": element_wise(lambda x, _: np.abs(x), lambda x, *_: np.sign(x)),
+    "square": element_wise(lambda x, _: x * x, lambda x, *_: 2 * x),
+    "exp": element_wise(lambda x, _: np.exp(x), lambda _x, y, _: y),
+    "expm1": element_wise(lambda x, _: np.expm1(x), lambda _x, y, _: y + 1),
+    "log": element_wise(lambda x, _: np.log(np.abs(x)), lambda x, *_: 1 / x),
+    "log1p": element_wise(lambda x, _: np.log(np.abs(1 + x)), lambda x, *_: 1 / (1 + x)),
+    "sqrt": element_wise(lambda x, _: np.sqrt(np.abs(x)), lambda x, y, _: np.sign(x) / (2 * y)),
+    "rsqrt": element_wise(lambda x, _: 1 / np.sqrt(np.abs(x)), lambda x, y, _: -y / (2 * x)),
+    "reciprocal": element_wise(lambda x, _: 1 / x, lambda _x, y, _: -y * y),
+    "relu": element_wise(lambda x, _: np.maximum(x, 0), lambda x, *_: (x > 0).astype(np.float64)),
+    "tanh": element_wise(lambda x, _: np.tanh(x), lambda _x, y, _: 1 - y * y),
+    "sigmoid": element_wise(lambda x, _: sigmoid(x), lambda _x, y, _: y * (1 - y)),
+    "cos": element_wise(lambda x, _: np.cos(x), lambda x, *_: -np.sin(x)),
+    "sin": element_wise(lambda x, _: np.sin(x), lambda x, *_: np.cos(x)),
+    "tan": element_wise(lambda x, _: np.tan(x), lambda _x, y, _: 1 + y * y),
+    "erf": element_wise(lambda x, _: erf(x), lambda x, *_: _TWO_OVER_ROOT_PI * np.exp(-(x**2))),
+    "gelu": element_wise(_gelu, _gelu_slope),
+    "silu": element_wise(lambda x, _: x * sigmoid(x), _silu_slope),
+    "mish": element_wise(lambda x, _: x * np.tanh(np.logaddexp(0, x)), _mish_slope),
+    "softplus": element_wise(_softplus, _softplus_slope),
+    "elu": element_wise(_elu, _elu_slope),
+    "leaky_relu": element_wise(_leaky, _leaky_slope),
+    "hardsigmoid": element_wise(
         lambda x, _: np.clip(x / 6 + 0.5, 0, 1),
         lambda x, *_: ((x > -3) & (x < 3)) / 6,
     ),
-    "hardswish": _kernel(
+    "hardswish": element_wise(
         lambda x, _: x * np.clip(x / 6 + 0.5, 0, 1),
         lambda x, *_: np.where(x <= -3, 0.0, np.where(x >= 3, 1.0, x / 3 + 0.5)),
     ),
-    "clamp": _kernel(_clamp, _clamp_slope),
-    "sign": _flat(np.sign),
-    "floor": _flat(np.floor),
-    "ceil": _flat(np.ceil),
-    "round": _flat(np.round),
-    "isnan": _flat(np.isnan),
-    "isinf": _flat(np.isinf),
-    "logical_not": _flat(np.logical_not),
-    "bitwise_not": _flat(np.invert),
+    "clamp": element_wise(_clamp, _clamp_slope),
+    "sign": flat(np.sign),
+    "floor": flat(np.floor),
+    "ceil": flat(np.ceil),
+    "round": flat(np.round),
+    "isnan": flat(np.isnan),
+    "isinf": flat(np.isinf),
+    "logical_not": flat(np.logical_not),
+    "bitwise_not": flat(np.invert),
     "cast": Kernel(_cast, _cast_gradient),
-    "dropout": Kernel(_SAME, _PASSED_ON),
+    "dropout": Kernel(_dropout, _PASSED_ON),
 }

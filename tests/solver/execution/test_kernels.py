@@ -14,8 +14,8 @@ import torch.nn.functional as F
 
 from solver.execution.kernels import KERNELS, Array, Call, NotExecutable, ignored_label
 from solver.rules import KINDS
+from tests.solver.execution.all_cases import CASES, EXPERTS, RANDOM
 from tests.solver.execution.kernel_cases import (
-    CASES,
     Case,
     case,
     geometry,
@@ -30,7 +30,11 @@ torch.set_num_threads(1)
 GRAPHS = sorted((Path(__file__).resolve().parents[3] / "examples" / "graphs").glob("*.json.gz"))
 
 # kind -> why nothing runs it in numpy
-NOT_EXECUTABLE: Mapping[str, str] = {}
+NOT_EXECUTABLE: Mapping[str, str] = {
+    "custom": "its function is the user's",
+    "batch_parallel": "it stands for any function of single samples",
+    "stand_alone": "it stands for any function",
+}
 
 # torch has a sixth in single precision here
 SINGLE_CONSTANTS = ("hardsigmoid", "hardswish")
@@ -82,7 +86,8 @@ def test_a_kernel_does_what_torch_does(given: Case) -> None:
 
 
 def test_every_kernel_is_compared_with_torch() -> None:
-    assert set(KERNELS) - {kind for kind, *_ in CASES} == {"moe_dispatch", "moe_combine"}
+    apart = {kind for kind, *_ in (*EXPERTS, *RANDOM)}
+    assert set(KERNELS) - {kind for kind, *_ in CASES} == apart
 
 
 def test_every_kind_of_the_rules_has_a_kernel() -> None:
@@ -324,3 +329,33 @@ def test_functions_are_continued_where_they_are_not_real() -> None:
         outputs = KERNELS[kind].forward(call)
         np.testing.assert_allclose(outputs[0], wanted)
         np.testing.assert_allclose(KERNELS[kind].backward(call, outputs, (np.ones(1),))[0], slope)
+
+
+def test_a_product_with_zero_is_zero_whatever_the_other_is() -> None:
+    x, y = np.array([np.nan, np.inf, 2.0]), np.zeros(3)
+    call = Call("mul_no_nan", {}, (x, y), ((3,),))
+    np.testing.assert_array_equal(KERNELS["mul_no_nan"].forward(call)[0], y)
+
+
+# numbers from nothing
+
+
+def drawn(kind: str, *inputs: Array, **attrs: float) -> Array:
+    return KERNELS[kind].forward(Call(kind, attrs, inputs, ((400, 50),)))[0]
+
+
+def test_random_numbers_are_distributed_as_they_should() -> None:
+    """Mean and variance of 20,000 draws, within five standard errors."""
+    alpha, beta = np.full(50, 3.0), np.full(50, 2.0)
+    for made, mean, variance in (
+        (drawn("random_uniform", low=-1, high=3), 1.0, 16 / 12),
+        (drawn("random_normal"), 0.0, 1.0),
+        (drawn("random_gamma", alpha, beta), 1.5, 0.75),
+    ):
+        assert abs(made.mean() - mean) < 5 * np.sqrt(variance / made.size)
+        assert abs(made.var() - variance) < 0.05 * variance
+
+
+def test_random_numbers_are_the_same_on_every_device_and_others_by_another_seed() -> None:
+    np.testing.assert_array_equal(drawn("random_normal"), drawn("random_normal"))
+    assert (drawn("random_normal") != drawn("random_normal", seed=1)).all()

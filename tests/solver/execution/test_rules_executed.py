@@ -20,29 +20,20 @@ from meshwright.schema.notation import Factor, Notation, Segments, Term
 from solver.execution.kernels import KERNELS, Array, Call, ignored_label
 from solver.rules import KINDS
 from solver.rules.known import Ports
+from tests.solver.execution.all_cases import ALL, EXPERTS, RANDOM
 from tests.solver.execution.kernel_cases import (
-    CASES,
     Case,
-    case,
     meaning,
     named,
-    real,
-    whole,
 )
 
-CHOICES = whole(4, 2, 6, 2)
-EXPERTS = [
-    case("moe_dispatch", real(2, 6, 3), CHOICES, shapes=((4, 2, 3, 3),)),
-    case("moe_combine", real(4, 2, 3, 3), CHOICES, real(2, 6, 2), shapes=((2, 6, 3),)),
-]
-
-
-WITH_RULES = [pytest.param(own, id=named(own)) for own in (*CASES, *EXPERTS) if own[0] in KINDS]
+WITH_RULES = [pytest.param(own, id=named(own)) for own in ALL if own[0] in KINDS]
+APART = {kind for kind, *_ in (*EXPERTS, *RANDOM)}
 
 
 def prepared(given: Case) -> Call:
     kind, attrs, inputs, shapes, by = given
-    if kind not in ("moe_dispatch", "moe_combine"):
+    if kind not in APART:
         made = meaning(kind, attrs, shapes, by)([torch.tensor(own) for own in inputs])
         shapes = tuple(tuple(own.shape) for own in made)
     assert shapes is not None

@@ -1,0 +1,110 @@
+"""Rules of reductions and of what walks along a dim.
+
+Sums stay partial. Of all others a device reduces its own part, and one number (or a number and its
+place) for every result goes round: `^`. So it is with cumulative ops, whose parts need what those
+before them come to.
+"""
+
+from __future__ import annotations
+
+from solver.rules.known import Builder, Known, Ports, known, names
+
+
+def _gone(ports: Ports) -> set[int]:
+    """attrs dims, all where absent."""
+    rank = len(ports.inputs[0])
+    dims = ports.attrs.get("dims", ports.attrs.get("dim"))
+    dims = [dims] if isinstance(dims, int) else dims
+    return {int(d) % max(rank, 1) for d in (range(rank) if dims is None else dims)}
+
+
+def _reduced(ports: Ports, mark: str) -> tuple[str, str]:
+    """Terms of the input and of every output."""
+    rank = len(ports.inputs[0])
+    gone = _gone(ports)
+    factors = names("d", rank)
+    given = " ".join(f"{f}{mark}" if i in gone else f for i, f in enumerate(factors))
+    outs = []
+    for shape in ports.outputs:
+        kept = "1" if len(shape) == rank else ""
+        left = [kept if i in gone else f for i, f in enumerate(factors)]
+        outs.append(" ".join(part for part in left if part))
+    return given, ", ".join(outs)
+
+
+def total(ports: Ports) -> Known:
+    given, made = _reduced(ports, "")
+    return known(f"{given} -> {made}", "memory", linear=((0,),), saves_inputs=())
+
+
+def whole(ports: Ports) -> Known:
+    given, made = _reduced(ports, "^")
+    return known(f"{given} -> {made}", "memory", saves_inputs=(0,))
+
+
+def squares(ports: Ports) -> Known:
+    """A sum of squares of each input."""
+    terms = [" ".join(names("d", len(shape))) for shape in ports.inputs]
+    return known(f"{', '.join(terms)} -> {', ' * (len(ports.outputs) - 1)}", "memory")
+
+
+def cumulative(linear: tuple[tuple[int, ...], ...] = (), *, saves_outputs: bool = False) -> Builder:
+    """Along attrs dim, every output of the input's shape."""
+
+    def build(ports: Ports) -> Known:
+        rank = len(ports.inputs[0])
+        dim = int(ports.attrs.get("dim", -1)) % rank
+        term = " ".join(f"{f}^" if i == dim else f for i, f in enumerate(names("d", rank)))
+        return known(
+            f"{term} -> {', '.join([term] * len(ports.outputs))}",
+            "memory",
+            linear=linear,
+            saves_inputs=() if linear or saves_outputs else (0,),
+            saves_outputs=(len(ports.outputs) - 1,) if saves_outputs else (),
+        )
+
+    return build
+
+
+def trace(ports: Ports) -> Known:
+    """The sum of a diagonal of two dims: each part of either has a part of it."""
+    rank = len(ports.inputs[0])
+    gone = {int(d) % rank for d in ports.attrs.get("dims", [0, 1])}
+    if len(gone) != 2:
+        raise ValueError("a diagonal lies in two dims")
+    factors = names("d", rank)
+    left = " ".join(f for i, f in enumerate(factors) if i not in gone)
+    return known(
+        f"{' '.join(factors)} -> {left}", "memory", linear=((0,),), saves_inputs=(), flops=0
+    )
+
+
+def ordered(ports: Ports) -> Known:
+    """sort, topk: places change along attrs dim, which is not sharded."""
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs.get("dim", -1)) % rank
+    factors = names("d", rank)
+    given = " ".join(f"{f}!" if i == dim else f for i, f in enumerate(factors))
+    outs = []
+    for shape in ports.outputs:
+        own = factors[dim] if shape == ports.inputs[0] else f"k{dim}!"
+        outs.append(" ".join(own if i == dim else f for i, f in enumerate(factors)))
+    return known(f"{given} -> {', '.join(outs)}", "memory", saves_inputs=(0,))
+
+
+REDUCTIONS: dict[str, Builder] = {
+    "sum": total,
+    "mean": total,
+    **dict.fromkeys(("amax", "amin", "prod", "any", "all", "argmax", "argmin", "var"), whole),
+    "max_with_index": whole,
+    "min_with_index": whole,
+    "l2_loss": squares,
+    "square_sum_all": squares,
+    "cumsum": cumulative(((0,),)),
+    "cumprod": cumulative(),
+    "cummax": cumulative(saves_outputs=True),
+    "cummin": cumulative(saves_outputs=True),
+    "trace": trace,
+    "sort": ordered,
+    "topk": ordered,
+}
