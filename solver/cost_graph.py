@@ -14,8 +14,9 @@ very same array objects are solved once. Nobody may write to an array after it w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,13 +63,47 @@ class Projection:
     select: IntArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CostGraph:
-    """Nodes in topological order and the edges between them; parallel edges add up."""
+    """Nodes in topological order and the edges between them; parallel edges add up.
+
+    spans: (first node, nodes, period) of stretches known to repeat, None where nobody has looked.
+    """
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge | Projection, ...]
     memory_limit_bytes: float | None = None
+    spans: tuple[tuple[int, int, int], ...] | None = None
+
+    @cached_property
+    def extents(self) -> IntArray:
+        """The number of states of every node."""
+        return np.array([node.cost.size for node in self.nodes], dtype=np.int64)
+
+    @cached_property
+    def cost_sums(self) -> _Sums:
+        return _sums(
+            ((node.cost, k) for k, node in enumerate(self.nodes)),
+            ((e.cost, e.tail, e.head) for e in self.edges if isinstance(e, Edge)),
+        )
+
+    @cached_property
+    def memory_sums(self) -> _Sums:
+        return _sums(
+            ((node.memory, k) for k, node in enumerate(self.nodes)),
+            ((e.memory, e.tail, e.head) for e in self.edges if isinstance(e, Edge)),
+        )
+
+    @cached_property
+    def selects(self) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
+        """Projections by the vector they hold, with their tails and heads."""
+        found: dict[int, tuple[IntArray, list[int], list[int]]] = {}
+        for edge in self.edges:
+            if isinstance(edge, Projection):
+                _, tails, heads = found.setdefault(id(edge.select), (edge.select, [], []))
+                tails.append(edge.tail)
+                heads.append(edge.head)
+        return tuple((select, np.array(a), np.array(b)) for select, a, b in found.values())
 
     def __post_init__(self) -> None:
         limit = self.memory_limit_bytes
@@ -89,29 +124,54 @@ class ChoiceCost:
     memory_bytes: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Nodes and edges by the array they hold: one look-up takes all that share it."""
+
+    nodes: tuple[tuple[FloatArray, IntArray], ...]
+    edges: tuple[tuple[FloatArray, IntArray, IntArray], ...]
+
+    def at(self, states: IntArray) -> Iterator[float]:
+        for table, nodes in self.nodes:
+            yield from table[states[nodes]].tolist()
+        for table, tails, heads in self.edges:
+            yield from table[states[tails], states[heads]].tolist()
+
+
+def _sums(
+    nodes: Iterable[tuple[FloatArray | None, int]],
+    edges: Iterable[tuple[FloatArray | None, int, int]],
+) -> _Sums:
+    by_node: dict[int, tuple[FloatArray, list[int]]] = {}
+    for table, node in nodes:
+        if table is not None:
+            by_node.setdefault(id(table), (table, []))[1].append(node)
+    by_edge: dict[int, tuple[FloatArray, list[int], list[int]]] = {}
+    for table, tail, head in edges:
+        if table is not None:
+            _, tails, heads = by_edge.setdefault(id(table), (table, [], []))
+            tails.append(tail)
+            heads.append(head)
+    return _Sums(
+        tuple((table, np.array(own)) for table, own in by_node.values()),
+        tuple((table, np.array(a), np.array(b)) for table, a, b in by_edge.values()),
+    )
+
+
 def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> ChoiceCost:
     """The one judge of choices. Sums are exactly rounded, in whatever order the parts come."""
-    states = [int(state) for state in choice]
+    states = np.asarray(choice, dtype=np.int64)
     if len(states) != len(graph.nodes):
         raise CostGraphError(f"a choice of {len(states)} states for {len(graph.nodes)} nodes")
-    costs: list[float] = []
-    memories: list[float] = []
-    for node, state in zip(graph.nodes, states, strict=True):
-        if not 0 <= state < len(node.cost):
-            raise CostGraphError(f'node "{node.name}" has no state {state}')
-        costs.append(node.cost.item(state))
-        if node.memory is not None:
-            memories.append(node.memory.item(state))
-    for edge in graph.edges:
-        pair = (states[edge.tail], states[edge.head])
-        if isinstance(edge, Projection):
-            if edge.select.item(pair[0]) != pair[1]:
-                costs.append(FORBIDDEN)
-            continue
-        costs.append(edge.cost.item(pair))
-        if edge.memory is not None:
-            memories.append(edge.memory.item(pair))
-    return ChoiceCost(math.fsum(costs), math.fsum(memories))
+    wrong = np.flatnonzero((states < 0) | (states >= graph.extents))
+    if len(wrong):
+        node = graph.nodes[wrong[0]]
+        raise CostGraphError(f'node "{node.name}" has no state {states[wrong[0]]}')
+    cost = math.fsum(graph.cost_sums.at(states))
+    for select, tails, heads in graph.selects:
+        if (select[states[tails]] != states[heads]).any():
+            cost = FORBIDDEN
+    return ChoiceCost(cost, math.fsum(graph.memory_sums.at(states)))
 
 
 def _check_node(node: Node, checked: dict[int, str | None]) -> None:

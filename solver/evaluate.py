@@ -11,9 +11,9 @@ plans carry what stands here, and `evaluate(problem, plan)` says it of any plan 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from math import prod
+from math import fsum, prod
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from solver.lowering import Models, ReadStates, saved_as_read_bytes, saved_bytes
 from solver.own_moves import own_moves_ns
 from solver.problem import Problem
 from solver.redistribution import Move
-from solver.states import IntArray
+from solver.states import FloatArray, IntArray
 from solver.values import Reader, Value, find_values
 
 
@@ -50,6 +50,34 @@ class Ledger:
     saved_bytes: dict[str, float] = field(default_factory=dict)
     parameter_bytes: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
+    def totals(self) -> FloatArray:
+        """ns of compute, activations, gathers, reductions; bytes of values, gradients, optimizer
+        state and saved activations."""
+        communication = fsum(self.op_communication_ns.values())
+        held = np.array(list(self.parameter_bytes.values()), dtype=np.float64).reshape(-1, 3)
+        return np.array(
+            [
+                fsum(self.op_compute_ns.values()) + fsum(self.update_ns.values()),
+                communication + fsum(transfer.ns for transfer in self.transfers),
+                fsum(pair[0] for pair in self.parameter_ns.values()),
+                fsum(pair[1] for pair in self.parameter_ns.values()),
+                *held.sum(axis=0).tolist(),
+                fsum(self.saved_bytes.values()),
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Ops by position, and values, of an assignment."""
+
+    ops: tuple[int, ...]
+    values: tuple[Value, ...]
+
+    @staticmethod
+    def all_of(models: Models, assignment: Assignment) -> Share:
+        return Share(tuple(assignment.ops), models.values.values)
+
 
 def evaluate(problem: Problem, plan: Plan) -> Cost:
     """The cost of a plan document; raises PlanError where it does not fit the problem."""
@@ -74,7 +102,7 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
         )
     _check_levels(problem, stage.mesh)
     models = Models(problem, find_values(problem), stage.mesh)
-    return cost_of(models, ledger_of(models, assignment_of_stage(models, stage)))
+    return cost_of(models, [(ledger_of(models, assignment_of_stage(models, stage)), 1)])
 
 
 def _check_levels(problem: Problem, mesh: Mesh) -> None:
@@ -87,15 +115,12 @@ def _check_levels(problem: Problem, mesh: Mesh) -> None:
             )
 
 
-def cost_of(models: Models, ledger: Ledger) -> Cost:
-    """The totals of a ledger."""
+def cost_of(models: Models, ledgers: Iterable[tuple[Ledger, int]]) -> Cost:
+    """The totals of ledgers, each as often as it says."""
     problem = models.problem
     exposed = problem.calibration.exposed
-    compute = sum(ledger.op_compute_ns.values()) + sum(ledger.update_ns.values())
-    activation = sum(ledger.op_communication_ns.values())
-    activation += sum(transfer.ns for transfer in ledger.transfers)
-    gathers = sum(pair[0] for pair in ledger.parameter_ns.values())
-    reductions = sum(pair[1] for pair in ledger.parameter_ns.values())
+    totals = sum((times * ledger.totals() for ledger, times in ledgers), np.zeros(8))
+    compute, activation, gathers, reductions = totals[:4].tolist()
     full = {"activation": activation, "parameter": gathers, "gradient": reductions}
     waited = {
         "activation": activation * exposed.activation,
@@ -103,27 +128,30 @@ def cost_of(models: Models, ledger: Ledger) -> Cost:
         "gradient": reductions * exposed.gradient,
     }
     capacity = problem.topology.device.memory_bytes
-    parts = np.array(list(ledger.parameter_bytes.values()), dtype=np.float64).reshape(-1, 3)
-    sums = parts.sum(axis=0)
     return Cost(
         step_ns=compute + sum(waited.values()),
         compute_ns=compute,
         communication_ns=full,
         exposed_ns=waited,
         memory_bytes=MemoryUse(
-            parameters=round(sums[0]),
-            gradients=round(sums[1]),
-            optimizer=round(sums[2]),
-            activations=round(sum(ledger.saved_bytes.values())),
+            parameters=round(totals[4]),
+            gradients=round(totals[5]),
+            optimizer=round(totals[6]),
+            activations=round(totals[7]),
             reserved=round(capacity * problem.setup.memory_reserve),
             capacity=capacity,
         ),
     )
 
 
-def ledger_of(models: Models, assignment: Assignment) -> Ledger:
-    """All items of an assignment's cost; raises PlanError for layouts that do not meet."""
-    return _Bookkeeping(models, assignment).ledger()
+def ledger_of(models: Models, assignment: Assignment, share: Share | None = None) -> Ledger:
+    """The items of an assignment's cost, or of a share of it.
+
+    What a value costs on its way to its readers is the value's. Raises PlanError for layouts that
+    do not meet.
+    """
+    share = share or Share.all_of(models, assignment)
+    return _Bookkeeping(models, assignment).ledger(share)
 
 
 class _Bookkeeping:
@@ -133,10 +161,10 @@ class _Bookkeeping:
         self.book = Ledger()
         self.memo: dict[Hashable, tuple[float, float]] = {}
 
-    def ledger(self) -> Ledger:
-        for position in self.assignment.ops:
+    def ledger(self, share: Share) -> Ledger:
+        for position in share.ops:
             self._op(position)
-        for value in self.models.values.values:
+        for value in share.values:
             if value.is_parameter:
                 self._parameter(value)
             elif not value.is_free and value.producer is not None:

@@ -22,7 +22,7 @@ from solver.assignment import (
     parameter_layouts,
     parameter_order,
 )
-from solver.evaluate import Ledger, Transfer
+from solver.evaluate import Ledger, Share, Transfer
 from solver.lowering import Models
 from solver.own_moves import own_moves
 from solver.parameters import ParameterModel
@@ -31,21 +31,26 @@ from solver.states import IntArray
 from solver.values import Reader, Value
 
 
-def stage_document(models: Models, assignment: Assignment, ledger: Ledger) -> Stage:
-    """The one stage of a plan."""
+def stage_document(
+    models: Models, assignment: Assignment, ledger: Ledger, share: Share | None = None
+) -> Stage:
+    """The one stage of a plan, or a share of it; the ledger is of the same."""
+    share = share or Share.all_of(models, assignment)
+    roots = {value.root for value in share.values}
     return Stage(
         mesh=models.mesh,
         ops=tuple(
-            _op(models, position, codes, ledger) for position, codes in assignment.ops.items()
+            _op(models, position, assignment.ops[position], ledger) for position in share.ops
         ),
         tensors=tuple(
             _tensor(models, value, assignment, ledger)
-            for value in models.values.values
+            for value in share.values
             if value.root in assignment.rest or value.root in assignment.read
         ),
         parameters=tuple(
             _parameter(models, models.values.value_of[root], codes, assignment, ledger)
             for root, codes in assignment.parameters.items()
+            if root in roots
         ),
         redistributions=(
             *(_transfer(models, transfer) for transfer in ledger.transfers if transfer.moves),
@@ -54,19 +59,20 @@ def stage_document(models: Models, assignment: Assignment, ledger: Ledger) -> St
     )
 
 
-def repeated_work(models: Models, assignment: Assignment) -> float:
-    """The share of all arithmetic that is done by more devices than need to.
+def work_of(models: Models, assignment: Assignment, share: Share) -> tuple[float, float]:
+    """The arithmetic that is wanted and that is done, by more devices than need to.
 
     Every device counts with the valid part of its chunk: padding is not computed on, and waiting
     for the longest chunk is no work.
     """
     useful = done = 0.0
     devices = models.mesh.device_count
-    for position, codes in assignment.ops.items():
+    for position in share.ops:
         model = models.ops.model(position)
         useful += model.flops
+        codes = assignment.ops[position]
         done += model.flops * devices / float(model.workers(np.array([codes]))[0])
-    return max(0.0, 1 - useful / done) if done else 0.0
+    return useful, done
 
 
 def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:

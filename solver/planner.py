@@ -52,7 +52,8 @@ class MeshOutcome:
     mesh: Mesh
     outcome: exact.Outcome
     models: Models
-    assignment: Assignment | None
+    unfolding: Unfolding | None = None
+    portions: tuple[Portion, ...] = ()
     broken_pin: str | None = None  # the op that can keep its pin in no way
     is_too_large: bool = False  # its tables would not fit: nothing is known of it
 

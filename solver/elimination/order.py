@@ -49,7 +49,7 @@ class Program:
 def elimination_program(graph: CostGraph, max_table_entries: int) -> Program:
     """Raises TableTooLarge where the order found needs a table of more entries."""
     registry = TableRegistry()
-    extents = [node.cost.size for node in graph.nodes]
+    extents = graph.extents.tolist()
     largest = min(_BLOCK_ENTRIES, max_table_entries)
     blocks = find_blocks(graph, extents, registry, find_runs(graph), largest)
     hidden = {node for block in blocks for node in block.hidden()}

@@ -36,9 +36,13 @@ class Run:
 
 
 def find_runs(graph: CostGraph) -> list[Run]:
-    looks = _looks(graph)
-    spans = list(_spans(looks, 0, len(looks)))
+    spans = alike_spans(_looks(graph)) if graph.spans is None else graph.spans
     return [run for span in spans if (run := _cut(graph, *span)) is not None]
+
+
+def alike_spans(looks: IntArray) -> list[tuple[int, int, int]]:
+    """(first, length, period) of all stretches in which looks[i] == looks[i + period]."""
+    return list(_spans(looks, 0, len(looks)))
 
 
 def _looks(graph: CostGraph) -> IntArray:

@@ -1,0 +1,292 @@
+"""Unfolding: the cost graph of a whole graph from that of its folded one, and plans the way back.
+
+The middle copy of a run is repeated as a node for every copy of the graph that it stands for. The
+edges within a copy and to the copy before come with it. A plan is read back in *portions*: what
+copies with equal choices have in common is written once, and renamed for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from meshwright.schema import Stage
+from solver.assignment import Assignment, assignment_of_choice
+from solver.cost_graph import CostGraph, Edge, Node, Projection
+from solver.evaluate import Share
+from solver.folding import KEPT, MIDDLE, Folding, Run
+from solver.lowering import Lowered
+from solver.states import IntArray
+
+AnyEdge = Edge | Projection
+Owner = tuple[int, int]  # run, kept copy
+
+
+class NotAlikeError(Exception):
+    """The copies in the middle of a run differ in what they can do or cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """A share of a folded assignment that as many copies of a run have alike.
+
+    run, copies: the middle copies of which it speaks; None and one for all that is no middle copy.
+    """
+
+    assignment: Assignment
+    share: Share
+    run: int | None = None
+    copies: tuple[int, ...] = (0,)
+
+
+class Unfolding:
+    """A lowered folded problem and the cost graph of the whole one."""
+
+    def __init__(self, folding: Folding, lowered: Lowered) -> None:
+        self.folding = folding
+        self.lowered = lowered
+        self._owners = _Owners(folding, lowered)
+        self._slots = self._owners.slots()
+        self._check_alike()
+        self._place: dict[tuple[int, int], int] = {}  # node of the folded graph, copy -> node
+        self.graph = self._unfolded() if folding.runs else lowered.graph
+
+    def portions(self, choice: IntArray) -> list[Portion]:
+        """What a choice of the whole graph means, in portions."""
+        if not self.folding.runs:
+            assignment = assignment_of_choice(self.lowered, choice)
+            return [Portion(assignment, Share.all_of(self.lowered.models, assignment))]
+        ends = self._ends(choice)
+        assignment = assignment_of_choice(self.lowered, ends)
+        found = [Portion(assignment, self._owners.share(None))]
+        for number, run in enumerate(self.folding.runs):
+            share = self._owners.share((number, MIDDLE))
+            copies: dict[bytes, list[int]] = {}
+            for copy in range(MIDDLE, run.copies - MIDDLE):
+                key = self._states(choice, number, copy).tobytes()
+                key += self._states(choice, number, copy + 1).tobytes()
+                copies.setdefault(key, []).append(copy)
+            for alike in copies.values():
+                window = ends.copy()
+                for kept in (MIDDLE, MIDDLE + 1):
+                    states = self._states(choice, number, alike[0] + kept - MIDDLE)
+                    window[self._slots[number][kept]] = states
+                assignment = assignment_of_choice(self.lowered, window)
+                found.append(Portion(assignment, share, number, tuple(alike)))
+        return found
+
+    def names(self, run: int, copy: int) -> dict[str, str]:
+        """Names of the middle copy, and of its follower -> those of a copy, and of the next."""
+        folded = self.folding.runs[run]
+        return {**folded.renamed(MIDDLE + 1, copy + 1), **folded.renamed(MIDDLE, copy)}
+
+    def owner(self, name: str) -> Owner | None:
+        """To which kept copy of which run an op or tensor of the folded graph belongs."""
+        return self._owners.of_name.get(name)
+
+    def _states(self, choice: IntArray, number: int, copy: int) -> IntArray:
+        run = self.folding.runs[number]
+        kept = _kept(copy, run)
+        return choice[[self._place[node, copy] for node in self._slots[number][kept]]]
+
+    def _ends(self, choice: IntArray) -> IntArray:
+        """The choice of the folded graph that the copies it kept have."""
+        states = np.empty(len(self.lowered.graph.nodes), dtype=np.int64)
+        for node, owner in enumerate(self._owners.of_node):
+            copy = 0 if owner is None else self.folding.runs[owner[0]].number(owner[1])
+            states[node] = choice[self._place[node, copy]]
+        return states
+
+    def _check_alike(self) -> None:
+        nodes = self.lowered.graph.nodes
+        kind = self._owners.states_of_node()
+        for slots in self._slots:
+            first = slots[MIDDLE]
+            for kept in (MIDDLE - 1, MIDDLE + 1):
+                if len(slots[kept]) != len(first):
+                    raise NotAlikeError
+                for a, b in zip(first, slots[kept], strict=True):
+                    same = nodes[a].cost is nodes[b].cost and nodes[a].memory is nodes[b].memory
+                    if not same or kind[a] is not kind[b]:
+                        raise NotAlikeError
+
+    def _unfolded(self) -> CostGraph:
+        folded = self.lowered.graph
+        nodes: list[Node] = []
+        spans: list[tuple[int, int, int]] = []
+        done: set[int] = set()
+
+        def add(node: int, copy: int) -> None:
+            self._place[node, copy] = len(nodes)
+            nodes.append(folded.nodes[node])
+
+        for node, owner in enumerate(self._owners.of_node):
+            if owner is None:
+                add(node, 0)
+                continue
+            number, kept = owner
+            run = self.folding.runs[number]
+            if kept > MIDDLE and number not in done:
+                done.add(number)
+                for copy in range(MIDDLE + 1, run.copies - MIDDLE):
+                    for inner in self._slots[number][MIDDLE]:
+                        add(inner, copy)
+                period = len(self._slots[number][MIDDLE])
+                start = self._place[self._slots[number][MIDDLE][0], MIDDLE]
+                # the copies at positions 1 and n - 2 are alike too
+                spans.append((start - period, period * (run.copies - 2), period))
+            add(node, run.number(kept))
+        edges = [moved for edge in folded.edges for moved in self._copies_of(edge)]
+        return CostGraph(tuple(nodes), tuple(edges), folded.memory_limit_bytes, tuple(spans))
+
+    def _copies_of(self, edge: AnyEdge) -> Iterable[AnyEdge]:
+        ends = [self._owners.of_node[edge.tail], self._owners.of_node[edge.head]]
+        latest = max((owner for owner in ends if owner is not None), default=None)
+        if latest is None:
+            yield self._moved(edge, 0, 0)
+            return
+        number, kept = latest
+        run = self.folding.runs[number]
+        inside = [owner for owner in ends if owner is not None and owner[0] == number]
+        if len(inside) < 2:
+            if kept not in (0, KEPT - 1):
+                raise NotAlikeError
+            yield self._moved(edge, self._number(ends[0]), self._number(ends[1]))
+            return
+        back = [kept - own for _, own in inside]
+        if max(back) > 1:
+            raise NotAlikeError
+        if kept != MIDDLE:
+            copies = [run.number(kept) - b for b in back]
+            yield self._moved(edge, copies[0], copies[1])
+            return
+        for copy in range(MIDDLE, run.copies - MIDDLE):
+            yield self._moved(edge, copy - back[0], copy - back[1])
+
+    def _number(self, owner: Owner | None) -> int:
+        return 0 if owner is None else self.folding.runs[owner[0]].number(owner[1])
+
+    def _moved(self, edge: AnyEdge, tail_copy: int, head_copy: int) -> AnyEdge:
+        tail = self._at(edge.tail, tail_copy)
+        head = self._at(edge.head, head_copy)
+        return replace(edge, tail=tail, head=head)
+
+    def _at(self, node: int, copy: int) -> int:
+        owner = self._owners.of_node[node]
+        if owner is None:
+            return self._place[node, 0]
+        run = self.folding.runs[owner[0]]
+        kept = _kept(copy, run)
+        if kept != owner[1]:
+            slots = self._slots[owner[0]]
+            node = slots[kept][slots[owner[1]].index(node)]
+        return self._place[node, copy]
+
+
+def _kept(copy: int, run: Run) -> int:
+    """The kept copy that stands for a copy of the graph."""
+    return min(copy, MIDDLE) if copy < run.copies - MIDDLE else copy - run.copies + KEPT
+
+
+class _Owners:
+    """To which kept copy of which run nodes, ops and values belong."""
+
+    def __init__(self, folding: Folding, lowered: Lowered) -> None:
+        self.lowered = lowered
+        self.models = lowered.models
+        self.runs = len(folding.runs)
+        self.of_name: dict[str, Owner] = {}
+        for number, run in enumerate(folding.runs):
+            for kept in range(KEPT):
+                copy = run.number(kept)
+                for name in (*run.ops[copy], *run.tensors[copy]):
+                    self.of_name[name] = (number, kept)
+        self.of_node: list[Owner | None] = [None] * len(lowered.graph.nodes)
+        problem = self.models.problem
+        for position, node in lowered.op_node.items():
+            self.of_node[node] = self.of_name.get(problem.ops[position].name)
+        for nodes in (lowered.rest_node, lowered.read_node, lowered.parameter_node):
+            for root, node in nodes.items():
+                self.of_node[node] = self.of_name.get(root)
+
+    def slots(self) -> list[list[list[int]]]:
+        """Nodes by run and kept copy, in order."""
+        found: list[list[list[int]]] = [[[] for _ in range(KEPT)] for _ in range(self.runs)]
+        for node, owner in enumerate(self.of_node):
+            if owner is not None:
+                found[owner[0]][owner[1]].append(node)
+        return found
+
+    def states_of_node(self) -> dict[int, Any]:
+        """What the states of a node mean, one object for all nodes of which they mean the same."""
+        lowered = self.lowered
+        found: dict[int, Any] = {}
+        for position, node in lowered.op_node.items():
+            found[node] = lowered.op_choices[position]
+        for root, node in lowered.rest_node.items():
+            found[node] = lowered.rest_states[root]
+        for root, node in lowered.read_node.items():
+            found[node] = lowered.read_states[root]
+        for root, node in lowered.parameter_node.items():
+            found[node] = self.models.parameter(self.models.values.value_of[root])
+        return found
+
+    def share(self, owner: Owner | None) -> Share:
+        """What belongs to a kept copy; None: whatever belongs to no middle copy."""
+
+        def wanted(name: str) -> bool:
+            found = self.of_name.get(name)
+            if owner is None:
+                return found is None or found[1] != MIDDLE
+            return found == owner
+
+        problem = self.models.problem
+        return Share(
+            tuple(p for p in self.lowered.op_node if wanted(problem.ops[p].name)),
+            tuple(value for value in self.models.values.values if wanted(value.root)),
+        )
+
+
+def joined_stage(parts: Sequence[tuple[Portion, Stage]], unfolding: Unfolding) -> Stage:
+    """The stage of the whole graph from those of its portions, the first being the ends."""
+    ends = parts[0][1]
+    fields = (("ops", "op"), ("tensors", "tensor"), ("parameters", "tensor"))
+    return Stage(
+        mesh=ends.mesh,
+        **{field: _joined(parts, field, name, unfolding) for field, name in fields},
+        redistributions=_joined(parts, "redistributions", "tensor", unfolding),
+    )
+
+
+def _joined(
+    parts: Sequence[tuple[Portion, Stage]], field: str, name: str, unfolding: Unfolding
+) -> tuple[Any, ...]:
+    """Items in the order of the graph: middle copies before the last but one."""
+    middle: dict[int, list[tuple[int, Portion, Stage]]] = {}
+    for portion, stage in parts:
+        if portion.run is not None:
+            own = middle.setdefault(portion.run, [])
+            own += [(copy, portion, stage) for copy in portion.copies]
+    found: list[Any] = []
+
+    def add(run: int) -> None:
+        for copy, portion, stage in sorted(middle.pop(run, ()), key=lambda own: own[0]):
+            names = unfolding.names(run, copy)
+            found.extend(_renamed(item, names) for item in getattr(stage, field))
+
+    for item in getattr(parts[0][1], field):
+        owner = unfolding.owner(getattr(item, name))
+        if owner is not None and owner[1] > MIDDLE:
+            add(owner[0])
+        found.append(item)
+    for run in list(middle):
+        add(run)
+    return tuple(found)
+
+
+def _renamed(item: Any, names: Mapping[str, str]) -> Any:
+    given = {field: getattr(item, field, None) for field in ("op", "tensor")}
+    return item.model_copy(update={f: names[n] for f, n in given.items() if n in names})
