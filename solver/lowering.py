@@ -249,9 +249,9 @@ class _Lowering:
     def _read_to_op(self, root: str, read: ReadStates, needed: IntArray, saves: bool) -> FloatArray:
         moves = self.models.redistributions(self.models.ops.space(root))
         rows, columns = moves.space.index(read.layouts), moves.space.index(needed)
-        total = moves.total_ns[rows[:, None], columns[None, :]]
+        total = moves.total_ns(rows[:, None], columns[None, :])
         if saves:
-            total = total + moves.forward_ns[rows[:, None], columns[None, :]]
+            total = total + moves.forward_ns(rows[:, None], columns[None, :])
         return self._activation(total)
 
     def _rest_to_op(
@@ -259,7 +259,7 @@ class _Lowering:
     ) -> tuple[FloatArray, FloatArray | None]:
         moves = self.models.redistributions(self.models.ops.space(value.root))
         rows, columns = moves.space.index(rest), moves.space.index(needed)
-        cost = self._activation(moves.total_ns[rows[:, None], columns[None, :]])
+        cost = self._activation(moves.total_ns(rows[:, None], columns[None, :]))
         if not value.is_saved:
             return cost, None
         return cost, saved_as_read_bytes(moves, rest, needed, value.saved_by_producer)
@@ -299,8 +299,8 @@ class _Lowering:
     ) -> tuple[FloatArray, FloatArray | None]:
         moves = self.models.redistributions(self.models.ops.space(value.root))
         rows, columns = moves.space.index(rest), moves.space.index(read.layouts)
-        total = moves.total_ns[rows[:, None], columns[None, :]]
-        forward = moves.forward_ns[rows[:, None], columns[None, :]]
+        total = moves.total_ns(rows[:, None], columns[None, :])
+        forward = moves.forward_ns(rows[:, None], columns[None, :])
         cost = self._activation(total + np.where(read.again[None, :], forward, 0.0))
         if not value.is_saved:
             return cost, None
@@ -336,7 +336,7 @@ def saved_as_read_bytes(
 ) -> FloatArray:
     """(rest, needed): the copy that one reader saves; a layout reached by slicing can be either."""
     rows, columns = moves.space.index(rest), moves.space.index(needed)
-    free = moves.forward_ns[rows[:, None], columns[None, :]] == 0.0
+    free = moves.forward_ns(rows[:, None], columns[None, :]) == 0.0
     at_rest = moves.space.local_bytes(rest)[:, None]
     as_read = moves.space.local_bytes(needed)[None, :]
     if kept:

@@ -152,9 +152,9 @@ class ParameterModel:
         if not self.trained:
             return np.zeros(len(states))
         moves = self.value_moves
-        return moves.forward_ns[
+        return moves.forward_ns(
             moves.space.index(self.optimizer(states)), moves.space.index(self.value(states))
-        ]
+        )
 
     def read_value(self, needed: IntArray) -> IntArray:
         """The value's layout in a state that a reader needs: V is replicated."""
@@ -178,7 +178,7 @@ class ParameterModel:
         columns = moves.space.index(self.read_value(needed))
         split = needed[None, :, :] < self.space.slots
         coarser = (split & (self.value(states)[:, None, :] != needed[None, :, :])).any(axis=2)
-        return np.where(coarser, np.inf, moves.forward_ns[rows[:, None], columns[None, :]])
+        return np.where(coarser, np.inf, moves.forward_ns(rows[:, None], columns[None, :]))
 
     def order(self, state: IntArray, needed: IntArray) -> tuple[int, ...]:
         """Ranks of the axes on a slot: the reader's first, the value's, the gradient's, the rest.
@@ -204,8 +204,8 @@ class ParameterModel:
         final = np.broadcast_to(moves.space.index(self.optimizer(states))[:, None], shape)
         illegal = at < 0
         at = np.where(illegal, 0, at)
-        per_microbatch = np.where(illegal, np.inf, moves.forward_ns[left, at])
-        per_step = np.where(illegal, np.inf, moves.forward_ns[at, final])
+        per_microbatch = np.where(illegal, np.inf, moves.forward_ns(left, at))
+        per_step = np.where(illegal, np.inf, moves.forward_ns(at, final))
         return per_microbatch, per_step
 
     def read_ns(self, states: IntArray, needed: IntArray, gathers: int) -> FloatArray:
