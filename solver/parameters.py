@@ -44,6 +44,13 @@ OPTIMIZER_SHARD_BYTES = 64 * 1024
 BUCKET_BYTES = 25 * 1024 * 1024
 
 
+def optimizer_element_bytes(setup: Setup, dtype: str) -> int:
+    """Optimizer states and the master copy, where its dtype is not the parameter's own."""
+    states = setup.optimizer.states * DTYPE_BYTES[setup.optimizer.state_dtype]
+    master = setup.master_dtype
+    return states + (DTYPE_BYTES[master] if master not in (None, dtype) else 0)
+
+
 @dataclass(frozen=True, eq=False)
 class ParameterModel:
     """The states of a parameter on a mesh; `Models` keeps one for all parameters of equal content.
@@ -131,11 +138,8 @@ class ParameterModel:
 
     @property
     def optimizer_element_bytes(self) -> int:
-        """Optimizer states and the master copy, where its dtype is not the parameter's own."""
-        optimizer = self.setup.optimizer
-        states = optimizer.states * DTYPE_BYTES[optimizer.state_dtype]
-        master = self.setup.master_dtype
-        return states + (DTYPE_BYTES[master] if master not in (None, self.dtype) else 0)
+        """What the optimizer keeps of an element."""
+        return optimizer_element_bytes(self.setup, self.dtype)
 
     def update_ns(self, states: IntArray) -> FloatArray:
         """The optimizer's own time in one step."""

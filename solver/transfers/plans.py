@@ -26,6 +26,7 @@ from meshwright.schema import (
     Topology,
 )
 from meshwright.schema.transfer import Transfer, TransferState
+from solver.parameters import optimizer_element_bytes
 from solver.transfer import Item, transfer
 from solver.transfers.holding import Site
 from solver.transfers.links import Cluster
@@ -46,6 +47,24 @@ class PlanDocuments:
     graph: Graph
     topology: Topology
     setup: Setup
+
+
+def transfer_documents(
+    plans: tuple[Plan, Plan],
+    graphs: tuple[Graph, Graph],
+    topologies: tuple[Topology, Topology],
+    setups: tuple[Setup, Setup],
+    *,
+    state: Which = "all",
+    first: int = 0,
+    cluster: Topology | None = None,
+    calibration: Calibration | None = None,
+) -> Transfer:
+    """`transfer_plans` of pairs: those of the source's plan, those of the target's."""
+    source, target = map(PlanDocuments, plans, graphs, topologies, setups)
+    return transfer_plans(
+        source, target, state=state, first=first, cluster=cluster, calibration=calibration
+    )
 
 
 def transfer_plans(
@@ -98,13 +117,6 @@ def _items(
                 else optimizer_element_bytes(source.setup, dtypes[parameter.tensor])
             )
             yield Item(parameter.tensor, state, size, layouts[0], here, layouts[1], site)
-
-
-def optimizer_element_bytes(setup: Setup, dtype: str) -> int:
-    """Optimizer states and the master copy of a parameter, where its dtype is another."""
-    states = setup.optimizer.states * DTYPE_BYTES[setup.optimizer.state_dtype]
-    master = setup.master_dtype
-    return states + (DTYPE_BYTES[master] if master not in (None, dtype) else 0)
 
 
 def _parameters(plan: Plan, first: int) -> Iterator[tuple[ParameterPlan, Site]]:
