@@ -1,4 +1,4 @@
-"""A search in a child process, seen from its parent."""
+"""A search or a verification in a child process, seen from its parent."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from typing import IO, Any, cast
 
-TAIL = 8000  # bytes of standard error that are kept of a search that was lost; chosen
+TAIL = 8000  # bytes of standard error that are kept of a process that was lost; chosen
 
 
 class Child:
     """One child process in a group of its own. Start, ask and kill it from one thread."""
 
-    def __init__(self, planner: str, request: bytes) -> None:
-        """Start it. `request` is JSON on one line."""
+    def __init__(self, module: str, arguments: Sequence[str], request: bytes) -> None:
+        """Start `python -m module arguments…`. `request` is JSON on one line."""
         self._errors = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115  closed by end()
         self._messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "service.search", planner],
+            [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -72,4 +73,4 @@ class Child:
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - TAIL))
         said = self._errors.read().decode(errors="replace")
-        return f"the search ended with code {code}\n{said}"
+        return f"the process ended with code {code}\n{said}"

@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from alembic.util import CommandError
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from meshwright.planner import find_planner
+from meshwright.planner import find_planner, find_verifier
 from meshwright.schema import Unavailable
 from service.app import create_app
 from service.database import open_store
@@ -82,17 +83,22 @@ def _listener(settings: Settings) -> socket.socket:
 
 def _server(settings: Settings) -> uvicorn.Server:
     """The web server, its store opened and up to date."""
+    _check_found("planner", settings.planner, find_planner)
+    _check_found("verifier", settings.verifier, find_verifier)
     try:
-        find_planner(settings.planner)
         open_store(settings.database)
         return server(settings)
-    except (Unavailable, AttributeError) as failure:
-        raise _refused(
-            f"MESHWRIGHT_PLANNER: {settings.planner!r} cannot be used: {failure}"
-        ) from None
     except (OSError, ValueError, ImportError, SQLAlchemyError, CommandError) as failure:
         said = str(getattr(failure, "orig", None) or failure).partition("\n")[0]
         raise _refused(f"the store {_shown(settings.database)} cannot be used: {said}") from None
+
+
+def _check_found(what: str, name: str, find: Callable[[str], object]) -> None:
+    try:
+        find(name)
+    except (Unavailable, AttributeError, ImportError) as failure:
+        setting = f"MESHWRIGHT_{what.upper()}"
+        raise _refused(f"{setting}: {name!r} cannot be used: {failure}") from None
 
 
 def _shown(url: str) -> str:

@@ -3,6 +3,9 @@
     queued -> running -> succeeded | failed | cancelled
     queued <- running    when the lease runs out, the search is lost or the worker stops
 
+A job that verifies has its plan as soon as that is found, and keeps it whatever comes after: the
+next attempt only verifies. One whose plan was known when it was queued does not search at all.
+
 Every change is one UPDATE that names the state, and for a worker the attempt, that it leaves. Where
 no row changed, the job is not the caller's any more: it ends its search and writes nothing.
 """
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     ColumnElement,
@@ -27,8 +30,15 @@ from sqlalchemy import (
     update,
 )
 
-from meshwright.schema import Infeasible, MeshwrightError, NotFound, Plan, Progress
-from service import documents
+from meshwright.schema import (
+    Certificate,
+    Infeasible,
+    MeshwrightError,
+    NotFound,
+    Plan,
+    Progress,
+)
+from service import certificates, documents
 from service.database import Database
 from service.errors import ParameterError, WorkerLost
 from service.paging import Page, PageRequest, read_page
@@ -40,11 +50,12 @@ FINAL = ("succeeded", "failed", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job leased to a worker. `attempt` is the fence."""
+    """A job leased to a worker. `attempt` is the fence. plan: found already, to be verified."""
 
     job: str
     attempt: int
     asked: dict[str, Any]
+    plan: str | None = None
 
 
 class Jobs:
@@ -56,9 +67,18 @@ class Jobs:
         self._max_losses = max_losses
 
     def submit(
-        self, connection: Connection, *, request: str, graph: str, topology: str, asked: Any
+        self,
+        connection: Connection,
+        *,
+        request: str,
+        graph: str,
+        topology: str,
+        asked: Any,
+        verify: bool = False,
+        plan: str | None = None,
+        outcome: str | None = None,
     ) -> str:
-        """Queue a job inside the caller's transaction."""
+        """Queue a job inside the caller's transaction; with a plan, only to verify that."""
         job = f"job_{uuid.uuid4().hex}"
         connection.execute(
             insert(JobRow).values(
@@ -70,6 +90,9 @@ class Jobs:
                 state="queued",
                 attempt=0,
                 losses=0,
+                verify=verify,
+                plan=plan,
+                outcome=outcome,
                 created=self._database.now,
             )
         )
@@ -77,13 +100,41 @@ class Jobs:
         return job
 
     def find(self, connection: Connection, request: str) -> Row[Any] | None:
-        """The newest job that answers this request, or will."""
+        """The newest job that answers this request, or will; any that has found its plan does."""
         return connection.execute(
             select(JobRow.__table__)
-            .where(JobRow.request == request, JobRow.state.in_(("queued", "running", "succeeded")))
+            .where(
+                JobRow.request == request,
+                or_(JobRow.state.in_(("queued", "running", "succeeded")), JobRow.plan.is_not(None)),
+            )
             .order_by(JobRow.created.desc(), JobRow.id.desc())
             .limit(1)
         ).first()
+
+    def verify(self, connection: Connection, job: Row[Any]) -> str:
+        """The job that has or will have a certificate for the plan of `job`.
+
+        That is `job` itself where it still searches, verifies, or can have none.
+        """
+        if job.plan is None:
+            connection.execute(
+                update(JobRow)
+                .where(JobRow.id == job.id, JobRow.state.in_(("queued", "running")))
+                .values(verify=True)
+            )
+            return str(job.id)
+        if job.state not in FINAL or certificates.exists(connection, job.plan):
+            return str(job.id)
+        return self.submit(
+            connection,
+            request=job.request,
+            graph=job.graph,
+            topology=job.topology,
+            asked=job.asked,
+            verify=True,
+            plan=job.plan,
+            outcome=job.outcome,
+        )
 
     def get(self, job: str) -> Row[Any]:
         """The job's row; NotFound where there is none."""
@@ -124,12 +175,12 @@ class Jobs:
                     lease_until=self._database.now + self._lease_s,
                     started=func.coalesce(JobRow.started, self._database.now),
                 )
-                .returning(JobRow.id, JobRow.attempt, JobRow.asked)
+                .returning(JobRow.id, JobRow.attempt, JobRow.asked, JobRow.plan)
             ).first()
             if row is None:
                 return None
             self._note(connection, row.id, row.attempt, {"state": "running", "worker": worker})
-        return Claim(row.id, row.attempt, row.asked)
+        return Claim(row.id, row.attempt, row.asked, row.plan)
 
     def renew(self, claim: Claim) -> bool:
         """Prolong the lease; False where the job is not ours any more."""
@@ -150,15 +201,36 @@ class Jobs:
                 self._note(connection, claim.job, claim.attempt, {"progress": body})
             return ours
 
-    def succeed(self, claim: Claim, plan: Plan) -> bool:
-        """Store the plan and end the job, both or neither."""
+    def succeed(self, claim: Claim, plan: Plan) -> Literal["ended", "to verify", "not ours"]:
+        """Store the plan, and end the job unless its plan is to be verified; all or nothing."""
+        found = {"outcome": plan.search.outcome, "plan": plan.id}
         with self._database.writing() as connection:
+            asked = select(JobRow.verify).where(_ours(claim)).with_for_update()
+            verify = connection.execute(asked).scalar()
+            if verify is None:
+                return "not ours"
             documents.put_plan(connection, plan, now=self._database.now)
+            if not verify:
+                self._end(connection, claim, "succeeded", **found)
+                return "ended"
+            self._change(connection, claim, **found)
+            self._note(connection, claim.job, claim.attempt, {"plan": plan.id})
+            return "to verify"
+
+    def certify(self, claim: Claim, certificate: Certificate, *, trace: str | None = None) -> bool:
+        """Store the certificate of the job's plan and end the job, both or neither."""
+        done = Progress(phase="verifying", done=1, total=1)
+        with self._database.writing() as connection:
             ours = self._end(
-                connection, claim, "succeeded", outcome=plan.search.outcome, plan=plan.id
+                connection,
+                claim,
+                "succeeded",
+                certificate=certificate.to_dict(),
+                progress=done.model_dump(mode="json", exclude_none=True),
+                trace=trace,
             )
-            if not ours:
-                connection.rollback()
+            if ours:
+                certificates.put(connection, certificate, now=self._database.now)
             return ours
 
     def succeed_without_plan(self, claim: Claim, infeasible: Infeasible) -> bool:
@@ -216,8 +288,8 @@ class Jobs:
         """Fail the jobs whose searches were lost too often; a lapsed lease is a loss to come."""
         losses = JobRow.losses + case((JobRow.state == "running", 1), else_=0)
         error = WorkerLost(
-            f"the search was lost {self._max_losses} times; it may need more memory than the "
-            "worker has"
+            f"the search, or the execution of its plan, was lost {self._max_losses} times; it may "
+            "need more memory than the worker has"
         )
         rows = connection.execute(
             update(JobRow)

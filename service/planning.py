@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -35,7 +36,7 @@ from solver.planner import check as check_request
 
 D = TypeVar("D", bound=Document)
 REST = ("pins", "solver", "budget")
-FIELDS = ("graph", "topology", "setup", "calibration", *REST)
+FIELDS = ("graph", "topology", "setup", "calibration", *REST, "verify")
 
 
 class Constraints(Document):
@@ -55,11 +56,16 @@ class Constraints(Document):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request whose documents are named by id. `documents` are those that came inline."""
+    """A request whose documents are named by id. `documents` are those that came inline.
+
+    verify: the plan is to have a certificate. It is no part of `request` and `body`, which say what
+    decides the plan: a stored plan answers either way, and is verified without a new search.
+    """
 
     request: str
     body: dict[str, Any]
     documents: tuple[Document, ...]
+    verify: bool = False
 
     @property
     def graph(self) -> str:
@@ -95,7 +101,8 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
         **constraints.to_dict(),
     }
     by = f"{planner} {version('meshwright-server')}"
-    return Asked(digest("request", {**asked, "planner": by}), asked, tuple(inline))
+    request = digest("request", {**asked, "planner": by})
+    return Asked(request, asked, tuple(inline), _verify(body))
 
 
 def check(connection: Connection, asked: Asked) -> None:
@@ -140,6 +147,15 @@ def check_symbols(graph: Graph, setup: Setup) -> None:
         graph.instantiate(setup.symbols)
     except MeshwrightError as error:
         raise type(error)(error.detail, pointer="/setup/symbols") from None
+
+
+def _verify(body: Mapping[str, Any]) -> bool:
+    given = body.get("verify", False)
+    if not isinstance(given, bool):
+        raise RequestError(
+            f"verify is true or false, got {json.dumps(given)[:80]}", pointer="/verify"
+        )
+    return given
 
 
 def _topology(body: Mapping[str, Any]) -> Topology | str:

@@ -8,12 +8,16 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from sqlalchemy import Row
 
-from meshwright.schema import Infeasible, Progress
+from meshwright.schema import Certificate, Infeasible, Progress
 from service.documents import Entry
 
 
 class Job(BaseModel):
-    """A search and what came of it; `outcome` is set once the state is `succeeded`."""
+    """A search and what came of it; `plan` and `outcome` are set once that is found.
+
+    certificate: what executing the plan showed. Look at its outcome: a job whose plan turns out to
+    be wrong has succeeded all the same.
+    """
 
     id: str
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -27,6 +31,8 @@ class Job(BaseModel):
     progress: Progress | None = None
     outcome: Literal["optimal", "feasible", "infeasible"] | None = None
     plan: str | None = None
+    verify: bool = False
+    certificate: Certificate | None = None
     infeasible: Infeasible | None = None
     problem: dict[str, Any] | None = None
 
@@ -80,6 +86,7 @@ class PlanEntry(BaseModel):
     solver: str
     lower_bound_ns: float
     gap: float
+    certificate: Literal["verified", "failed", "not verifiable"] | None = None
 
 
 class PlanList(BaseModel):
@@ -112,6 +119,8 @@ def job_of(row: Row[Any]) -> Job:
         progress=row.progress,
         outcome=row.outcome,
         plan=row.plan,
+        verify=row.verify,
+        certificate=row.certificate,
         infeasible=row.infeasible,
         problem=row.problem and {**row.problem, "instance": f"/v1/jobs/{row.id}"},
     )

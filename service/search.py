@@ -6,21 +6,16 @@ one of {"plan": …}, {"infeasible": …}, {"problem": …}, {"fault": traceback
 
 from __future__ import annotations
 
-import ctypes
-import json
-import os
-import signal
 import sys
-import threading
 import time
 import traceback
-from typing import Any, TextIO
+from typing import Any
 
 from meshwright.planner import find_planner
 from meshwright.schema import Answer, MeshwrightError, Progress, Request
+from service.child_process import Lines, converse
 
 INTERVAL_S = 0.1  # between two reports of one phase; chosen
-PR_SET_PDEATHSIG = 1
 
 
 class Reporter:
@@ -39,23 +34,9 @@ class Reporter:
         self._lines.write({"progress": progress.model_dump(mode="json", exclude_none=True)})
 
 
-class Lines:
-    """JSON, one value a line."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, value: dict[str, Any]) -> None:
-        self._stream.write(json.dumps(value, separators=(",", ":")) + "\n")
-        self._stream.flush()
-
-
 def main() -> None:
     """Answer the request on standard input."""
-    _end_with_parent()
-    lines = Lines(_private_stdout())
-    text = sys.stdin.buffer.readline()
-    threading.Thread(target=_end_with_pipe, daemon=True).start()
+    text, lines = converse()
     try:
         request = Request.from_json(text)
         answer = find_planner(sys.argv[1])(request, Reporter(lines))
@@ -72,28 +53,6 @@ def _message(answer: Answer) -> dict[str, Any]:
     if answer.infeasible is not None:
         return {"infeasible": answer.infeasible.model_dump(mode="json", exclude_none=True)}
     return {"fault": "the planner answered with neither a plan nor why there is none"}
-
-
-def _private_stdout() -> TextIO:
-    """The pipe to the parent; what a library prints goes to standard error instead."""
-    private = os.dup(1)
-    os.dup2(2, 1)
-    return os.fdopen(private, "w", encoding="utf-8")
-
-
-def _end_with_parent() -> None:
-    """On Linux the kernel ends this process with the thread that started it."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent or parent == 1:
-            os._exit(1)
-
-
-def _end_with_pipe() -> None:
-    """Elsewhere, and for safety: the parent holds the other end of standard input."""
-    sys.stdin.buffer.read()
-    os._exit(1)
 
 
 if __name__ == "__main__":

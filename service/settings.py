@@ -14,7 +14,9 @@ class Settings(BaseSettings):
     database_url: empty = SQLite in `data_dir`.
     planner: a name in the entry point group `meshwright.planner`, or `module:function`.
     workers: worker loops in this process; each runs one solve at a time.
+    verifier: the same for what executes plans, in the group `meshwright.verifier`.
     solve_s: a solve that runs longer is ended and its job fails.
+    verify_s, verify_memory_bytes: an execution that takes more is ended: not verifiable.
     max_losses: how often the process of a solve may be lost before its job fails.
     """
 
@@ -26,10 +28,13 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".meshwright")
     database_url: str = ""
     planner: str = "default"
+    verifier: str = "default"
     workers: int = Field(default=1, ge=0, le=64)
     poll_s: float = Field(default=0.1, gt=0, le=10)
     lease_s: float = Field(default=15, gt=0)
     solve_s: float = Field(default=900, gt=0)
+    verify_s: float = Field(default=300, gt=0)
+    verify_memory_bytes: int = Field(default=8 * 2**30, ge=2**28)
     max_losses: int = Field(default=3, ge=1)
     max_body_bytes: int = Field(default=64 * 2**20, ge=1)
     max_wait_s: float = Field(default=60, ge=0)

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    Boolean,
     Float,
     ForeignKey,
     Index,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Text,
+    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -65,11 +67,24 @@ class PlanRow(Base):
     summary: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
+class CertificateRow(Base):
+    """What executing a plan showed."""
+
+    __tablename__ = "certificates"
+
+    plan: Mapped[str] = mapped_column(ID, ForeignKey("plans.id"), primary_key=True)
+    id: Mapped[str] = mapped_column(ID)
+    created: Mapped[float] = mapped_column(Float(53))
+    outcome: Mapped[str] = mapped_column(String(16))
+    body: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
 class JobRow(Base):
     """A search. `attempt` is the fence: who holds an older one may write nothing.
 
     request: the digest of what was asked; `asked` names the documents.
     losses: attempts that ended without a word.
+    verify: the plan is to be executed too. Where a job has a plan and goes on, only that is left.
     """
 
     __tablename__ = "jobs"
@@ -98,6 +113,8 @@ class JobRow(Base):
     infeasible: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     problem: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     trace: Mapped[str | None] = mapped_column(Text)
+    verify: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    certificate: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class JobEventRow(Base):

@@ -22,18 +22,19 @@ from solver.assignment import Assignment, Codes, assignment_of_stage
 from solver.lowering import Models, ReadStates, saved_as_read_bytes, saved_bytes
 from solver.own_moves import own_moves_ns
 from solver.problem import Problem
-from solver.redistribution import Move
+from solver.redistribution import Path
 from solver.states import FloatArray, IntArray
 from solver.values import Reader, Value, find_values
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One redistribution: moves in each microbatch, how often the forward half runs, and time."""
+    """One redistribution: paths in each microbatch, whether forward runs again, and time."""
 
     root: str
     reader: Reader | None
-    moves: tuple[Move, ...]
+    forward: Path
+    backward: Path
     again: bool
     ns: float
 
@@ -247,17 +248,14 @@ class _Bookkeeping:
         if source == target:
             return
         moves = self.models.redistributions(self.models.ops.space(value.root))
-        a, b = (int(moves.space.index(np.array([codes]))[0]) for codes in (source, target))
-        ns = float(moves.total_ns[a, b]) + (float(moves.forward_ns[a, b]) if again else 0.0)
-        if not np.isfinite(ns):
-            raise PlanError(
-                f"tensor {value.root!r}: there is no way from the state {source} to {target}"
-            )
+        a, b = (moves.space.index(np.array([codes])) for codes in (source, target))
+        ns = float(moves.total_ns(a, b)[0]) + (float(moves.forward_ns(a, b)[0]) if again else 0.0)
         self.book.transfers.append(
             Transfer(
                 value.root,
                 reader,
-                moves.path(a, b),
+                moves.forward_path(int(a[0]), int(b[0])),
+                moves.backward_path(int(a[0]), int(b[0])),
                 again,
                 ns * self.models.problem.microbatches,
             )

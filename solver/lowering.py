@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.collectives import Interconnect
 from meshwright.schema import Mesh
@@ -211,8 +212,10 @@ class _Lowering:
             choices = model.choices
             cost = models.shared(("op", model), lambda: models.op_cost_ns(model, model.choices))
         else:
-            choices = model.choices[allowed(model, model.choices)]
-            cost = models.op_cost_ns(model, choices)
+            kept = allowed(model, model.choices)
+            choices, cost = models.shared(
+                ("pinned op", model, kept.tobytes()), lambda: self._pinned(model, kept)
+            )
         node = self._node(op.name, cost)
         self.out.op_node[position] = node
         self.out.op_choices[position] = choices
@@ -225,6 +228,10 @@ class _Lowering:
                 lambda k=k: model.required(choices, k),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
             )
             self._connect(value, position, k, node, needed)
+
+    def _pinned(self, model: OpModel, kept: NDArray[np.bool_]) -> tuple[IntArray, FloatArray]:
+        choices = model.choices[kept]
+        return choices, self.models.op_cost_ns(model, choices)
 
     def _connect(self, value: Value, position: int, k: int, node: int, needed: IntArray) -> None:
         models = self.models
@@ -249,9 +256,9 @@ class _Lowering:
     def _read_to_op(self, root: str, read: ReadStates, needed: IntArray, saves: bool) -> FloatArray:
         moves = self.models.redistributions(self.models.ops.space(root))
         rows, columns = moves.space.index(read.layouts), moves.space.index(needed)
-        total = moves.total_ns[rows[:, None], columns[None, :]]
+        total = moves.total_ns(rows[:, None], columns[None, :])
         if saves:
-            total = total + moves.forward_ns[rows[:, None], columns[None, :]]
+            total = total + moves.forward_ns(rows[:, None], columns[None, :])
         return self._activation(total)
 
     def _rest_to_op(
@@ -259,7 +266,7 @@ class _Lowering:
     ) -> tuple[FloatArray, FloatArray | None]:
         moves = self.models.redistributions(self.models.ops.space(value.root))
         rows, columns = moves.space.index(rest), moves.space.index(needed)
-        cost = self._activation(moves.total_ns[rows[:, None], columns[None, :]])
+        cost = self._activation(moves.total_ns(rows[:, None], columns[None, :]))
         if not value.is_saved:
             return cost, None
         return cost, saved_as_read_bytes(moves, rest, needed, value.saved_by_producer)
@@ -299,8 +306,8 @@ class _Lowering:
     ) -> tuple[FloatArray, FloatArray | None]:
         moves = self.models.redistributions(self.models.ops.space(value.root))
         rows, columns = moves.space.index(rest), moves.space.index(read.layouts)
-        total = moves.total_ns[rows[:, None], columns[None, :]]
-        forward = moves.forward_ns[rows[:, None], columns[None, :]]
+        total = moves.total_ns(rows[:, None], columns[None, :])
+        forward = moves.forward_ns(rows[:, None], columns[None, :])
         cost = self._activation(total + np.where(read.again[None, :], forward, 0.0))
         if not value.is_saved:
             return cost, None
@@ -336,7 +343,7 @@ def saved_as_read_bytes(
 ) -> FloatArray:
     """(rest, needed): the copy that one reader saves; a layout reached by slicing can be either."""
     rows, columns = moves.space.index(rest), moves.space.index(needed)
-    free = moves.forward_ns[rows[:, None], columns[None, :]] == 0.0
+    free = moves.forward_ns(rows[:, None], columns[None, :]) == 0.0
     at_rest = moves.space.local_bytes(rest)[:, None]
     as_read = moves.space.local_bytes(needed)[None, :]
     if kept:

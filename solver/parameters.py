@@ -44,6 +44,13 @@ OPTIMIZER_SHARD_BYTES = 64 * 1024
 BUCKET_BYTES = 25 * 1024 * 1024
 
 
+def optimizer_element_bytes(setup: Setup, dtype: str) -> int:
+    """Optimizer states and the master copy, where its dtype is not the parameter's own."""
+    states = setup.optimizer.states * DTYPE_BYTES[setup.optimizer.state_dtype]
+    master = setup.master_dtype
+    return states + (DTYPE_BYTES[master] if master not in (None, dtype) else 0)
+
+
 @dataclass(frozen=True, eq=False)
 class ParameterModel:
     """The states of a parameter on a mesh; `Models` keeps one for all parameters of equal content.
@@ -131,11 +138,8 @@ class ParameterModel:
 
     @property
     def optimizer_element_bytes(self) -> int:
-        """Optimizer states and the master copy, where its dtype is not the parameter's own."""
-        optimizer = self.setup.optimizer
-        states = optimizer.states * DTYPE_BYTES[optimizer.state_dtype]
-        master = self.setup.master_dtype
-        return states + (DTYPE_BYTES[master] if master not in (None, self.dtype) else 0)
+        """What the optimizer keeps of an element."""
+        return optimizer_element_bytes(self.setup, self.dtype)
 
     def update_ns(self, states: IntArray) -> FloatArray:
         """The optimizer's own time in one step."""
@@ -152,9 +156,9 @@ class ParameterModel:
         if not self.trained:
             return np.zeros(len(states))
         moves = self.value_moves
-        return moves.forward_ns[
+        return moves.forward_ns(
             moves.space.index(self.optimizer(states)), moves.space.index(self.value(states))
-        ]
+        )
 
     def read_value(self, needed: IntArray) -> IntArray:
         """The value's layout in a state that a reader needs: V is replicated."""
@@ -178,7 +182,7 @@ class ParameterModel:
         columns = moves.space.index(self.read_value(needed))
         split = needed[None, :, :] < self.space.slots
         coarser = (split & (self.value(states)[:, None, :] != needed[None, :, :])).any(axis=2)
-        return np.where(coarser, np.inf, moves.forward_ns[rows[:, None], columns[None, :]])
+        return np.where(coarser, np.inf, moves.forward_ns(rows[:, None], columns[None, :]))
 
     def order(self, state: IntArray, needed: IntArray) -> tuple[int, ...]:
         """Ranks of the axes on a slot: the reader's first, the value's, the gradient's, the rest.
@@ -204,8 +208,8 @@ class ParameterModel:
         final = np.broadcast_to(moves.space.index(self.optimizer(states))[:, None], shape)
         illegal = at < 0
         at = np.where(illegal, 0, at)
-        per_microbatch = np.where(illegal, np.inf, moves.forward_ns[left, at])
-        per_step = np.where(illegal, np.inf, moves.forward_ns[at, final])
+        per_microbatch = np.where(illegal, np.inf, moves.forward_ns(left, at))
+        per_step = np.where(illegal, np.inf, moves.forward_ns(at, final))
         return per_microbatch, per_step
 
     def read_ns(self, states: IntArray, needed: IntArray, gathers: int) -> FloatArray:

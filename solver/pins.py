@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema import Mesh, Pin, RequestError
+from meshwright.schema import Graph, Mesh, Op, Pin, RequestError
 from solver.op_model import OpModel
 from solver.problem import OpInfo, Problem
 from solver.states import IntArray
@@ -30,10 +30,7 @@ def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> 
         matched = [
             position
             for position, op in enumerate(problem.ops)
-            if position not in views
-            and (
-                fnmatchcase(op.name, pin.op) or (op.op.module and fnmatchcase(op.op.module, pin.op))
-            )
+            if position not in views and _matches(op.op, pin)
         ]
         if not matched:
             raise RequestError(
@@ -46,6 +43,20 @@ def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> 
     for position, pin in found.items():
         _check_factors(problem.ops[position], pin)
     return found
+
+
+def matching_pins(graph: Graph, pins: Sequence[Pin]) -> dict[str, tuple[int, ...]]:
+    """Name of op -> the pins that match it, by number; ops that none matches are left out."""
+    found: dict[str, tuple[int, ...]] = {}
+    for index, pin in enumerate(pins):
+        for op in graph.ops:
+            if _matches(op, pin):
+                found[op.name] = (*found.get(op.name, ()), index)
+    return found
+
+
+def _matches(op: Op, pin: Pin) -> bool:
+    return fnmatchcase(op.name, pin.op) or bool(op.module and fnmatchcase(op.module, pin.op))
 
 
 def allowed_strategies(pin: Pin, op: OpInfo, mesh: Mesh) -> Allowed:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from meshwright.schema import (
     Axis,
+    Layout,
     OpPlan,
     OwnStep,
     ParameterPlan,
@@ -26,8 +29,9 @@ from solver.evaluate import Ledger, Share, Transfer
 from solver.lowering import Models
 from solver.own_moves import own_moves
 from solver.parameters import ParameterModel
-from solver.redistribution import Half, Move, Redistributions
-from solver.states import IntArray
+from solver.peak_memory import peak_elements
+from solver.redistribution import Path, Placed, Redistributions
+from solver.states import PARTIAL, IntArray
 from solver.values import Reader, Value
 
 
@@ -53,26 +57,14 @@ def stage_document(
             if root in roots
         ),
         redistributions=(
-            *(_transfer(models, transfer) for transfer in ledger.transfers if transfer.moves),
+            *(
+                _transfer(models, transfer)
+                for transfer in ledger.transfers
+                if transfer.forward or transfer.backward
+            ),
             *_parameter_transfers(models, assignment, ledger),
         ),
     )
-
-
-def work_of(models: Models, assignment: Assignment, share: Share) -> tuple[float, float]:
-    """The arithmetic that is wanted and that is done, by more devices than need to.
-
-    Every device counts with the valid part of its chunk: padding is not computed on, and waiting
-    for the longest chunk is no work.
-    """
-    useful = done = 0.0
-    devices = models.mesh.device_count
-    for position in share.ops:
-        model = models.ops.model(position)
-        useful += model.flops
-        codes = assignment.ops[position]
-        done += model.flops * devices / float(model.workers(np.array([codes]))[0])
-    return useful, done
 
 
 def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
@@ -171,8 +163,8 @@ def _transfer(models: Models, transfer: Transfer) -> Redistribution:
         op=op,
         input=input_,
         traffic="activation",
-        forward=_steps(models, value, moves, transfer.moves, backward=False),
-        backward=_steps(models, value, moves, transfer.moves, backward=True),
+        forward=_steps(models, value, moves, transfer.forward),
+        backward=_steps(models, value, moves, transfer.backward),
         again=transfer.again,
         ns=transfer.ns,
         exposed_ns=transfer.ns * exposed,
@@ -183,47 +175,29 @@ def _steps(
     models: Models,
     value: Value,
     moves: Redistributions,
-    path: tuple[Move, ...],
-    *,
-    backward: bool,
+    path: Path,
     order: tuple[int, ...] = (),
 ) -> tuple[Step, ...]:
-    """One half of a path as steps; the backward half runs from its end to its start."""
-    n = moves.space.slots
-    steps: list[Step] = []
+    """A path as steps. order: the ranks of a parameter's axes; else the path's own."""
 
-    def add(
-        kind: Half, axes: tuple[int, ...], payload: float, ns: float, state: int, last: Codes
-    ) -> None:
-        ranks = order or tuple(int(a in last) for a in range(len(models.mesh.axes)))
-        codes = tuple(int(c) for c in moves.space.states[state])
-        partial = n + 2 if backward else n + 1
+    def layout(placed: Placed) -> Layout:
+        codes, ranks = placed.codes, order or placed.ranks
+        return layout_of(models, value, codes, partial=moves.space.slots + PARTIAL, order=ranks)
+
+    steps = []
+    for move in path:
+        before, after = layout(move.before), layout(move.after)
+        element_bytes = moves.space.bytes // prod(after.shape)
         steps.append(
             Step(
-                kind=kind,  # type: ignore[arg-type]  # no step is made of a half that is "none"
-                axes=tuple(models.mesh.names[axis] for axis in axes),
-                payload_bytes=0 if kind in ("slice", "mask") else round(payload),
-                ns=ns,
-                to=layout_of(models, value, codes, partial=partial, order=ranks),
+                kind=move.kind,
+                axes=tuple(models.mesh.names[axis] for axis in move.axes),
+                payload_bytes=round(move.payload_bytes),
+                peak_bytes=element_bytes * peak_elements(move.kind, before, after, models.mesh),
+                ns=move.ns,
+                to=after,
             )
         )
-
-    for move in reversed(path) if backward else path:
-        half: Half = move.backward if backward else move.forward
-        if half == "none":
-            continue
-        source, first = move.before, move.reorder_before
-        target, second = move.after, move.reorder_after
-        ns = move.forward_ns
-        if backward:
-            source, first, target, second = target, second, source, first
-            ns = move.backward_ns
-        if first is not None:
-            add("permute", first.axes, first.payload_bytes, first.ns, source, move.axes)
-        last = move.axes if second is not None else ()
-        add(half, move.axes, move.payload_bytes, ns, target, last)
-        if second is not None:
-            add("permute", second.axes, second.payload_bytes, second.ns, target, ())
     return tuple(steps)
 
 
@@ -330,4 +304,4 @@ def _parameter_path(
     order: tuple[int, ...],
 ) -> tuple[Step, ...]:
     a, b = int(moves.space.index(source)[0]), int(moves.space.index(target)[0])
-    return _steps(models, value, moves, moves.path(a, b), backward=False, order=order)
+    return _steps(models, value, moves, moves.forward_path(a, b), order)

@@ -20,7 +20,6 @@ from meshwright.schema import (
     Infeasible,
     InvalidInput,
     Mesh,
-    Pin,
     Plan,
     Progress,
     Request,
@@ -28,16 +27,17 @@ from meshwright.schema import (
     TooLarge,
 )
 from solver import dynamic_programming as exact
-from solver.assignment import Assignment, assignment_of_choice
-from solver.evaluate import Ledger, cost_of, ledger_of
+from solver.evaluate import cost_of, ledger_of
+from solver.folding import Folding, fold
 from solver.lowering import Models, lower
 from solver.meshes import meshes
-from solver.notes import UNEVEN_WOULD_DO, idle_axes
-from solver.padding import paddings
-from solver.pins import Allowed, allowed_strategies, check_axes, pinned_ops
-from solver.plan_document import repeated_work, stage_document
+from solver.notes import UNEVEN_WOULD_DO, idle_axes, repeated_work
+from solver.pins import Allowed, allowed_strategies, check_axes, matching_pins, pinned_ops
+from solver.plan_document import stage_document
 from solver.problem import Problem, build_problem, step_batch, with_gradient
-from solver.values import Values, find_values
+from solver.states import IntArray
+from solver.unfolding import NotAlikeError, Unfolding
+from solver.values import find_values
 
 Report = Callable[[Progress], None]
 
@@ -53,7 +53,7 @@ class MeshOutcome:
     outcome: exact.Outcome
     models: Models
     unfolding: Unfolding | None = None
-    portions: tuple[Portion, ...] = ()
+    choice: IntArray | None = None
     broken_pin: str | None = None  # the op that can keep its pin in no way
     is_too_large: bool = False  # its tables would not fit: nothing is known of it
 
@@ -79,27 +79,24 @@ def plan(request: Request, report: Report | None = None) -> Answer:
     """The best plan for a request, or why there is none; raises MeshwrightError for bad input."""
     say = report or (lambda _: None)
     say(Progress(phase="reading", done=0, total=1))
-    calibration = request.calibration or default_calibration()
-    candidates = meshes(request.topology, request.budget.max_axes)
     seconds = request.budget.seconds
     deadline = None if seconds is None else time.monotonic() + seconds
     answer = Answer(infeasible=_states_alone(request))
     if answer.infeasible is not None:
         return answer
+    folding = fold(request.graph, matching_pins(request.graph, request.pins))
     for count in _microbatch_counts(request):
         try:
-            problem = build_problem(
-                request.graph, request.topology, request.setup, calibration, count
-            )
+            outcomes = _search_what_fits(request, folding, count, deadline, say)
+        except NotAlikeError:
+            folding = Folding(request.graph, ())
+            outcomes = _search_what_fits(request, folding, count, deadline, say)
         except InvalidInput:
             if count == 1 or request.setup.microbatches is not None:
+                check(request)  # says it of the graph as it was given
                 raise
             break  # the graph cannot be run at so small a batch
-        values = find_values(problem)
-        pins = pinned_ops(problem, request.pins, values.views)
-        check_axes(list(pins.values()), candidates)
-        outcomes = _search_what_fits(request, problem, values, pins, deadline, say)
-        answer = _answer(request, problem, outcomes)
+        answer = _answer(request, outcomes)
         if answer.infeasible is None or answer.infeasible.constraint != "memory":
             break
     return answer
@@ -150,23 +147,20 @@ def _microbatch_counts(request: Request) -> list[int]:
 
 
 def _search_what_fits(
-    request: Request,
-    problem: Problem,
-    values: Values,
-    pins: dict[int, Pin],
-    deadline: float | None,
-    say: Report,
+    request: Request, folding: Folding, count: int, deadline: float | None, say: Report
 ) -> list[MeshOutcome]:
     """Search meshes of fewer axes where the tables of all finer ones would be too large."""
+    calibration = request.calibration or default_calibration()
+    problem = build_problem(folding.graph, request.topology, request.setup, calibration, count)
+    search = _MeshSearch(request, folding, problem, deadline, say)
     searched: tuple[Mesh, ...] = ()
     for axes in range(request.budget.max_axes, 0, -1):
         candidates = meshes(request.topology, axes)
         if candidates == searched:
             continue
         searched = candidates
-        outcomes = _search(problem, values, candidates, pins, deadline, say)
-        known = [outcome for outcome in outcomes if not outcome.is_too_large]
-        if known:
+        outcomes = search.run(candidates)
+        if any(not outcome.is_too_large for outcome in outcomes):
             return outcomes
     raise TooLarge(
         "the ops of this graph are too entangled for an exact search on any mesh of this topology; "
@@ -175,47 +169,59 @@ def _search_what_fits(
     )
 
 
-def _search(
-    problem: Problem,
-    values: Values,
-    candidates: Sequence[Mesh],
-    pins: dict[int, Pin],
-    deadline: float | None,
-    say: Report,
-) -> list[MeshOutcome]:
-    limit = problem.topology.device.memory_bytes * (1 - problem.setup.memory_reserve)
-    outcomes: list[MeshOutcome] = []
-    for done, mesh in enumerate(candidates):
-        best = min((o.outcome.cost_ns for o in outcomes if o.assignment), default=None)
-        phase = f"{_shown(mesh)}, {problem.microbatches} microbatch(es)"
-        say(Progress(phase=phase, done=done, total=len(candidates), incumbent_ns=best))
-        models = Models(problem, values, mesh)
+class _MeshSearch:
+    """One problem, searched mesh by mesh."""
+
+    def __init__(
+        self,
+        request: Request,
+        folding: Folding,
+        problem: Problem,
+        deadline: float | None,
+        say: Report,
+    ) -> None:
+        self.folding = folding
+        self.problem = problem
+        self.values = find_values(problem)
+        self.pins = pinned_ops(problem, request.pins, self.values.views)
+        check_axes(list(self.pins.values()), meshes(request.topology, request.budget.max_axes))
+        self.deadline = deadline
+        self.say = say
+
+    def run(self, candidates: Sequence[Mesh]) -> list[MeshOutcome]:
+        outcomes: list[MeshOutcome] = []
+        for done, mesh in enumerate(candidates):
+            best = min((o.outcome.cost_ns for o in outcomes), default=inf)
+            phase = f"{_shown(mesh)}, {self.problem.microbatches} microbatch(es)"
+            incumbent = best if best < inf else None
+            self.say(
+                Progress(phase=phase, done=done, total=len(candidates), incumbent_ns=incumbent)
+            )
+            left = None
+            if self.deadline is not None:
+                left = max(0.0, self.deadline - time.monotonic()) / (len(candidates) - done)
+            budget = exact.Budget(seconds=left, tolerance=TOLERANCE, cutoff_ns=best)
+            outcomes.append(self._on(mesh, budget))
+        self.say(Progress(phase="done", done=len(candidates), total=len(candidates)))
+        return outcomes
+
+    def _on(self, mesh: Mesh, budget: exact.Budget) -> MeshOutcome:
+        problem = self.problem
+        limit = problem.topology.device.memory_bytes * (1 - problem.setup.memory_reserve)
+        models = Models(problem, self.values, mesh)
         allowed: dict[int, Allowed] = {
             position: allowed_strategies(pin, problem.ops[position], mesh)
-            for position, pin in pins.items()
+            for position, pin in self.pins.items()
         }
         broken = _broken_pin(models, allowed)
         if broken is not None:
-            outcomes.append(MeshOutcome(mesh, _IMPOSSIBLE, models, None, broken))
-            continue
-        lowered = lower(models, allowed, limit)
-        left = None
-        if deadline is not None:
-            left = max(0.0, deadline - time.monotonic()) / (len(candidates) - done)
-        budget = exact.Budget(
-            seconds=left, tolerance=TOLERANCE, cutoff_ns=inf if best is None else best
-        )
+            return MeshOutcome(mesh, _IMPOSSIBLE, models, broken_pin=broken)
+        unfolding = Unfolding(self.folding, lower(models, allowed, limit))
         try:
-            found = exact.dynamic_programming(lowered.graph, budget)
+            found = exact.dynamic_programming(unfolding.graph, budget)
         except exact.TableTooLarge:
-            outcomes.append(MeshOutcome(mesh, _NOT_SEARCHED, models, None, is_too_large=True))
-            continue
-        assignment = None
-        if found.choice is not None:
-            assignment = assignment_of_choice(lowered, found.choice)
-        outcomes.append(MeshOutcome(mesh, found, models, assignment))
-    say(Progress(phase="done", done=len(candidates), total=len(candidates)))
-    return outcomes
+            return MeshOutcome(mesh, _NOT_SEARCHED, models, is_too_large=True)
+        return MeshOutcome(mesh, found, models, unfolding, found.choice)
 
 
 def _broken_pin(models: Models, allowed: dict[int, Allowed]) -> str | None:
@@ -226,32 +232,36 @@ def _broken_pin(models: Models, allowed: dict[int, Allowed]) -> str | None:
     return None
 
 
-def _answer(request: Request, problem: Problem, outcomes: Sequence[MeshOutcome]) -> Answer:
-    solved = [o for o in outcomes if o.assignment is not None]
+def _answer(request: Request, outcomes: Sequence[MeshOutcome]) -> Answer:
+    solved = [o for o in outcomes if o.choice is not None]
     if not solved:
-        return Answer(infeasible=_infeasible(problem, outcomes))
-    best = min(solved, key=lambda o: o.outcome.cost_ns)
-    assert best.assignment is not None
-    ledger = ledger_of(best.models, best.assignment)
-    return Answer(plan=_plan(request, problem, outcomes, best, ledger))
+        return Answer(infeasible=_infeasible(outcomes))
+    return Answer(plan=_plan(request, outcomes, min(solved, key=lambda o: o.outcome.cost_ns)))
 
 
-def _plan(
-    request: Request,
-    problem: Problem,
-    outcomes: Sequence[MeshOutcome],
-    best: MeshOutcome,
-    ledger: Ledger,
-) -> Plan:
-    assert best.assignment is not None
-    cost = cost_of(best.models, ledger)
+def _plan(request: Request, outcomes: Sequence[MeshOutcome], best: MeshOutcome) -> Plan:
+    assert best.unfolding is not None
+    assert best.choice is not None
+    models, unfolding = best.models, best.unfolding
+    problem = models.problem
+    portions = unfolding.portions(best.choice)
+    ledgers = [ledger_of(models, portion.assignment, portion.share) for portion in portions]
+    times = [len(portion.copies) for portion in portions]
+    cost = cost_of(models, zip(ledgers, times, strict=True))
+    chosen = [
+        (position, portion.assignment.ops[position], len(portion.copies))
+        for portion in portions
+        for position in portion.share.ops
+    ]
+    stages = [
+        stage_document(models, portion.assignment, ledger, portion.share)
+        for portion, ledger in zip(portions, ledgers, strict=True)
+    ]
     searched = [outcome for outcome in outcomes if not outcome.is_too_large]
     bound = min(
         cost.step_ns,
         *(o.outcome.lower_bound_ns for o in searched if o.outcome.status != "infeasible"),
     )
-    repeated = repeated_work(best.models, best.assignment)
-    stage = stage_document(best.models, best.assignment, ledger)
     gap = (cost.step_ns - bound) / cost.step_ns if cost.step_ns else 0.0
     return Plan(
         name=request.graph.name,
@@ -260,7 +270,7 @@ def _plan(
         setup=request.setup.id,
         calibration=problem.calibration.id,
         microbatches=problem.microbatches,
-        stages=(stage,),
+        stages=(unfolding.stage(portions, stages),),
         cost=cost,
         search=Search(
             solver=request.solver,
@@ -270,12 +280,12 @@ def _plan(
             gap=gap,
             meshes=tuple(_shown(o.mesh) for o in searched),
         ),
-        repeated_work=repeated,
+        repeated_work=repeated_work(models, chosen),
         unknown_kinds=tuple(sorted({op.op.kind for op in problem.ops if op.known is None})),
         pins=tuple(pin.model_dump(mode="json") for pin in request.pins),
-        padding=paddings(best.models, stage),
+        padding=unfolding.paddings(portions, stages),
         notes=(
-            *idle_axes(best.models, best.assignment),
+            *idle_axes(models, chosen),
             *(
                 f"mesh {_shown(o.mesh)} was not searched: its tables would be too large"
                 for o in outcomes
@@ -286,7 +296,8 @@ def _plan(
     )
 
 
-def _infeasible(problem: Problem, outcomes: Sequence[MeshOutcome]) -> Infeasible:
+def _infeasible(outcomes: Sequence[MeshOutcome]) -> Infeasible:
+    problem = outcomes[0].models.problem
     capacity = problem.topology.device.memory_bytes
     available = int(capacity * (1 - problem.setup.memory_reserve))
     least = [

@@ -1,194 +1,75 @@
 """Redistribution: the cheapest sequence of collectives between any two states of a value.
 
-A *move* changes the codes of some axes, all in the same way, with one collective over their group:
+Forward, the value goes from its layout in one state to that in the other; backward, the gradient
+goes the other way, by a path of its own. With D the cheapest way between two layouts of one array
+(`solver.layout_graph` has its moves), and value(s), gradient(s) the layouts that a state s means:
 
-    from to   forward          backward             payload on one device
-    S    R    all_gather       slice                the gathered value
-    S    V    all_gather       reduce_scatter       the gathered value, the unreduced gradient
-    S    S'   all_to_all       all_to_all           the local part
-    S    P    mask             slice                -
-    P    S    reduce_scatter   all_gather           the partial value, the gathered gradient
-    P    R    all_reduce       -                    the partial value
-    P    V    all_reduce       all_reduce           the partial value, the partial gradient
-    R    S    slice            all_gather           - , the gathered gradient
-    R    V    -                all_reduce           - , the partial gradient
-    R    P    mask             -                    -
-    V    S    slice            mask                 -
+    forward_ns(s, t) = D(value(s), value(t))
+    total_ns(s, t)   = D(value(s), value(t)) + D(gradient(t), gradient(s))
 
-Of the axes on one slot a collective takes or gives the fastest: they cut what the others leave
-into neighbours. Where an axis that moves is followed by one on the same slot that stays, the parts
-change places first (permute, once each way: a send over the slowest link that is crossed).
+    state    S    R    P    V
+    value    S    R    P    R
+    gradient S    R    R    P
 
-V to R would need a reduction that nobody asks for and is no move. The cost of a pair is that of the
-shortest path of moves, forward and backward together (Floyd-Warshall over all states); without a
-gradient only the forward halves exist.
+So axes that do different things backward share a collective forward (S to R on one and S to V on
+the other: one all-gather, one slice, one reduce-scatter), and no table has more than the layouts of
+one array. D is from all layouts with the axes in the order of the mesh to all others; layouts with
+axes in other orders are only passed through.
+
+Slots that can be cut in the same ways are interchangeable: D(s, t) = D(p(s), p(t)) for every
+permutation p of such slots. Only one source of each such family is searched from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Literal, cast
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby, product
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives import Collective, Extents, Interconnect, collective_cost
-from solver.states import FloatArray, IntArray, StateSpace
+from costmodel.collectives import CollectiveCost, Extents, Interconnect, collective_cost
+from meshwright.schema.plan import CollectiveKind
+from solver import shortest_paths
+from solver.layout_graph import Group, LayoutGraph, MoveKind, layout_graph
+from solver.states import PARTIAL, REPLICATED, VARIED, FloatArray, IntArray, StateSpace
 
-Kind = Literal["S", "R", "P", "V"]
-Half = Literal[
-    "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute", "slice", "mask", "none"
-]  # fmt: skip
-
-# (from, to) -> forward, backward, whether the payload is the state after the move (else before)
-_MOVES: dict[tuple[Kind, Kind], tuple[Half, Half, bool]] = {
-    ("S", "R"): ("all_gather", "slice", True),
-    ("S", "V"): ("all_gather", "reduce_scatter", True),
-    ("S", "S"): ("all_to_all", "all_to_all", True),
-    ("S", "P"): ("mask", "slice", True),
-    ("P", "S"): ("reduce_scatter", "all_gather", False),
-    ("P", "R"): ("all_reduce", "none", False),
-    ("P", "V"): ("all_reduce", "all_reduce", False),
-    ("R", "S"): ("slice", "all_gather", False),
-    ("R", "V"): ("none", "all_reduce", False),
-    ("R", "P"): ("mask", "none", False),
-    ("V", "S"): ("slice", "mask", False),
-}
-_COLLECTIVES: dict[Half, Collective | None] = {
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "all_reduce": "all_reduce",
-    "all_to_all": "all_to_all",
-    "permute": None,
-    "slice": None,
-    "mask": None,
-    "none": None,
-}
-
-
-def _relax(total: FloatArray, forward: FloatArray, following: NDArray[np.int32]) -> None:
-    count = total.shape[0]
-    for via in range(count):
-        after = total[via]
-        for source in range(count):
-            first = total[source, via]
-            row = total[source]
-            shorter = 0
-            if first < np.inf:  # most rows get no shorter: a plain count tells them apart
-                for target in range(count):
-                    shorter += first + after[target] < row[target]
-            if not shorter:
-                continue
-            for target in range(count):
-                through = first + after[target]
-                # strictly less by more than rounding: the fewest moves win among equals
-                if through < row[target] * (1 - 1e-12) - 1e-9:
-                    row[target] = through
-                    forward[source, target] = forward[source, via] + forward[via, target]
-                    following[source, target] = following[source, via]
-
-
-# Floyd-Warshall in place; compiled, a tenth of the time of its numpy form
-_shorten = cast(
-    Callable[[FloatArray, FloatArray, NDArray[np.int32]], None],
-    numba.njit(cache=True, nogil=True)(_relax),
-)
+Codes = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Reorder:
-    """Parts change places over `axes`, so that the axes that move come last on their slots."""
+class Placed:
+    """A layout: per axis its slot, n (replicated) or n + 1 (partial), and its rank on its slot.
 
-    axes: tuple[int, ...]
-    payload_bytes: float
-    ns: float
+    Rank 0 is the slowest of a slot's axes; all 0 where the order is free.
+    """
+
+    codes: Codes
+    ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One move of a path: positions of its states, the axes whose codes change, its halves.
+    """One collective or local step over the groups of `axes`.
 
-    reorder_before, reorder_after: in the state before and after it, each way; not in the times.
+    payload_bytes: what the collective's price counts, on one device; 0 for local steps.
     """
 
-    before: int
-    after: int
-    axes: tuple[int, ...]
-    forward: Half
-    backward: Half
+    kind: CollectiveKind
+    axes: Group
+    before: Placed
+    after: Placed
     payload_bytes: float
-    forward_ns: float
-    backward_ns: float
-    reorder_before: Reorder | None
-    reorder_after: Reorder | None
+    ns: float
 
 
-def reordered_axes(codes: Sequence[int], moving: Collection[int], slots: int) -> tuple[int, ...]:
-    """The axes over which parts change places before or after a move; none where all is well."""
-    found: list[int] = []
-    for slot in {codes[k] for k in moving if codes[k] < slots}:
-        own = [k for k, code in enumerate(codes) if code == slot]
-        staying = [k for k in own if k not in moving]
-        if staying:
-            first = next(k for k in own if k in moving)
-            found += [k for k in own if first <= k <= staying[-1]]
-    return tuple(sorted(found))
-
-
-def _kinds_of(states: IntArray, slots: int) -> IntArray:
-    return np.maximum(states - slots + 1, 0)
-
-
-# values that differ in bytes alone, as in the levels of a U-Net, have the same single moves
-@lru_cache(maxsize=64)
-def _single_moves(
-    content: bytes, count: int, axes: int, slots: int
-) -> tuple[tuple[tuple[Kind, Kind], tuple[int, ...], IntArray, IntArray], ...]:
-    """Kinds before and after, axes that move, and the pairs of states, for all single moves."""
-    states = np.frombuffer(content, dtype=np.int64).reshape(count, axes)
-    kinds = _kinds_of(states, slots)
-    differs = states[:, None, :] != states[None, :, :]
-    # a move has one (from, to) on all axes that differ; the greatest code is that of them all
-    pair = np.where(differs, 4 * kinds[:, None, :] + kinds[None, :, :], -1)
-    greatest = pair.max(axis=2)
-    alike = ((pair == greatest[:, :, None]) | ~differs).all(axis=2)
-    code = np.where(alike, (greatest << axes) + differs @ (1 << np.arange(axes)), -1)
-    letters: tuple[Kind, ...] = ("S", "R", "P", "V")
-    found = []
-    for source, target in _MOVES:
-        move = 4 * letters.index(source) + letters.index(target)
-        for group in range(1, 1 << axes):
-            rows, columns = np.nonzero(code == (move << axes) + group)
-            if len(rows):
-                members = tuple(k for k in range(axes) if group >> k & 1)
-                found.append(((source, target), members, rows, columns))
-    return tuple(found)
-
-
-@lru_cache(maxsize=64)
-def _reorders(
-    content: bytes, count: int, axes: int, slots: int
-) -> Mapping[tuple[int, ...], tuple[tuple[tuple[int, ...], IntArray], ...]]:
-    """Axes that move -> the axes to reorder over, and the states in which that is so."""
-    rows = np.frombuffer(content, dtype=np.int64).reshape(count, axes).tolist()
-    found = {}
-    for group in range(1, 1 << axes):
-        members = tuple(k for k in range(axes) if group >> k & 1)
-        states: dict[tuple[int, ...], list[int]] = {}
-        for state, codes in enumerate(rows):
-            over = reordered_axes(codes, members, slots)
-            if over:
-                states.setdefault(over, []).append(state)
-        found[members] = tuple((over, np.array(own)) for over, own in states.items())
-    return found
+Path = tuple[Move, ...]
 
 
 @dataclass(frozen=True)
 class Redistributions:
-    """All pairs of states of one value.
+    """All pairs of states of one value; states are given by their positions in the space.
 
     axis_levels: the topology level of every mesh axis. order_is_free: axes lie on a slot in the
     order that no move has to change (parameters, whose layouts only ever grow finer).
@@ -199,118 +80,225 @@ class Redistributions:
     interconnect: Interconnect
     order_is_free: bool = False
 
+    def forward_ns(self, source: IntArray, target: IntArray) -> FloatArray:
+        """Time of the value's way from source to target, elementwise and broadcast."""
+        return self._between(self._value[source], self._value[target])
+
+    def total_ns(self, source: IntArray, target: IntArray) -> FloatArray:
+        """Time of the value's way and of the gradient's way back, elementwise and broadcast."""
+        forward = self.forward_ns(source, target)
+        if not self.space.has_gradient:
+            return forward
+        return forward + self._between(self._gradient[target], self._gradient[source])
+
+    def forward_path(self, source: int, target: int) -> Path:
+        """The cheapest moves of the value from one state to another."""
+        return self._path(int(self._value[source]), int(self._value[target]))
+
+    def backward_path(self, source: int, target: int) -> Path:
+        """The cheapest moves of the gradient, from `target` back to `source`."""
+        if not self.space.has_gradient:
+            return ()
+        return self._path(int(self._gradient[target]), int(self._gradient[source]))
+
+    # --- layouts of one array --------------------------------------------------------------------
+
     @cached_property
-    def _kinds(self) -> NDArray[np.int64]:
-        """0 S, 1 R, 2 P, 3 V for every state and axis."""
-        return _kinds_of(self.space.states, self._n)
-
-    @property
-    def _n(self) -> int:
-        return self.space.slots
+    def _layouts(self) -> StateSpace:
+        """The layouts of the value alone, which are those of the gradient alone."""
+        return replace(self.space, has_gradient=False)
 
     @cached_property
-    def _direct(self) -> tuple[FloatArray, FloatArray]:
-        """Forward and backward time of single moves; inf where a pair is none."""
-        states = self.space.states
-        count = len(states)
-        forward = np.full((count, count), np.inf)
-        backward = np.full((count, count), np.inf)
-        np.fill_diagonal(forward, 0.0)
-        np.fill_diagonal(backward, 0.0)
-        local = self.space.local_bytes(states)
-        content = (states.tobytes(), *states.shape, self._n)
-        for kinds, axes, rows, columns in _single_moves(*content):
-            there, back, after = _MOVES[kinds]
-            ends = (columns, rows) if after else (rows, columns)
-            payload = local[ends[0]]
-            if self.space.spans:
-                payload = payload * self.space.filled(states[ends[0]], states[ends[1]])
-            reorder = np.zeros(count)
-            for over, unordered in () if self.order_is_free else _reorders(*content)[axes]:
-                reorder[unordered] = self._permute_ns(over, local[unordered])
-            swaps = np.zeros(len(rows))
-            swaps += reorder[rows] if kinds[0] == "S" else 0.0
-            swaps += reorder[columns] if kinds[1] == "S" else 0.0
-            forward[rows, columns] = self._half_ns(there, axes, payload) + swaps
-            backward[rows, columns] = (
-                self._half_ns(back, axes, payload) + swaps if self.space.has_gradient else 0.0
-            )
-        return forward, backward
+    def _value(self) -> IntArray:
+        n, states = self.space.slots, self.space.states
+        return self._layouts.index(np.where(states == n + VARIED, n + REPLICATED, states))
 
-    def _permute_ns(self, axes: tuple[int, ...], payload: FloatArray) -> FloatArray:
-        return collective_cost("send", self.extents(axes), self.interconnect).ns(payload)
+    @cached_property
+    def _gradient(self) -> IntArray:
+        n, states = self.space.slots, self.space.states
+        codes = np.where(states == n + PARTIAL, n + REPLICATED, states)
+        return self._layouts.index(np.where(states == n + VARIED, n + PARTIAL, codes))
 
-    def _reorder(self, state: int, axes: tuple[int, ...]) -> Reorder | None:
-        if self.order_is_free:
-            return None
-        codes = self.space.states[state]
-        over = reordered_axes(codes.tolist(), axes, self._n)
-        if not over:
-            return None
-        payload = self.space.local_bytes(codes[None, :])
-        return Reorder(over, float(payload[0]), float(self._permute_ns(over, payload)[0]))
+    @cached_property
+    def _graph(self) -> LayoutGraph:
+        return layout_graph(self._layouts, order_is_free=self.order_is_free)
 
-    def _half_ns(self, half: Half, axes: tuple[int, ...], payload: FloatArray) -> FloatArray:
-        collective = _COLLECTIVES[half]
-        if collective is None:
-            return np.zeros_like(payload)
-        return collective_cost(collective, self.extents(axes), self.interconnect).ns(payload)
+    @cached_property
+    def _edge_ns(self) -> FloatArray:
+        graph = self._graph
+        prices = [self._price(kind, group) for kind, group in graph.prices]
+        latency_ns = np.array([price.latency_ns for price in prices])
+        ns_per_byte = np.array([price.ns_per_byte for price in prices])
+        payload = self._local_bytes[graph.state[graph.payload]]
+        found: FloatArray = latency_ns[graph.price] + ns_per_byte[graph.price] * payload
+        return found
 
-    def extents(self, axes: tuple[int, ...]) -> Extents:
+    @cached_property
+    def _local_bytes(self) -> FloatArray:
+        return self._layouts.local_bytes(self._layouts.states)
+
+    def _price(self, kind: MoveKind, group: Group) -> CollectiveCost:
+        extents, links = self.extents(group), self.interconnect
+        match kind:
+            case "slice" | "mask" | "placed":
+                return CollectiveCost(latency_ns=0.0, ns_per_byte=0.0)
+            case "permute":
+                return collective_cost("send", extents, links)
+            case "uneven all_to_all":
+                exchange = collective_cost("all_to_all", extents, links)
+                whole = collective_cost("send", extents, links)
+                return CollectiveCost(exchange.latency_ns, whole.ns_per_byte)
+            case _:
+                return collective_cost(kind, extents, links)
+
+    def extents(self, axes: Group) -> Extents:
         """The extents of the groups over some axes of the mesh."""
         sizes = self.space.axis_sizes
         return self.interconnect.extents_of((self.axis_levels[a], sizes[a]) for a in axes)
 
+    # --- distances -------------------------------------------------------------------------------
+
     @cached_property
-    def _closure(self) -> tuple[FloatArray, FloatArray, NDArray[np.int32]]:
-        """Total and forward time of the shortest paths, and the state after the first move."""
-        forward, backward = self._direct
-        total = forward + backward
-        forward = forward.copy()
-        count = len(total)
-        following = np.broadcast_to(np.arange(count, dtype=np.int32), (count, count)).copy()
-        _shorten(total, forward, following)
-        return total, forward, following
+    def _families(self) -> _Families:
+        return _families(self._layouts)
 
-    @property
-    def total_ns(self) -> FloatArray:
-        """(states, states): forward and backward time from row to column; inf where illegal."""
-        return self._closure[0]
+    @cached_property
+    def _distances(self) -> FloatArray:
+        """(sources that stand for their families, layouts)."""
+        graph = self._graph
+        sources = graph.at[self._families.sources]
+        return shortest_paths.distances(graph.start, graph.source, self._edge_ns, sources, graph.at)
 
-    @property
-    def forward_ns(self) -> FloatArray:
-        """(states, states): the forward part of `total_ns`."""
-        return self._closure[1]
+    def _between(self, source: IntArray, target: IntArray) -> FloatArray:
+        families, distances = self._families, self._distances
+        if np.ndim(source) == 2 and source.shape[1] == target.shape[0] == 1:
+            # row by row: a tenth of the time of indexing by two matrices
+            out = np.empty((len(source), target.shape[1]))
+            for row, own in zip(out, source[:, 0].tolist(), strict=True):
+                renamed = families.renamed[families.renaming[own]][target[0]]
+                np.take(distances[families.family[own]], renamed, out=row)
+            return out
+        renamed = families.renamed[families.renaming[source], target]
+        found: FloatArray = distances[families.family[source], renamed]
+        return found
 
-    def path(self, source: int, target: int) -> tuple[Move, ...]:
-        """The moves of the shortest path between two states, by position."""
+    # --- paths -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _paths(self) -> dict[tuple[int, int], Path]:
+        return {}
+
+    @cached_property
+    def _ways_to(self) -> dict[int, NDArray[np.int32]]:
+        return {}
+
+    def _path(self, source: int, target: int) -> Path:
+        if source == target:
+            return ()
+        found = self._paths.get((source, target))
+        if found is None:
+            found = self._paths[source, target] = self._found_path(source, target)
+        return found
+
+    def _found_path(self, source: int, target: int) -> Path:
+        graph = self._graph
+        if target not in self._ways_to:
+            self._ways_to[target] = shortest_paths.next_edges(
+                graph.start, graph.source, self._edge_ns, int(graph.at[target])
+            )
+        ways = self._ways_to[target]
+        at, end = int(graph.at[source]), int(graph.at[target])
         moves = []
-        at = source
-        while at != target:
-            after = int(self._closure[2][at, target])
-            moves.append(self._move(at, after))
+        while at != end:
+            edge = int(ways[at])
+            after = graph.end(edge)
+            if after >= graph.layouts:  # a rest: the next edge says where its axes go
+                after = graph.end(int(ways[after]))
+            moves.append(self._move(at, after, edge))
             at = after
-        return tuple(moves)
+        return tuple(_joined(moves))
 
-    def _move(self, before: int, after: int) -> Move:
-        states, kinds = self.space.states, self._kinds
-        axes = tuple(int(k) for k in np.nonzero(states[before] != states[after])[0])
-        letters: tuple[Kind, ...] = ("S", "R", "P", "V")
-        source, target = letters[kinds[before, axes[0]]], letters[kinds[after, axes[0]]]
-        there, back, uses_after = _MOVES[source, target]
-        ends = (after, before) if uses_after else (before, after)
-        payload = self.space.local_bytes(states[[ends[0]]])
-        payload = payload * self.space.filled(states[[ends[0]]], states[[ends[1]]])
-        trained = self.space.has_gradient
+    def _move(self, before: int, after: int, edge: int) -> Move:
+        graph = self._graph
+        kind, axes = graph.prices[graph.price[edge]]
+        local = kind in ("slice", "mask")
         return Move(
-            before,
-            after,
+            "all_to_all" if kind == "uneven all_to_all" else kind,
             axes,
-            there,
-            back if trained else "none",
-            float(payload[0]),
-            float(self._half_ns(there, axes, payload)[0]),
-            float(self._half_ns(back, axes, payload)[0]) if trained else 0.0,
-            self._reorder(before, axes),
-            self._reorder(after, axes),
+            self._placed(before),
+            self._placed(after),
+            0.0 if local else float(self._local_bytes[graph.state[graph.payload[edge]]]),
+            float(self._edge_ns[edge]),
         )
+
+    def _placed(self, layout: int) -> Placed:
+        graph = self._graph
+        return Placed(tuple(graph.places[layout].tolist()), tuple(graph.ranks[layout].tolist()))
+
+
+def _joined(moves: list[Move]) -> list[Move]:
+    """Local steps of one kind that follow each other, as one."""
+    found = []
+    for kind, own in groupby(moves, key=lambda move: move.kind):
+        run = list(own)
+        if kind not in ("slice", "mask"):
+            found += run
+            continue
+        axes = tuple(sorted({axis for move in run for axis in move.axes}))
+        found.append(replace(run[0], axes=axes, after=run[-1].after))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Families:
+    """Layouts that differ only by the names of interchangeable slots.
+
+    sources: (families,) a layout of each. family, renaming: (layouts,) of every layout, and which
+    renaming of slots makes it its family's source. renamed: (renamings, layouts) what each makes
+    of each layout; -1 where that is no layout, which no layout of the family can reach.
+    """
+
+    sources: IntArray
+    family: IntArray
+    renaming: IntArray
+    renamed: NDArray[np.int32]
+
+
+def _families(space: StateSpace) -> _Families:
+    states, n = space.states, space.slots
+    classes = _alike(space)
+    names = np.tile(np.arange(space.base), (len(states), 1))
+    # the first axis on a slot of a class takes the class's first slot, and so on
+    for own in classes:
+        taken = np.zeros((len(states), n), dtype=np.bool_)
+        count = np.zeros(len(states), dtype=np.int64)
+        slots = np.array(own)
+        for a in range(states.shape[1]):
+            at = states[:, a]
+            for slot in own:
+                fresh = (at == slot) & ~taken[:, slot]
+                names[fresh, slot] = slots[count[fresh]]
+                taken[fresh, slot] = True
+                count[fresh] += 1
+        for slot in own:  # the slots that no axis uses keep their order
+            left = ~taken[:, slot]
+            names[left, slot] = slots[count[left]]
+            count[left] += 1
+    unique, renaming = np.unique(names, axis=0, return_inverse=True)
+    renaming = renaming.reshape(-1)
+    renamed = np.stack([space.index(row[states]) for row in unique]).astype(np.int32)
+    chosen = renamed[renaming, np.arange(len(states))]
+    sources, family = np.unique(chosen, return_inverse=True)
+    return _Families(sources.astype(np.int64), family.reshape(-1), renaming, renamed)
+
+
+def _alike(space: StateSpace) -> list[list[int]]:
+    """Slots in classes: those that any axes cut in the same ways."""
+    n, axes = space.slots, len(space.axis_sizes)
+    subsets = np.array(list(product((False, True), repeat=axes)), dtype=np.bool_).reshape(-1, axes)
+    classes: dict[tuple[float, ...], list[int]] = {}
+    for slot in range(n):
+        states = np.where(subsets, slot, n + REPLICATED)
+        local = np.where(space.valid(states), space.local_bytes(states), -1.0)
+        classes.setdefault(tuple(local.tolist()), []).append(slot)
+    return list(classes.values())

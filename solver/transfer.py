@@ -27,7 +27,7 @@ from solver.states import IntArray
 from solver.transfers.holding import Holding, Site
 from solver.transfers.links import Cluster, Loads
 from solver.transfers.reduction import reductions
-from solver.transfers.routes import Boxes, Routes
+from solver.transfers.routes import Boxes, Routes, slice_elements
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,12 @@ def _route(alike: _Alike, cluster: Cluster, loads: Loads) -> tuple[tuple[Step, .
 
     def routes(steps: tuple[Step, ...]) -> Routes:
         sent = steps[-1].to if steps else item.source
-        return Routes(Holding.of(sent, item.source_site), target, cluster.strides)
+        return Routes(
+            Holding.of(sent, item.source_site),
+            target,
+            cluster.strides,
+            slice_elements(item.element_bytes),
+        )
 
     options = reductions(item.source, item.source_site, item.element_bytes, cluster)
     best = 0
@@ -199,7 +204,9 @@ def _load(routes: Routes, alike: _Alike, loads: Loads) -> Totals:
         sends += len(boxes.elements) * count
         source, box, times = senders_of(routes, boxes, alike.turn, count)
         size = boxes.elements[box] * times * element_bytes
-        loads.add(source, devices[boxes.target[box]], size)
+        target, passed = devices[boxes.target[box]], boxes.relay[box] >= 0
+        for wave, rows in enumerate((~passed, passed)):
+            loads.add(source[rows], target[rows], size[rows], wave=wave)
     loads.keep(devices, routes.kept * each)
     totals = Totals(
         int(routes.target.elements().sum()) * each, int(routes.kept.sum()) * each, moved, sends
@@ -217,7 +224,9 @@ def senders_of(
     k = np.arange(len(box)) - np.repeat(np.cumsum(turns) - turns, turns)
     holders = boxes.holders[box]
     sender = boxes.first[box] + (boxes.position[box] + turn + k) % holders
-    return routes.senders[sender], box, (count - k + holders - 1) // holders
+    relay = boxes.relay[box]
+    device = np.where(relay < 0, routes.senders[sender], routes.target.site.devices[relay])
+    return device, box, (count - k + holders - 1) // holders
 
 
 def _position(sites: list[Site], site: Site) -> int:

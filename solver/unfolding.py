@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.schema import Stage
+from meshwright.schema import Padding, Stage
 from solver.assignment import Assignment, assignment_of_choice
 from solver.cost_graph import CostGraph, Edge, Node, Projection
 from solver.evaluate import Share
 from solver.folding import KEPT, MIDDLE, Folding, Run
 from solver.lowering import Lowered
+from solver.padding import paddings
 from solver.states import IntArray
 
 AnyEdge = Edge | Projection
@@ -78,14 +79,66 @@ class Unfolding:
                 found.append(Portion(assignment, share, number, tuple(alike)))
         return found
 
-    def names(self, run: int, copy: int) -> dict[str, str]:
-        """Names of the middle copy, and of its follower -> those of a copy, and of the next."""
-        folded = self.folding.runs[run]
-        return {**folded.renamed(MIDDLE + 1, copy + 1), **folded.renamed(MIDDLE, copy)}
+    def stage(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> Stage:
+        """The stage of the whole graph from those of its portions."""
 
-    def owner(self, name: str) -> Owner | None:
-        """To which kept copy of which run an op or tensor of the folded graph belongs."""
-        return self._owners.of_name.get(name)
+        def joined(field: str, name: str = "tensor") -> tuple[Any, ...]:
+            return self._joined(portions, [getattr(stage, field) for stage in stages], name)
+
+        return Stage(
+            mesh=stages[0].mesh,
+            ops=joined("ops", "op"),
+            tensors=joined("tensors"),
+            parameters=joined("parameters"),
+            redistributions=joined("redistributions"),
+        )
+
+    def paddings(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> tuple[Padding, ...]:
+        """What the plan fills up."""
+        ends = stages[0]
+        found = []
+        for portion, stage in zip(portions, stages, strict=True):
+            whole = stage
+            if portion.run is not None:
+                whole = Stage(
+                    mesh=ends.mesh,
+                    ops=(*ends.ops, *stage.ops),
+                    tensors=(),
+                    parameters=(*ends.parameters, *stage.parameters),
+                    redistributions=(),
+                )
+            own = None if portion.run is None else (portion.run, MIDDLE)
+            padded = paddings(self.lowered.models, whole)
+            found.append([p for p in padded if self._owners.belongs(p.tensor, own)])
+        return self._joined(portions, found, "tensor")
+
+    def _joined(
+        self, portions: Sequence[Portion], items: Sequence[Sequence[Any]], name: str
+    ) -> tuple[Any, ...]:
+        """Items in the order of the graph: middle copies before the last but one.
+
+        name: the field that says to which copy an item belongs.
+        """
+        middle: dict[int, list[tuple[int, Sequence[Any]]]] = {}
+        for portion, own in zip(portions, items, strict=True):
+            if portion.run is not None:
+                middle.setdefault(portion.run, []).extend((copy, own) for copy in portion.copies)
+        found: list[Any] = []
+
+        def add(number: int) -> None:
+            run = self.folding.runs[number]
+            for copy, own in sorted(middle.pop(number, ()), key=lambda pair: pair[0]):
+                names = {**run.renamed(MIDDLE + 1, copy + 1), **run.renamed(MIDDLE, copy)}
+                found.extend(_renamed(item, names) for item in own)
+
+        for item in items[0]:
+            owner = self._owners.of_name.get(getattr(item, name))
+            if owner is not None and owner[1] > MIDDLE:
+                add(owner[0])
+            found.append(item)
+        for number in list(middle):
+            add(number)
+        return tuple(found)
 
     def _states(self, choice: IntArray, number: int, copy: int) -> IntArray:
         run = self.folding.runs[number]
@@ -234,59 +287,23 @@ class _Owners:
             found[node] = self.models.parameter(self.models.values.value_of[root])
         return found
 
+    def belongs(self, name: str, owner: Owner | None) -> bool:
+        """Whether an op or tensor is a kept copy's; None: whether it is no middle copy's."""
+        found = self.of_name.get(name)
+        if owner is None:
+            return found is None or found[1] != MIDDLE
+        return found == owner
+
     def share(self, owner: Owner | None) -> Share:
         """What belongs to a kept copy; None: whatever belongs to no middle copy."""
 
-        def wanted(name: str) -> bool:
-            found = self.of_name.get(name)
-            if owner is None:
-                return found is None or found[1] != MIDDLE
-            return found == owner
-
         problem = self.models.problem
         return Share(
-            tuple(p for p in self.lowered.op_node if wanted(problem.ops[p].name)),
-            tuple(value for value in self.models.values.values if wanted(value.root)),
+            tuple(p for p in self.lowered.op_node if self.belongs(problem.ops[p].name, owner)),
+            tuple(value for value in self.models.values.values if self.belongs(value.root, owner)),
         )
 
 
-def joined_stage(parts: Sequence[tuple[Portion, Stage]], unfolding: Unfolding) -> Stage:
-    """The stage of the whole graph from those of its portions, the first being the ends."""
-    ends = parts[0][1]
-    fields = (("ops", "op"), ("tensors", "tensor"), ("parameters", "tensor"))
-    return Stage(
-        mesh=ends.mesh,
-        **{field: _joined(parts, field, name, unfolding) for field, name in fields},
-        redistributions=_joined(parts, "redistributions", "tensor", unfolding),
-    )
-
-
-def _joined(
-    parts: Sequence[tuple[Portion, Stage]], field: str, name: str, unfolding: Unfolding
-) -> tuple[Any, ...]:
-    """Items in the order of the graph: middle copies before the last but one."""
-    middle: dict[int, list[tuple[int, Portion, Stage]]] = {}
-    for portion, stage in parts:
-        if portion.run is not None:
-            own = middle.setdefault(portion.run, [])
-            own += [(copy, portion, stage) for copy in portion.copies]
-    found: list[Any] = []
-
-    def add(run: int) -> None:
-        for copy, portion, stage in sorted(middle.pop(run, ()), key=lambda own: own[0]):
-            names = unfolding.names(run, copy)
-            found.extend(_renamed(item, names) for item in getattr(stage, field))
-
-    for item in getattr(parts[0][1], field):
-        owner = unfolding.owner(getattr(item, name))
-        if owner is not None and owner[1] > MIDDLE:
-            add(owner[0])
-        found.append(item)
-    for run in list(middle):
-        add(run)
-    return tuple(found)
-
-
 def _renamed(item: Any, names: Mapping[str, str]) -> Any:
-    given = {field: getattr(item, field, None) for field in ("op", "tensor")}
+    given = {field: str(getattr(item, field, "")) for field in ("op", "tensor")}
     return item.model_copy(update={f: names[n] for f, n in given.items() if n in names})

@@ -16,6 +16,7 @@ from meshwright.schema import (
     Answer,
     Budget,
     Calibration,
+    Certificate,
     Document,
     Graph,
     Infeasible,
@@ -90,9 +91,13 @@ class Client:
         pins: Sequence[Pin] = (),
         budget: Budget | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        verify: bool = False,
         search: Literal["cached", "fresh"] = "cached",
     ) -> Answer:
-        """Ask for a plan and wait for it. Documents may be ids, the topology a preset's name."""
+        """Ask for a plan and wait for it. Documents may be ids, the topology a preset's name.
+
+        verify: the plan is executed too, and the answer has its certificate; look at its outcome.
+        """
         body: dict[str, Any] = {"graph": _sent(graph), "topology": _sent(topology)}
         if setup is not None:
             body["setup"] = setup.to_dict()
@@ -102,17 +107,20 @@ class Client:
             body["pins"] = [pin.model_dump(mode="json") for pin in pins]
         if budget is not None:
             body["budget"] = budget.model_dump(mode="json", exclude_defaults=True)
+        if verify:
+            body["verify"] = True
         path = "/v1/plan" + ("?fresh=true" if search == "fresh" else "")
         answer = self._json("POST", path, body)
         while "stages" not in answer:
-            ended = self._ended(answer)
+            ended = self._ended(answer, verify=verify)
             if ended is not None:
                 return ended
             if on_progress is not None and answer.get("progress"):
                 on_progress(Progress.model_validate(answer["progress"]))
             wait_s = WAIT_S if on_progress is None else LOOK_S
             answer = self._json("GET", f"/v1/jobs/{answer['id']}?wait={wait_s}")
-        return Answer(plan=Plan.from_dict(answer))
+        plan = Plan.from_dict(answer)
+        return Answer(plan=plan, certificate=self.certificate(plan.id) if verify else None)
 
     def upload_graph(self, graph: Graph) -> str:
         """Store a graph; its id."""
@@ -125,6 +133,11 @@ class Client:
     def get_plan(self, plan: str) -> Plan:
         """A stored plan."""
         return Plan.from_dict(self._json("GET", f"/v1/plans/{_segment(plan)}"))
+
+    def certificate(self, plan: str) -> Certificate:
+        """What executing a stored plan showed; NotFound where nobody asked for that."""
+        path = f"/v1/plans/{_segment(plan)}/certificate"
+        return Certificate.from_dict(self._json("GET", path))
 
     def get_graph(self, graph: str) -> Graph:
         """A stored graph."""
@@ -156,12 +169,15 @@ class Client:
         """End a job; the job as it then is."""
         return self._json("POST", f"/v1/jobs/{_segment(job)}/cancel")
 
-    def _ended(self, job: dict[str, Any]) -> Answer | None:
+    def _ended(self, job: dict[str, Any], *, verify: bool) -> Answer | None:
+        if job.get("plan") and not verify:  # it may be under verification for somebody else
+            return Answer(plan=self.get_plan(job["plan"]))
         match job.get("state"):
             case "succeeded" if job.get("infeasible"):
                 return Answer(infeasible=Infeasible.model_validate(job["infeasible"]))
             case "succeeded":
-                return Answer(plan=self.get_plan(job["plan"]))
+                plan = job["plan"]
+                return Answer(plan=self.get_plan(plan), certificate=self.certificate(plan))
             case "failed":
                 raise error_of(job["problem"])
             case "cancelled":

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from meshwright.files import read_text, write_whole
 from meshwright.schema import (
     Calibration,
+    Certificate,
     Document,
     Graph,
     InvalidInput,
@@ -22,7 +23,7 @@ from meshwright.schema import (
 class PlanFile(Document):
     """A plan and what was asked. Raises PlanError where they do not belong together.
 
-    calibration: None = the planner's own.
+    calibration: None = the planner's own. certificate: what executing the plan showed.
     """
 
     prefix: ClassVar[str] = "planfile"
@@ -34,9 +35,10 @@ class PlanFile(Document):
     topology: Topology | None = None
     setup: Setup | None = None
     calibration: Calibration | None = None
+    certificate: Certificate | None = None
 
     def model_post_init(self, _: object) -> None:
-        """Each document must be the one that the plan names."""
+        """Each document must be the one that the plan names, the certificate the plan's."""
         for field in ("graph", "topology", "setup"):
             document = getattr(self, field)
             if document is not None and document.id != getattr(self.plan, field):
@@ -45,6 +47,12 @@ class PlanFile(Document):
                     f"holds {document.id}",
                     pointer=f"/{field}",
                 )
+        if self.certificate is not None and self.certificate.plan != self.plan.id:
+            raise PlanError(
+                f"the certificate is of the plan {self.certificate.plan}, the file holds "
+                f"{self.plan.id}",
+                pointer="/certificate/plan",
+            )
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""

@@ -15,7 +15,9 @@ from meshwright.schema import (
     Calibration,
     Certificate,
     Graph,
+    MeshwrightError,
     Plan,
+    PlanError,
     Progress,
     Request,
     Setup,
@@ -37,10 +39,7 @@ class Planner(Protocol):
 
 def find_planner(name: str = "default") -> Planner:
     """The planner of this name, or `module:function`; Unavailable where there is none."""
-    if ":" in name:
-        module, _, function = name.partition(":")
-        return cast(Planner, getattr(import_module(module), function))
-    return cast(Planner, _load("meshwright.planner", name, "no planner is installed here"))
+    return cast(Planner, _found("meshwright.planner", name, "no planner is installed here"))
 
 
 class Verifier(Protocol):
@@ -57,9 +56,23 @@ class Verifier(Protocol):
     ) -> Certificate: ...
 
 
-def find_verifier() -> Verifier:
-    """What executes plans; Unavailable where the server distribution is not installed."""
-    return cast(Verifier, _load("meshwright.verifier", "default", "no verifier is installed here"))
+def find_verifier(name: str = "default") -> Verifier:
+    """The verifier of this name, or `module:function`; Unavailable where there is none."""
+    return cast(Verifier, _found("meshwright.verifier", name, "no verifier is installed here"))
+
+
+def certificate_of(verifier: Verifier, plan: Plan, request: Request) -> Certificate:
+    """The verifier's word on a planner's answer, always a certificate.
+
+    A plan that does not fit its own request, or says of itself another cost than it has, failed.
+    """
+    try:
+        return verifier(plan, request.graph, request.topology, request.setup, request.calibration)
+    except PlanError as wrong:
+        return Certificate(plan=plan.id, outcome="failed", detail=wrong.detail)
+    except MeshwrightError as error:
+        detail = f"{error.title}: {error.detail}"
+        return Certificate(plan=plan.id, outcome="not verifiable", detail=detail)
 
 
 def preset(name: str) -> Topology:
@@ -70,6 +83,13 @@ def preset(name: str) -> Topology:
 def preset_devices() -> list[str]:
     """The devices that a preset's name may begin with."""
     return list(_load("meshwright.topologies", "devices", NO_PRESETS)())
+
+
+def _found(group: str, name: str, lack: str) -> Any:
+    if ":" in name:
+        module, _, function = name.partition(":")
+        return getattr(import_module(module), function)
+    return _load(group, name, lack)
 
 
 def _load(group: str, name: str, lack: str) -> Any:

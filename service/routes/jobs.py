@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -36,7 +37,7 @@ async def get_job(
     wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for its end")] = 0,
 ) -> Job:
     """One job; with `wait`, once it has ended or the time is over."""
-    return job_of(await wait_for_end(request, service, job, wait))
+    return job_of(await wait_for(request, service, job, wait, lambda row: row.state in FINAL))
 
 
 @router.post("/{job}/cancel", response_model_exclude_none=True, summary="Cancel a job")
@@ -45,13 +46,15 @@ def cancel_job(service: Service, job: str) -> Job:
     return job_of(service.jobs.cancel(job))
 
 
-async def wait_for_end(request: Request, service: State, job: str, seconds: float) -> Row[Any]:
-    """The job once it has ended, the time is over, the caller has gone or the service stops."""
+async def wait_for(
+    request: Request, service: State, job: str, seconds: float, what: Callable[[Row[Any]], bool]
+) -> Row[Any]:
+    """The job once `what` is so, the time is over, the caller has gone or the service stops."""
     deadline = time.monotonic() + min(seconds, service.settings.max_wait_s)
     while True:
         row = await run_in_threadpool(service.jobs.get, job)
         left = deadline - time.monotonic()
-        if row.state in FINAL or left <= 0 or service.stopping.is_set():
+        if what(row) or left <= 0 or service.stopping.is_set():
             return row
         if await request.is_disconnected():
             return row

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
 from meshwright.schema import Graph, Plan, Setup, Topology
-from meshwright.show import plan_text
+from meshwright.show import certificate_text, plan_text
 from meshwright.units import show_bytes, show_ns
-from service import documents
+from service import certificates, documents
 from service.paging import PageRequest
 from service.resources import PlanEntry, plan_entry_of
 from service.state import Service
@@ -35,7 +35,9 @@ def index(service: Service) -> HTMLResponse:
     rows = "\n".join(_row(plan_entry_of(summary)) for summary in found.items)
     if not rows:
         return _page("Plans", "<p>No plan yet. Ask for one: <code>POST /v1/plan</code>.</p>")
-    head = "<tr><th>plan<th>created<th>mesh<th>step<th>memory of a device<th>outcome</tr>"
+    head = (
+        "<tr><th>plan<th>created<th>mesh<th>step<th>memory of a device<th>outcome<th>execution</tr>"
+    )
     return _page("Plans", f"<table>\n{head}\n{rows}\n</table>")
 
 
@@ -47,8 +49,11 @@ def show(service: Service, plan: str) -> HTMLResponse:
         graph = Graph.from_json(documents.read(connection, "graph", document.graph))
         topology = Topology.from_json(documents.read(connection, "topo", document.topology))
         setup = Setup.from_json(documents.read(connection, "setup", document.setup))
-    text = plan_text(document, graph=graph, topology=topology, setup=setup)
+        certificate = certificates.find(connection, plan)
+    text = plan_text(document, graph=graph, topology=topology, setup=setup, certificate=certificate)
     link = f'<p><a href="/v1/plans/{escape(plan)}">JSON</a></p>'
+    if certificate is not None and certificate.outcome != "verified":
+        link += f'\n<p class="alarm">{escape(certificate_text(certificate))}</p>'
     return _page(document.name or "Plan", f"{link}\n<pre>{escape(text)}</pre>")
 
 
@@ -67,9 +72,14 @@ def _row(plan: PlanEntry) -> str:
         f"<td>{escape(plan.created_at[:19])}<td>{escape(meshes)}"
         f'<td class="number">{show_ns(plan.step_ns)}'
         f'<td class="number">{show_bytes(plan.memory_bytes)} of {show_bytes(plan.capacity_bytes)}'
-        f"<td>{escape(plan.outcome)}"
+        f"<td>{escape(plan.outcome)}{_execution(plan.certificate)}"
     )
     return f"<tr>{cells}</tr>"
+
+
+def _execution(outcome: str | None) -> str:
+    mark = "" if outcome in (None, "verified") else ' class="alarm"'
+    return f"<td{mark}>{outcome or 'not asked'}"
 
 
 def _page(title: str, body: str) -> HTMLResponse:

@@ -7,17 +7,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import Field
+from pydantic import Field, StrictBool
 from sqlalchemy import Row
 
 from meshwright.schema import Budget, Calibration, Graph, Pin, Plan, Setup, Topology
 from meshwright.schema.model import Model
 from meshwright.schema.request import MAX_PINS
-from service import documents, immutable
+from service import certificates, documents, immutable
 from service.body import Body, read_body
+from service.jobs import FINAL
 from service.planning import Asked, check, understand
 from service.resources import Job, job_of
-from service.routes.jobs import wait_for_end
+from service.routes.jobs import wait_for
 from service.state import Service, State
 
 router = APIRouter(tags=["plan"])
@@ -34,6 +35,7 @@ class PlanRequest(Model):
     pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
     solver: str = "dynamic_programming"
     budget: Budget = Budget()
+    verify: StrictBool = False
 
 
 ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -52,28 +54,35 @@ async def plan(
     fresh: Annotated[bool, Query(description="Search again")] = False,
     prefer: Annotated[str | None, Header(description="wait=N: answer after N seconds")] = None,
 ) -> Response:
-    """Find a stored plan or queue a search for one."""
-    row = await run_in_threadpool(_submit, service, body, fresh=fresh)
+    """Find a stored plan or queue a search for one; with `verify`, execute it too."""
+    row, verify = await run_in_threadpool(_submit, service, body, fresh=fresh)
     wanted = WAIT.search(prefer or "")
     if wanted:
-        row = await wait_for_end(request, service, row.id, float(wanted.group(1)))
-    return await run_in_threadpool(_answer, service, row)
+        seconds = float(wanted.group(1))
+        row = await wait_for(
+            request, service, row.id, seconds, lambda job: _is_answered(job, verify=verify)
+        )
+    return await run_in_threadpool(_answer, service, row, verify=verify)
 
 
-def _submit(service: State, body: Body, *, fresh: bool) -> Row[Any]:
+def _submit(service: State, body: Body, *, fresh: bool) -> tuple[Row[Any], bool]:
     asked = understand(body.json(), service.settings.planner)
     with service.database.reading() as connection:
         found = None if fresh else service.jobs.find(connection, asked.request)
-        if found is not None:
-            return found
-        check(connection, asked)
+        if found is not None and not asked.verify:
+            return found, False
+        if found is None:
+            check(connection, asked)
     with service.database.writing() as connection:
         found = None if fresh else service.jobs.find(connection, asked.request)
-        if found is not None:
-            return found
-        job = _store(service, connection, asked)
+        if found is None:
+            job = _store(service, connection, asked)
+        elif asked.verify:
+            job = service.jobs.verify(connection, found)
+        else:
+            return found, False
     service.wake()
-    return service.jobs.get(job)
+    return service.jobs.get(job), asked.verify
 
 
 def _store(service: State, connection: Any, asked: Asked) -> str:
@@ -85,16 +94,27 @@ def _store(service: State, connection: Any, asked: Asked) -> str:
         graph=asked.graph,
         topology=asked.topology,
         asked=asked.body,
+        verify=asked.verify,
     )
 
 
-def _answer(service: State, row: Row[Any]) -> Response:
+def _is_answered(job: Row[Any], *, verify: bool) -> bool:
+    """Whether a job has come to its end, or to its plan where no certificate is asked for."""
+    return job.state in FINAL or (job.plan is not None and not verify)
+
+
+def _answer(service: State, row: Row[Any], *, verify: bool) -> Response:
     location = f"/v1/jobs/{row.id}"
-    if row.plan is not None:
+    if row.plan is not None and _is_answered(row, verify=verify):
+        plan = f"/v1/plans/{row.plan}"
+        where = {"Content-Location": plan, "Location": location}
         with service.database.reading() as connection:
+            is_certified = certificates.exists(connection, row.plan)
             body = documents.read(connection, "plan", row.plan)
-        where = {"Content-Location": f"/v1/plans/{row.plan}", "Location": location}
-        return immutable.document(row.plan, body, **where)
+        if is_certified:
+            where["Link"] = f'<{plan}/certificate>; rel="describedby"'
+        if is_certified or not verify:
+            return immutable.document(row.plan, body, **where)
     return Response(
         job_of(row).model_dump_json(exclude_none=True),
         status_code=202 if row.state in ("queued", "running") else 200,

@@ -5,6 +5,7 @@ slice, all_gather, all_to_all   every device puts its new region together from w
 all_reduce, reduce_scatter      the members' shards are added, then sliced
 mask                            a replicated value stays on the first member, a shard stays where
                                 it is; the rest is zero: the sum over the group is the value
+permute                         every member sends what it holds, whole, to one other
 
 Chunks of a sub-dim that its axes do not divide are unequal, and are sent so. Where a layout is
 padded the step works on stretches of the span instead: a whole sub-dim is filled up with zeros
@@ -30,6 +31,8 @@ def run_step(
 ) -> Shards:
     """All devices' shards after one step; StepError where it is not the step that it says."""
     _check_kind(kind, axes, before, after)
+    if kind == "permute" and _cuts(before, mesh) != _cuts(after, mesh):
+        raise StepError(f"the parts of {after} are not those of {before} in other places")
     spans = _spans(before, after)
     held = [_stretch(before, spans, mesh, rank) for rank in range(mesh.device_count)]
     wanted = [_stretch(after, spans, mesh, rank) for rank in range(mesh.device_count)]
@@ -37,6 +40,11 @@ def run_step(
         shards = [_filled(own, inside) for own, inside in zip(shards, held, strict=True)]
     result: list[Array | None] = [None] * mesh.device_count
     for group in mesh.groups(axes):
+        if kind == "permute":
+            senders = _senders(group, (before, held), (after, wanted), mesh)
+            for rank, sender in zip(group, senders, strict=True):
+                result[rank] = shards[sender].copy()
+            continue
         for rank in group:
             result[rank] = _on(rank, kind, axes, group, shards, before, held, wanted, mesh)
     made = [own for own in result if own is not None]
@@ -88,7 +96,7 @@ _PLACES = {
     "reduce_scatter": ("partial", "dims"),
     "all_reduce": ("partial", "nowhere"),
     "all_to_all": ("dims", "dims"),
-    "permute": ("dims", "dims"),
+    "permute": ("", ""),
     "slice": ("nowhere", "dims"),
     "mask": ("", "partial"),
 }
@@ -105,10 +113,11 @@ def _check_kind(kind: str, axes: Sequence[Axis], before: Layout, after: Layout) 
             if was != now:
                 raise StepError(f"{kind} over {', '.join(axes)} changes axis {axis!r} too")
             continue
-        if was.split(" ")[0] != (wanted[0] or was.split(" ")[0]) or now.split(" ")[0] != wanted[1]:
+        kinds = was.split(" ")[0], now.split(" ")[0]
+        if any(right not in ("", found) for right, found in zip(wanted, kinds, strict=True)):
             raise StepError(f"{kind} over {', '.join(axes)} from {before} does not give {after}")
-        if kind in ("all_to_all", "permute") and (was == now) != (kind == "permute"):
-            raise StepError(f"{kind} over {', '.join(axes)} from {before} does not give {after}")
+    if kind == "all_to_all" and all(_place(before, axis) == _place(after, axis) for axis in axes):
+        raise StepError(f"{kind} over {', '.join(axes)} from {before} does not give {after}")
 
 
 def _axes(layout: Layout) -> set[Axis]:
@@ -123,6 +132,45 @@ def _place(layout: Layout, axis: Axis) -> str:
             if axis in part.axes:
                 return f"dims {d} {p}"
     return "nowhere"
+
+
+def _cuts(layout: Layout, mesh: Mesh) -> dict[str, int]:
+    """In how many parts every place is cut."""
+    found: dict[str, int] = {}
+    for axis in mesh.axes:
+        place = _place(layout, axis.name)
+        if place != "nowhere" and axis.size > 1:
+            found[place] = found.get(place, 1) * axis.size
+    return found
+
+
+def _senders(
+    group: Sequence[Rank],
+    before: tuple[Layout, Sequence[Region]],
+    after: tuple[Layout, Sequence[Region]],
+    mesh: Mesh,
+) -> list[Rank]:
+    """For every member the one whose part it gets: each sends to one, copies in order."""
+    holders: dict[tuple[Region, int], list[Rank]] = {}
+    for rank in group:
+        holders.setdefault(_part(rank, *before, mesh), []).append(rank)
+    found = []
+    for rank in group:
+        left = holders.get(_part(rank, *after, mesh))
+        if not left:
+            raise StepError(f"permute: no member is left that holds what device {rank} needs")
+        found.append(left.pop(0))
+    return found
+
+
+def _part(rank: Rank, layout: Layout, regions: Sequence[Region], mesh: Mesh) -> tuple[Region, int]:
+    """What a device holds: a region, and which of the partial values there."""
+    at = mesh.coordinates(rank)
+    index = 0
+    for axis in mesh.axes:
+        if axis.name in layout.partial:
+            index = index * axis.size + at[axis.name]
+    return regions[rank], index
 
 
 def _on(

@@ -22,11 +22,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from meshwright.schema import Graph, GraphError, Layout, Setup, Stage
+from meshwright.schema import Graph, GraphError, Layout, OpPlan, Setup, Stage
 from meshwright.schema import Tensor as GraphTensor
 from meshwright.schema.sizes import size_value, symbols_in
 from solver.execution.scaled_stage import AXIS, scaled_stage
-from solver.problem import Problem, build_problem
+from solver.problem import OpInfo, Problem, build_problem
 from solver.uneven import Classes, Key, Uneven, index_classes
 
 KEPT = 16  # chosen: kernel windows, experts, segments of a fused projection
@@ -107,18 +107,16 @@ class _Sizes:
 
     def _place(self) -> None:
         """Which axes lie together on a class, anywhere in the plan."""
+        positions = {op.name: position for position, op in enumerate(self.problem.ops)}
         for planned in self.stage.ops:
-            position = next(p for p, op in enumerate(self.problem.ops) if op.name == planned.op)
-            parts = {part.name: j for j, part in enumerate(self.problem.ops[position].parts)}
-            for name, axes in planned.strategy.items():
-                for port in (
-                    *self.problem.ops[position].inputs,
-                    *self.problem.ops[position].outputs,
-                ):
-                    slot = port.slot_of.get(parts[name])
+            position = positions[planned.op]
+            op = self.problem.ops[position]
+            for part, axes in _axes_on(op, planned).items():
+                for port in (*op.inputs, *op.outputs):
+                    slot = port.slot_of.get(part)
                     if slot is not None:
                         self._on((port.tensor, slot), axes)
-                self._on((position, parts[name]), axes)
+                self._on((position, part), axes)
         for tensor in self.stage.tensors:
             for pair in (tensor.rest, tensor.read):
                 if pair is not None:
@@ -305,3 +303,14 @@ def _size(tensor: GraphTensor, d: int, symbols: Mapping[str, int]) -> int | None
         return size_value(tensor.shape[d], symbols)
     except GraphError:
         return None
+
+
+def _axes_on(op: OpInfo, planned: OpPlan) -> dict[int, tuple[str, ...]]:
+    """The axes on every part of an op; parts that may follow have those of all that they follow."""
+    found: dict[int, tuple[str, ...]] = {}
+    for j, part in enumerate(op.parts):
+        own = planned.strategy.get(part.name, ())
+        led = [other.name for other in op.parts if other.factor in part.may_follow]
+        follows = [a for name in led for a in planned.strategy.get(name, ())]
+        found[j] = (*own, *(a for a in follows if a in planned.followers))
+    return found

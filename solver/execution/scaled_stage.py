@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.schema import Dim, Layout, LayoutPair, Mesh, MeshAxis, Stage, SubDim
+from meshwright.schema import Dim, Layout, LayoutPair, Mesh, MeshAxis, OwnStep, Stage, SubDim
 from solver.problem import Problem
 
 AXIS = 2  # chosen: the least that has groups
@@ -47,6 +47,12 @@ def scaled_stage(stage: Stage, small: Problem) -> Stage:
     return stage.model_copy(
         update={
             "mesh": mesh,
+            "ops": tuple(
+                op.model_copy(
+                    update={"own_steps": tuple(_scaled(s, stage.mesh, mesh) for s in op.own_steps)}
+                )
+                for op in stage.ops
+            ),
             "tensors": tuple(
                 t.model_copy(
                     update={"rest": pair(t.tensor, t.rest), "read": pair(t.tensor, t.read)}
@@ -80,3 +86,12 @@ def scaled_stage(stage: Stage, small: Problem) -> Stage:
             ),
         }
     )
+
+
+def _scaled(step: OwnStep, before: Mesh, after: Mesh) -> OwnStep:
+    """A ring that comes by all devices still does, and one that does not still does not."""
+    if step.what != "ring":
+        return step
+    missing = before.size(step.axes) - 1 - step.times
+    times = after.size(step.axes) - 1 - missing
+    return step.model_copy(update={"times": max(0, times)})

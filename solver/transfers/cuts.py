@@ -137,17 +137,24 @@ class Overlap:
             found[row, pairs[start:stop] % self.target_ways] = counts[start:stop]
         return found[where]
 
-    @cached_property
-    def _stretches(self) -> dict[tuple[int, int], tuple[Stretch, ...]]:
-        return {}
-
-    def stretches(self, source: int, target: int) -> tuple[Stretch, ...]:
-        """The indices that two chunks share, ascending."""
-        key = (source, target)
+    def stretches(
+        self, source: int, target: int, low: int = 0, high: int | None = None
+    ) -> tuple[Stretch, ...]:
+        """The indices that two chunks share, ascending; of these from the low-th to the high-th."""
+        key = (source, target, low, high)
         if key not in self._stretches:
             inside = (self.source == source) & (self.target == target)
-            self._stretches[key] = _stretches(self.starts[inside], self.lengths[inside])
+            starts, lengths = self.starts[inside], self.lengths[inside]
+            ends = np.cumsum(lengths)
+            skip = np.clip(low - (ends - lengths), 0, lengths)
+            stop = lengths if high is None else np.clip(high - (ends - lengths), 0, lengths)
+            kept = stop > skip
+            self._stretches[key] = _stretches((starts + skip)[kept], (stop - skip)[kept])
         return self._stretches[key]
+
+    @cached_property
+    def _stretches(self) -> dict[tuple[int, int, int, int | None], tuple[Stretch, ...]]:
+        return {}
 
 
 @lru_cache(maxsize=512)

@@ -6,9 +6,11 @@
     b        bandwidth of the port, one direction: device_bytes_per_s * devices_per_port
     a        latency of one step over level c                                          ns
 
-    t = max over levels that are crossed of a  +  max over ports and directions of B / b
+    t = sum over both waves of
+            max over levels that are crossed of a  +  max over ports and directions of B / b
 
-Ports are full duplex and all carry at the same time. A level's ports belong to its units: in a unit
+Ports are full duplex and all carry at the same time; the second wave passes on what came in the
+first, and is taken to begin after it. A level's ports belong to its units: in a unit
 of several devices every devices_per_port neighbours have one; where units are single devices, so
 many of them share one. In a full mesh (costmodel.collectives) each port has one wire to every other
 unit, with its share of b, and the busiest wire counts. A single send over a port of one device
@@ -93,7 +95,7 @@ class Loads:
     sent: FloatArray = field(init=False)
     received: FloatArray = field(init=False)
     kept: FloatArray = field(init=False)
-    _wires: dict[tuple[int, int], FloatArray] = field(init=False, default_factory=dict)
+    _wires: dict[tuple[int, int, int], FloatArray] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         count = self.cluster.device_count
@@ -103,7 +105,7 @@ class Loads:
         """Bytes that stay where they are."""
         self.kept += np.bincount(device, size, minlength=len(self.kept))
 
-    def add(self, source: IntArray, target: IntArray, size: IntArray) -> None:
+    def add(self, source: IntArray, target: IntArray, size: IntArray, *, wave: int) -> None:
         """Sends: from, to (devices that differ), bytes."""
         self.sent += np.bincount(source, size, minlength=len(self.sent))
         self.received += np.bincount(target, size, minlength=len(self.received))
@@ -113,28 +115,33 @@ class Loads:
             for end, (one, other) in enumerate(((source, target), (target, source))):
                 wires = self.cluster.wire(level, one[at], other[at])
                 new = np.bincount(wires, size[at]).astype(np.float64)
-                old = self._wires.get((level, end), np.zeros(0))
+                old = self._wires.get((wave, level, end), np.zeros(0))
                 longer, shorter = (old, new) if len(old) > len(new) else (new, old)
                 longer[: len(shorter)] += shorter
-                self._wires[level, end] = longer
+                self._wires[wave, level, end] = longer
 
     def busiest(self) -> tuple[float, BusiestLink | None]:
-        """The time of all sends in ns, and the link that decides it."""
-        latency, slowest, where = 0.0, 0.0, None
-        for (level, end), load in self._wires.items():
+        """The time of all sends in ns, and the link that is busy longest."""
+        latency = dict.fromkeys((0, 1), 0.0)
+        slowest = dict.fromkeys((0, 1), 0.0)
+        longest, where = 0.0, None
+        links = self.cluster.links
+        for (wave, level, end), load in self._wires.items():
             wire = int(load.argmax())
             ns = float(load[wire]) / self.cluster.wire_bytes_per_s(level) * NS_PER_S
-            latency = max(latency, self.cluster.links.latency_ns[level])
-            if ns > slowest:
-                slowest, where = ns, (level, end, wire, round(load[wire]))
+            latency[wave] = max(latency[wave], links.latency_ns[level])
+            slowest[wave] = max(slowest[wave], ns)
+            if ns > longest:
+                longest, where = ns, (level, end, wire, round(load[wire]))
         if where is None:
             return 0.0, None
         level, end, wire, size = where
-        links = self.cluster.links
-        device = self._first_device(level, wire // links.sizes[level] if links.full_mesh[level]
-                                    else wire)  # fmt: skip
-        return latency + slowest, BusiestLink(
-            level=links.levels[level], device=device, direction=("out", "in")[end], bytes=size
+        port = wire // links.sizes[level] if links.full_mesh[level] else wire
+        return sum(latency.values()) + sum(slowest.values()), BusiestLink(
+            level=links.levels[level],
+            device=self._first_device(level, port),
+            direction=("out", "in")[end],
+            bytes=size,
         )
 
     def _first_device(self, level: int, port: int) -> int:

@@ -17,7 +17,7 @@ from meshwright.schema.transfer import (
     Transfer,
 )
 from solver.transfers.holding import Holding, Site
-from solver.transfers.routes import Boxes, Routes
+from solver.transfers.routes import Boxes, Routes, slice_elements
 
 
 def device_transfer(document: Transfer, device: int) -> DeviceTransfer:
@@ -38,7 +38,8 @@ def device_transfer(document: Transfer, device: int) -> DeviceTransfer:
         if source >= 0:
             sends += recipe.sent(source)
         if target >= 0:
-            receives += recipe.received(target)
+            for piece in recipe.received(target):
+                (sends if piece.source == device else receives).append(piece)
             keeps += recipe.kept(target)
             fills += recipe.filled(target)
     return DeviceTransfer(
@@ -72,11 +73,12 @@ class _Recipe:
         return int(source.rank_of(at)[0]), int(target.rank_of(at)[0])
 
     def sent(self, rank: int) -> Iterator[Piece]:
-        """What a source rank sends."""
+        """What a source rank sends in the first wave."""
         device = int(self.routes.source.site.devices[rank])
         boxes = self.routes.boxes(self.routes.source.blocks[[rank]])
         offset = int(np.flatnonzero(self.routes.senders == device)[0]) - boxes.first
-        for row in np.flatnonzero((offset >= 0) & (offset < boxes.holders)).tolist():
+        may = (offset >= 0) & (offset < boxes.holders) & (boxes.relay < 0)
+        for row in np.flatnonzero(may).tolist():
             holders = int(boxes.holders[row])
             # the first k with (position + turn + k) % holders == offset; then every holders-th
             k = int(offset[row] - boxes.position[row] - self.line.turn) % holders
@@ -84,9 +86,9 @@ class _Recipe:
                 yield self._in_turn(boxes, row, k)
 
     def received(self, rank: int) -> Iterator[Piece]:
-        """What a target rank receives."""
+        """What a target rank receives, and what it then passes on."""
         boxes = self.routes.boxes(self.routes.sources_of(rank))
-        for row in np.flatnonzero(boxes.target == rank).tolist():
+        for row in np.flatnonzero((boxes.target == rank) | (boxes.relay == rank)).tolist():
             yield from self.in_all_turns(boxes, row)
 
     def kept(self, rank: int) -> Iterator[Piece]:
@@ -94,7 +96,7 @@ class _Recipe:
         if self.routes.kept[rank]:
             device = int(self.routes.target.site.devices[rank])
             block = int(self.routes.source.blocks[self.routes.own[rank]])
-            yield self._piece(self.line.tensors, device, block, rank)
+            yield self._piece(self.line.tensors, device, (block, rank))
 
     def filled(self, rank: int) -> Iterator[Fill]:
         """What a target rank fills with the neutral element."""
@@ -113,24 +115,42 @@ class _Recipe:
 
     def _in_turn(self, boxes: Boxes, row: int, k: int) -> Piece:
         """The send of the k-th tensor and of all that go with it."""
-        holders = int(boxes.holders[row])
-        turn = (int(boxes.position[row]) + self.line.turn + k) % holders
-        sender = int(self.routes.senders[int(boxes.first[row]) + turn])
-        names = self.line.tensors[k::holders]
-        return self._piece(names, sender, int(boxes.block[row]), int(boxes.target[row]))
+        holders, relay = int(boxes.holders[row]), int(boxes.relay[row])
+        if relay >= 0:
+            sender = int(self.routes.target.site.devices[relay])
+        else:
+            turn = (int(boxes.position[row]) + self.line.turn + k) % holders
+            sender = int(self.routes.senders[int(boxes.first[row]) + turn])
+        cut = (int(boxes.dim[row]), int(boxes.low[row]), int(boxes.high[row]))
+        ends = int(boxes.block[row]), int(boxes.target[row])
+        return self._piece(self.line.tensors[k::holders], sender, ends, cut, 1 + (relay >= 0))
 
-    def _piece(self, names: tuple[str, ...], sender: int, block: int, rank: int) -> Piece:
-        chunks = self.routes.source.chunks_of(block)
+    def _piece(
+        self,
+        names: tuple[str, ...],
+        sender: int,
+        ends: tuple[int, int],
+        cut: tuple[int, int, int] = (-1, 0, 0),
+        wave: int = 0,
+    ) -> Piece:
+        """ends: source block, target rank. cut: dim, low, high, as Boxes has them."""
+        block, rank = ends
+        dim, *stretch = cut
         dims = tuple(
-            shared.stretches(chunk, int(self.routes.target.chunks[rank, d]))
-            for d, (shared, chunk) in enumerate(zip(self.routes.overlaps, chunks, strict=True))
+            shared.stretches(
+                chunk, int(self.routes.target.chunks[rank, d]), *(stretch if d == dim else ())
+            )
+            for d, (shared, chunk) in enumerate(
+                zip(self.routes.overlaps, self.routes.source.chunks_of(block), strict=True)
+            )
         )
-        elements = prod(sum(run.length * run.count for run in dim) for dim in dims)
+        elements = prod(sum(run.length * run.count for run in box) for box in dims)
         return Piece(
             tensors=names,
             state=self.line.state,
             source=sender,
             target=int(self.routes.target.site.devices[rank]),
+            wave=wave,
             dims=dims,
             bytes=elements * self.line.element_bytes,
         )
@@ -146,4 +166,4 @@ def _recipes(document: Transfer, sites: list[Site]) -> Iterator[_Recipe]:
     for line in document.tensors:
         source = Holding.of(line.sent, sites[line.source_place])
         target = Holding.of(line.target, sites[line.target_place])
-        yield _Recipe(line, Routes(source, target, strides))
+        yield _Recipe(line, Routes(source, target, strides, slice_elements(line.element_bytes)))

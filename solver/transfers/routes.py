@@ -7,7 +7,9 @@
 
 A box comes from the nearest device that holds its block: one in the same unit of the fastest level
 of the topology in which there is any. Equally near holders take turns, the largest boxes first.
-Boxes are made for some source blocks at a time, so that memory stays bounded.
+Where several devices of one unit of the fastest level (of one node) need the same box from outside,
+it comes in once: each gets a slice of it and passes that on to the others, in a second wave over
+the fast links. Boxes are made for some source blocks at a time, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -17,42 +19,65 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.schema import LayoutError
 from solver.states import IntArray
 from solver.transfers.cuts import Overlap, overlap
 from solver.transfers.holding import Holding
 
+SLICE_BYTES = 2**16  # passed on by itself at least; chosen: about what a link carries in a latency
 CELLS = 2**21  # boxes, and turns of one, that are in hand at once; chosen: about 0.2 GB
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """Boxes that move, one a row.
+    """Boxes, or slices of them, that move, one a row.
 
-    block, target, elements: the source block, the target rank, how much. first, holders: which of
-    the block's holders are nearest, as a stretch of `Routes.senders`. position: which of them sends
-    it in turn 0; in turn t it is the one t places further round.
+    block, target, elements: the source block, the target rank, how much. dim, low, high: which
+    stretch of the box along a dim; the whole box where dim is -1. relay: in the second wave the
+    target rank that passes it on, else -1. Else, first, holders: which of the block's holders are
+    nearest, as a stretch of `Routes.senders`; position: which of them sends it in turn 0; in turn t
+    it is the one t places further round.
     """
 
     block: IntArray
     target: IntArray
     elements: IntArray
+    dim: IntArray
+    low: IntArray
+    high: IntArray
+    relay: IntArray
     first: IntArray
     holders: IntArray
     position: IntArray
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Target ranks, side by side in `members`, that need equal boxes from outside their unit."""
+
+    members: IntArray
+    begin: IntArray
+    size: IntArray
+    block: IntArray
+    elements: IntArray
+    first: IntArray
+    holders: IntArray
+
+
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """All boxes between two holdings; strides: devices in one unit of each level, and all.
+    """All boxes between two holdings.
 
-    LayoutError where the shapes differ or the source is partial.
+    strides: devices in one unit of each level but the slowest, fastest first. slice_elements: the
+    least that is passed on by itself. LayoutError where the shapes differ or the source is partial.
     """
 
     source: Holding
     target: Holding
     strides: tuple[int, ...]
+    slice_elements: int
 
     def __post_init__(self) -> None:
         if self.source.layout.shape != self.target.layout.shape:
@@ -115,7 +140,8 @@ class Routes:
         """All boxes, so many blocks at a time that CELLS holds for boxes times turns."""
         blocks = np.unique(self.source.blocks)
         replicas = -(-len(self.senders) // len(blocks))
-        rows = max(1, CELLS // (len(self.own) * min(turns, replicas)))
+        widest = max(min(turns, replicas), *self.strides[:1], 1)
+        rows = max(1, CELLS // (len(self.own) * widest))
         for start in range(0, len(blocks), rows):
             yield self.boxes(blocks[start : start + rows])
 
@@ -126,11 +152,83 @@ class Routes:
         own = np.where(self.own >= 0, self.source.blocks[self.own], -1)
         moved = own[target] != block
         block, target, elements = block[moved], target[moved], elements[moved]
-        first, holders = self._nearest(block, self.target.site.devices[target])
-        order = np.lexsort((target, -elements, holders, first))
-        block, target, elements = block[order], target[order], elements[order]
-        first, holders = first[order], holders[order]
-        return Boxes(block, target, elements, first, holders, _positions(first, holders))
+        first, holders, far = self._nearest(block, self.target.site.devices[target])
+        near = ~far
+        whole = np.zeros(int(near.sum()), dtype=np.int64)
+        parts = [
+            np.stack(
+                [block[near], target[near], elements[near], whole - 1, whole, whole, whole - 1,
+                 first[near], holders[near]]
+            )
+        ]  # fmt: skip
+        if far.any():
+            group = self._grouped(block[far], target[far], elements[far], first[far], holders[far])
+            parts += self._relayed(group)
+        made = np.concatenate(parts, axis=1)
+        _, target, elements, _, low, _, relay, first, holders = made
+        made = made[:, np.lexsort((low, target, -elements, holders, first, relay))]
+        relay, first, holders = made[6:]
+        return Boxes(*made, np.where(relay < 0, _positions(first, holders), 0))
+
+    def _grouped(
+        self,
+        block: IntArray,
+        target: IntArray,
+        elements: IntArray,
+        first: IntArray,
+        holders: IntArray,
+    ) -> _Group:
+        wanted = self.target.blocks[target]
+        unit = self.target.site.devices[target] // (self.strides or (1,))[0]
+        order = np.lexsort((target, unit, wanted, block))
+        keys = np.stack([block, wanted, unit])[:, order]
+        new = (np.diff(keys, axis=1) != 0).any(axis=0)
+        begin = np.flatnonzero(np.concatenate(([True], new)))
+        one = order[begin]
+        return _Group(
+            members=target[order],
+            begin=begin,
+            size=np.diff(begin, append=len(order)),
+            block=block[one],
+            elements=elements[one],
+            first=first[one],
+            holders=holders[one],
+        )
+
+    def _relayed(self, group: _Group) -> list[IntArray]:
+        """Rows of both waves, as Boxes has them, without positions."""
+        ranks = group.members[group.begin]
+        extents = np.ones((len(ranks), len(self.overlaps) + 1), dtype=np.int64)
+        for d, shared in enumerate(self.overlaps):
+            of = self.source.digit(group.block, d)
+            extents[:, d] = shared.shared(of, self.target.chunks[ranks, d])
+        dim, extent = extents.argmax(axis=1), extents.max(axis=1)
+        slices = np.minimum(group.size, np.maximum(1, group.elements // self.slice_elements))
+        slices = np.minimum(slices, extent)
+
+        g, k = _counted(slices)
+        low, high = extent[g] * k // slices[g], extent[g] * (k + 1) // slices[g]
+        # the same whichever blocks are asked for, and not always the first
+        member = (k + group.block[g] + self.target.blocks[ranks[g]]) % group.size[g]
+        part = np.stack(
+            [
+                group.block[g],
+                group.members[group.begin[g] + member],
+                group.elements[g] // extent[g] * (high - low),
+                np.where(slices[g] > 1, dim[g], -1),
+                low,
+                high,
+                np.full(len(g), -1),
+                group.first[g],
+                group.holders[g],
+            ]
+        )
+        row, k = _counted(group.size[g] - 1)
+        again = part[:, row]
+        again[6] = again[1]
+        again[1] = group.members[group.begin[g[row]] + (member[row] + 1 + k) % group.size[g[row]]]
+        again[7:] = np.array([[0], [1]])
+        return [part, again]
 
     def _needed(self, blocks: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Row, target rank and elements of every box that is not empty."""
@@ -142,10 +240,7 @@ class Routes:
         by_group = ranks[np.argsort(where, kind="stable")]
         count = np.bincount(where, minlength=len(one))
         begin = np.cumsum(count) - count
-        box = np.repeat(np.arange(len(row)), count[group])
-        within = np.arange(len(box)) - np.repeat(
-            np.cumsum(count[group]) - count[group], count[group]
-        )
+        box, within = _counted(count[group])
         return row[box], by_group[begin[group[box]] + within], elements[box]
 
     def _sizes(self, blocks: IntArray, ranks: IntArray) -> IntArray:
@@ -156,14 +251,19 @@ class Routes:
             sizes *= shared.rows(of)[:, self.target.chunks[ranks, d]]
         return sizes
 
-    def _nearest(self, block: IntArray, device: IntArray) -> tuple[IntArray, IntArray]:
-        """The stretch of `senders` from which each box may come, and its length."""
+    def _nearest(
+        self, block: IntArray, device: IntArray
+    ) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
+        """The stretch of `senders` from which each box may come, its length, and whether they lie
+        outside the unit of the fastest level."""
         first = np.zeros(len(block), dtype=np.int64)
         holders = np.zeros(len(block), dtype=np.int64)
         held = self.source.blocks[self._holders]
         units = max(int(self.senders.max()), int(self.target.site.devices.max())) + 1
         open_ = np.arange(len(block))
-        for stride in (*self.strides, 0):
+        far = np.zeros(len(block), dtype=bool)
+        for step, stride in enumerate((*self.strides, 0)):
+            far[open_] = step > 0
             divide = stride or units
             keys = held * units + self.senders // divide
             wanted = block[open_] * units + device[open_] // divide
@@ -173,7 +273,18 @@ class Routes:
             open_ = open_[found == 0]
             if not len(open_):
                 break
-        return first, holders
+        return first, holders, far
+
+
+def slice_elements(element_bytes: int) -> int:
+    """The least number of elements that is passed on by itself."""
+    return max(1, SLICE_BYTES // element_bytes)
+
+
+def _counted(counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Every position as often as its count says, and the how manieth time."""
+    position = np.repeat(np.arange(len(counts)), counts)
+    return position, np.arange(len(position)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _positions(first: IntArray, holders: IntArray) -> IntArray:

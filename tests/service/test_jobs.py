@@ -10,8 +10,17 @@ import pytest
 from sqlalchemy import Float, literal_column, text
 
 from meshwright.planner import find_planner
-from meshwright.schema import Graph, Infeasible, NotFound, Plan, Progress, Request, Topology
-from service import documents
+from meshwright.schema import (
+    Certificate,
+    Graph,
+    Infeasible,
+    NotFound,
+    Plan,
+    Progress,
+    Request,
+    Topology,
+)
+from service import certificates, documents
 from service.database import Database
 from service.errors import Internal
 from service.jobs import Claim, Jobs
@@ -35,13 +44,18 @@ class Table:
         with self.database.writing() as connection:
             connection.execute(text("UPDATE clock SET at = at + :by"), {"by": seconds})
 
-    def submit(self) -> str:
+    def submit(self, *, verify: bool = False) -> str:
         graph, topology = Graph.from_dict(GRAPH), Topology.from_dict(TOPOLOGY)
         with self.database.writing() as connection:
             for document in (graph, topology):
                 documents.put(connection, document, now=self.database.now)
             return self.jobs.submit(
-                connection, request="request_1", graph=graph.id, topology=topology.id, asked={}
+                connection,
+                request="request_1",
+                graph=graph.id,
+                topology=topology.id,
+                asked={},
+                verify=verify,
             )
 
     def claim(self, worker: str = "w") -> Claim:
@@ -107,7 +121,9 @@ def test_an_older_attempt_may_write_nothing(table: Table, plan: Plan) -> None:
     assert not table.jobs.holds(mine)
     assert not table.jobs.renew(mine)
     assert not table.jobs.progress(mine, Progress(phase="late", done=1, total=1))
-    assert not table.jobs.succeed(mine, plan)
+    assert table.jobs.succeed(mine, plan) == "not ours"
+    late = Certificate(plan=plan.id, outcome="verified")
+    assert not table.jobs.certify(mine, late)
     assert not table.jobs.fail(mine, Internal("late"))
     assert not table.jobs.release(mine)
     assert not table.jobs.lost(mine, trace="")
@@ -118,17 +134,38 @@ def test_an_older_attempt_may_write_nothing(table: Table, plan: Plan) -> None:
 
 def test_success_stores_the_plan_with_the_job(table: Table, plan: Plan) -> None:
     job = table.submit()
-    assert table.jobs.succeed(table.claim(), plan)
+    assert table.jobs.succeed(table.claim(), plan) == "ended"
     row = table.jobs.get(job)
     assert (row.state, row.outcome, row.plan) == ("succeeded", "optimal", plan.id)
     with table.database.reading() as connection:
         assert documents.exists(connection, "plan", plan.id)
 
 
+def test_a_job_that_verifies_goes_on_with_its_plan(table: Table, plan: Plan) -> None:
+    job = table.submit(verify=True)
+    first = table.claim("first")
+    assert table.jobs.succeed(first, plan) == "to verify"
+    assert (table.jobs.get(job).state, table.jobs.get(job).plan) == ("running", plan.id)
+    table.turn_clock(11)
+    second = table.claim("second")
+    assert second.plan == plan.id
+    certificate = Certificate(plan=plan.id, outcome="failed", detail="wrong")
+    assert not table.jobs.certify(first, certificate)
+    assert table.jobs.certify(second, certificate)
+    row = table.jobs.get(job)
+    assert (row.state, row.outcome, row.certificate["outcome"]) == (
+        "succeeded",
+        "optimal",
+        "failed",
+    )
+    with table.database.reading() as connection:
+        assert certificates.read(connection, plan.id) == certificate
+
+
 def test_two_requests_may_have_one_plan(table: Table, plan: Plan) -> None:
     for _ in range(2):
         table.submit()
-        assert table.jobs.succeed(table.claim(), plan)
+        assert table.jobs.succeed(table.claim(), plan) == "ended"
 
 
 def test_infeasible_ends_the_job_with_its_reason(table: Table) -> None:
@@ -169,7 +206,7 @@ def test_a_cancelled_job_is_nobodys(table: Table, plan: Plan) -> None:
     job = table.submit()
     claim = table.claim()
     assert table.jobs.cancel(job).state == "cancelled"
-    assert not table.jobs.succeed(claim, plan)
+    assert table.jobs.succeed(claim, plan) == "not ours"
     assert table.jobs.get(job).state == "cancelled"
 
 

@@ -167,7 +167,7 @@ def plan_of(case: Case, choice: IntArray) -> Plan:
 
 def plan_of_assignment(models: Models, assignment: Assignment) -> Plan:
     ledger = ledger_of(models, assignment)
-    cost: Cost = cost_of(models, ledger)
+    cost: Cost = cost_of(models, [(ledger, 1)])
     built = models.problem
     return Plan(
         graph=built.graph.id,

@@ -111,7 +111,7 @@ def best_by_enumeration(request: Request) -> list[tuple[float, int]]:
         models = Models(built, find_values(built), mesh)
         for assignment in all_assignments(models):
             try:
-                cost = cost_of(models, ledger_of(models, assignment))
+                cost = cost_of(models, [(ledger_of(models, assignment), 1)])
             except PlanError:  # layouts that do not meet
                 continue
             memory = cost.memory_bytes.total - cost.memory_bytes.reserved

@@ -45,14 +45,17 @@ def carry_out(case: Case, document: Transfer) -> None:
     before = ~np.isnan(memory[0])
     sent, received = np.zeros(count, dtype=int), np.zeros(count, dtype=int)
     after = memory.copy()
-    for piece in all_sends(document):
+    has = memory
+    for piece in sorted(all_sends(document), key=lambda piece: piece.wave):
+        if piece.wave == 2 and has is memory:
+            has = after.copy()
         inside = indices(piece, shape)
         assert piece.bytes == len(inside) * item.element_bytes > 0
         for name in piece.tensors:
             k = names.index(name)
-            assert before[piece.source, inside].all(), "a device sends what it has not"
+            assert not np.isnan(has[k, piece.source, inside]).any(), "sends what it has not"
             assert np.isnan(after[k, piece.target, inside]).all(), "sent in vain, or twice"
-            after[k, piece.target, inside] = memory[k, piece.source, inside]
+            after[k, piece.target, inside] = has[k, piece.source, inside]
             sent[piece.source] += piece.bytes
             received[piece.target] += piece.bytes
     total = 0
@@ -60,7 +63,7 @@ def carry_out(case: Case, document: Transfer) -> None:
         device = item.target_site.devices[rank]
         if neutral(item.target, item.target_site.mesh, rank):
             own = own[:0]
-        np.testing.assert_array_equal(after[:, device, own], truth[:, own])
+        assert (after[:, device, own] == truth[:, own]).all(), "the device has something else"
         lacking = len(names) * item.element_bytes * int((~before[device, own]).sum())
         assert received[device] == lacking
         total += lacking
@@ -68,8 +71,8 @@ def carry_out(case: Case, document: Transfer) -> None:
     loads = np.zeros((count, 2), dtype=int)
     for load in document.loads:
         loads[load.first : load.first + load.count] = load.sent_bytes, load.received_bytes
-    np.testing.assert_array_equal(loads[:, 0], sent)
-    np.testing.assert_array_equal(loads[:, 1], received)
+    assert (loads[:, 0] == sent).all()
+    assert (loads[:, 1] == received).all()
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))

@@ -14,12 +14,13 @@ from meshwright.cli.progress import ProgressLine
 from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.planfile import PlanFile
-from meshwright.planner import find_planner, preset
+from meshwright.planner import certificate_of, find_planner, find_verifier, preset
 from meshwright.schema import (
     Answer,
     Budget,
     Graph,
     Infeasible,
+    Progress,
     Request,
     RequestError,
     Setup,
@@ -44,6 +45,7 @@ def plan(
     uneven: Annotated[
         str | None, typer.Option(help="Sizes that do not divide: refuse, chunk or pad.")
     ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
 ) -> None:
     """Find how to shard a graph over a cluster."""
     document = read_document(graph, Graph)
@@ -57,6 +59,10 @@ def plan(
         request = Request(graph=document, topology=local, setup=run, pins=pins, budget=limits)
         with ProgressLine() as line:
             answer = find_planner()(request, line)
+            if verify and answer.plan is not None:
+                line(Progress(phase="verifying", done=0, total=1))
+                certificate = certificate_of(find_verifier(), answer.plan, request)
+                answer = answer.model_copy(update={"certificate": certificate})
     else:
         with Client(server) as client, ProgressLine() as line:
             answer = client.plan(
@@ -66,6 +72,7 @@ def plan(
                 pins=pins,
                 budget=limits,
                 on_progress=line,
+                verify=verify,
             )
             cluster = _fetched(client, answer)
     _tell(answer, document, cluster, run, output)
@@ -80,14 +87,23 @@ def _tell(
             f"meshwright: no plan fits: {_binding(answer.infeasible)}", markup=False, soft_wrap=True
         )
         raise typer.Exit(1)
-    if output is None:
-        results().print(render_plan(answer.plan, graph=graph, topology=topology, setup=setup))
-        return
-    PlanFile(plan=answer.plan, graph=graph, topology=topology, setup=setup).write(output)
-    results().print(render_summary(answer.plan, graph=graph, topology=topology, setup=setup))
-    notices().print(
-        f"wrote {output}; meshwright show {output} prints all of it", markup=False, soft_wrap=True
+    plan, certificate = answer.plan, answer.certificate
+    if output is not None:
+        PlanFile(
+            plan=plan, graph=graph, topology=topology, setup=setup, certificate=certificate
+        ).write(output)
+    render = render_plan if output is None else render_summary
+    results().print(
+        render(plan, graph=graph, topology=topology, setup=setup, certificate=certificate)
     )
+    if output is not None:
+        notices().print(
+            f"wrote {output}; meshwright show {output} prints all of it",
+            markup=False,
+            soft_wrap=True,
+        )
+    if certificate is not None and certificate.outcome != "verified":
+        raise typer.Exit(1)
 
 
 def _binding(infeasible: Infeasible) -> str:

@@ -11,7 +11,7 @@ import typer
 from meshwright.cli.consoles import results
 from meshwright.client import Client
 from meshwright.planfile import PlanFile, read_plan
-from meshwright.schema import InvalidInput
+from meshwright.schema import Certificate, InvalidInput, NotFound
 from meshwright.show import render_plan
 
 
@@ -29,7 +29,12 @@ def show(
         raise InvalidInput(f"--ops {ops!r} matches no op; ops are named like {known}")
     results().print(
         render_plan(
-            found.plan, graph=found.graph, topology=found.topology, setup=found.setup, ops=ops
+            found.plan,
+            graph=found.graph,
+            topology=found.topology,
+            setup=found.setup,
+            certificate=found.certificate,
+            ops=ops,
         )
     )
 
@@ -41,4 +46,12 @@ def _fetch(server: str, id_: str) -> PlanFile:
             plan=plan,
             graph=client.get_graph(plan.graph),
             topology=client.get_topology(plan.topology),
+            certificate=_certificate(client, plan.id),
         )
+
+
+def _certificate(client: Client, plan: str) -> Certificate | None:
+    try:
+        return client.certificate(plan)
+    except NotFound:
+        return None

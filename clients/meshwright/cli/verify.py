@@ -11,6 +11,7 @@ from meshwright.cli.consoles import results
 from meshwright.planfile import read_plan
 from meshwright.planner import find_verifier
 from meshwright.schema import PlanError, Setup
+from meshwright.show import certificate_text
 
 
 def verify(
@@ -27,13 +28,6 @@ def verify(
     certificate = find_verifier()(
         found.plan, found.graph, found.topology, found.setup or Setup(), found.calibration, seed
     )
-    if certificate.outcome == "verified":
-        results().print(
-            f"verified: {certificate.tensors} tensors and {certificate.gradients} gradients equal "
-            f"the unsharded run (worst difference {certificate.worst_error:.1e})",
-            markup=False,
-            soft_wrap=True,
-        )
-        return
-    results().print(f"{certificate.outcome}: {certificate.detail}", markup=False, soft_wrap=True)
-    raise typer.Exit(1)
+    results().print(certificate_text(certificate), markup=False, soft_wrap=True)
+    if certificate.outcome != "verified":
+        raise typer.Exit(1)

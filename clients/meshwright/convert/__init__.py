@@ -12,10 +12,11 @@ from meshwright.convert.mindspore import (
     layout_arguments,
     to_mindspore,
 )
-from meshwright.convert.normal import normal, rewritten, viewed
+from meshwright.convert.normal import normal, viewed
 from meshwright.convert.partition_spec import JaxLayout, from_jax, to_jax
 from meshwright.convert.placement import DTensorLayout, Placement
 from meshwright.convert.plan import TARGETS, Export, Refusal, Target, export_plan
+from meshwright.convert.rewrite import rewritten
 from meshwright.convert.strategy import (
     OpStrategy,
     device_matrix,

@@ -173,11 +173,19 @@ def _coordinates(cuts: Sequence[Cut], grid: DeviceGrid) -> Iterator[dict[Axis, i
 
 
 def _parts(cuts: Sequence[Cut], size: int, grid: DeviceGrid) -> tuple[SubDim, ...] | None:
-    """The sub-dims of a dim cut like this; None where there are none such."""
-    parts = _product(cuts, size, grid)
-    if parts is not None and (not _is_uneven(parts) or _same(parts, cuts, size, grid)):
-        return parts
-    return _ordered(cuts, size, grid)
+    """The sub-dims of a dim cut like this; None where there are none such.
+
+    Nor where other split factors say the same, as some do that leave devices empty: one layout has
+    one way to be said.
+    """
+    for parts in (_product(cuts, size, grid), _ordered(cuts, size, grid)):
+        if (
+            parts is not None
+            and _cuts(parts, grid) == list(cuts)
+            and (not _is_uneven(parts) or _same(parts, cuts, size, grid))
+        ):
+            return parts
+    return None
 
 
 def _product(cuts: Sequence[Cut], size: int, grid: DeviceGrid) -> tuple[SubDim, ...] | None:
@@ -197,7 +205,7 @@ def _product(cuts: Sequence[Cut], size: int, grid: DeviceGrid) -> tuple[SubDim, 
             k += 1
         if factor == 1:
             axes.append(axis)
-        elif left % factor or length % grid.size(axes):
+        elif left % factor or left == factor or length % grid.size(axes):
             return None
         else:
             parts[k : k + 1] = [

@@ -17,6 +17,7 @@ from meshwright.schema import (
     ConversionError,
     Graph,
     Layout,
+    LayoutError,
     Model,
     Notation,
     Plan,
@@ -71,7 +72,8 @@ def export_plan(plan: Plan, target: Target, *, graph: Graph | None = None) -> Ex
     """Every layout of a plan, and for MindSpore every op's strategy, as the target writes them.
 
     graph: the plan's own; it tells the sizes of the factors of ops, which strategies need where an
-    op has product dims. Raises PlanError where it is another one.
+    op has product dims. Raises PlanError where it is another one, and where a layout does not fit
+    the plan's mesh.
     """
     if graph is not None and graph.id != plan.graph:
         raise PlanError(f"the plan was made for the graph {plan.graph}, got {graph.id}")
@@ -93,6 +95,8 @@ def _stage(
             found = convert(layout, grid, name=f"tensor {tensor!r} ({role.replace('_', ' ')})")
         except ConversionError as wrong:
             refused.append(Refusal(stage=number, name=tensor, role=role, reason=wrong.detail))
+        except LayoutError as wrong:
+            raise PlanError(f"tensor {tensor!r}: layout {layout}: {wrong.detail}") from None
         else:
             layouts.setdefault(tensor, {})[role] = found
     strategies = {}

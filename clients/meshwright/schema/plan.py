@@ -27,13 +27,15 @@ Ns = Annotated[float, Field(ge=0)]
 class Step(Model):
     """One collective (or local slice) over the groups of `axes`; permute: all swap their parts.
 
-    payload_bytes: the gathered or unreduced tensor on one device. to: the layout afterwards, of the
+    payload_bytes: the gathered or unreduced tensor on one device. peak_bytes: what the step's own
+    buffers, input and output, take on one device while it runs. to: the layout afterwards, of the
     value in forward steps and of the gradient in backward steps.
     """
 
     kind: CollectiveKind
     axes: tuple[Axis, ...]
     payload_bytes: int = Field(ge=0)
+    peak_bytes: int = Field(default=0, ge=0)
     ns: Ns
     to: Layout
 

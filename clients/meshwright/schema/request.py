@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from meshwright.schema.calibration import Calibration
+from meshwright.schema.certificate import Certificate
 from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
 from meshwright.schema.mesh import Axis
@@ -39,7 +40,11 @@ MAX_PINS = 1000  # chosen: every pin is held against every op's name before a se
 
 
 class Request(Document):
-    """A complete planning request; its id is the request digest that finds a cached plan."""
+    """A complete planning request; its id is the request digest that finds a cached plan.
+
+    verify: whoever runs the planner executes its plan too. The certificate is a record beside the
+    plan and changes nothing in it: with and without, the request has one id.
+    """
 
     prefix: ClassVar[str] = "req"
     error: ClassVar[type[RequestError]] = RequestError
@@ -52,6 +57,12 @@ class Request(Document):
     pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
     solver: Literal["dynamic_programming"] = "dynamic_programming"
     budget: Budget = Budget()
+    verify: StrictBool = False
+
+    @property
+    def id(self) -> str:
+        """The content-addressed id of what decides the plan."""
+        return self.model_copy(update={"verify": False}).id if self.verify else super().id
 
 
 class Infeasible(Model):
@@ -77,7 +88,11 @@ class Progress(Model):
 
 
 class Answer(Model):
-    """What the planner returns: a plan, or why there is none."""
+    """What the planner returns: a plan, or why there is none.
+
+    certificate: what executing the plan showed, where that was asked for.
+    """
 
     plan: Plan | None = None
     infeasible: Infeasible | None = None
+    certificate: Certificate | None = None

@@ -33,14 +33,16 @@ class Stretch(Model):
 class Piece(Model):
     """A box of each of `tensors`: the product of its stretches, dim by dim.
 
-    source, target: the devices; where they are one, the piece stays. bytes: of one tensor. A device
-    holds its part of a tensor with the indices of every dim ascending.
+    source, target: the devices; where they are one, the piece stays. wave: 1, or 2 where the source
+    passes on what it gets in wave 1; 0 stays. bytes: of one tensor. A device holds its part of a
+    tensor with the indices of every dim ascending.
     """
 
     tensors: tuple[str, ...]
     state: TransferState
     source: int
     target: int
+    wave: int = Field(ge=0, le=2)
     dims: tuple[tuple[Stretch, ...], ...]
     bytes: int
 

@@ -7,11 +7,12 @@ import io
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from meshwright.schema import Graph, Plan, Setup, Topology
+from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
+from meshwright.show.certificate import certificate_text
 from meshwright.show.summary import render_summary
 from meshwright.show.tables import render_stage
 
-__all__ = ["plan_text", "render_plan", "render_summary"]
+__all__ = ["certificate_text", "plan_text", "render_plan", "render_summary"]
 
 WIDTH = 140  # columns of a plan that goes to a file or a page; chosen
 
@@ -22,11 +23,12 @@ def plan_text(
     graph: Graph | None = None,
     topology: Topology | None = None,
     setup: Setup | None = None,
+    certificate: Certificate | None = None,
 ) -> str:
     """The plan as plain text."""
     out = io.StringIO()
     Console(file=out, width=WIDTH, color_system=None, highlight=False).print(
-        render_plan(plan, graph=graph, topology=topology, setup=setup)
+        render_plan(plan, graph=graph, topology=topology, setup=setup, certificate=certificate)
     )
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
@@ -37,11 +39,12 @@ def render_plan(
     graph: Graph | None = None,
     topology: Topology | None = None,
     setup: Setup | None = None,
+    certificate: Certificate | None = None,
     ops: str = "*",
 ) -> RenderableType:
     """The plan for a rich console. ops: a glob; only these ops are listed."""
     parts: list[RenderableType] = [
-        render_summary(plan, graph=graph, topology=topology, setup=setup)
+        render_summary(plan, graph=graph, topology=topology, setup=setup, certificate=certificate)
     ]
     for position, stage in enumerate(plan.stages):
         if len(plan.stages) > 1:

@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.schema import Graph, Plan, Setup, Topology
+from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
 from meshwright.show.axes import AxisNames
+from meshwright.show.certificate import certificate_text
 from meshwright.units import show_bytes, show_ns, show_share
 
 FEW = 3  # names of a list that goes on; chosen
@@ -21,9 +22,14 @@ def render_summary(
     graph: Graph | None = None,
     topology: Topology | None = None,
     setup: Setup | None = None,
+    certificate: Certificate | None = None,
 ) -> RenderableType:
-    """What the plan costs and why it fits."""
-    return Group(_head(plan, graph, topology), _numbers(plan, graph, setup), *_notes(plan))
+    """What the plan costs, why it fits and whether its execution was right."""
+    return Group(
+        _head(plan, graph, topology),
+        _numbers(plan, graph, setup, certificate),
+        *_notes(plan),
+    )
 
 
 def _head(plan: Plan, graph: Graph | None, topology: Topology | None) -> RenderableType:
@@ -32,19 +38,23 @@ def _head(plan: Plan, graph: Graph | None, topology: Topology | None) -> Rendera
     return Text.assemble(("Plan ", "bold"), f"{of} on {on}", (f"  {plan.id}", "dim"))
 
 
-def _numbers(plan: Plan, graph: Graph | None, setup: Setup | None) -> RenderableType:
+def _numbers(
+    plan: Plan, graph: Graph | None, setup: Setup | None, certificate: Certificate | None
+) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
-    for row in (
+    rows: list[tuple[str, RenderableType]] = [
         _run(plan, graph, setup or Setup()),
         *_meshes(plan),
         _memory(plan),
         _step(plan),
         *_padding(plan),
         _proof(plan),
-    ):
-        grid.add_row(*row)
+        *_execution(certificate),
+    ]
+    for name, said in rows:
+        grid.add_row(name, said)
     return grid
 
 
@@ -129,6 +139,12 @@ def _proof(plan: Plan) -> tuple[str, str]:
         f"{show_ns(search.lower_bound_ns)}, gap {show_share(search.gap)}, by {search.solver} over "
         f"{len(search.meshes)} mesh{'es' if len(search.meshes) != 1 else ''}"
     )
+
+
+def _execution(certificate: Certificate | None) -> Iterator[tuple[str, Text]]:
+    if certificate is not None:
+        good = certificate.outcome == "verified"
+        yield "execution", Text(certificate_text(certificate), style="" if good else "bold red")
 
 
 def _notes(plan: Plan) -> list[RenderableType]:

@@ -28,8 +28,8 @@ from solver.transfers.links import Cluster
 
 SIZES = (2, 3, 5, 6, 8)
 FACTORS = (1, 2, 2, 3, 4, 5, 6)
-MOST = 40  # devices of a mesh; keeps two thousand cases within seconds
-LARGEST = 900  # elements of a tensor
+MOST = 24  # devices of a mesh; keeps two thousand cases within seconds
+LARGEST = 600  # elements of a tensor
 
 
 @dataclass(frozen=True)
@@ -62,22 +62,22 @@ def random_case(seed: int, *, partial: bool = False) -> Case:
         layouts[1] = layouts[1].model_copy(update={"partial": dict.fromkeys(free[:1], "sum")})
     devices = random.permutation(cluster.device_count)
     sites = [
-        Site(mesh, _devices(random, devices, mesh.device_count, k))
-        for k, mesh in enumerate(meshes)
+        Site(mesh, _devices(random, devices, mesh.device_count, k)) for k, mesh in enumerate(meshes)
     ]
     count = int(random.integers(1, 4))
+    size = int(random.choice((2, 30_000)))  # with the second, slices of three elements are worth it
     return Case(
         cluster,
         tuple(
-            Item(f"t{k}", "value", 2, layouts[0], sites[0], layouts[1], sites[1])
+            Item(f"t{k}", "value", size, layouts[0], sites[0], layouts[1], sites[1])
             for k in range(count)
         ),
     )
 
 
 def random_cluster(random: np.random.Generator) -> Cluster:
-    """80 devices or so in one to three levels."""
-    shapes = ((80,), (10, 8), (2, 5, 8), (27, 3), (4, 4, 5))
+    """48 devices or so in one to three levels."""
+    shapes = ((48,), (6, 8), (2, 3, 8), (16, 3), (4, 4, 3))
     sizes = shapes[random.integers(0, len(shapes))]
     return Cluster.of(topology(sizes), default_calibration())
 
@@ -92,9 +92,7 @@ def topology(sizes: tuple[int, ...], **link: int | str) -> Topology:
             Level(
                 name=f"l{k}",
                 size=size,
-                link=Link(
-                    **{"kind": "ib", "bytes_per_s": 1e9 * 10**k, "latency_ns": 1000, **link}
-                ),
+                link=Link(**{"kind": "ib", "bytes_per_s": 1e9 * 10**k, "latency_ns": 1000, **link}),
             )
             for k, size in enumerate(sizes)
         ),

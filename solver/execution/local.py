@@ -1,0 +1,152 @@
+"""Ops on one device: its shards, and those that the op's own steps bring, in whole tensors.
+
+A whole tensor is zero where the device holds nothing, labels are ignored there, and a bias is added
+by the first of the devices that sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from solver.execution.kernels import Call
+from solver.execution.own_steps import Direction, OwnSteps
+from solver.execution.planned import Planned
+from solver.execution.shards import (
+    Array,
+    Shards,
+    from_parts,
+    parts_shape,
+    put,
+    region,
+    to_parts,
+    window,
+)
+from solver.execution.views import Views
+from solver.execution.whole import call_of
+from solver.problem import OpInfo
+from solver.values import Value
+
+
+class LocalOp:
+    """One op of a plan. needed: the shards of its inputs, in the layouts that it needs.
+
+    sources: whole values of what is free; held: what the devices hold of every value.
+    """
+
+    def __init__(
+        self,
+        planned: Planned,
+        position: int,
+        *,
+        views: Views,
+        needed: Mapping[int, Shards],
+        sources: Mapping[str, Array],
+        held: Mapping[str, tuple[Any, Shards]],
+    ) -> None:
+        self.planned = planned
+        self.position = position
+        self.op: OpInfo = planned.problem.ops[position]
+        self.own = OwnSteps(planned, position)
+        self.views = views
+        self.needed = needed
+        self.sources = sources
+        self.held = held
+
+    def call(self, rank: int, direction: Direction) -> Call:
+        """The op as one device runs it."""
+        inputs = [
+            self._masked_source(k, rank)
+            if self.planned.value(port.tensor).is_free
+            else self._embedded(k, rank, direction)
+            for k, port in enumerate(self.op.inputs)
+        ]
+        return call_of(self.planned.problem, self.op, inputs, self._denominator())
+
+    def kept_gradient(self, k: int, own: Array | None, rank: int) -> Array:
+        """An input's whole gradient as the device adds it, in parts form of the root's layout."""
+        port = self.op.inputs[k]
+        layout = self.planned.required(self.position, k).gradient
+        assert layout is not None
+        shape = self.planned.problem.tensors[port.tensor].shape
+        whole = own if own is not None else np.zeros(shape)
+        if self._adds_bias(k) and not self._is_first(rank):
+            whole = np.zeros_like(whole)
+        value = self.planned.value(port.tensor)
+        return to_parts(self.views.to_root(value, port.tensor, whole), layout)
+
+    def _embedded(self, k: int, rank: int, direction: Direction) -> Array:
+        port = self.op.inputs[k]
+        layout = self.planned.required(self.position, k).value
+        shards = self.needed[k]
+        empty = self._ignored() if self._is_labels(k) else 0
+        whole = np.full(parts_shape(layout), empty, dtype=shards[rank].dtype)
+        for member in self.own.passing(k, rank, direction):
+            for other in self.own.fellows(member, "forward"):
+                put(whole, shards[other], region(layout, self.planned.mesh, other))
+        if self._adds_bias(k) and not self._is_first(rank):
+            whole = np.zeros_like(whole)
+        value = self.planned.value(port.tensor)
+        return self.views.of_root(value, port.tensor, from_parts(whole, layout))
+
+    def _masked_source(self, k: int, rank: int) -> Array:
+        """A free input whole, except labels: those of other devices' rows are ignored."""
+        whole = self.free(self.op.inputs[k].tensor)
+        if self._is_labels(k):
+            return np.where(self._own_rows(rank), whole, self._ignored())
+        return whole
+
+    def _is_labels(self, k: int) -> bool:
+        return k == 1 and self.op.op.kind == "cross_entropy"
+
+    def _ignored(self) -> int:
+        return int(self.op.op.attrs.get("ignore_index", -100))
+
+    def _own_rows(self, rank: int) -> Any:
+        """Which rows of the logits a device holds."""
+        port = self.op.inputs[0]
+        layout = self.planned.required(self.position, 0).value
+        held = np.zeros(parts_shape(layout))
+        held[window(region(layout, self.planned.mesh, rank))] = 1.0
+        value = self.planned.value(port.tensor)
+        return np.any(self.views.of_root(value, port.tensor, from_parts(held, layout)), axis=-1)
+
+    def _denominator(self) -> float | None:
+        attrs = self.op.op.attrs
+        if self.op.op.kind != "cross_entropy" or attrs.get("reduction", "mean") != "mean":
+            return None
+        labels = self.planned.value(self.op.inputs[1].tensor)
+        whole = (
+            self.free(self.op.inputs[1].tensor)
+            if labels.is_free
+            else self._whole_value(labels, self.op.inputs[1].tensor)
+        )
+        return float((whole != self._ignored()).sum())
+
+    def _whole_value(self, value: Value, tensor: str) -> Array:
+        layout, shards = self.held[value.root]
+        whole = np.zeros(parts_shape(layout), dtype=shards[0].dtype)
+        for rank in range(self.planned.mesh.device_count):
+            put(whole, shards[rank], region(layout, self.planned.mesh, rank))
+        return self.views.of_root(value, tensor, from_parts(whole, layout))
+
+    def free(self, tensor: str) -> Array:
+        """A free value whole."""
+        value = self.planned.value(tensor)
+        return self.views.of_root(value, tensor, self.sources[value.root])
+
+    def _adds_bias(self, k: int) -> bool:
+        return self.op.op.kind in ("linear", "conv", "conv_transpose") and k == 2
+
+    def _is_first(self, rank: int) -> bool:
+        """Whether a device adds the bias: the first on all axes that are summed over."""
+        assert self.op.known is not None
+        summed = self.op.known.rule.parsed.summed
+        at = self.planned.mesh.coordinates(rank)
+        return not any(
+            at[axis]
+            for axis, on in self.own.parts_on.items()
+            if on and self.op.parts[on[0]].factor in summed
+        )

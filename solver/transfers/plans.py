@@ -1,0 +1,214 @@
+"""Items of a transfer between two plans: parameters at rest and optimizer state.
+
+A checkpoint moved to another plan, other device counts included. Rank 0 of the first plan is device
+0 of the cluster, rank 0 of the second one is device `first`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from costmodel.calibrations import default_calibration
+from meshwright.schema import (
+    DTYPE_BYTES,
+    Calibration,
+    Graph,
+    Layout,
+    ParameterPlan,
+    Plan,
+    PlanError,
+    Setup,
+    Topology,
+)
+from meshwright.schema.transfer import Transfer, TransferState
+from solver.parameters import optimizer_element_bytes
+from solver.transfer import Item, transfer
+from solver.transfers.holding import Site
+from solver.transfers.links import Cluster
+
+Which = Literal["value", "optimizer", "all"]
+STATES: Mapping[Which, tuple[TransferState, ...]] = {
+    "value": ("value",),
+    "optimizer": ("optimizer",),
+    "all": ("value", "optimizer"),
+}
+
+
+@dataclass(frozen=True)
+class PlanDocuments:
+    """A plan and what it is about."""
+
+    plan: Plan
+    graph: Graph
+    topology: Topology
+    setup: Setup
+
+
+def transfer_documents(
+    plans: tuple[Plan, Plan],
+    graphs: tuple[Graph, Graph],
+    topologies: tuple[Topology, Topology],
+    setups: tuple[Setup, Setup],
+    *,
+    state: Which = "all",
+    first: int = 0,
+    cluster: Topology | None = None,
+    calibration: Calibration | None = None,
+) -> Transfer:
+    """`transfer_plans` of pairs: those of the source's plan, those of the target's."""
+    source, target = map(PlanDocuments, plans, graphs, topologies, setups)
+    return transfer_plans(
+        source, target, state=state, first=first, cluster=cluster, calibration=calibration
+    )
+
+
+def transfer_plans(
+    source: PlanDocuments,
+    target: PlanDocuments,
+    *,
+    state: Which = "all",
+    first: int = 0,
+    cluster: Topology | None = None,
+    calibration: Calibration | None = None,
+) -> Transfer:
+    """What moves when the parameters of one plan are to lie as another one has them.
+
+    cluster: the topology that both plans' devices are part of; None = the larger of the two, with
+    more units on its slowest level where `first` needs them. Raises PlanError where the plans have
+    other parameters or optimizers, or lie on devices of which no cluster is known.
+    """
+    _check(source, target, state)
+    reach = max(source.topology.device_count, first + target.topology.device_count)
+    if cluster is None:
+        cluster = _joint(source.topology, target.topology, reach)
+    elif cluster.device_count < reach:
+        raise PlanError(
+            f"the plans lie on the devices 0 to {reach - 1}, the cluster {cluster.name!r} has "
+            f"{cluster.device_count}"
+        )
+    return transfer(
+        _items(source, target, STATES[state], first),
+        Cluster.of(cluster, calibration or default_calibration()),
+        from_plan=source.plan.id,
+        to_plan=target.plan.id,
+    )
+
+
+def _items(
+    source: PlanDocuments, target: PlanDocuments, states: tuple[TransferState, ...], first: int
+) -> Iterator[Item]:
+    held = {parameter.tensor: (parameter, site) for parameter, site in _parameters(source.plan, 0)}
+    dtypes = {tensor.name: tensor.dtype for tensor in source.graph.tensors}
+    needed = list(_parameters(target.plan, first))
+    for state in states:
+        for parameter, site in needed:
+            before, here = held[parameter.tensor]
+            layouts = _layout(before, state), _layout(parameter, state)
+            if layouts[0] is None or layouts[1] is None:
+                continue  # a parameter that is not trained, or a plan that does not train
+            size = (
+                DTYPE_BYTES[dtypes[parameter.tensor]]
+                if state == "value"
+                else optimizer_element_bytes(source.setup, dtypes[parameter.tensor])
+            )
+            yield Item(parameter.tensor, state, size, layouts[0], here, layouts[1], site)
+
+
+def _parameters(plan: Plan, first: int) -> Iterator[tuple[ParameterPlan, Site]]:
+    for stage in plan.stages:
+        begin = first + stage.ranks_from
+        site = Site(stage.mesh, np.arange(begin, begin + stage.mesh.device_count))
+        for parameter in stage.parameters:
+            yield parameter, site
+
+
+def _layout(parameter: ParameterPlan, state: TransferState) -> Layout | None:
+    return parameter.value if state == "value" else parameter.optimizer
+
+
+def _check(source: PlanDocuments, target: PlanDocuments, state: Which) -> None:
+    """The same parameters, and an optimizer state that can be taken over."""
+    one, other = _shapes(source.plan), _shapes(target.plan)
+    for name, shape in other.items():
+        found = one.get(name)
+        if found != shape:
+            has = f"has it in the shape {list(found)}" if found is not None else "has none"
+            raise PlanError(
+                f"the plans are of different models: parameter {name!r} of the shape {list(shape)} "
+                f"is in the target's plan, the source's {has}"
+            )
+    left = [name for name in one if name not in other]
+    if left:
+        raise PlanError(
+            f"the plans are of different models: parameter {left[0]!r} is in the source's plan only"
+        )
+    dtypes = [{t.name: t.dtype for t in plan.graph.tensors} for plan in (source, target)]
+    for name in one:
+        if dtypes[0].get(name) != dtypes[1].get(name):
+            raise PlanError(
+                f"parameter {name!r} is {dtypes[0].get(name)} in the source's graph and "
+                f"{dtypes[1].get(name)} in the target's; plan both with one dtype"
+            )
+    if state != "value":
+        _check_optimizers(source, target)
+
+
+def _check_optimizers(source: PlanDocuments, target: PlanDocuments) -> None:
+    has, wants = (
+        any(p.optimizer is not None for p, _ in _parameters(documents.plan, 0))
+        for documents in (source, target)
+    )
+    if wants and not has:
+        raise PlanError(
+            "the source's plan holds no optimizer state, which the target's needs; "
+            "with --state value only the parameters move"
+        )
+    if not wants or not has:
+        return
+    for field in ("optimizer", "master_dtype"):
+        one, other = getattr(source.setup, field), getattr(target.setup, field)
+        if one != other:
+            raise PlanError(
+                f"the optimizer state of the source's plan cannot be taken over: {field} is {one} "
+                f"there and {other} in the target's setup; with --state value only the parameters "
+                "move"
+            )
+
+
+def _shapes(plan: Plan) -> dict[str, tuple[int, ...]]:
+    return {parameter.tensor: parameter.value.shape for parameter, _ in _parameters(plan, 0)}
+
+
+def _joint(source: Topology, target: Topology, reach: int) -> Topology:
+    """The cluster of both plans where one can be told."""
+    small, large = sorted((source, target), key=lambda topology: topology.device_count)
+    why = ""
+    if small.device.name != large.device.name:
+        why = f"one is for {small.device.name}, one for {large.device.name}"
+    elif not _within(small, large):
+        why = "their nodes differ"
+    elif reach > large.device_count and len(large.levels) == 1:
+        why = "of what joins them nothing is known"
+    if why:
+        raise PlanError(
+            f"the plans do not say which cluster both lie in: {why}; name it with --cluster, and "
+            "with --first the device at which the second plan begins"
+        )
+    if reach <= large.device_count:
+        return large
+    unit = prod(level.size for level in large.levels[1:])
+    outer = large.levels[0].model_copy(update={"size": -(-reach // unit)})
+    return large.model_copy(update={"levels": (outer, *large.levels[1:])})
+
+
+def _within(small: Topology, large: Topology) -> bool:
+    """Whether one topology is a part of the other, from its first device on."""
+    sizes, inside = ([level.size for level in topology.levels] for topology in (large, small))
+    same = len(inside) - 1
+    ends = sizes[len(sizes) - same :] == inside[1:]
+    return same < len(sizes) and ends and inside[0] <= sizes[-len(inside)]
