@@ -7,7 +7,9 @@ ends, a vector and one matrix at a time.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from solver.cost_graph import CostGraph
 from solver.elimination.blocks import Block, find_blocks
@@ -46,6 +48,25 @@ class Program:
         )
 
 
+def _halving(eliminator: Eliminator, block: Block, max_entries: int) -> Iterator[int]:
+    """Eliminate boundaries between repeats, every second one in each round: all of a round leave
+    the same table, so that a chain takes the logarithm of its length."""
+    outsides = [set(repeat.outside) for repeat in block.repeats]
+    chain = [
+        node
+        for before, after in pairwise(outsides)
+        for node in before & after
+        if len(before & after) == 1
+    ]
+    while len(chain) > 2:
+        for node in chain[1::2]:
+            if eliminator.price(node).entries > max_entries:
+                return
+            eliminator.eliminate(node)
+            yield node
+        chain = chain[::2]
+
+
 def elimination_program(graph: CostGraph, max_table_entries: int) -> Program:
     """Raises TableTooLarge where the order found needs a table of more entries."""
     registry = TableRegistry()
@@ -62,6 +83,11 @@ def elimination_program(graph: CostGraph, max_table_entries: int) -> Program:
             eliminator.add_edge(edge)
     for block in blocks:
         block.add_to(eliminator)
+    gone = set()
+    for block in blocks:
+        for node in _halving(eliminator, block, largest):
+            gone.add(node)
+    left = [node for node in left if node not in gone]
     for node, entries in greedy(eliminator, left):
         if entries > max_table_entries:
             what = f'eliminating node "{graph.nodes[node].name}"'
