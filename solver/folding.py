@@ -90,7 +90,7 @@ def _looks(
         key = (
             op.kind,
             canonical_json(op.attrs) if op.attrs else "",
-            op.rule,
+            op.rule.model_dump_json() if op.rule is not None else "",
             str(op.strategy) if op.strategy else "",
             tuple([tensors[name] for name in op.inputs]),
             tuple([tensors[name] for name in op.outputs]),

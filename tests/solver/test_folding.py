@@ -1,0 +1,117 @@
+"""Folded graphs are planned as the whole ones are: same cost, same bound, a plan for every op."""
+
+from __future__ import annotations
+
+import pytest
+
+import solver.planner
+from meshwright.schema import Graph, Pin, Plan, Request, Setup
+from solver.evaluate import evaluate
+from solver.folding import Folding, fold
+from solver.planner import plan
+from tests.solver.small_graphs import GraphMaker, problem, topology
+
+
+def layered(layers: int, *, widths: dict[int, int] | None = None, keep: int | None = None) -> Graph:
+    """A residual network; `widths`: other inner sizes; `keep`: a layer that the end reads too."""
+    make = GraphMaker(batch=16)
+    table = make.tensor("table", [64], "constant")
+    x = make.input("x", "batch", 64)
+    x = make.op("linear", [x, make.parameter("w_in", 64, 64)], ["batch", 64], "into")
+    kept = None
+    for k in range(layers):
+        width = (widths or {}).get(k, 256)
+        up = make.parameter(f"{k}.up", width, 64)
+        down = make.parameter(f"{k}.down", 64, width)
+        inner = make.op("linear", [x, up], ["batch", width], f"{k}.first")
+        inner = make.op("relu", [inner], ["batch", width], f"{k}.relu")
+        outer = make.op("linear", [inner, down], ["batch", 64], f"{k}.second")
+        scaled = make.op("mul", [outer, table], ["batch", 64], f"{k}.scale")
+        x = make.op("add", [x, scaled], ["batch", 64], f"{k}.add")
+        kept = x if k == keep else kept
+    if kept is not None:
+        x = make.op("add", [x, kept], ["batch", 64], "long")
+    loss = make.op("mean", [x], [], "loss", attrs={"dims": [0, 1]})
+    return make.graph(loss, loss=loss)
+
+
+def test_two_layers_at_each_end_and_one_between_are_kept() -> None:
+    graph = layered(12)
+    folding = fold(graph, {})
+    (run,) = folding.runs
+    assert (run.copies, run.period) == (12, 5)
+    layers = sorted({int(op.name.split(".")[0]) for op in folding.graph.ops if "." in op.name})
+    assert layers == [0, 1, 2, 10, 11]
+    # what followed layer 9 now follows layer 2
+    first = next(op for op in folding.graph.ops if op.name == "10.first")
+    assert first.inputs == ("2.add:out", "10.up")
+    assert run.renamed(2, 7)["2.first"] == "7.first"
+    assert run.renamed(2, 7)["2.up"] == "7.up"
+    assert "table" not in run.renamed(2, 7)
+    Graph.from_dict(folding.graph.model_dump(mode="json", exclude_defaults=True))
+
+
+def test_what_differs_is_not_folded() -> None:
+    assert not fold(layered(6), {}).runs
+    (run,) = fold(layered(20, widths={3: 512}), {}).runs
+    assert run.ops[0][0].startswith(("4.", "3."))
+    assert not fold(layered(10, keep=4), {}).runs
+    pinned = {f"{k}.first": (0,) for k in range(12)}
+    assert fold(layered(12), pinned).runs[0].copies == 12
+    assert not fold(layered(12), {"6.first": (0,)}).runs
+
+
+def _whole(request: Request, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    with monkeypatch.context() as patched:
+        patched.setattr(solver.planner, "fold", lambda graph, _: Folding(graph, ()))
+        found = plan(request).plan
+    assert found is not None
+    return found
+
+
+CASES = {
+    "plain": (layered(9), {}, 1 << 34),
+    "tight": (layered(11), {"microbatches": 2}, 900_000),
+    "two runs": (layered(18, widths=dict.fromkeys(range(9), 512)), {}, 1 << 34),
+    "inference": (layered(9), {"phase": "inference"}, 1 << 34),
+    "uneven": (layered(9, widths=dict.fromkeys(range(9), 250)), {"uneven": "pad"}, 1 << 34),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_folded_plan_is_the_plan_of_the_whole_graph(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, setup, memory_bytes = CASES[case]
+    devices = topology(2, 4, memory_bytes=memory_bytes, bytes_per_s=1e9)
+    request = Request(graph=graph, topology=devices, setup=Setup(**{"microbatches": 1, **setup}))
+    assert fold(graph, {}).runs
+    folded = plan(request).plan
+    assert folded is not None
+    whole = _whole(request, monkeypatch)
+    assert folded.cost.step_ns == pytest.approx(whole.cost.step_ns, rel=2e-3)
+    assert folded.search.lower_bound_ns <= whole.cost.step_ns * (1 + 1e-9)
+    assert whole.search.lower_bound_ns <= folded.cost.step_ns * (1 + 1e-9)
+    stage, other = folded.stages[0], whole.stages[0]
+    assert [op.op for op in stage.ops] == [op.op for op in other.ops]
+    assert [t.tensor for t in stage.tensors] == [t.tensor for t in other.tensors]
+    assert {p.tensor for p in stage.parameters} == {p.tensor for p in other.parameters}
+    if case == "uneven":
+        assert {p.tensor for p in folded.padding} == {p.tensor for p in whole.padding}
+    assert folded.repeated_work == pytest.approx(whole.repeated_work, abs=1e-3)
+    judged = evaluate(problem(graph, devices, request.setup), folded)
+    assert judged.step_ns == pytest.approx(folded.cost.step_ns, rel=1e-12)
+    assert judged.memory_bytes == folded.cost.memory_bytes
+
+
+def test_a_pin_on_one_layer_holds_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    pin = Pin(op="8.first", strategy={"k": ("gpu",)})
+    request = Request(
+        graph=layered(24), topology=topology(2, 4), setup=Setup(microbatches=1), pins=(pin,)
+    )
+    folded = plan(request).plan
+    assert folded is not None
+    chosen = {op.op: op.strategy for op in folded.stages[0].ops}
+    axes = {axis.name for axis in folded.stages[0].mesh.axes if axis.level == "gpu"}
+    assert set(chosen["8.first"]["k"]) == axes
+    assert folded.cost.step_ns == pytest.approx(_whole(request, monkeypatch).cost.step_ns, rel=2e-3)
