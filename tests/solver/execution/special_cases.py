@@ -166,7 +166,7 @@ BINARY: list[Case] = [
 ]  # fmt: skip
 
 OTHERS: list[Case] = [
-    case("assign", real(2, 3), real(3), by=lambda x, y: y.expand(2, 3)),
+    case("assign", real(2, 3), real(3), by=lambda _, y: y.expand(2, 3)),
     case("bias_add", real(2, 3, 4), real(3), by=lambda x, b: x + with_channel(x, b)),
     case("bias_add", real(2, 3), real(3), by=torch.add),
     case("bias_add", real(2, 3, 4), real(4), dim=-1, by=torch.add),
