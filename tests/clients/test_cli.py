@@ -38,6 +38,7 @@ def test_plan_writes_a_file_that_show_reads(run: Run, graph_file: Path, tmp_path
     assert shown.code == 0
     assert "matmul" in shown.out
     assert "layers.0.linear" in run("show", output, "--ops", "*.0.*").out
+    assert "Groups" in run("show", output, "--groups").out
     missed = run("show", output, "--ops", "nothing*")
     assert missed.code == 2
     assert "'nothing*' matches no op; ops are named like 'layers.0.linear'" in missed.err

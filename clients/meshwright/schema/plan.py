@@ -221,3 +221,9 @@ class Plan(Document):
     pins: tuple[dict[str, Any], ...] = ()
     padding: tuple[Padding, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def peak_bytes(self) -> int:
+        """Temporary memory of the largest redistribution, on one device."""
+        moved = (moved for stage in self.stages for moved in stage.redistributions)
+        return max((own.peak_bytes for own in moved), default=0)
