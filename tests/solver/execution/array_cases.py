@@ -22,6 +22,7 @@ from tests.solver.execution.kernel_cases import (
 T = torch.Tensor
 
 ALONG: list[Case] = [
+    case("all", np.ones((2, 4), dtype=np.bool_), dims=[1], keepdim=False),
     case("cumprod", real(3, 4), dim=1, by=lambda x: x.cumprod(1)),
     case("cumprod", np.array([[2.0, 0.0, 3.0, 0.0, 1.0]]), dim=-1, by=lambda x: x.cumprod(-1)),
     case("cummax", real(3, 6), dim=1, by=lambda x: tuple(x.cummax(1))),
