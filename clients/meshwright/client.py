@@ -28,7 +28,7 @@ from meshwright.schema import (
     Topology,
     Unavailable,
 )
-from meshwright.schema.transfer import DeviceTransfer, Transfer
+from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 
 WAIT_S = 20.0  # one long poll; chosen: below the idle limits of common proxies
 LOOK_S = 0.5  # one poll where somebody watches the progress; chosen
@@ -176,7 +176,7 @@ class Client:
         from_plan: str,
         to_plan: str,
         *,
-        state: str = "all",
+        state: MovedStates = "all",
         first: int = 0,
         cluster: str | None = None,
         device: int | None = None,

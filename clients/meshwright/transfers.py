@@ -6,13 +6,11 @@ Found by entry point, as the planner is (`meshwright.planner`).
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
 from meshwright.planner import INSTALL
 from meshwright.schema import Calibration, Graph, Plan, Setup, Topology, Unavailable
-from meshwright.schema.transfer import DeviceTransfer, Transfer
-
-Which = Literal["value", "optimizer", "all"]
+from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 
 
 class PlanTransfer(Protocol):
@@ -28,7 +26,7 @@ class PlanTransfer(Protocol):
         topologies: tuple[Topology, Topology],
         setups: tuple[Setup, Setup],
         *,
-        state: Which = "all",
+        state: MovedStates = "all",
         first: int = 0,
         cluster: Topology | None = None,
         calibration: Calibration | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from meshwright.planner import preset
 from meshwright.schema import Document, Graph, InvalidInput, Plan, Redistribution, Setup, Topology
 from meshwright.schema.canonical import canonical_json
-from meshwright.schema.transfer import DeviceTransfer, Transfer
+from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 from service import documents, immutable
 from service.errors import ParameterError
 from service.state import Service, State
@@ -67,7 +67,7 @@ def between(
     service: Service,
     from_plan: PlanId,
     to_plan: PlanId,
-    state: Literal["value", "optimizer", "all"] = "all",
+    state: MovedStates = "all",
     first: Annotated[int, Query(ge=0, le=2**20, description="Device of to_plan's rank 0")] = 0,
     cluster: Annotated[
         str | None, Query(max_length=200, description="Topology that both lie in: id or preset")

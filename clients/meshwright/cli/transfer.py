@@ -21,9 +21,9 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
-from meshwright.schema.transfer import DeviceTransfer, Transfer
+from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 from meshwright.show.transfer import render_device, render_transfer
-from meshwright.transfers import Which, find_sends, find_transfer
+from meshwright.transfers import find_sends, find_transfer
 
 Documents = tuple[Plan, Graph, Topology, Setup]
 
@@ -31,7 +31,7 @@ Documents = tuple[Plan, Graph, Topology, Setup]
 def transfer(
     source: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
     target: Annotated[str, typer.Argument(help="Plan file or id of the plan to move to.")],
-    state: Annotated[Which, typer.Option(help="What moves.")] = "all",
+    state: Annotated[MovedStates, typer.Option(help="What moves.")] = "all",
     rank: Annotated[int | None, typer.Option(min=0, help="Print what this device does.")] = None,
     first: Annotated[int, typer.Option(min=0, help="Device of the target's rank 0.")] = 0,
     cluster: Annotated[
@@ -57,7 +57,9 @@ def transfer(
     _tell(made, output)
 
 
-def _here(source: str, target: str, *, state: Which, first: int, cluster: str | None) -> Transfer:
+def _here(
+    source: str, target: str, *, state: MovedStates, first: int, cluster: str | None
+) -> Transfer:
     one, calibration = _documents(Path(source))
     other, _ = _documents(Path(target))
     return find_transfer()(

@@ -71,11 +71,15 @@ def render_device(device: DeviceTransfer) -> RenderableType:
 
 
 def _summary(transfer: Transfer) -> list[str]:
-    devices = [sum(count for _, count in place.devices) for place in transfer.places]
-    sites = [transfer.tensors[0].source_place, transfer.tensors[0].target_place]
+    def devices(place: int) -> int:
+        return len(transfer.places[place].ranks)
+
+    if not transfer.tensors:
+        return ["the plans have no parameters: nothing moves"]
+    first = transfer.tensors[0]
     lines = [
-        f"from    {transfer.from_plan or 'a mesh'}: {devices[sites[0]]} devices",
-        f"to      {transfer.to_plan or 'a mesh'}: {devices[sites[1]]} devices",
+        f"from    {transfer.from_plan or 'a mesh'}: {devices(first.source_place)} devices",
+        f"to      {transfer.to_plan or 'a mesh'}: {devices(first.target_place)} devices",
         f"moves   {show_bytes(transfer.moved_bytes)} in {transfer.sends:,} sends; of "
         f"{show_bytes(transfer.needed_bytes)} needed {show_bytes(transfer.kept_bytes)} are in "
         "place: no transfer moves less",
