@@ -89,13 +89,13 @@ def layout_graph(space: StateSpace, *, order_is_free: bool) -> LayoutGraph:
     """
     assert not space.has_gradient
     states = space.states
-    return _layout_graph(
+    return cached_layout_graph(
         states.tobytes(), len(states), space.slots, space.axis_sizes, order_is_free
     )
 
 
 @lru_cache(maxsize=64)
-def _layout_graph(
+def cached_layout_graph(
     content: bytes, count: int, slots: int, axis_sizes: tuple[int, ...], order_is_free: bool
 ) -> LayoutGraph:
     states = np.frombuffer(content, dtype=np.int64).reshape(count, len(axis_sizes))

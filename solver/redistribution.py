@@ -86,10 +86,10 @@ class Redistributions:
 
     def total_ns(self, source: IntArray, target: IntArray) -> FloatArray:
         """Time of the value's way and of the gradient's way back, elementwise and broadcast."""
-        forward = self.forward_ns(source, target)
-        if not self.space.has_gradient:
-            return forward
-        return forward + self._between(self._gradient[target], self._gradient[source])
+        total = self.forward_ns(source, target)
+        if self.space.has_gradient:
+            total += self._between(self._gradient[target], self._gradient[source])
+        return total
 
     def forward_path(self, source: int, target: int) -> Path:
         """The cheapest moves of the value from one state to another."""
@@ -173,13 +173,15 @@ class Redistributions:
 
     def _between(self, source: IntArray, target: IntArray) -> FloatArray:
         families, distances = self._families, self.distances
-        if np.ndim(source) == 2 and source.shape[1] == target.shape[0] == 1:
+        if _is_column(source) and _is_column(target.T):
             # row by row: a tenth of the time of indexing by two matrices
             out = np.empty((len(source), target.shape[1]))
             for row, own in zip(out, source[:, 0].tolist(), strict=True):
                 renamed = families.renamed[families.renaming[own]][target[0]]
                 np.take(distances[families.family[own]], renamed, out=row)
             return out
+        if _is_column(source.T) and _is_column(target):
+            return self._between(source.T, target.T).T
         renamed = families.renamed[families.renaming[source], target]
         found: FloatArray = distances[families.family[source], renamed]
         return found
@@ -236,6 +238,10 @@ class Redistributions:
     def _placed(self, layout: int) -> Placed:
         graph = self.graph
         return Placed(tuple(graph.places[layout].tolist()), tuple(graph.ranks[layout].tolist()))
+
+
+def _is_column(array: IntArray) -> bool:
+    return array.ndim == 2 and array.shape[1] == 1
 
 
 def _joined(moves: list[Move]) -> list[Move]:
