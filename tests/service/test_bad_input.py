@@ -169,6 +169,20 @@ def test_a_bad_part_of_a_request_is_refused_by_name(
     expect(http.post("/v1/plan", json=request(**changes)), status, slug, pointer, said)
 
 
+def test_more_meshes_than_can_be_searched_are_refused(http: TestClient) -> None:
+    level = {**TOPOLOGY["levels"][0], "size": 720_720}
+    answer = http.post("/v1/plan", json=request(topology={**TOPOLOGY, "levels": [level]}))
+    expect(answer, 413, "too-large", "/budget/max_axes", "a budget of 2 axes would do")
+
+
+@pytest.mark.parametrize("size", [True, 1.5, None, [4], {}])
+def test_a_size_of_the_wrong_type_is_pointed_at(http: TestClient, size: object) -> None:
+    bad = graph()
+    bad["tensors"][0]["shape"] = ["batch", size]
+    answer = http.post("/v1/plan", json=request(graph=bad))
+    expect(answer, 422, "invalid-graph", "/graph/tensors/0/shape/1", "valid string")
+
+
 def test_a_bad_topology_is_refused_by_name(http: TestClient) -> None:
     broken = {**TOPOLOGY, "levels": [*TOPOLOGY["levels"], TOPOLOGY["levels"][0]]}
     answer = http.post("/v1/topologies", json=broken)
