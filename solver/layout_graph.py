@@ -19,6 +19,9 @@ before, and as many partial values are added up, by other axes or in another ord
 which a slot loses axes and gets others is *uneven*: pairs of devices exchange more or less than
 1/n; it is priced as if each part left its device whole.
 
+Parts are whole chunks of a slot on every way: an axis that lies between others of its slot never
+leaves alone, so nothing passes through strided parts.
+
 What all_to_all, reduce_scatter and slice have in common, putting G behind the axes of some layout,
 is an edge from a *rest* (that layout, with G nowhere) to all layouts it can give. So there are as
 many edges as layouts and groups, not as pairs of layouts.
