@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from service import openapi, problems
 from service.database import Database
 from service.jobs import Jobs
-from service.routes import graphs, health, jobs, pages, plan, plans, topologies
+from service.parameters import check_parameters
+from service.routes import graphs, health, jobs, pages, plan, plans, redistributions, topologies
 from service.settings import Settings
 from service.state import State
 from service.worker import Worker
@@ -35,8 +36,8 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
         redoc_url=None,
     )
     app.state.service = _build(settings)
-    for resource in (plan, plans, graphs, topologies, jobs, health, pages):
-        app.include_router(resource.router)
+    for resource in (plan, plans, redistributions, graphs, topologies, jobs, health, pages):
+        app.include_router(resource.router, dependencies=[Depends(check_parameters)])
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=1)
     problems.install(app)
     openapi.install(app)

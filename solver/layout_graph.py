@@ -19,6 +19,9 @@ before, and as many partial values are added up, by other axes or in another ord
 which a slot loses axes and gets others is *uneven*: pairs of devices exchange more or less than
 1/n; it is priced as if each part left its device whole.
 
+Parts are whole chunks of a slot on every way: an axis that lies between others of its slot never
+leaves alone, so nothing passes through strided parts.
+
 What all_to_all, reduce_scatter and slice have in common, putting G behind the axes of some layout,
 is an edge from a *rest* (that layout, with G nowhere) to all layouts it can give. So there are as
 many edges as layouts and groups, not as pairs of layouts.
@@ -89,13 +92,13 @@ def layout_graph(space: StateSpace, *, order_is_free: bool) -> LayoutGraph:
     """
     assert not space.has_gradient
     states = space.states
-    return _layout_graph(
+    return cached_layout_graph(
         states.tobytes(), len(states), space.slots, space.axis_sizes, order_is_free
     )
 
 
 @lru_cache(maxsize=64)
-def _layout_graph(
+def cached_layout_graph(
     content: bytes, count: int, slots: int, axis_sizes: tuple[int, ...], order_is_free: bool
 ) -> LayoutGraph:
     states = np.frombuffer(content, dtype=np.int64).reshape(count, len(axis_sizes))

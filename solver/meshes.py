@@ -7,16 +7,24 @@ to any cost: sizes descend.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
+from math import isqrt
 
 from meshwright.schema import Axis, Mesh, MeshAxis, TooLarge, Topology
 
 MAX_AXES = 4  # chosen: tables grow with the power of the axes, four still fit in memory
+# chosen: each is searched, for a second or more with a large model; 5,040 equal devices give 108
+MAX_MESHES = 128
+
+Shape = tuple[tuple[int, ...], ...]  # sizes of the axes of every level
 
 
 def meshes(topology: Topology, max_axes: int) -> tuple[Mesh, ...]:
-    """The finest meshes of at most `max_axes` axes (at least one a level), in a fixed order."""
+    """The finest meshes of at most `max_axes` axes (at least one a level), in a fixed order.
+
+    Raises TooLarge for more levels, or more meshes, than can be searched.
+    """
     levels = [level for level in topology.levels if level.size > 1]
     if not levels:
         axis = MeshAxis(name=Axis(topology.levels[-1].name), size=1, level=topology.levels[-1].name)
@@ -27,28 +35,46 @@ def meshes(topology: Topology, max_axes: int) -> tuple[Mesh, ...]:
             f"at most {MAX_AXES}; describe neighbouring levels as one",
             pointer="/topology/levels",
         )
+    sizes = [level.size for level in levels]
     most = max(max_axes, len(levels))
-    options = [list(_factorisations(level.size, most - len(levels) + 1)) for level in levels]
-    shapes = [shape for shape in product(*options) if sum(map(len, shape)) <= most]
-    finest = [
-        shape
-        for shape in shapes
-        if not any(other != shape and _refines(other, shape) for other in shapes)
-    ]
+    shapes = _finest(sizes, most)
+    if len(shapes) > MAX_MESHES:
+        fewer = next(k for k in range(most, 0, -1) if len(_finest(sizes, k)) <= MAX_MESHES)
+        raise TooLarge(
+            f"{' × '.join(map(str, sizes))} devices make {len(shapes):,} meshes of {most} axes, at "
+            f"most {MAX_MESHES} are searched; a budget of {fewer} axes would do, or nearer levels "
+            "within these",
+            pointer="/budget/max_axes",
+        )
     return tuple(
         Mesh(
             axes=tuple(
                 MeshAxis(
-                    name=Axis(level.name if len(sizes) == 1 else f"{level.name}{k}"),
+                    name=Axis(level.name if len(own) == 1 else f"{level.name}{k}"),
                     size=size,
                     level=level.name,
                 )
-                for level, sizes in zip(levels, shape, strict=True)
-                for k, size in enumerate(sizes)
+                for level, own in zip(levels, shape, strict=True)
+                for k, size in enumerate(own)
             )
         )
-        for shape in finest
+        for shape in shapes
     )
+
+
+def _finest(sizes: Sequence[int], most: int) -> list[Shape]:
+    """Shapes that no other refines: with as many axes as may be, or with primes alone."""
+    options = [list(_factorisations(size, most - len(sizes) + 1)) for size in sizes]
+    return [
+        shape
+        for shape in product(*options)
+        if sum(map(len, shape)) == most
+        or (sum(map(len, shape)) < most and all(_is_prime(size) for own in shape for size in own))
+    ]
+
+
+def _is_prime(size: int) -> bool:
+    return all(size % factor for factor in range(2, isqrt(size) + 1))
 
 
 def _factorisations(size: int, most: int, largest: int | None = None) -> Iterator[tuple[int, ...]]:
@@ -60,26 +86,3 @@ def _factorisations(size: int, most: int, largest: int | None = None) -> Iterato
             if size % factor == 0:
                 for rest in _factorisations(size // factor, most - 1, factor):
                     yield (factor, *rest)
-
-
-def _refines(fine: tuple[tuple[int, ...], ...], coarse: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether each level of `coarse` is had by merging axes of `fine`."""
-    return all(_merges(sorted(f), sorted(c)) for f, c in zip(fine, coarse, strict=True))
-
-
-def _merges(fine: list[int], coarse: list[int]) -> bool:
-    if not coarse:
-        return not fine
-    target, rest = coarse[0], coarse[1:]
-
-    def subsets(start: int, left: int, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        if left == 1:
-            yield taken
-        for k in range(start, len(fine)):
-            if left % fine[k] == 0:
-                yield from subsets(k + 1, left // fine[k], (*taken, k))
-
-    return any(
-        _merges([f for k, f in enumerate(fine) if k not in taken], rest)
-        for taken in subsets(0, target, ())
-    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema import Graph, Mesh, Op, Pin, RequestError
+from meshwright.schema import Graph, Mesh, Pin, RequestError
 from solver.op_model import OpModel
+from solver.pin_patterns import Names
 from solver.problem import OpInfo, Problem
 from solver.states import IntArray
 
@@ -26,12 +26,11 @@ def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> 
     for position, op in enumerate(problem.ops):
         if op.op.strategy is not None and position not in views:
             found[position] = Pin(op=op.name, strategy=op.op.strategy)  # type: ignore[arg-type]  # axis names
+    planned = [position for position in range(len(problem.ops)) if position not in views]
+    names = Names([problem.ops[position].name for position in planned])
+    modules = Names([problem.ops[position].op.module for position in planned])
     for index, pin in enumerate(pins):
-        matched = [
-            position
-            for position, op in enumerate(problem.ops)
-            if position not in views and _matches(op.op, pin)
-        ]
+        matched = {planned[place] for own in (names, modules) for place in own.matching(pin.op)}
         if not matched:
             raise RequestError(
                 f"pin {pin.op!r} matches no op; ops are named like "
@@ -40,23 +39,21 @@ def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> 
             )
         for position in matched:
             found[position] = pin
-    for position, pin in found.items():
-        _check_factors(problem.ops[position], pin)
+    for position in sorted(found):
+        _check_factors(problem.ops[position], found[position])
     return found
 
 
 def matching_pins(graph: Graph, pins: Sequence[Pin]) -> dict[str, tuple[int, ...]]:
     """Name of op -> the pins that match it, by number; ops that none matches are left out."""
     found: dict[str, tuple[int, ...]] = {}
+    names = Names([op.name for op in graph.ops])
+    modules = Names([op.module for op in graph.ops])
     for index, pin in enumerate(pins):
-        for op in graph.ops:
-            if _matches(op, pin):
-                found[op.name] = (*found.get(op.name, ()), index)
+        for place in {place for own in (names, modules) for place in own.matching(pin.op)}:
+            name = graph.ops[place].name
+            found[name] = (*found.get(name, ()), index)
     return found
-
-
-def _matches(op: Op, pin: Pin) -> bool:
-    return fnmatchcase(op.name, pin.op) or bool(op.module and fnmatchcase(op.module, pin.op))
 
 
 def allowed_strategies(pin: Pin, op: OpInfo, mesh: Mesh) -> Allowed:

@@ -27,6 +27,7 @@ from solver.assignment import (
 )
 from solver.evaluate import Ledger, Share, Transfer
 from solver.lowering import Models
+from solver.op_model import OpModel
 from solver.own_moves import own_moves
 from solver.parameters import ParameterModel
 from solver.peak_memory import peak_elements
@@ -90,13 +91,15 @@ def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
             for axis, code in zip(models.mesh.names, codes, strict=True)
             if len(model.parts_of_code[code]) > 1
         ),
-        own_steps=_own_steps(models, position, codes),
+        own_steps=models.shared(
+            ("own steps", model, codes), lambda: _own_steps(models, model, codes)
+        ),
         compute_ns=ledger.op_compute_ns[position],
         communication_ns=ledger.op_communication_ns[position],
     )
 
 
-def _own_steps(models: Models, position: int, codes: Codes) -> tuple[OwnStep, ...]:
+def _own_steps(models: Models, model: OpModel, codes: Codes) -> tuple[OwnStep, ...]:
     row = np.array([codes])
     return tuple(
         OwnStep(
@@ -108,7 +111,7 @@ def _own_steps(models: Models, position: int, codes: Codes) -> tuple[OwnStep, ..
             payload_bytes=round(float(move.payload_bytes[0])),
             ns=float(move.ns[0]),
         )
-        for move in own_moves(models.ops.model(position), row, models.interconnect)
+        for move in own_moves(model, row, models.interconnect)
     )
 
 

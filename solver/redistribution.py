@@ -86,10 +86,10 @@ class Redistributions:
 
     def total_ns(self, source: IntArray, target: IntArray) -> FloatArray:
         """Time of the value's way and of the gradient's way back, elementwise and broadcast."""
-        forward = self.forward_ns(source, target)
-        if not self.space.has_gradient:
-            return forward
-        return forward + self._between(self._gradient[target], self._gradient[source])
+        total = self.forward_ns(source, target)
+        if self.space.has_gradient:
+            total += self._between(self._gradient[target], self._gradient[source])
+        return total
 
     def forward_path(self, source: int, target: int) -> Path:
         """The cheapest moves of the value from one state to another."""
@@ -104,28 +104,30 @@ class Redistributions:
     # --- layouts of one array --------------------------------------------------------------------
 
     @cached_property
-    def _layouts(self) -> StateSpace:
+    def layouts(self) -> StateSpace:
         """The layouts of the value alone, which are those of the gradient alone."""
         return replace(self.space, has_gradient=False)
 
     @cached_property
     def _value(self) -> IntArray:
         n, states = self.space.slots, self.space.states
-        return self._layouts.index(np.where(states == n + VARIED, n + REPLICATED, states))
+        return self.layouts.index(np.where(states == n + VARIED, n + REPLICATED, states))
 
     @cached_property
     def _gradient(self) -> IntArray:
         n, states = self.space.slots, self.space.states
         codes = np.where(states == n + PARTIAL, n + REPLICATED, states)
-        return self._layouts.index(np.where(states == n + VARIED, n + PARTIAL, codes))
+        return self.layouts.index(np.where(states == n + VARIED, n + PARTIAL, codes))
 
     @cached_property
-    def _graph(self) -> LayoutGraph:
-        return layout_graph(self._layouts, order_is_free=self.order_is_free)
+    def graph(self) -> LayoutGraph:
+        """All layouts in every order of axes, and the moves between them."""
+        return layout_graph(self.layouts, order_is_free=self.order_is_free)
 
     @cached_property
-    def _edge_ns(self) -> FloatArray:
-        graph = self._graph
+    def edge_ns(self) -> FloatArray:
+        """What each edge of the graph costs."""
+        graph = self.graph
         prices = [self._price(kind, group) for kind, group in graph.prices]
         latency_ns = np.array([price.latency_ns for price in prices])
         ns_per_byte = np.array([price.ns_per_byte for price in prices])
@@ -135,7 +137,7 @@ class Redistributions:
 
     @cached_property
     def _local_bytes(self) -> FloatArray:
-        return self._layouts.local_bytes(self._layouts.states)
+        return self.layouts.local_bytes(self.layouts.states)
 
     def _price(self, kind: MoveKind, group: Group) -> CollectiveCost:
         extents, links = self.extents(group), self.interconnect
@@ -160,24 +162,26 @@ class Redistributions:
 
     @cached_property
     def _families(self) -> _Families:
-        return _families(self._layouts)
+        return _families(self.layouts)
 
     @cached_property
-    def _distances(self) -> FloatArray:
+    def distances(self) -> FloatArray:
         """(sources that stand for their families, layouts)."""
-        graph = self._graph
+        graph = self.graph
         sources = graph.at[self._families.sources]
-        return shortest_paths.distances(graph.start, graph.source, self._edge_ns, sources, graph.at)
+        return shortest_paths.distances(graph.start, graph.source, self.edge_ns, sources, graph.at)
 
     def _between(self, source: IntArray, target: IntArray) -> FloatArray:
-        families, distances = self._families, self._distances
-        if np.ndim(source) == 2 and source.shape[1] == target.shape[0] == 1:
+        families, distances = self._families, self.distances
+        if _is_column(source) and _is_column(target.T):
             # row by row: a tenth of the time of indexing by two matrices
             out = np.empty((len(source), target.shape[1]))
             for row, own in zip(out, source[:, 0].tolist(), strict=True):
                 renamed = families.renamed[families.renaming[own]][target[0]]
                 np.take(distances[families.family[own]], renamed, out=row)
             return out
+        if _is_column(source.T) and _is_column(target):
+            return self._between(source.T, target.T).T
         renamed = families.renamed[families.renaming[source], target]
         found: FloatArray = distances[families.family[source], renamed]
         return found
@@ -201,10 +205,10 @@ class Redistributions:
         return found
 
     def _found_path(self, source: int, target: int) -> Path:
-        graph = self._graph
+        graph = self.graph
         if target not in self._ways_to:
             self._ways_to[target] = shortest_paths.next_edges(
-                graph.start, graph.source, self._edge_ns, int(graph.at[target])
+                graph.start, graph.source, self.edge_ns, int(graph.at[target])
             )
         ways = self._ways_to[target]
         at, end = int(graph.at[source]), int(graph.at[target])
@@ -219,7 +223,7 @@ class Redistributions:
         return tuple(_joined(moves))
 
     def _move(self, before: int, after: int, edge: int) -> Move:
-        graph = self._graph
+        graph = self.graph
         kind, axes = graph.prices[graph.price[edge]]
         local = kind in ("slice", "mask")
         return Move(
@@ -228,12 +232,16 @@ class Redistributions:
             self._placed(before),
             self._placed(after),
             0.0 if local else float(self._local_bytes[graph.state[graph.payload[edge]]]),
-            float(self._edge_ns[edge]),
+            float(self.edge_ns[edge]),
         )
 
     def _placed(self, layout: int) -> Placed:
-        graph = self._graph
+        graph = self.graph
         return Placed(tuple(graph.places[layout].tolist()), tuple(graph.ranks[layout].tolist()))
+
+
+def _is_column(array: IntArray) -> bool:
+    return array.ndim == 2 and array.shape[1] == 1
 
 
 def _joined(moves: list[Move]) -> list[Move]:

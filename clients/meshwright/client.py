@@ -28,6 +28,7 @@ from meshwright.schema import (
     Topology,
     Unavailable,
 )
+from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 
 WAIT_S = 20.0  # one long poll; chosen: below the idle limits of common proxies
 LOOK_S = 0.5  # one poll where somebody watches the progress; chosen
@@ -164,6 +165,32 @@ class Client:
     def jobs(self, *, state: str | None = None) -> Iterator[dict[str, Any]]:
         """The jobs, the newest first."""
         return self._list("jobs", state=state)
+
+    def redistributions(self, plan: str) -> Iterator[dict[str, Any]]:
+        """The collectives of a stored plan, edge by edge."""
+        found = self._json("GET", f"/v1/plans/{_segment(plan)}/redistributions")
+        yield from found["redistributions"]
+
+    def transfer(
+        self,
+        from_plan: str,
+        to_plan: str,
+        *,
+        state: MovedStates = "all",
+        first: int = 0,
+        cluster: str | None = None,
+        device: int | None = None,
+    ) -> Transfer | DeviceTransfer:
+        """Move the parameters of one stored plan to another; with `device` what that one does.
+
+        cluster: the id of a topology or the name of a preset that both lie in.
+        """
+        given: dict[str, Any] = {"from_plan": from_plan, "to_plan": to_plan, "state": state}
+        given |= {"first": first} if first else {}
+        given |= {"cluster": cluster} if cluster is not None else {}
+        given |= {"device": device} if device is not None else {}
+        found = self._json("GET", f"/v1/redistributions?{httpx.QueryParams(given)}")
+        return Transfer.from_dict(found) if device is None else DeviceTransfer.from_dict(found)
 
     def cancel(self, job: str) -> dict[str, Any]:
         """End a job; the job as it then is."""

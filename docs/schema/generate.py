@@ -7,16 +7,19 @@ from pathlib import Path
 
 from meshwright.planfile import PlanFile
 from meshwright.schema import Calibration, Document, Graph, Plan, Request, Setup, Topology
+from meshwright.schema.transfer import DeviceTransfer, Transfer
 
 FOLDER = Path(__file__).resolve().parent
 KINDS: dict[str, type[Document]] = {
     "calibration": Calibration,
+    "devicetransfer": DeviceTransfer,
     "graph": Graph,
     "plan": Plan,
     "planfile": PlanFile,
     "request": Request,
     "setup": Setup,
     "topology": Topology,
+    "transfer": Transfer,
 }
 
 

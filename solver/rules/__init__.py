@@ -76,6 +76,8 @@ class RuleTable:
 
 def _bind(op: Op, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Bound | None:
     try:
+        if not inputs and len(outputs) > 1:
+            return None  # terms are counted from the first input; all it makes is free anyway
         if op.rule is not None:
             summed = bool(op.rule.parsed.summed) and len(inputs) > 1
             found = Known(op.rule, "matmul" if summed else "memory")

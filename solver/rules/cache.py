@@ -32,7 +32,7 @@ def reshape_and_cache(ports: Ports) -> Known:
     same = ports.inputs[2] == ports.inputs[3]
     k, v = ("d", "d") if same else ("d!", "e!")
     return known(
-        f"t! (g {k}), t! (g {v}), n p! g {k}, n p! g {v}, t! -> n p! g {k}, n p! g {v}",
+        f"t! (g {k}), t! (g {v}), n p g {k}, n p g {v}, t! -> n p g {k}, n p g {v}",
         "memory",
         saves_inputs=(),
         flops=0,

@@ -62,13 +62,16 @@ def least_squares(ports: Ports) -> Known:
 
 
 def cdist(ports: Ports) -> Known:
-    """Distances of all rows to all rows: a root follows the sum, so the rows stay whole."""
+    """Distances of all rows to all rows: where a root follows the sum, the rows stay whole."""
     rank = len(ports.outputs[0])
     lead = names("b", rank - 2)
     out = ports.outputs[0][: rank - 2]
     left = broadcast_term(ports.inputs[0][:-2], out, lead)
     right = broadcast_term(ports.inputs[1][:-2], out, lead)
-    return known(f"{left} m k!, {right} n k! -> {' '.join(lead)} m n", "matmul", saves_outputs=(0,))
+    k = "k" if ports.attrs.get("p", 2.0) in (0, 1) else "k!"
+    return known(
+        f"{left} m {k}, {right} n {k} -> {' '.join(lead)} m n", "matmul", saves_outputs=(0,)
+    )
 
 
 def outer(_: Ports) -> Known:

@@ -22,11 +22,20 @@ def layer_norm(ports: Ports) -> Known:
 
 
 def batch_norm(ports: Ports) -> Known:
-    """Over all dims but the channels; means and variances may come out."""
-    spatial = " ".join(f"x{i}^" for i in range(len(ports.inputs[0]) - 2))
+    """Over all dims but the channels; means and variances may come out.
+
+    Outside of training they are given, and every element is by itself.
+    """
+    given = not ports.attrs.get("training", True) and len(ports.inputs) > 4
+    mark = "" if given and len(ports.outputs) == 1 else "^"
+    spatial = " ".join(f"x{i}{mark}" for i in range(len(ports.inputs[0]) - 2))
     rest = ", c" * (len(ports.inputs) - 1)
     statistics = ", c" * (len(ports.outputs) - 1)
-    return known(f"n^ c {spatial}{rest} -> n^ c {spatial}{statistics}", "memory", saves_inputs=(0,))
+    return known(
+        f"n{mark} c {spatial}{rest} -> n{mark} c {spatial}{statistics}",
+        "memory",
+        saves_inputs=(0,),
+    )
 
 
 def group_norm(ports: Ports) -> Known:

@@ -18,14 +18,13 @@ def ffn(ports: Ports) -> Known:
     """Two products with an activation between: the second sums what is sharded of the hidden dim.
 
     x [.., k], weights [k, f] and [f, n], or with a leading expert dim and where each expert's rows
-    end [e]. Biases [f], [n] (or with experts) follow attrs `biases`; a bias behind the sum keeps
-    the hidden dim and the experts whole.
+    end [e]; then biases [f] and [n], or those of every expert. The second bias keeps the hidden dim
+    whole: it is added once.
     """
     experts = len(ports.inputs[1]) == 3
     biases = len(ports.inputs) - 3 - experts
     lead = " ".join(names("m", len(ports.inputs[0]) - 1))
-    mark = "!" if biases > 1 else ""
-    e, hidden = (f"e{mark} " if experts else ""), f"f{mark}"
+    e, hidden = "e " * experts, "f!" if biases > 1 else "f"
     terms = [f"{lead} k!", f"{e}k! {hidden}", f"{e}{hidden} n"]
     terms += ["r!"] * experts + [f"{e}{hidden}", f"{e}n"][:biases]
     rows = "*".join(names("m", len(ports.inputs[0]) - 1))

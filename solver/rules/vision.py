@@ -19,7 +19,7 @@ def crop_and_resize(ports: Ports) -> Known:
     """Boxes of images [n, y, x, c] by image number; an image that is elsewhere gives zeros."""
     images = "n" if float(ports.attrs.get("value", 0)) == 0 else "n!"
     return known(
-        f"{images} y! x! c, b k!, b -> b p! q! c",
+        f"{images} y! x! c, b k!, b -> b p q c",
         "memory",
         linear=((0,),) if images == "n" else (),
         saves_inputs=(0, 1, 2),
@@ -33,7 +33,7 @@ def grid_sample(_: Ports) -> Known:
 
 def roi_align(_: Ports) -> Known:
     """Regions [r, 5], the image number in front, of features [n, c, y, x]."""
-    return known("n c y! x!, r k! -> r c p! q!", "memory", linear=((0,),), saves_inputs=(1,))
+    return known("n c y! x!, r k! -> r c p q", "memory", linear=((0,),), saves_inputs=(1,))
 
 
 def random_choice_with_mask(ports: Ports) -> Known:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
 
 import numpy as np
 
@@ -25,14 +24,13 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
-from meshwright.schema.transfer import Transfer, TransferState
+from meshwright.schema.transfer import MovedStates, Transfer, TransferState
 from solver.parameters import optimizer_element_bytes
 from solver.transfer import Item, transfer
 from solver.transfers.holding import Site
 from solver.transfers.links import Cluster
 
-Which = Literal["value", "optimizer", "all"]
-STATES: Mapping[Which, tuple[TransferState, ...]] = {
+STATES: Mapping[MovedStates, tuple[TransferState, ...]] = {
     "value": ("value",),
     "optimizer": ("optimizer",),
     "all": ("value", "optimizer"),
@@ -55,7 +53,7 @@ def transfer_documents(
     topologies: tuple[Topology, Topology],
     setups: tuple[Setup, Setup],
     *,
-    state: Which = "all",
+    state: MovedStates = "all",
     first: int = 0,
     cluster: Topology | None = None,
     calibration: Calibration | None = None,
@@ -71,7 +69,7 @@ def transfer_plans(
     source: PlanDocuments,
     target: PlanDocuments,
     *,
-    state: Which = "all",
+    state: MovedStates = "all",
     first: int = 0,
     cluster: Topology | None = None,
     calibration: Calibration | None = None,
@@ -131,7 +129,7 @@ def _layout(parameter: ParameterPlan, state: TransferState) -> Layout | None:
     return parameter.value if state == "value" else parameter.optimizer
 
 
-def _check(source: PlanDocuments, target: PlanDocuments, state: Which) -> None:
+def _check(source: PlanDocuments, target: PlanDocuments, state: MovedStates) -> None:
     """The same parameters, and an optimizer state that can be taken over."""
     one, other = _shapes(source.plan), _shapes(target.plan)
     for name, shape in other.items():

@@ -168,7 +168,8 @@ class Routes:
         _, target, elements, _, low, _, relay, first, holders = made
         made = made[:, np.lexsort((low, target, -elements, holders, first, relay))]
         relay, first, holders = made[6:]
-        return Boxes(*made, np.where(relay < 0, _positions(first, holders), 0))
+        position = np.where(relay < 0, _positions(first, holders), 0)
+        return Boxes(*np.concatenate([made, position[None]]))
 
     def _grouped(
         self,

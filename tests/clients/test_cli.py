@@ -38,6 +38,7 @@ def test_plan_writes_a_file_that_show_reads(run: Run, graph_file: Path, tmp_path
     assert shown.code == 0
     assert "matmul" in shown.out
     assert "layers.0.linear" in run("show", output, "--ops", "*.0.*").out
+    assert "Groups" in run("show", output, "--groups").out
     missed = run("show", output, "--ops", "nothing*")
     assert missed.code == 2
     assert "'nothing*' matches no op; ops are named like 'layers.0.linear'" in missed.err
@@ -76,6 +77,43 @@ def test_the_command_line_says_what_is_asked(
     assert request.setup.microbatches == 4
     assert (request.budget.seconds, request.budget.max_axes) == (2.5, 2)
     assert [pin.strategy for pin in request.pins] == [{"b": ("node",), "n": ("gpu_0", "gpu_1")}, {}]
+
+
+def test_a_plan_can_be_verified_at_once_and_its_file_says_so(
+    run: Run, graph_file: Path, tmp_path: Path, files: Callable[[str, Any], Path]
+) -> None:
+    output, setup = tmp_path / "plan.json", files("setup.json", {"phase": "inference"})
+    ask = ("plan", graph_file, "--topology", "h100-1x4", "--setup", setup, "-o", output)
+    assert "execution" not in run(*ask).out
+    ran = run(*ask, "--verify")
+    assert ran.code == 0, ran.err
+    # the graph's inputs apart: two parameters, two results; inference has no gradients
+    assert "execution  verified: 4 tensors and 0 gradients equal the unsharded run" in ran.out
+    certificate = read_plan(output).certificate
+    assert certificate is not None
+    assert certificate.outcome == "verified"
+    assert "verified: 4 tensors" in run("show", output).out
+    assert "verified: 4 tensors" in run("verify", output).out
+
+
+def test_what_is_not_verified_ends_with_a_code_of_its_own(
+    run: Run, graph_file: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "plan.json"
+    ask = ("plan", graph_file, "--topology", "h100-1x4", "-o", output)
+    ran = run(*ask, "--verify")
+    assert ran.code == 1
+    assert "not verifiable: a training graph without a loss has no gradients" in ran.out
+    assert "not verifiable: " in run("show", output).out
+
+
+def test_a_planner_that_flatters_itself_is_found_out(
+    run: Run, graph_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install(monkeypatch, planners.tiny)
+    ran = run("plan", graph_file, "--topology", "h100-1x4", "--verify")
+    assert ran.code == 1
+    assert "failed: " in ran.out
 
 
 def test_infeasible_has_a_code_of_its_own(
@@ -153,6 +191,17 @@ def test_a_plan_file_must_belong_together(run: Run, graph_file: Path, tmp_path: 
     assert ran.code == 2
     assert "was made for the graph" in ran.err
     assert Plan.prefix in ran.err or "graph_" in ran.err
+
+
+def test_a_certificate_must_be_that_of_the_plan(run: Run, graph_file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "plan.json"
+    run("plan", graph_file, "--topology", "h100-1x4", "-o", output, "--verify")
+    torn = json.loads(output.read_text())
+    torn["certificate"]["plan"] = "plan_0"
+    output.write_text(json.dumps(torn))
+    ran = run("show", output)
+    assert ran.code == 2
+    assert "the certificate is of the plan plan_0" in ran.err
 
 
 def _install(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Answer]) -> None:

@@ -10,16 +10,20 @@ import httpx
 import pytest
 
 from meshwright.client import Client, SearchCancelled
+from meshwright.schema import Answer as Answered
 from meshwright.schema import (
+    Certificate,
     Graph,
     GraphError,
     MeshwrightError,
     NotFound,
     Progress,
+    Request,
     Topology,
     Unavailable,
 )
-from tests.service.samples import GRAPH, TOPOLOGY
+from tests.service.planners import tiny
+from tests.service.samples import GRAPH, REQUEST, TOPOLOGY
 
 Answer = Callable[[httpx.Request], httpx.Response]
 JOB = {"id": "job_1", "state": "queued"}
@@ -78,6 +82,45 @@ def test_the_job_is_followed_to_its_end() -> None:
     assert getattr(answer, "infeasible").detail == "too big"  # noqa: B009
     assert [progress.phase for progress in seen] == ["p"]
     assert [request.url.path for request in asked] == ["/v1/plan", *["/v1/jobs/job_1"] * 2]
+
+
+def found() -> tuple[httpx.Response, httpx.Response]:
+    """A plan and its certificate as a service sends them."""
+    plan = tiny(Request.from_dict(REQUEST)).plan
+    assert plan is not None
+    certificate = Certificate(plan=plan.id, outcome="failed", detail="tensor 'y' differs")
+    return httpx.Response(200, json=plan.to_dict()), httpx.Response(200, json=certificate.to_dict())
+
+
+def test_a_plan_comes_with_its_certificate_where_that_is_asked() -> None:
+    plan, certificate = found()
+    id_ = certificate.json()["plan"]
+    verifying = {**JOB, "state": "running", "plan": id_, "verify": True,
+                 "progress": {"phase": "verifying", "done": 0, "total": 1}}  # fmt: skip
+    succeeded = {**JOB, "state": "succeeded", "plan": id_}
+    followed = [httpx.Response(202, json=verifying), httpx.Response(200, json=succeeded)]
+    for answers in ([*followed, plan, certificate], [plan, certificate]):
+        made, asked = client(*answers)
+        seen: list[Progress] = []
+        answer = ask(made, verify=True, on_progress=seen.append)
+        assert isinstance(answer, Answered)
+        assert answer.plan is not None
+        assert answer.certificate is not None
+        assert (answer.plan.id, answer.certificate.outcome) == (id_, "failed")
+        assert json.loads(asked[0].content)["verify"] is True
+        assert asked[-1].url.path == f"/v1/plans/{id_}/certificate"
+        assert [progress.phase for progress in seen] == ["verifying"] * (len(answers) // 4)
+
+
+def test_who_does_not_ask_does_not_wait_for_the_verification_of_others() -> None:
+    plan, certificate = found()
+    verifying = {**JOB, "state": "running", "plan": certificate.json()["plan"], "verify": True}
+    made, asked = client(httpx.Response(202, json=verifying), plan)
+    answer = ask(made)
+    assert isinstance(answer, Answered)
+    assert answer.plan is not None
+    assert answer.certificate is None
+    assert "verify" not in json.loads(asked[0].content)
 
 
 def test_large_bodies_are_compressed() -> None:

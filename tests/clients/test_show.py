@@ -24,7 +24,7 @@ from meshwright.schema import (
     SubDim,
     TensorPlan,
 )
-from meshwright.show import plan_text, render_plan
+from meshwright.show import plan_text, render_groups, render_plan
 from meshwright.show.axes import AxisNames
 
 MESH = Mesh.model_validate(
@@ -43,7 +43,9 @@ SPLIT = Layout(
     )
 )
 WHOLE = Layout(dims=(Dim(parts=(SubDim(size=64),)), Dim(parts=(SubDim(size=32),))))
-GATHER = Step(kind="all_gather", axes=("gpu0", "gpu1"), payload_bytes=8192, ns=1500, to=WHOLE)
+GATHER = Step(
+    kind="all_gather", axes=("gpu0", "gpu1"), payload_bytes=8192, peak_bytes=9216, ns=1500, to=WHOLE
+)
 
 
 def plan(**changes: Any) -> Plan:
@@ -131,6 +133,27 @@ def test_a_redistribution_names_collective_axes_bytes_and_time() -> None:
     text = plan_text(plan())
     assert "forward, again in backward: all_gather(gpu) 8 KiB 1.5 µs" in text
     assert "to layers.*.mlp" in text
+
+
+def test_the_largest_temporary_memory_of_a_redistribution_is_told() -> None:
+    text = " ".join(plan_text(plan()).split())
+    assert "the largest redistribution takes 9 KiB while it runs" in text
+    assert plan().peak_bytes == 9216
+    assert plan().stages[0].redistributions[0].peak_bytes == 9216
+    still = plan().stages[0].model_copy(update={"redistributions": ()})
+    assert "while it runs" not in plan_text(plan(stages=(still,)))
+
+
+def test_groups_are_listed_rank_by_rank() -> None:
+    # the axes gpu0 and gpu1 of 2 x 4 x 2: a group of eight in each node
+    out = io.StringIO()
+    Console(file=out, width=140, color_system=None).print(render_groups(plan().stages[0]))
+    line = next(line for line in out.getvalue().splitlines() if "all_gather" in line)
+    assert line.split() == [
+        "gpu", "all_gather", "2", "of", "8", "[0,1,2,3,4,5,6,7]", "[8,9,10,11,12,13,14,15]",
+    ]  # fmt: skip
+    still = plan().stages[0].model_copy(update={"redistributions": ()})
+    assert str(render_groups(still)) == "\nGroups: none"
 
 
 def test_parameters_at_rest_say_where_the_optimizer_lies() -> None:

@@ -12,6 +12,7 @@ from meshwright.schema import (
     Calibration,
     Cost,
     Dim,
+    Graph,
     InvalidInput,
     Layout,
     LayoutError,
@@ -317,3 +318,35 @@ def test_a_step_has_no_negative_bytes_or_time():
         good = {"kind": "slice", "axes": ["a"], "payload_bytes": 0, "ns": 0, "to": {"dims": []}}
         with pytest.raises(ValueError, match=next(iter(bad))):
             Step.model_validate({**good, **bad})
+
+
+@pytest.mark.parametrize("size", [True, 1.5, None, [1], {}])
+def test_a_pointer_names_places_in_the_document_and_no_types(size: object):
+    tensor = {"name": "x", "shape": [4, size], "dtype": "float32", "role": "input"}
+    with pytest.raises(InvalidInput) as error:
+        Graph.from_dict({"tensors": [tensor], "ops": [], "outputs": ["x"]})
+    assert error.value.pointer == "/tensors/0/shape/1"
+    assert error.value.detail.startswith("/tensors/0/shape/1: ")
+    assert "or: Input should be a valid string, got " in error.value.detail
+
+
+def test_a_field_that_is_missing_is_pointed_at():
+    with pytest.raises(InvalidInput) as error:
+        Topology.from_dict(with_device(memory_bytes=None))
+    assert error.value.pointer == "/device/memory_bytes"
+    without = {k: v for k, v in TOPOLOGY["device"].items() if k != "memory_bytes"}
+    with pytest.raises(InvalidInput) as error:
+        Topology.from_dict({**TOPOLOGY, "device": without})
+    assert error.value.pointer == "/device/memory_bytes"
+
+
+def test_to_be_verified_is_no_part_of_what_a_request_is():
+    graph = {"tensors": [{"name": "x", "shape": [4], "dtype": "float32", "role": "input"}],
+             "ops": [], "outputs": ["x"]}  # fmt: skip
+    asked = {"graph": graph, "topology": TOPOLOGY}
+    plain, verified = (Request.from_dict({**asked, "verify": wish}) for wish in (False, True))
+    assert plain.id == verified.id == Request.from_dict(asked).id
+    assert verified.to_dict()["verify"] is True
+    with pytest.raises(RequestError) as error:
+        Request.from_dict({**asked, "verify": 1})
+    assert error.value.pointer == "/verify"

@@ -169,6 +169,20 @@ def test_a_bad_part_of_a_request_is_refused_by_name(
     expect(http.post("/v1/plan", json=request(**changes)), status, slug, pointer, said)
 
 
+def test_more_meshes_than_can_be_searched_are_refused(http: TestClient) -> None:
+    level = {**TOPOLOGY["levels"][0], "size": 720_720}
+    answer = http.post("/v1/plan", json=request(topology={**TOPOLOGY, "levels": [level]}))
+    expect(answer, 413, "too-large", "/budget/max_axes", "a budget of 2 axes would do")
+
+
+@pytest.mark.parametrize("size", [True, 1.5, None, [4], {}])
+def test_a_size_of_the_wrong_type_is_pointed_at(http: TestClient, size: object) -> None:
+    bad = graph()
+    bad["tensors"][0]["shape"] = ["batch", size]
+    answer = http.post("/v1/plan", json=request(graph=bad))
+    expect(answer, 422, "invalid-graph", "/graph/tensors/0/shape/1", "valid string")
+
+
 def test_a_bad_topology_is_refused_by_name(http: TestClient) -> None:
     broken = {**TOPOLOGY, "levels": [*TOPOLOGY["levels"], TOPOLOGY["levels"][0]]}
     answer = http.post("/v1/topologies", json=broken)
@@ -212,12 +226,61 @@ def test_half_a_character_is_refused(
         ("GET", "/v1/plans?page_token=W10", 422, "invalid-parameter"),
         ("GET", "/v1/jobs?state=asleep", 422, "invalid-parameter"),
         ("GET", "/v1/jobs/job_0?wait=-1", 422, "invalid-parameter"),
+        ("GET", "/v1/plans/plan_0/certificate", 404, "not-found"),
+        ("POST", "/v1/plans/plan_0/certificate", 405, "method-not-allowed"),
     ],
 )
 def test_a_bad_address_is_a_problem_too(
     http: TestClient, method: str, path: str, status: int, slug: str
 ) -> None:
     expect(http.request(method, path), status, slug, "", "")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said"),
+    [
+        ("GET", "/v1/plans?grpah=x", "'grpah'; the parameters here are graph, page_size, page_to"),
+        (
+            "GET",
+            "/v1/jobs?State=failed",
+            "'State'; the parameters here are page_size, page_token, ",
+        ),
+        ("GET", "/v1/plans/plan_0?a", "unknown parameter 'a'; there are none here"),
+        ("GET", "/v1/plans?a%00%ff=1", "unknown parameter 'a\\x00"),
+        ("GET", "/v1/plans?graph=a&graph=b", "'graph' is given twice"),
+        ("GET", "/healthz?deep=1", "'deep'"),
+        ("GET", "/?page=2", "'page'"),
+        ("POST", "/v1/plan?wait=3", "'wait'; the parameters here are fresh"),
+        ("POST", "/v1/plan?verify=true", "'verify'; the parameters here are fresh"),
+        ("POST", "/plan?fresh=true&fresh=false", "'fresh' is given twice"),
+        ("POST", "/v1/jobs/job_0/cancel?now", "'now'"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_by_name(
+    http: TestClient, method: str, path: str, said: str
+) -> None:
+    body = {} if method == "GET" else {"json": request()}
+    answer = http.request(method, path, **body)
+    expect(answer, 422, "invalid-parameter", "", said)
+
+
+@pytest.mark.parametrize(
+    "value", ["true", "yes", "", 1, 0, 1.0, None, [], [True], {}, {"verify": True}]
+)
+def test_verify_is_true_or_false(http: TestClient, value: object) -> None:
+    answer = http.post("/v1/plan", json=request(verify=value))
+    expect(answer, 422, "invalid-request", "/verify", "verify is true or false, got ")
+
+
+@pytest.mark.parametrize("name", ["Verify", "verified", "verify "])
+def test_what_only_looks_like_verify_is_unknown(http: TestClient, name: str) -> None:
+    answer = http.post("/v1/plan", json=request(**{name: True}))
+    expect(answer, 422, "invalid-request", f"/{name}", "solver, budget, verify")
+
+
+def test_verify_saves_no_bad_request(http: TestClient) -> None:
+    answer = http.post("/v1/plan", json=request(verify=True, graph=bad_graph("cycle")))
+    expect(answer, 422, "invalid-graph", "/graph/ops/1", "cycle")
 
 
 def test_a_failure_half_way_leaves_nothing(http: TestClient) -> None:

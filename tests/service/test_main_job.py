@@ -35,6 +35,20 @@ def test_a_small_graph_becomes_a_proven_plan(http: TestClient) -> None:
     assert plan["search"]["lower_bound_ns"] <= plan["cost"]["step_ns"]
 
 
+def test_a_small_graph_becomes_a_plan_that_was_executed(http: TestClient) -> None:
+    body = request(setup={"phase": "inference"}, verify=True)
+    plan = http.post("/v1/plan", json=body, headers=WAIT)
+    certificate = http.get(plan.headers["content-location"] + "/certificate").json()
+    assert certificate["outcome"] == "verified", certificate
+    assert certificate["tensors"] == 4
+
+
+def test_a_plan_that_needs_gradients_without_a_loss_is_no_pass(http: TestClient) -> None:
+    plan = http.post("/v1/plan", json=request(verify=True), headers=WAIT)
+    certificate = http.get(plan.headers["content-location"] + "/certificate").json()
+    assert certificate["outcome"] == "not verifiable"
+
+
 def test_what_cannot_fit_is_named(http: TestClient) -> None:
     device = {**TOPOLOGY["device"], "memory_bytes": 16}
     body = request(topology={**TOPOLOGY, "device": device})

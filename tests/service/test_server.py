@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -15,10 +16,14 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
+from meshwright.cli import main
 from meshwright.client import Client
+from meshwright.planfile import read_plan
 from meshwright.schema import Graph, Topology, Unavailable
 from tests.service.conftest import ROOT, until
+from tests.service.planners import COUNT
 from tests.service.samples import GRAPH, TOPOLOGY
+from tests.service.verifiers import MARK
 
 
 @contextmanager
@@ -58,6 +63,53 @@ def test_a_plan_is_found_and_outlives_the_server(tmp_path: Path) -> None:
         assert httpx.get(f"{url}/readyz").json() == {"status": "ok"}
 
 
+def test_a_real_plan_is_verified_by_a_real_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph, setup, output = (tmp_path / name for name in ("graph", "setup.json", "plan.json"))
+    graph.write_text(json.dumps(GRAPH))
+    setup.write_text('{"phase": "inference"}')
+    with server(tmp_path, planner="default") as (url, _), Client(url) as client:
+        ask = ["plan", str(graph), "--topology", "h100-1x4", "--setup", str(setup), "--server", url]
+        assert command(*ask, "--verify", "-o", str(output)) == 0
+        (entry,) = client.plans()
+        assert entry["certificate"] == "verified"
+        certificate = client.certificate(entry["id"])
+        assert read_plan(output).certificate == certificate
+        assert command("show", entry["id"], "--server", url) == 0
+        assert command("verify", str(output)) == 0
+        assert capsys.readouterr().out.count("verified: 4 tensors") == 3
+
+
+def test_a_server_that_is_killed_while_it_verifies_leaves_no_process_and_no_second_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark, count = tmp_path / "verifier", tmp_path / "searches"
+    monkeypatch.setenv(MARK, str(mark))
+    monkeypatch.setenv(COUNT, str(count))
+    monkeypatch.setenv("MESHWRIGHT_LEASE_S", "0.5")
+    planner, verifiers = "tests.service.planners:counted", "tests.service.verifiers"
+    body = {"graph": GRAPH, "topology": TOPOLOGY, "verify": True}
+    monkeypatch.setenv("MESHWRIGHT_VERIFIER", f"{verifiers}:endless")
+    with server(tmp_path, planner=planner) as (url, pid):
+        job = httpx.post(f"{url}/v1/plan", json=body).json()["id"]
+        child = int(until(lambda: mark.exists() and mark.read_text()))
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not _alive(child))
+    monkeypatch.setenv("MESHWRIGHT_VERIFIER", f"{verifiers}:passing")
+    with server(tmp_path, planner=planner) as (url, _):
+        ended = httpx.get(f"{url}/v1/jobs/{job}", params={"wait": 20}, timeout=30).json()
+    assert (ended["state"], ended["certificate"]["outcome"]) == ("succeeded", "verified")
+    assert count.read_text() == "searched\n"
+
+
+def command(*arguments: str) -> int:
+    """The exit code of `meshwright ARGUMENTS…`, run in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
 def test_a_server_that_is_killed_leaves_no_search_and_its_job_ends(tmp_path: Path) -> None:
     with server(tmp_path, planner="tests.service.planners:endless") as (url, pid):
         body = {"graph": GRAPH, "topology": TOPOLOGY}
@@ -90,6 +142,9 @@ def test_the_server_does_not_listen_to_the_world_by_itself(tmp_path: Path) -> No
         (["--database", "nosuch://x"], {}, "store nosuch://x cannot be used"),
         (["--database", "postgresql://a:secret@h/d"], {}, "store postgresql://a:***@h/d cannot"),
         (["--data-dir", "{damaged}"], {}, "file is not a database"),
+        ([], {"MESHWRIGHT_PLANNER": "none"}, "MESHWRIGHT_PLANNER: 'none' cannot be used: no plan"),
+        ([], {"MESHWRIGHT_VERIFIER": "a:b"}, "MESHWRIGHT_VERIFIER: 'a:b' cannot be used: No mod"),
+        ([], {"MESHWRIGHT_VERIFY_MEMORY_BYTES": "9"}, "MESHWRIGHT_VERIFY_MEMORY_BYTES: Input sho"),
         ([], {"MESHWRIGHT_WORKERS": "many"}, "MESHWRIGHT_WORKERS: Input should be a valid integer"),
     ],
 )

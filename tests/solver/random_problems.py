@@ -47,7 +47,7 @@ def graphs(draw: st.DrawFn, most: int = 6) -> Graph:
         kind = draw(
             st.sampled_from(
                 ["linear", "shared", "gelu", "add", "mul", "softmax", "layer_norm", "heads",
-                 "halves", "unheard", "constant", "tied"]
+                 "halves", "unheard", "constant", "tied", "attention"]
             )
         )  # fmt: skip
         match kind:
@@ -75,6 +75,12 @@ def graphs(draw: st.DrawFn, most: int = 6) -> Graph:
                 fresh += 1
                 parts = maker.split(given, [[rows, 2], [rows, 6]], 1, f"split{fresh}")
                 live.append(maker.op("concat", parts[::-1], [rows, width], attrs={"dim": 1}))
+            case "attention":
+                three = [
+                    maker.op("reshape", [own], [1, 2, rows, 4]) for own in (given, other, other)
+                ]
+                mixed = maker.op("attention", three, [1, 2, rows, 4], attrs={"causal": True})
+                live.append(maker.op("reshape", [mixed], [rows, width]))
             case "unheard":
                 live.append(maker.op("zzz", [given], [rows, width]))
             case "constant":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from math import prod
 
 import pytest
@@ -61,3 +63,56 @@ def test_more_levels_than_can_be_searched_are_refused():
     many["levels"].append({**many["levels"][0], "name": "die"})
     with pytest.raises(TooLarge, match="5 levels"):
         meshes(topology(2).from_dict(many), 3)
+
+
+def splits(size: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Every way to write a size as a descending product of at most `most` factors above 1."""
+    for count in range(1, most + 1):
+        for sizes in product(range(2, size + 1), repeat=count):
+            if prod(sizes) == size and list(sizes) == sorted(sizes, reverse=True):
+                yield sizes
+
+
+def merged(sizes: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """What merging axes of a level gives, itself left out."""
+    found = set()
+    for groups in product(range(len(sizes)), repeat=len(sizes)):
+        made = [prod(s for s, g in zip(sizes, groups, strict=True) if g == k) for k in set(groups)]
+        found.add(tuple(sorted(made, reverse=True)))
+    return found - {sizes}
+
+
+@pytest.mark.parametrize(
+    ("levels", "most"),
+    [*(((size,), most) for size in (2, 7, 12, 16, 30, 36) for most in (1, 2, 3)),
+     ((4, 6), 2), ((4, 6), 3), ((2, 12), 3), ((6, 4), 4)],
+)  # fmt: skip
+def test_a_mesh_is_left_out_exactly_where_merging_axes_of_another_gives_it(levels, most):
+    own = [list(splits(size, most)) for size in levels]
+    shapes = [shape for shape in product(*own) if sum(map(len, shape)) <= most]
+    coarser = {
+        tuple(part)
+        for shape in shapes
+        for part in product(*({sizes} | merged(sizes) for sizes in shape))
+        if tuple(part) != shape
+    }
+    expected = {shape for shape in shapes if shape not in coarser}
+    found = {
+        tuple(
+            tuple(axis.size for axis in mesh.axes if axis.level == level.name)
+            for level in topology(*levels).levels
+        )
+        for mesh in meshes(topology(*levels), most)
+    }
+    assert found == expected
+
+
+def test_more_meshes_than_can_be_searched_are_refused_and_what_would_do_is_named():
+    # 720,720 = 2^4 3^2 5 7 11 13 has 240 divisors: 119 products of two factors, 1,098 of three
+    many = topology(720_720)
+    with pytest.raises(TooLarge) as error:
+        meshes(many, 3)
+    assert "1,098 meshes of 3 axes, at most 128 are searched" in error.value.detail
+    assert "a budget of 2 axes would do" in error.value.detail
+    assert error.value.pointer == "/budget/max_axes"
+    assert len(meshes(many, 2)) == 119

@@ -154,3 +154,42 @@ def test_an_axis_that_only_finer_meshes_have_can_be_pinned_there():
 def test_the_plan_repeats_the_pins_of_its_request():
     pin = Pin(op="fc1", strategy=ROW)
     assert planned(pin).pins == (pin.model_dump(mode="json"),)
+
+
+# --- factors that may follow ---------------------------------------------------------------------
+
+
+def attention(strategy: dict[str, tuple[str, ...]]) -> Plan:
+    maker = GraphMaker()
+    heads = [maker.op("gelu", [maker.parameter(f"p{n}", 4, 4, 8, 4)], [4, 4, 8, 4], n)
+             for n in "qkv"]  # fmt: skip
+    graph = maker.graph(maker.op("attention", heads, [4, 4, 8, 4], "it"))
+    pins = (Pin(op="it", strategy=strategy),)
+    answer = plan(Request(graph=graph, topology=topology(2, 2), pins=pins))
+    assert answer.plan is not None
+    return answer.plan
+
+
+def followers(found: Plan) -> tuple[str, ...]:
+    (own,) = [own for own in found.stages[0].ops if own.op == "it"]
+    return own.followers
+
+
+def test_what_may_follow_does_as_the_pin_says_of_it():
+    both = ("node", "gpu")
+    assert followers(attention({"s": both, "t": both})) == both
+    assert followers(attention({"s": both, "t": ("gpu",)})) == ("gpu",)
+    assert followers(attention({"s": both, "t": ()})) == ()
+    free = attention({"s": both})
+    assert strategy(free, "it") == {"s": both}
+    named = [attention({"s": both, "t": t}) for t in (both, ("gpu",), ("node",), ())]
+    assert free.cost.step_ns == min(own.cost.step_ns for own in named)
+
+
+def test_what_follows_nothing_there_cannot_be_pinned():
+    maker = layers()
+    maker.op("embedding", [maker.parameter("rows", 8, 8),
+                           maker.input("ids", "batch", dtype="int64")], ["batch", 8], "it")  # fmt: skip
+    for wish in ({"b0": ("gpu",), "h": ("gpu",)}, {"b0": ("gpu",), "v": ("gpu",), "h": ("gpu",)}):
+        with pytest.raises(RequestError, match="'gpu' is listed twice"):
+            ask(Pin(op="it", strategy=wish), maker=maker)

@@ -45,6 +45,30 @@ def test_steps_lead_from_the_layout_at_rest_to_the_one_that_is_read(case: Case, 
 
 @settings(max_examples=80, deadline=None)
 @given(cases(), st.integers(0, 2**32 - 1))
+def test_a_step_takes_its_input_and_its_output_and_an_all_reduce_only_one(case: Case, seed: int):
+    choice = random_choice(case.lowered.graph, seed)
+    assume(choice is not None)
+    stage = plan_of(case, choice).stages[0]
+    rest = {tensor.tensor: tensor for tensor in stage.tensors}
+    for moved in stage.redistributions:
+        if moved.traffic != "activation" or moved.op is not None:
+            continue
+        own = rest[moved.tensor]
+        assert own.read is not None
+        starts = own.rest.value, own.read.gradient
+        largest = 0
+        for at, steps in zip(starts, (moved.forward, moved.backward), strict=True):
+            for step in steps:
+                assert at is not None
+                held = local_size(at, stage.mesh) if step.kind != "all_reduce" else 0
+                assert step.peak_bytes == 4 * (held + local_size(step.to, stage.mesh))
+                largest = max(largest, step.peak_bytes)
+                at = step.to
+        assert moved.peak_bytes == largest > 0
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases(), st.integers(0, 2**32 - 1))
 def test_bytes_of_parameters_are_those_of_their_layouts(case: Case, seed: int):
     choice = random_choice(case.lowered.graph, seed)
     assume(choice is not None)

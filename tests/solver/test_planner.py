@@ -142,11 +142,27 @@ def tied() -> GraphMaker:
     return maker
 
 
+def rows_attending() -> GraphMaker:
+    maker = GraphMaker()
+    keys = maker.op("gelu", [maker.parameter("p", 1, 1, 6, 4)], [1, 1, 6, 4], "keys")
+    maker.op("attention", [maker.input("q", 1, 1, 6, 4), keys, keys], [1, 1, 6, 4], "it")
+    return maker
+
+
+def rows_looked_up() -> GraphMaker:
+    maker = GraphMaker()
+    ids = maker.input("ids", 6, dtype="int64")
+    maker.op("embedding", [maker.parameter("table", 6, 2), ids], [6, 2], "it")
+    return maker
+
+
 TINY = [
     ("a chain on one axis", chain, "act:out", (4,), 1),
     ("a chain on two axes", chain, "act:out", (2, 2), 2),
     ("two readers on one axis", branches, "b:out", (2,), 1),
     ("a shared parameter", tied, "b:out", (2,), 1),
+    ("keys that go round or are gathered", rows_attending, "it:out", (2,), 1),
+    ("rows asked for, summed or whole", rows_looked_up, "it:out", (2,), 1),
 ]
 
 

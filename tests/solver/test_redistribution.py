@@ -1,17 +1,17 @@
-"""Redistribution: hand-worked prices, laws of shortest paths, and paths run on real arrays."""
+"""Redistribution: hand-worked prices, laws of shortest paths, and who stands for whom."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from costmodel.collectives import Interconnect, collective_cost
-from solver.redistribution import Move, Redistributions
+from costmodel.collectives import Interconnect
+from solver import shortest_paths
+from solver.redistribution import Redistributions
 from solver.states import PARTIAL, REPLICATED, VARIED, StateSpace
-from tests.solver.devices import HELD, Cluster, Lay
-from tests.solver.devices import PARTIAL as PART
+from tests.solver.redistribution_cases import situation
 
 # one level: 1 byte/ns, 100 ns a step; a group of 4 takes 2 steps
 FLAT = Interconnect(("gpu",), (4,), (1e9,), (100,), (False,))
@@ -24,6 +24,11 @@ def flat(bytes_: int, *, has_gradient: bool = True, slots: tuple[int, ...] = (8,
     return Redistributions(space, (0,), FLAT)
 
 
+def on_axes(*sizes: int, bytes_: int, slots: tuple[int, ...], has_gradient: bool = False):
+    """Axes in one level."""
+    return Redistributions(StateSpace(slots, sizes, bytes_, has_gradient), (0,) * len(sizes), FLAT)
+
+
 def at(moves: Redistributions, *codes: int) -> int:
     (found,) = moves.space.index(np.array([codes]))
     assert found >= 0
@@ -31,7 +36,17 @@ def at(moves: Redistributions, *codes: int) -> int:
 
 
 def cost(moves: Redistributions, source: tuple[int, ...], target: tuple[int, ...]) -> float:
-    return float(moves.total_ns[at(moves, *source), at(moves, *target)])
+    pair = np.array([at(moves, *source)]), np.array([at(moves, *target)])
+    return float(moves.total_ns(*pair)[0])
+
+
+def steps(moves: Redistributions, source: tuple[int, ...], target: tuple[int, ...]):
+    """Kinds and axes, forward and backward."""
+    pair = at(moves, *source), at(moves, *target)
+    return tuple(
+        [(move.kind, move.axes) for move in path]
+        for path in (moves.forward_path(*pair), moves.backward_path(*pair))
+    )
 
 
 S0, S1, R, P, V = 0, 1, 2 + REPLICATED, 2 + PARTIAL, 2 + VARIED
@@ -53,25 +68,16 @@ S0, S1, R, P, V = 0, 1, 2 + REPLICATED, 2 + PARTIAL, 2 + VARIED
         (R, V, 0, 6400),  # nothing; all-reduce
         (R, P, 0, 0),  # mask; nothing
         (V, S0, 0, 0),  # slice; zeros elsewhere
-        (V, P, 0, 0),  # V -> S -> P: slice, zeros elsewhere; the other way round backward
+        (V, P, 0, 0),  # zeros elsewhere, both ways
+        (V, R, 0, 0),  # nothing; the gradient, whole on all, counts on the first device only
         (S0, P, 0, 0),  # zeros elsewhere; slice
     ],
 )
 def test_a_move_costs_what_its_collectives_cost(source, target, forward_ns, total_ns):
     moves = flat(4000)
     assert cost(moves, (source,), (target,)) == pytest.approx(total_ns)
-    forward = moves.forward_ns[at(moves, source), at(moves, target)]
-    assert forward == pytest.approx(forward_ns)
-
-
-def test_a_partial_gradient_cannot_become_a_replicated_one_by_leaving_the_value_alone():
-    # V -> R has no move of its own: the way round by V -> S -> R gathers the value again
-    moves = flat(4000)
-    assert [m.forward for m in moves.path(at(moves, V), at(moves, R))] == ["slice", "all_gather"]
-    whole = flat(4000, slots=())
-    assert [len(whole.space.states), whole.space.slots] == [3, 0]
-    assert np.isinf(whole.total_ns[2, 0])  # nothing to slice: V stays V
-    assert np.isinf(whole.total_ns[2, 1])
+    pair = np.array([at(moves, source)]), np.array([at(moves, target)])
+    assert moves.forward_ns(*pair)[0] == pytest.approx(forward_ns)
 
 
 def test_without_a_gradient_only_the_forward_half_is_paid_and_v_is_no_state():
@@ -80,7 +86,7 @@ def test_without_a_gradient_only_the_forward_half_is_paid_and_v_is_no_state():
     assert cost(moves, (S0,), (R,)) == pytest.approx(3200)
     assert cost(moves, (R,), (S0,)) == 0
     assert cost(moves, (P,), (S0,)) == pytest.approx(3200)
-    assert all(m.backward == "none" for m in moves.path(at(moves, P), at(moves, S0)))
+    assert steps(moves, (P,), (S0,)) == ([("reduce_scatter", (0,))], [])
 
 
 def nested(bytes_: int, *, slots: tuple[int, ...] = (32,), has_gradient: bool = True):
@@ -89,19 +95,26 @@ def nested(bytes_: int, *, slots: tuple[int, ...] = (32,), has_gradient: bool = 
 
 def test_axes_that_move_alike_share_one_collective():
     moves = nested(32_000)
-    (move,) = moves.path(at(moves, 0, 0), at(moves, 1, 1))
-    assert (move.forward, move.axes) == ("all_gather", (0, 1))
+    (move,) = moves.forward_path(at(moves, 0, 0), at(moves, 1, 1))
+    assert (move.kind, move.axes) == ("all_gather", (0, 1))
     # over 4 nodes, 8 members each: 32000 * 3/4 / 8 bytes at 1 byte/ns = 3000 ns;
     # within: 32000 * 7/8 at 10 bytes/ns = 2800 ns; steps 2 * 1000 + 3 * 100
-    assert move.forward_ns == pytest.approx(3000 + 2300)
-    assert (move.reorder_before, move.reorder_after) == (None, None)
+    assert move.ns == pytest.approx(3000 + 2300)
+
+
+def test_axes_that_differ_backward_alone_share_the_collective_forward():
+    # S to R on one axis, S to V on the other: the value is gathered over both at once; of the
+    # gradient each device needs a part only, so it is cut before it is added up
+    moves = nested(32_000, slots=(32, 32))
+    forward, backward = steps(moves, (0, 1), (2 + REPLICATED, 2 + VARIED))
+    assert forward == [("all_gather", (0, 1))]
+    assert backward == [("slice", (0,)), ("reduce_scatter", (1,))]
 
 
 def test_the_fastest_axis_of_a_slot_is_gathered_without_changing_places():
     # (node, gpu) on one slot, slowest first: gathering gpu joins neighbours
     moves = nested(32_000, has_gradient=False)
-    (move,) = moves.path(at(moves, 0, 0), at(moves, 0, 1))
-    assert (move.forward, move.axes, move.reorder_before) == ("all_gather", (1,), None)
+    assert steps(moves, (0, 0), (0, 1))[0] == [("all_gather", (1,))]
     # 8000 bytes are gathered: 7000 at 10 bytes/ns + 3 steps
     assert cost(moves, (0, 0), (0, 1)) == pytest.approx(700 + 300)
 
@@ -110,159 +123,107 @@ def test_gathering_a_slower_axis_under_a_faster_one_changes_places_first():
     # device (i, j) of 4 x 8 holds part 8 i + j of 32; it wants parts 4 j .. 4 j + 3: a permutation
     # to part 4 j + i (1000 bytes at 1 byte/ns + 100 ns), then a gather of 4000 bytes over the four
     # (3000 + 2 * 100); gathering all 32000 and slicing would take 31000 + 5 * 100
-    moves = Redistributions(StateSpace((32,), (4, 8), 32_000, False), (0, 0), FLAT)
-    (move,) = moves.path(at(moves, 0, 0), at(moves, 1, 0))
-    assert move.reorder_before is not None
-    assert move.reorder_before.axes == (0, 1)
-    assert move.reorder_before.payload_bytes == 1000
-    assert move.reorder_before.ns == pytest.approx(1100)
+    moves = on_axes(4, 8, bytes_=32_000, slots=(32,))
+    found = moves.forward_path(at(moves, 0, 0), at(moves, 1, 0))
+    assert [(m.kind, m.axes, m.payload_bytes) for m in found] == [
+        ("permute", (0, 1), 1000),
+        ("all_gather", (0,), 4000),
+    ]
     assert cost(moves, (0, 0), (1, 0)) == pytest.approx(1100 + 3200)
 
 
-def test_axes_on_slots_of_their_own_never_change_places():
-    moves = nested(32_000, slots=(32, 32))
-    for source in range(len(moves.space.states)):
-        for target in range(len(moves.space.states)):
-            if np.isinf(moves.total_ns[source, target]):
-                continue
-            for move in moves.path(source, target):
-                for state in (move.before, move.after):
-                    codes = moves.space.states[state]
-                    if codes[0] != codes[1]:
-                        assert move.reorder_before is None or state != move.before
-                        assert move.reorder_after is None or state != move.after
+def test_two_axes_that_leave_one_slot_change_places_once():
+    # a, b, c on slot 0; a and b are gathered, c stays: c goes to the front of all once
+    moves = on_axes(2, 2, 2, bytes_=8000, slots=(8,))
+    assert steps(moves, (0, 0, 0), (1, 1, 0))[0] == [
+        ("permute", (0, 1, 2)),
+        ("all_gather", (0, 1)),
+    ]
+
+
+def test_axes_of_one_size_swap_their_slots_by_one_message_of_every_device():
+    # device (i, j) has part (i, j) and wants (j, i): its 250 bytes go to device (j, i), 100 + 250
+    moves = on_axes(4, 4, bytes_=4000, slots=(4, 4))
+    assert steps(moves, (0, 1), (1, 0))[0] == [("permute", (0, 1))]
+    assert cost(moves, (0, 1), (1, 0)) == pytest.approx(350)
+    # parts of 1000 bytes go from the devices along one axis to those along the other
+    assert steps(moves, (0, 2), (2, 0))[0] == [("permute", (0, 1))]
+    assert cost(moves, (0, 2), (2, 0)) == pytest.approx(1100)
+
+
+def test_an_axis_as_long_as_two_others_takes_their_place_by_one_message():
+    moves = on_axes(2, 3, 6, bytes_=6000, slots=(6,))
+    assert steps(moves, (0, 0, 1), (1, 1, 0))[0] == [("permute", (0, 1, 2))]
+    assert cost(moves, (0, 0, 1), (1, 1, 0)) == pytest.approx(1100)
+
+
+def test_axes_of_two_sizes_swap_their_slots_by_an_exchange_of_unequal_shares():
+    # 2 x 4 devices with 500 bytes each: all are taken to leave, in 1 + 2 steps; group of 8: 3
+    moves = on_axes(2, 4, bytes_=4000, slots=(4, 4))
+    assert steps(moves, (0, 1), (1, 0))[0] == [("all_to_all", (0, 1))]
+    assert cost(moves, (0, 1), (1, 0)) == pytest.approx(3 * 100 + 500)
+
+
+def test_local_steps_of_one_kind_are_one_step():
+    moves = on_axes(2, 2, 2, bytes_=8000, slots=(8, 8))
+    assert steps(moves, (2, 2, 2), (0, 0, 1))[0] == [("slice", (0, 1, 2))]
+    assert steps(moves, (2, 2, 2), (3, 3, 2))[0] == [("mask", (0, 1))]
 
 
 # --- laws ----------------------------------------------------------------------------------------
 
 
-@st.composite
-def situations(draw: st.DrawFn) -> Redistributions:
-    """A value of up to three slots on a mesh of up to three axes in up to two levels."""
-    axes = draw(st.lists(st.sampled_from([2, 2, 3, 4]), min_size=1, max_size=3))
-    # every axis in a level of its own order: slowest first
-    levels = sorted(draw(st.lists(st.integers(0, 1), min_size=len(axes), max_size=len(axes))))
-    slots = tuple(draw(st.lists(st.sampled_from([1, 4, 6, 12, 24]), min_size=0, max_size=3)))
-    elements = int(np.prod(slots, dtype=int))
-    space = StateSpace(slots, tuple(axes), 4 * elements, draw(st.booleans()))
-    slow = draw(st.sampled_from([1e8, 1e9, 1e10]))
-    latency = draw(st.sampled_from([0, 10, 1000]))
-    links = Interconnect(("node", "gpu"), (64, 64), (slow, 1e10), (latency, 10), (False, False))
-    return Redistributions(space, tuple(levels), links)
+@pytest.fixture(params=range(12))
+def moves(request: pytest.FixtureRequest) -> Redistributions:
+    """Random values on random meshes of one to three axes."""
+    random = np.random.default_rng([200, request.param])
+    axes = 1 + request.param % 3
+    return situation(random, axes, most_elements=10**4, devices=(2, 200))
 
 
-@settings(max_examples=60, deadline=None)
-@given(situations())
+def all_total_ns(moves: Redistributions):
+    states = np.arange(len(moves.space.states))
+    return moves.total_ns(states[:, None], states[None, :])
+
+
 def test_no_detour_is_cheaper_and_staying_is_free(moves):
-    total = moves.total_ns
+    total = all_total_ns(moves)
     assert (np.diag(total) == 0).all()
     for via in range(len(total)):
-        assert (total <= (total[:, via, None] + total[None, via, :]) * (1 + 1e-9) + 1e-6).all()
+        assert (total <= (total[:, via, None] + total[None, via, :]) * (1 + 1e-9)).all()
 
 
-@settings(max_examples=60, deadline=None)
-@given(situations())
-def test_nothing_is_dearer_than_gathering_all_and_slicing(moves):
-    n = moves.space.slots
-    whole = at(moves, *[n + REPLICATED] * len(moves.space.axis_sizes))
-    total = moves.total_ns
-    assert (total <= (total[:, whole, None] + total[None, whole, :]) * (1 + 1e-9) + 1e-6).all()
+def test_every_state_reaches_every_other_and_forward_is_a_part_of_the_whole(moves):
+    states = np.arange(len(moves.space.states))
+    total = all_total_ns(moves)
+    forward = moves.forward_ns(states[:, None], states[None, :])
+    assert np.isfinite(total).all()
+    assert (forward >= 0).all()
+    assert (forward <= total).all()
 
 
-@settings(max_examples=60, deadline=None)
-@given(situations())
-def test_every_state_without_a_partial_gradient_reaches_every_other(moves):
-    states, n = moves.space.states, moves.space.slots
-    plain = ~(states == n + VARIED).any(axis=1)
-    assert np.isfinite(moves.total_ns[plain]).all()
-    assert (moves.forward_ns >= 0).all()
-    finite = np.isfinite(moves.total_ns)
-    assert (moves.forward_ns[finite] <= moves.total_ns[finite] * (1 + 1e-9) + 1e-6).all()
+def test_pairs_cost_what_the_whole_table_says(moves):
+    total = all_total_ns(moves)
+    random = np.random.default_rng(0)
+    rows, columns = random.integers(0, len(total), (2, 500))
+    np.testing.assert_array_equal(moves.total_ns(rows, columns), total[rows, columns])
 
 
-@settings(max_examples=60, deadline=None)
-@given(situations(), st.randoms(use_true_random=False))
-def test_the_steps_of_a_path_add_up_to_its_price(moves, random):
-    count = len(moves.space.states)
-    for _ in range(20):
-        source, target = random.randrange(count), random.randrange(count)
-        if not np.isfinite(moves.total_ns[source, target]):
-            continue
-        path = moves.path(source, target)
-        swaps = sum(r.ns for m in path for r in (m.reorder_before, m.reorder_after) if r)
-        forward = sum(m.forward_ns for m in path) + swaps
-        both = forward + sum(m.backward_ns for m in path)
-        both += swaps if moves.space.has_gradient else 0.0
-        assert forward == pytest.approx(moves.forward_ns[source, target])
-        assert both == pytest.approx(moves.total_ns[source, target])
-        for move in path:
-            cluster = cluster_of(moves)
-            sizes = [cluster.local_size(value_lay(moves, s)) for s in (move.before, move.after)]
-            assert move.payload_bytes == 4 * max(sizes)
-            if move.forward in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all"):
-                price = collective_cost(move.forward, moves.extents(move.axes), moves.interconnect)
-                assert move.forward_ns == pytest.approx(price.ns(move.payload_bytes))
+def test_one_source_of_each_family_of_layouts_gives_what_all_sources_give(moves):
+    # against searches from every layout, without renaming slots
+    graph, count = moves.graph, len(moves.layouts.states)
+    plain = shortest_paths.distances(graph.start, graph.source, moves.edge_ns, graph.at, graph.at)
+    values = replace(moves, space=moves.layouts)
+    states = np.arange(count)
+    folded = values.forward_ns(states[:, None], states[None, :])
+    np.testing.assert_allclose(folded, plain, rtol=1e-12)
 
 
-# --- executed ------------------------------------------------------------------------------------
-
-
-def cluster_of(moves: Redistributions) -> Cluster:
-    return Cluster(moves.space.axis_sizes, moves.space.slot_sizes)
-
-
-def value_lay(moves: Redistributions, state: int, last: tuple[int, ...] = ()) -> Lay:
-    return _lay(moves, state, VARIED, PARTIAL, last)
-
-
-def gradient_lay(moves: Redistributions, state: int, last: tuple[int, ...] = ()) -> Lay:
-    return _lay(moves, state, PARTIAL, VARIED, last)
-
-
-def _lay(moves: Redistributions, state: int, held: int, partial: int, last: tuple[int, ...]) -> Lay:
-    n = moves.space.slots
-    meaning = {n + REPLICATED: HELD, n + held: HELD, n + partial: PART}
-    codes = moves.space.states[state].tolist()
-    return Lay(tuple(meaning.get(code, code) for code in codes), last)
-
-
-def run(moves: Redistributions, path: tuple[Move, ...], whole, random, *, backward: bool):
-    """Run one half of a path on all devices; the arrays and the layout at its end are checked."""
-    cluster = cluster_of(moves)
-    lay = gradient_lay if backward else value_lay
-    start = path[-1].after if backward else path[0].before
-    held = cluster.place(whole, lay(moves, start), random)
-    for move in reversed(path) if backward else path:
-        ends = [(move.before, move.reorder_before), (move.after, move.reorder_after)]
-        (source, first), (target, second) = ends[::-1] if backward else ends
-        kind = move.backward if backward else move.forward
-        steps = []
-        if kind != "none":
-            apart = lay(moves, source, move.axes), lay(moves, target, move.axes)
-            if first is not None:
-                steps.append(("permute", first.axes, lay(moves, source), apart[0]))
-            steps.append((kind, move.axes, apart[0] if first else lay(moves, source),
-                          apart[1] if second else lay(moves, target)))  # fmt: skip
-            if second is not None:
-                steps.append(("permute", second.axes, apart[1], lay(moves, target)))
-        for what, axes, before, after in steps:
-            held = cluster.step(what, axes, held, before, after)
-        cluster.check(held, whole, lay(moves, target))
-
-
-@settings(max_examples=100, deadline=None)
-@given(situations(), st.randoms(use_true_random=False))
-def test_paths_carry_values_and_gradients_from_layout_to_layout_on_real_arrays(moves, random):
-    # 100 situations x 15 pairs x two halves
-    numbers = np.random.default_rng(random.randrange(2**32))
-    whole = numbers.integers(-99, 99, moves.space.slot_sizes) * 1.0
-    gradient = numbers.integers(-99, 99, moves.space.slot_sizes) * 1.0
-    count = len(moves.space.states)
-    for _ in range(15):
-        source, target = random.randrange(count), random.randrange(count)
-        if source == target or not np.isfinite(moves.total_ns[source, target]):
-            continue
-        path = moves.path(source, target)
-        run(moves, path, whole, numbers, backward=False)
-        if moves.space.has_gradient:
-            run(moves, path, gradient, numbers, backward=True)
+def test_slots_that_axes_cut_alike_are_searched_once():
+    # 4 axes on 4 equal slots: what is left of 6^4 layouts is the sum over k axes on slots of
+    # (4 choose k) 2^(4 - k) times the ways to put k axes in groups: 16 + 32 + 48 + 40 + 15
+    moves = on_axes(2, 2, 2, 2, bytes_=16**4, slots=(16, 16, 16, 16))
+    assert moves.distances.shape == (151, 6**4)
+    # a slot that one axis alone can cut is like no other
+    uneven = on_axes(2, 2, bytes_=16, slots=(4, 2, 4))
+    assert len(uneven.distances) > len(on_axes(2, 2, bytes_=64, slots=(4, 4, 4)).distances)

@@ -9,6 +9,7 @@ from meshwright.cli.documents import topologies, validate
 from meshwright.cli.export import export
 from meshwright.cli.plan import plan
 from meshwright.cli.show import show
+from meshwright.cli.transfer import transfer
 from meshwright.cli.verify import verify
 
 cli = typer.Typer(
@@ -21,6 +22,7 @@ cli = typer.Typer(
 cli.command()(plan)
 cli.command()(show)
 cli.command()(verify)
+cli.command()(transfer)
 cli.command()(export)
 cli.add_typer(capture, name="capture")
 cli.command()(topologies)

@@ -12,13 +12,16 @@ from meshwright.cli.consoles import results
 from meshwright.client import Client
 from meshwright.planfile import PlanFile, read_plan
 from meshwright.schema import Certificate, InvalidInput, NotFound
-from meshwright.show import render_plan
+from meshwright.show import render_groups, render_plan
 
 
 def show(
     plan: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
     server: Annotated[str | None, typer.Option(help="URL of the service that has it.")] = None,
     ops: Annotated[str, typer.Option(help="Glob: list only these ops.")] = "*",
+    groups: Annotated[
+        bool, typer.Option("--groups", help="List the ranks of all communication groups.")
+    ] = False,
 ) -> None:
     """Print a plan: what it costs, why it fits, and what it does."""
     found = _fetch(server, plan) if server else read_plan(Path(plan))
@@ -37,6 +40,8 @@ def show(
             ops=ops,
         )
     )
+    for stage in found.plan.stages if groups else ():
+        results().print(render_groups(stage))
 
 
 def _fetch(server: str, id_: str) -> PlanFile:

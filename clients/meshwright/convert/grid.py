@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import model_validator
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import jax
     from torch.distributed.device_mesh import DeviceMesh
 
+AxisType = Literal["auto", "explicit"]
 LEVEL = "device"  # chosen: of an axis whose level in the topology the other system does not know
 
 
@@ -77,8 +78,13 @@ class DeviceGrid(Model):
             ranks=tuple(mesh.mesh.flatten().tolist()),
         )
 
-    def to_jax(self, devices: Collection[Any] | None = None) -> jax.sharding.Mesh:
-        """jax's Mesh: device r of `devices` (None: all of jax) is rank r."""
+    def to_jax(
+        self, devices: Collection[Any] | None = None, *, axis_type: AxisType = "auto"
+    ) -> jax.sharding.Mesh:
+        """jax's Mesh: device r of `devices` (None: all of jax) is rank r.
+
+        axis_type: of all its axes; a sharding with unreduced ones needs explicit axes.
+        """
         import jax
         import numpy as np
 
@@ -88,7 +94,13 @@ class DeviceGrid(Model):
                 f"a mesh with the rank {max(self.ranks)}, and jax has {len(given)} devices"
             )
         chosen = np.array([given[rank] for rank in self.ranks], dtype=object)
-        return jax.sharding.Mesh(chosen.reshape(self.sizes), tuple(self.names))
+        kind = {
+            "auto": jax.sharding.AxisType.Auto,
+            "explicit": jax.sharding.AxisType.Explicit,
+        }[axis_type]
+        return jax.sharding.Mesh(
+            chosen.reshape(self.sizes), tuple(self.names), axis_types=(kind,) * len(self.names)
+        )
 
     @classmethod
     def from_jax(cls, mesh: jax.sharding.Mesh) -> DeviceGrid:

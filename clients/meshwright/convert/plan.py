@@ -71,9 +71,9 @@ class Export(Model):
 def export_plan(plan: Plan, target: Target, *, graph: Graph | None = None) -> Export:
     """Every layout of a plan, and for MindSpore every op's strategy, as the target writes them.
 
-    graph: the plan's own; it tells the sizes of the factors of ops, which strategies need where an
-    op has product dims. Raises PlanError where it is another one, and where a layout does not fit
-    the plan's mesh.
+    graph: the plan's own; it tells the sizes of the factors of ops. Without it strategies that cut
+    several factors of a product dim are refused, and cuts that do not divide are not noticed.
+    Raises PlanError where it is another one, and where a layout does not fit the plan's mesh.
     """
     if graph is not None and graph.id != plan.graph:
         raise PlanError(f"the plan was made for the graph {plan.graph}, got {graph.id}")

@@ -55,6 +55,11 @@ def to_strategy(op: OpPlan, grid: DeviceGrid, *, sizes: Sizes | None = None) -> 
             f"op {op.op!r}: partial sums over {', '.join(op.partial)} pass through it: MindSpore "
             "reduces them before"
         )
+    if op.followers:
+        raise ConversionError(
+            f"op {op.op!r}: over {', '.join(op.followers)} it moves the data of what follows by "
+            f"itself (rule {op.rule!r}): cuts of inputs cannot say it"
+        )
     rule = parse_notation(op.rule)
     held = {f for term in rule.inputs for dim in term for product in dim for f in product}
     for factor, axes in op.strategy.items():

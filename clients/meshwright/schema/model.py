@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from meshwright.schema.canonical import MAX_NESTING, digest, read_object
 from meshwright.schema.errors import InvalidInput, MeshwrightError
 
 D = TypeVar("D", bound="Document")
 MAX_LINE = 512  # characters; chosen: longer than any module path
+BRANCHES = 8  # chosen: more than any field has types to choose among
 
 
 def _one_line(text: str) -> str:
@@ -80,7 +82,7 @@ class Document(Model):
         try:
             return cls.model_validate(value)
         except ValidationError as failure:
-            raise cls._named(failure) from None
+            raise cls._named(failure, value) from None
 
     @classmethod
     def from_json(cls: type[D], text: str | bytes) -> D:
@@ -96,15 +98,34 @@ class Document(Model):
         return cls.from_dict(value)
 
     @classmethod
-    def _named(cls, failure: ValidationError) -> MeshwrightError:
-        first = failure.errors(include_url=False, include_input=True)[0]
+    def _named(cls, failure: ValidationError, value: object) -> MeshwrightError:
+        errors = failure.errors(include_url=False, include_input=True)
+        first = errors[0]
         cause = first.get("ctx", {}).get("error")
-        pointer = "".join(f"/{_escaped(part)}" for part in first["loc"])
+        pointer = _pointer(first, value)
         if isinstance(cause, MeshwrightError):
             return type(cause)(cause.detail, pointer=cause.pointer or pointer)
         found = repr(first["input"])
         found = found if len(found) <= 80 else found[:77] + "..."
-        return cls.error(f"{pointer or '/'}: {first['msg']}, got {found}", pointer=pointer)
+        # where several types would do, each says what it misses
+        said = {e["msg"]: None for e in errors[:BRANCHES] if _pointer(e, value) == pointer}
+        return cls.error(f"{pointer or '/'}: {' or: '.join(said)}, got {found}", pointer=pointer)
+
+
+def _pointer(error: ErrorDetails, value: object) -> str:
+    """Where in `value` an error is; pydantic also names the types that it tried there."""
+    parts = error["loc"]
+    kept: list[int | str] = []
+    for place, part in enumerate(parts):
+        if isinstance(value, Mapping) and part in value:
+            kept.append(part)
+            value = value[part]
+        elif isinstance(value, Sequence) and not isinstance(value, str) and isinstance(part, int):
+            kept.append(part)
+            value = value[part] if part < len(value) else None
+        elif error["type"] == "missing" and place == len(parts) - 1:
+            kept.append(part)
+    return "".join(f"/{_escaped(part)}" for part in kept)
 
 
 def _escaped(part: int | str) -> str:

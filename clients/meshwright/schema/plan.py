@@ -130,6 +130,12 @@ class Redistribution(Model):
     ns: Ns = 0
     exposed_ns: Ns = 0
 
+    @property
+    def peak_bytes(self) -> int:
+        """Temporary memory on one device: of the largest step, as they run one after the other."""
+        steps = (*self.forward, *self.backward, *self.per_step)
+        return max((step.peak_bytes for step in steps), default=0)
+
 
 class Padding(Model):
     """A dim of a parameter or input that is stored with zeros behind it: `padded` for `size`."""
@@ -215,3 +221,9 @@ class Plan(Document):
     pins: tuple[dict[str, Any], ...] = ()
     padding: tuple[Padding, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def peak_bytes(self) -> int:
+        """Temporary memory of the largest redistribution, on one device."""
+        moved = (moved for stage in self.stages for moved in stage.redistributions)
+        return max((own.peak_bytes for own in moved), default=0)

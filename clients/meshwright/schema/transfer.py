@@ -19,6 +19,7 @@ from meshwright.schema.model import Document, Model
 from meshwright.schema.plan import Ns, Step
 
 TransferState = Literal["value", "gradient", "optimizer"]
+MovedStates = Literal["value", "optimizer", "all"]  # what of a plan's parameters moves
 
 
 class Stretch(Model):

@@ -9,10 +9,11 @@ from rich.text import Text
 
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
 from meshwright.show.certificate import certificate_text
+from meshwright.show.groups import render_groups
 from meshwright.show.summary import render_summary
 from meshwright.show.tables import render_stage
 
-__all__ = ["certificate_text", "plan_text", "render_plan", "render_summary"]
+__all__ = ["certificate_text", "plan_text", "render_groups", "render_plan", "render_summary"]
 
 WIDTH = 140  # columns of a plan that goes to a file or a page; chosen
 

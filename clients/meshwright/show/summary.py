@@ -91,7 +91,15 @@ def _memory(plan: Plan) -> tuple[str, str]:
     parts = ("parameters", "gradients", "optimizer", "activations", "reserved")
     split = ", ".join(f"{part} {show_bytes(getattr(use, part))}" for part in parts)
     share = show_share(use.total / use.capacity) if use.capacity else "?"
-    return "memory", f"{show_bytes(use.total)} of {show_bytes(use.capacity)} ({share}): {split}"
+    peak_bytes = plan.peak_bytes
+    while_moved = (
+        f"; the largest redistribution takes {show_bytes(peak_bytes)} while it runs"
+        if peak_bytes
+        else ""
+    )
+    return "memory", (
+        f"{show_bytes(use.total)} of {show_bytes(use.capacity)} ({share}): {split}{while_moved}"
+    )
 
 
 def _step(plan: Plan) -> tuple[str, str]:

@@ -30,9 +30,10 @@ def one(*parts: SubDim, **fields: Any) -> Layout:
     return Layout(dims=(Dim(parts=parts),), **fields)
 
 
-def on_jax(cases: list[tuple[DeviceGrid, JaxLayout]]) -> list[Any]:
-    """What jax says in a process of 8 host devices."""
-    given = [[devices.model_dump(), words.model_dump()] for devices, words in cases]
+def on_jax(cases: list[tuple[DeviceGrid, JaxLayout]]) -> dict[str, Any]:
+    """What jax says in a process of 8 host devices; the last case is the sum."""
+    dumped = [[devices.model_dump(), words.model_dump()] for devices, words in cases]
+    given = {"cases": dumped[:-1], "sum": dumped[-1]}
     ran = subprocess.run(
         [sys.executable, "-W", "error", str(Path(__file__).with_name("on_jax.py"))],
         input=json.dumps(given),
@@ -50,7 +51,7 @@ def on_jax(cases: list[tuple[DeviceGrid, JaxLayout]]) -> list[Any]:
     return json.loads(ran.stdout)  # type: ignore[no-any-return]
 
 
-def test_jax_gives_every_device_what_the_layout_says() -> None:
+def test_jax_gives_every_device_what_the_layout_says_and_sums_what_is_partial() -> None:
     chance = random.Random(8)
     layouts: list[tuple[DeviceGrid, Layout]] = []
     cases = []
@@ -66,8 +67,14 @@ def test_jax_gives_every_device_what_the_layout_says() -> None:
             continue
         layouts.append((devices, layout))
         cases.append((devices, words))
+    rows = grid(dp=2, tp=4)
+    summed = to_jax(one(part(8, "tp"), partial={"dp": "sum"}), rows)
+    said = on_jax([*cases, (rows, summed)])
+    # two rows 0..7 and 8..15: each device of dp holds its own, and the value is their sum
+    assert said["sum"]["parts"] == [[float(k), k + 1.0] for k in range(0, 16, 2)]
+    assert said["sum"]["whole"] == [float(k + k + 8) for k in range(8)]
     padded = 0
-    for (devices, layout), (_, words), found in zip(layouts, cases, on_jax(cases), strict=True):
+    for (devices, layout), (_, words), found in zip(layouts, cases, said["cases"], strict=True):
         padded += words.padded_from is not None
         own = layout.shape
         numbers = np.arange(int(np.prod(own))).reshape(own)

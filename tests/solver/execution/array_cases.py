@@ -22,6 +22,7 @@ from tests.solver.execution.kernel_cases import (
 T = torch.Tensor
 
 ALONG: list[Case] = [
+    case("all", np.ones((2, 4), dtype=np.bool_), dims=[1], keepdim=False),
     case("cumprod", real(3, 4), dim=1, by=lambda x: x.cumprod(1)),
     case("cumprod", np.array([[2.0, 0.0, 3.0, 0.0, 1.0]]), dim=-1, by=lambda x: x.cumprod(-1)),
     case("cummax", real(3, 6), dim=1, by=lambda x: tuple(x.cummax(1))),
@@ -217,11 +218,11 @@ BY_NUMBER: list[Case] = [
              F.one_hot(x, 4).movedim(-1, 1) == 1, yes.detach(), no.detach())),
     case("one_hot", whole(4, 5), dim=0, by=lambda x: F.one_hot(x, 4).T),
     case("unique", np.array([5, 2, 5, 7, 2]),
-         by=lambda x: (torch.tensor([5, 2, 7]), torch.tensor([0, 1, 0, 2, 1]))),
+         by=lambda _: (torch.tensor([5, 2, 7]), torch.tensor([0, 1, 0, 2, 1]))),
     case("unique", np.array([5, 2, 5, 7, 2]),
-         by=lambda x: (torch.tensor([5, 2, 7, 0]), torch.tensor([0, 1, 0, 2, 1]))),
+         by=lambda _: (torch.tensor([5, 2, 7, 0]), torch.tensor([0, 1, 0, 2, 1]))),
     case("candidate_sampler", whole(9, 3, 2), classes=10,
-         by=lambda x: (torch.arange(5), torch.full((3, 2), 0.5, dtype=torch.float64),
+         by=lambda _: (torch.arange(5), torch.full((3, 2), 0.5, dtype=torch.float64),
                        torch.full((5,), 0.5, dtype=torch.float64))),
 ]  # fmt: skip
 

@@ -33,7 +33,7 @@ def dynamic(x: T, smooth: T | None = None) -> tuple[T, T]:
 
 
 def fake(dim: int | None = None, *, least: int = 0, greatest: int = 255) -> Torch:
-    """torch's own, whose scale and zero point are given."""
+    """Straight through; torch's own knows float32 alone."""
 
     def run(x: T, low: T, high: T) -> T:
         low, high = low.detach().clamp(max=0), high.detach().clamp(min=0)
@@ -42,11 +42,7 @@ def fake(dim: int | None = None, *, least: int = 0, greatest: int = 255) -> Torc
             low = -high
         scale = (high - low) / (greatest - least)
         zero = (least - low / scale).round()
-        # float32 alone is known there
-        if dim is None:
-            shape = [1] * x.ndim
-        else:
-            shape = [-1 if d == dim else 1 for d in range(x.ndim)]
+        shape = [1] * x.ndim if dim is None else [-1 if d == dim else 1 for d in range(x.ndim)]
         scale, zero = scale.reshape(shape), zero.reshape(shape)
         place = (x / scale).round() + zero
         kept = ((place >= least) & (place <= greatest)).detach()
@@ -56,7 +52,7 @@ def fake(dim: int | None = None, *, least: int = 0, greatest: int = 255) -> Torc
     return run
 
 
-def limits(x: T, low: T, high: T) -> tuple[T, T]:
+def limits(x: T, *_: T) -> tuple[T, T]:
     return x.amin([0, 2]).clamp(max=0).detach(), x.amax([0, 2]).clamp(min=0).detach()
 
 
@@ -207,10 +203,10 @@ VISION: list[Case] = [
          stds=[1, 1, 2, 2], by=encoded),
     *(case("iou", WHOLE_BOXES, TARGETS, mode=mode, by=overlap(mode)) for mode in ("iou", "iof")),
     case("random_choice_with_mask", np.array([[True, False], [True, True]]),
-         by=lambda m: (torch.tensor([[0, 0], [1, 0], [1, 1], [0, 0]]),
+         by=lambda _: (torch.tensor([[0, 0], [1, 0], [1, 1], [0, 0]]),
                        torch.tensor([True, True, True, False]))),
     case("check_valid", np.array([[0.0, 0, 9, 4], [-1, 0, 5, 4], [0, 0, 10, 4], [0, 0, 5, 5]]),
-         np.array([5.0, 10.0, 1.0]), by=lambda b, m: torch.tensor([True, False, False, False])),
+         np.array([5.0, 10.0, 1.0]), by=lambda *_: torch.tensor([True, False, False, False])),
 ]  # fmt: skip
 
 

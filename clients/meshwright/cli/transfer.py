@@ -1,0 +1,102 @@
+"""`meshwright transfer`: move the parameters of one plan to where another has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.consoles import notices, results
+from meshwright.client import Client
+from meshwright.files import read_document, write_whole
+from meshwright.planfile import read_plan
+from meshwright.planner import preset
+from meshwright.schema import (
+    Calibration,
+    Document,
+    Graph,
+    Plan,
+    PlanError,
+    Setup,
+    Topology,
+)
+from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
+from meshwright.show.transfer import render_device, render_transfer
+from meshwright.transfers import find_sends, find_transfer
+
+Documents = tuple[Plan, Graph, Topology, Setup]
+
+
+def transfer(
+    source: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
+    target: Annotated[str, typer.Argument(help="Plan file or id of the plan to move to.")],
+    state: Annotated[MovedStates, typer.Option(help="What moves.")] = "all",
+    rank: Annotated[int | None, typer.Option(min=0, help="Print what this device does.")] = None,
+    first: Annotated[int, typer.Option(min=0, help="Device of the target's rank 0.")] = 0,
+    cluster: Annotated[
+        str | None, typer.Option(help="Preset or topology file that both plans lie in.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    server: Annotated[str | None, typer.Option(help="URL of the service that has them.")] = None,
+) -> None:
+    """Say what moves, from which device to which, when parameters are to lie as another plan says.
+
+    Rank 0 of the first plan is device 0; the second plan's devices begin at --first.
+    """
+    made: Transfer | DeviceTransfer
+    if server is not None:
+        with Client(server) as client:
+            made = client.transfer(
+                source, target, state=state, first=first, cluster=cluster, device=rank
+            )
+    else:
+        made = _here(source, target, state=state, first=first, cluster=cluster)
+        if rank is not None:
+            made = find_sends()(made, rank)
+    _tell(made, output)
+
+
+def _here(
+    source: str, target: str, *, state: MovedStates, first: int, cluster: str | None
+) -> Transfer:
+    one, calibration = _documents(Path(source))
+    other, _ = _documents(Path(target))
+    return find_transfer()(
+        (one[0], other[0]),
+        (one[1], other[1]),
+        (one[2], other[2]),
+        (one[3], other[3]),
+        state=state,
+        first=first,
+        cluster=_topology(cluster) if cluster else None,
+        calibration=calibration,
+    )
+
+
+def _documents(path: Path) -> tuple[Documents, Calibration | None]:
+    found = read_plan(path)
+    if found.graph is None or found.topology is None:
+        raise PlanError(
+            f"{path} holds a bare plan; to be moved it needs its graph and topology beside it, "
+            "as `meshwright plan -o` writes them"
+        )
+    return (found.plan, found.graph, found.topology, found.setup or Setup()), found.calibration
+
+
+def _topology(name: str) -> Topology:
+    return read_document(Path(name), Topology) if Path(name).is_file() else preset(name)
+
+
+def _tell(made: Transfer | DeviceTransfer, output: Path | None) -> None:
+    if output is not None:
+        _write(made, output)
+    elif isinstance(made, Transfer):
+        results().print(render_transfer(made))
+    else:
+        results().print(render_device(made))
+
+
+def _write(made: Document, output: Path) -> None:
+    write_whole(output, made.to_json() + "\n")
+    notices().print(f"wrote {output}", markup=False, soft_wrap=True)

@@ -1,0 +1,55 @@
+"""What computes transfers between plans, where the server distribution is installed.
+
+Found by entry point, as the planner is (`meshwright.planner`).
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any, Protocol, cast
+
+from meshwright.planner import INSTALL
+from meshwright.schema import Calibration, Graph, Plan, Setup, Topology, Unavailable
+from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
+
+
+class PlanTransfer(Protocol):
+    """Moves the parameters of one plan to another; pairs are source and target.
+
+    Raises PlanError where they do not fit together, LayoutError where a tensor cannot move.
+    """
+
+    def __call__(
+        self,
+        plans: tuple[Plan, Plan],
+        graphs: tuple[Graph, Graph],
+        topologies: tuple[Topology, Topology],
+        setups: tuple[Setup, Setup],
+        *,
+        state: MovedStates = "all",
+        first: int = 0,
+        cluster: Topology | None = None,
+        calibration: Calibration | None = None,
+    ) -> Transfer: ...
+
+
+class DeviceSends(Protocol):
+    """What one device of a transfer has to do; NotFound where it takes no part."""
+
+    def __call__(self, document: Transfer, device: int) -> DeviceTransfer: ...
+
+
+def find_transfer() -> PlanTransfer:
+    """What moves plans; Unavailable where the server distribution is not installed."""
+    return cast(PlanTransfer, _load("plans"))
+
+
+def find_sends() -> DeviceSends:
+    """What knows the sends of a device; Unavailable as above."""
+    return cast(DeviceSends, _load("device"))
+
+
+def _load(name: str) -> Any:
+    for point in entry_points(group="meshwright.transfers", name=name):
+        return point.load()
+    raise Unavailable(f"nothing that computes transfers is installed here: {INSTALL}")

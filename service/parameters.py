@@ -1,0 +1,37 @@
+"""Query parameters: only those that the endpoint knows, each at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from fastapi import Request
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from service.errors import ParameterError
+
+
+async def check_parameters(request: Request) -> None:
+    """A dependency of all endpoints; raises ParameterError: what is wrong, and what is known.
+
+    A filter that is misspelt would otherwise list everything, and a wait not wait.
+    """
+    if not request.query_params:
+        return
+    known = sorted(set(_names(cast(APIRoute, request.scope["route"]).dependant)))
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name not in known:
+            says = f"the parameters here are {', '.join(known)}" if known else "there are none here"
+            raise ParameterError(f"unknown parameter {name[:80]!r}; {says}")
+        if name in seen:
+            raise ParameterError(f"parameter {name!r} is given twice")
+        seen.add(name)
+
+
+def _names(dependant: Dependant) -> Iterator[str]:
+    for field in dependant.query_params:
+        yield field.alias
+    for part in dependant.dependencies:
+        yield from _names(part)

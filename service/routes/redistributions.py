@@ -1,0 +1,116 @@
+"""Redistributions: the collectives of one plan, and what moves from one plan to another."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel
+from sqlalchemy import Connection
+
+from meshwright.planner import preset
+from meshwright.schema import Document, Graph, InvalidInput, Plan, Redistribution, Setup, Topology
+from meshwright.schema.canonical import canonical_json
+from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
+from service import documents, immutable
+from service.errors import ParameterError
+from service.state import Service, State
+from solver.transfers.pieces import device_transfer
+from solver.transfers.plans import PlanDocuments, transfer_plans
+
+D = TypeVar("D", bound=Document)
+router = APIRouter(prefix="/v1", tags=["redistributions"])
+
+
+class StageRedistribution(Redistribution):
+    """A redistribution and the stage that it belongs to."""
+
+    stage: int
+
+
+class PlanRedistributions(BaseModel):
+    """The collectives of a plan, in its order."""
+
+    plan: str
+    redistributions: tuple[StageRedistribution, ...]
+
+
+NOT_MODIFIED = {"description": "The caller has it: If-None-Match names its ETag"}
+OF_PLAN: dict[int | str, dict[str, Any]] = {200: {"model": PlanRedistributions}, 304: NOT_MODIFIED}
+BETWEEN: dict[int | str, dict[str, Any]] = {
+    200: {"model": Transfer | DeviceTransfer},
+    304: NOT_MODIFIED,
+}
+PlanId = Annotated[str, Query(max_length=100, description="Id of a stored plan")]
+
+
+@router.get("/plans/{plan}/redistributions", responses=OF_PLAN, summary="A plan's collectives")
+def of_plan(request: Request, service: Service, plan: str) -> Response:
+    """The steps that take every tensor from one layout to the next, with bytes and times."""
+    tag = f"{plan}.redistributions"
+    with service.database.reading() as connection:
+        if immutable.holds(request, tag) and documents.exists(connection, "plan", plan):
+            return immutable.not_modified(tag)
+        found = Plan.from_json(documents.read(connection, "plan", plan))
+    lines = [
+        {"stage": stage, **move.model_dump(mode="json", exclude_defaults=True)}
+        for stage, part in enumerate(found.stages)
+        for move in part.redistributions
+    ]
+    body = canonical_json({"plan": plan, "redistributions": lines}).encode()
+    return immutable.document(tag, body)
+
+
+@router.get("/redistributions", responses=BETWEEN, summary="Move parameters to another plan")
+def between(
+    request: Request,
+    service: Service,
+    from_plan: PlanId,
+    to_plan: PlanId,
+    state: MovedStates = "all",
+    first: Annotated[int, Query(ge=0, le=2**20, description="Device of to_plan's rank 0")] = 0,
+    cluster: Annotated[
+        str | None, Query(max_length=200, description="Topology that both lie in: id or preset")
+    ] = None,
+    device: Annotated[int | None, Query(ge=0, description="Only what this device does")] = None,
+) -> Response:
+    """A send and receive plan that moves only what has to move, from one plan to another."""
+    with service.database.reading() as connection:
+        source, target = (_documents(connection, plan) for plan in (from_plan, to_plan))
+    made: Document = transfer_plans(
+        source, target, state=state, first=first, cluster=_cluster(service, cluster)
+    )
+    if device is not None:
+        assert isinstance(made, Transfer)
+        made = device_transfer(made, device)
+    # a newer version of the service may route otherwise
+    headers = {**immutable.headers_of(made.id), "Cache-Control": "private, no-cache"}
+    if immutable.holds(request, made.id):
+        return Response(status_code=304, headers=headers)
+    return Response(made.to_json(), media_type=immutable.MEDIA_TYPE, headers=headers)
+
+
+def _documents(connection: Connection, id_: str) -> PlanDocuments:
+    plan = _read(connection, Plan, id_)
+    return PlanDocuments(
+        plan,
+        _read(connection, Graph, plan.graph),
+        _read(connection, Topology, plan.topology),
+        _read(connection, Setup, plan.setup),
+    )
+
+
+def _cluster(service: State, name: str | None) -> Topology | None:
+    if name is None:
+        return None
+    if name.startswith("topo_"):
+        with service.database.reading() as connection:
+            return _read(connection, Topology, name)
+    try:
+        return preset(name)
+    except InvalidInput as wrong:
+        raise ParameterError(f"cluster: {wrong.detail}") from None
+
+
+def _read(connection: Connection, kind: type[D], id_: str) -> D:
+    return kind.from_json(documents.read(connection, kind.prefix, id_))

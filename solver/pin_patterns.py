@@ -1,0 +1,90 @@
+"""Globs matched against many names at once.
+
+A pattern is held only against the names that it can mean: those that begin with its literal
+beginning, end with its literal end or have a word that it has whole, whichever are fewest. Where it
+has none of these a search in the joined text finds its longest literal piece. So a pin that means a
+few ops costs microseconds however large the graph is.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+
+# as fnmatch reads them: a class that is not closed is no class
+WILD = re.compile(r"\*+|\?|\[!?+\]?+[^\]]*\]")
+WORD = re.compile(r"[^\W_]+")
+AFTER = "\U0010ffff"  # sorts after every character of a name
+
+
+class Names:
+    """Names without newlines that can be searched; positions are those in the sequence given."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._positions: dict[str, list[int]] = {}
+        for position, name in enumerate(names):
+            self._positions.setdefault(name, []).append(position)
+        self._sorted = sorted(self._positions)
+        self._backwards = sorted(name[::-1] for name in self._positions)
+        self._with_word: dict[str, list[str]] = {}
+        for name in self._sorted:
+            for word in set(WORD.findall(name)):
+                self._with_word.setdefault(word, []).append(name)
+        self._text = "\n" + "\n".join(self._sorted) + "\n"
+
+    def matching(self, pattern: str) -> list[int]:
+        """The positions of the names that match, by the rules of `fnmatch.fnmatchcase`."""
+        if not WILD.search(pattern):
+            return self._positions.get(pattern, [])
+        matches = re.compile(translate(pattern)).match
+        return [
+            position
+            for name in self._candidates(pattern)
+            if matches(name)
+            for position in self._positions[name]
+        ]
+
+    def _candidates(self, pattern: str) -> Sequence[str]:
+        pieces = WILD.split(pattern)
+        words = [self._with_word.get(word, ()) for word in _whole_words(pieces)]
+        having = min(words, key=len, default=self._sorted)
+        first = _beginning(self._sorted, pieces[0])
+        last = _beginning(self._backwards, pieces[-1][::-1])
+        fewest = min(len(having), len(first), len(last))
+        if fewest == len(self._sorted):
+            return self._holding(max(pieces, key=len))
+        if len(having) == fewest:
+            return having
+        if len(first) == fewest:
+            return [self._sorted[k] for k in first]
+        return [self._backwards[k][::-1] for k in last]
+
+    def _holding(self, piece: str) -> Sequence[str]:
+        if not piece:
+            return self._sorted
+        if "\n" in piece:
+            return ()
+        text, found = self._text, []
+        at = text.find(piece)
+        while at >= 0:
+            start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+            found.append(text[start:end])
+            at = text.find(piece, end)
+        return found
+
+
+def _whole_words(pieces: Sequence[str]) -> Iterator[str]:
+    """Words of the literal pieces that no wildcard can prolong."""
+    for place, piece in enumerate(pieces):
+        for word in WORD.finditer(piece):
+            begins = word.start() > 0 or place == 0
+            ends = word.end() < len(piece) or place == len(pieces) - 1
+            if begins and ends:
+                yield word[0]
+
+
+def _beginning(names: Sequence[str], beginning: str) -> range:
+    """The places of those of the sorted names that begin so."""
+    return range(bisect_left(names, beginning), bisect_left(names, beginning + AFTER))

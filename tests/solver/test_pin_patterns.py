@@ -1,0 +1,63 @@
+"""Names found through an index are those that fnmatch finds one by one."""
+
+from __future__ import annotations
+
+import time
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from solver.pin_patterns import Names
+
+LETTERS = st.text(alphabet="ab.1[]!", max_size=6)
+PATTERNS = st.text(alphabet="ab.1[]!*?-", min_size=1, max_size=8)
+
+
+def one_by_one(names: list[str], pattern: str) -> list[int]:
+    return [k for k, name in enumerate(names) if fnmatchcase(name, pattern)]
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(LETTERS, max_size=12), PATTERNS)
+@example(["a", "ab", "aba", "a[", "[!]"], "[!]")
+@example(["[]", "[]]", "]", "a"], "[]]")
+@example(["[a", "a"], "[a")
+@example(["a"], "a*a")
+@example(["aa", "aa", ""], "**")
+@example(["a.1.b", "a.11.b"], "*.1.*")
+def test_names_match_as_fnmatch_says(names: list[str], pattern: str) -> None:
+    assert sorted(Names(names).matching(pattern)) == one_by_one(names, pattern)
+
+
+@pytest.mark.parametrize("pattern", ["a\nb", "*\nb*", "*a\n*", "\n", "[\n]", "*\n*"])
+def test_no_name_holds_a_newline(pattern: str) -> None:
+    assert Names(["a", "b"]).matching(pattern) == []
+
+
+NAMES = [
+    f"model.layers.{layer}.{part}.{op}"
+    for layer in range(1000)
+    for part in ("self_attn", "mlp")
+    for op in (*(f"proj{k}" for k in range(8)), "add", "norm")
+]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "model.layers.{k}.mlp.proj1",
+        "model.layers.{k}.*",
+        "*.{k}.mlp.*",
+        "model.layers.{k}.*.proj[0-3]",
+        "*layers.{k}.*norm",
+    ],
+)
+def test_a_thousand_patterns_over_twenty_thousand_names_take_less_than_a_second(shape: str) -> None:
+    started = time.process_time()
+    names = Names(NAMES)
+    found = [len(names.matching(shape.format(k=k))) for k in range(1000)]
+    assert time.process_time() - started < 1
+    assert len(NAMES) == 20_000
+    assert found == [len(one_by_one(NAMES[:20], shape.format(k=0)))] * 1000

@@ -1,0 +1,51 @@
+"""What redistributions cost is the least that any sequence of collectives costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from solver.redistribution import Redistributions
+from solver.states import StateSpace
+from tests.solver.exhaustive_redistribution import cheapest_ns
+from tests.solver.redistribution_cases import gradient_lay, links, value_lay
+
+MESHES = [
+    ((2,), (4, 6, 3)),
+    ((2, 3), (6, 12)),
+    ((2, 2), (4, 2, 4)),
+    ((3, 3), (9, 3)),
+    ((2, 1, 2), (4, 2)),
+    ((2, 3, 6), (6, 36)),  # one axis is as long as two others together
+    ((2, 2, 2), (8, 8)),
+    ((2, 4, 2), (16, 4)),
+    ((3, 2, 2), (4, 12)),
+    ((2, 2, 2), (4, 2, 2)),
+    ((2, 2, 3, 2), (6,)),
+    ((2, 3, 2), ()),
+]
+
+
+SOURCES = 64  # states of a space, from and to which all ways are compared
+
+
+@pytest.mark.parametrize(("axis_sizes", "slot_sizes"), MESHES)
+def test_no_sequence_of_collectives_is_cheaper(axis_sizes, slot_sizes):
+    for seed in range(2):
+        random = np.random.default_rng([seed, *axis_sizes, *slot_sizes])
+        levels = tuple(sorted(random.integers(0, 2, len(axis_sizes)).tolist()))
+        bytes_ = int(random.choice([0, 1, 1000, 10**6, 10**9])) * int(np.prod(slot_sizes))
+        space = StateSpace(slot_sizes, axis_sizes, bytes_, has_gradient=True)
+        moves = Redistributions(space, levels, links(random))
+        states = random.permutation(len(space.states))[:SOURCES]
+        value = [value_lay(moves, int(state)) for state in states]
+        gradient = [gradient_lay(moves, int(state)) for state in states]
+        known = {
+            source: cheapest_ns(axis_sizes, slot_sizes, source, bytes_, levels, moves.interconnect)
+            for source in {*value, *gradient}
+        }
+        forward = np.array([[known[a][b] for b in value] for a in value])
+        backward = np.array([[known[b][a] for b in gradient] for a in gradient])
+        pairs = states[:, None], states[None, :]
+        np.testing.assert_allclose(moves.forward_ns(*pairs), forward, rtol=1e-9)
+        np.testing.assert_allclose(moves.total_ns(*pairs), forward + backward, rtol=1e-9)
