@@ -40,6 +40,7 @@ def stage_document(models: Models, assignment: Assignment, ledger: Ledger) -> St
     """The one stage of a plan."""
     return Stage(
         mesh=models.mesh,
+        uneven=models.problem.uneven.mode,
         ops=tuple(
             _op(models, position, codes, ledger) for position, codes in assignment.ops.items()
         ),

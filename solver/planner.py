@@ -9,8 +9,8 @@ doubles until a plan fits. An answer without a plan names the constraint that no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import inf, nan, prod
 
 from costmodel.calibrations import default_calibration
@@ -37,6 +37,7 @@ from solver.padding import paddings
 from solver.pins import Allowed, allowed_strategies, check_axes, pinned_ops
 from solver.plan_document import repeated_work, stage_document
 from solver.problem import Problem, build_problem, step_batch, with_gradient
+from solver.uneven import Uneven
 from solver.values import Values, find_values
 
 Report = Callable[[Progress], None]
@@ -184,11 +185,12 @@ def _search(
 ) -> list[MeshOutcome]:
     limit = problem.topology.device.memory_bytes * (1 - problem.setup.memory_reserve)
     outcomes: list[MeshOutcome] = []
-    for done, mesh in enumerate(candidates):
+    spaces = [(mesh, own) for mesh in candidates for own in _spaces(problem, mesh)]
+    for done, (mesh, own) in enumerate(spaces):
         best = min((o.outcome.cost_ns for o in outcomes if o.assignment), default=None)
         phase = f"{_shown(mesh)}, {problem.microbatches} microbatch(es)"
-        say(Progress(phase=phase, done=done, total=len(candidates), incumbent_ns=best))
-        models = Models(problem, values, mesh)
+        say(Progress(phase=phase, done=done, total=len(spaces), incumbent_ns=best))
+        models = Models(own, values, mesh)
         allowed: dict[int, Allowed] = {
             position: allowed_strategies(pin, problem.ops[position], mesh)
             for position, pin in pins.items()
@@ -200,7 +202,7 @@ def _search(
         lowered = lower(models, allowed, limit)
         left = None
         if deadline is not None:
-            left = max(0.0, deadline - time.monotonic()) / (len(candidates) - done)
+            left = max(0.0, deadline - time.monotonic()) / (len(spaces) - done)
         budget = exact.Budget(
             seconds=left, tolerance=TOLERANCE, cutoff_ns=inf if best is None else best
         )
@@ -213,8 +215,15 @@ def _search(
         if found.choice is not None:
             assignment = assignment_of_choice(lowered, found.choice)
         outcomes.append(MeshOutcome(mesh, found, models, assignment))
-    say(Progress(phase="done", done=len(candidates), total=len(candidates)))
+    say(Progress(phase="done", done=len(spaces), total=len(spaces)))
     return outcomes
+
+
+def _spaces(problem: Problem, mesh: Mesh) -> Iterator[Problem]:
+    """The problem without spans and, where there are any, with: either can be the faster."""
+    yield replace(problem, uneven=Uneven())
+    if problem.uneven.has_spans(tuple(axis.size for axis in mesh.axes)):
+        yield problem
 
 
 def _broken_pin(models: Models, allowed: dict[int, Allowed]) -> str | None:
@@ -267,7 +276,7 @@ def _plan(
             cost_ns=cost.step_ns,
             lower_bound_ns=bound,
             gap=gap,
-            meshes=tuple(_shown(o.mesh) for o in searched),
+            meshes=tuple(dict.fromkeys(_shown(o.mesh) for o in searched)),
         ),
         repeated_work=repeated,
         unknown_kinds=tuple(sorted({op.op.kind for op in problem.ops if op.known is None})),
@@ -276,13 +285,18 @@ def _plan(
         notes=(
             *idle_axes(best.models, best.assignment),
             *(
-                f"mesh {_shown(o.mesh)} was not searched: its tables would be too large"
+                f"mesh {_shown(o.mesh)}{_with_chunks(o)} was not searched: its tables would be too "
+                "large"
                 for o in outcomes
                 if o.is_too_large
             ),
             *request.graph.notes,
         ),
     )
+
+
+def _with_chunks(searched: MeshOutcome) -> str:
+    return "" if searched.models.problem.uneven.mode == "refuse" else " with uneven chunks"
 
 
 def _infeasible(problem: Problem, outcomes: Sequence[MeshOutcome]) -> Infeasible:
@@ -302,10 +316,11 @@ def _infeasible(problem: Problem, outcomes: Sequence[MeshOutcome]) -> Infeasible
         )
     if not least:
         broken = [o.broken_pin for o in outcomes if o.broken_pin is not None]
+        tried = "; ".join(dict.fromkeys(_shown(o.mesh) for o in outcomes))
         return Infeasible(
             constraint="pins",
             detail=f"op {broken[0]!r} can keep its pin on none of the meshes "
-            f"({'; '.join(_shown(o.mesh) for o in outcomes)}): the sizes of its factors do not "
+            f"({tried}): the sizes of its factors do not "
             "divide by the axes, or what it reads or makes cannot be split so"
             + ("; " + UNEVEN_WOULD_DO if problem.setup.uneven == "refuse" else "")
             if len(broken) == len(outcomes)
