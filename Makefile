@@ -2,7 +2,7 @@
 # make test   everything the tests need, then all tests
 # make lint   ruff and mypy
 # make bench  the measurements of docs/
-# make schema the JSON Schemas in docs/schema
+# make schema the JSON Schemas in docs/schema, and docs/operators.md
 # make clean  remove what make made
 
 SHELL := bash
@@ -33,6 +33,7 @@ bench: $(VENV)/.test
 
 schema: $(VENV)/.test
 	$(PY) docs/schema/generate.py
+	$(PY) docs/generate_operators.py
 
 clean:
 	rm -rf $(VENV) .meshwright .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -102,7 +102,7 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
             f"{problem.topology.device_count}"
         )
     _check_levels(problem, stage.mesh)
-    models = Models(problem, find_values(problem), stage.mesh)
+    models = Models(problem.of_stage(stage), find_values(problem), stage.mesh)
     return cost_of(models, [(ledger_of(models, assignment_of_stage(models, stage)), 1)])
 
 

@@ -48,7 +48,8 @@ def idle_axes(models: Models, chosen: Chosen) -> list[str]:
         why = "sharding more of it would cost more than it saves"
         if _possible(models, chosen, axis.size) < flops / 2:
             why = f"a batch, sequence or head count that divides by {axis.size} would use them"
-            if _possible(_uneven(models), chosen, axis.size) >= flops / 2:
+            refused = models.problem.setup.uneven == "refuse"
+            if refused and _possible(_uneven(models), chosen, axis.size) >= flops / 2:
                 why += f"; {UNEVEN_WOULD_DO}"
         notes.append(
             f"axis {axis.name!r} of size {axis.size} shards {useful / max(flops, 1):.0%} of "

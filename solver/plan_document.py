@@ -44,6 +44,7 @@ def stage_document(
     roots = {value.root for value in share.values}
     return Stage(
         mesh=models.mesh,
+        uneven=models.problem.uneven.mode,
         ops=tuple(
             _op(models, position, assignment.ops[position], ledger) for position in share.ops
         ),

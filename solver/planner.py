@@ -9,8 +9,8 @@ doubles until a plan fits. An answer without a plan names the constraint that no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import inf, nan, prod
 
 from costmodel.calibrations import default_calibration
@@ -36,6 +36,7 @@ from solver.pins import Allowed, allowed_strategies, check_axes, matching_pins, 
 from solver.plan_document import stage_document
 from solver.problem import Problem, build_problem, step_batch, with_gradient
 from solver.states import IntArray
+from solver.uneven import Uneven
 from solver.unfolding import NotAlikeError, Unfolding
 from solver.values import find_values
 
@@ -190,23 +191,21 @@ class _MeshSearch:
 
     def run(self, candidates: Sequence[Mesh]) -> list[MeshOutcome]:
         outcomes: list[MeshOutcome] = []
-        for done, mesh in enumerate(candidates):
+        spaces = [(mesh, own) for mesh in candidates for own in _spaces(self.problem, mesh)]
+        for done, (mesh, problem) in enumerate(spaces):
             best = min((o.outcome.cost_ns for o in outcomes), default=inf)
             phase = f"{_shown(mesh)}, {self.problem.microbatches} microbatch(es)"
             incumbent = best if best < inf else None
-            self.say(
-                Progress(phase=phase, done=done, total=len(candidates), incumbent_ns=incumbent)
-            )
+            self.say(Progress(phase=phase, done=done, total=len(spaces), incumbent_ns=incumbent))
             left = None
             if self.deadline is not None:
-                left = max(0.0, self.deadline - time.monotonic()) / (len(candidates) - done)
+                left = max(0.0, self.deadline - time.monotonic()) / (len(spaces) - done)
             budget = exact.Budget(seconds=left, tolerance=TOLERANCE, cutoff_ns=best)
-            outcomes.append(self._on(mesh, budget))
-        self.say(Progress(phase="done", done=len(candidates), total=len(candidates)))
+            outcomes.append(self._on(mesh, problem, budget))
+        self.say(Progress(phase="done", done=len(spaces), total=len(spaces)))
         return outcomes
 
-    def _on(self, mesh: Mesh, budget: exact.Budget) -> MeshOutcome:
-        problem = self.problem
+    def _on(self, mesh: Mesh, problem: Problem, budget: exact.Budget) -> MeshOutcome:
         limit = problem.topology.device.memory_bytes * (1 - problem.setup.memory_reserve)
         models = Models(problem, self.values, mesh)
         allowed: dict[int, Allowed] = {
@@ -222,6 +221,13 @@ class _MeshSearch:
         except exact.TableTooLarge:
             return MeshOutcome(mesh, _NOT_SEARCHED, models, is_too_large=True)
         return MeshOutcome(mesh, found, models, unfolding, found.choice)
+
+
+def _spaces(problem: Problem, mesh: Mesh) -> Iterator[Problem]:
+    """The problem without spans and, where there are any, with: either can be the faster."""
+    yield replace(problem, uneven=Uneven())
+    if problem.uneven.has_spans(tuple(axis.size for axis in mesh.axes)):
+        yield problem
 
 
 def _broken_pin(models: Models, allowed: dict[int, Allowed]) -> str | None:
@@ -278,7 +284,7 @@ def _plan(request: Request, outcomes: Sequence[MeshOutcome], best: MeshOutcome) 
             cost_ns=cost.step_ns,
             lower_bound_ns=bound,
             gap=gap,
-            meshes=tuple(_shown(o.mesh) for o in searched),
+            meshes=tuple(dict.fromkeys(_shown(o.mesh) for o in searched)),
         ),
         repeated_work=repeated_work(models, chosen),
         unknown_kinds=tuple(sorted({op.op.kind for op in problem.ops if op.known is None})),
@@ -287,7 +293,8 @@ def _plan(request: Request, outcomes: Sequence[MeshOutcome], best: MeshOutcome) 
         notes=(
             *idle_axes(models, chosen),
             *(
-                f"mesh {_shown(o.mesh)} was not searched: its tables would be too large"
+                f"mesh {_shown(o.mesh)}{_with_chunks(o)} was not searched: its tables would be too "
+                "large"
                 for o in outcomes
                 if o.is_too_large
             ),
@@ -314,10 +321,11 @@ def _infeasible(outcomes: Sequence[MeshOutcome]) -> Infeasible:
         )
     if not least:
         broken = [o.broken_pin for o in outcomes if o.broken_pin is not None]
+        tried = "; ".join(dict.fromkeys(_shown(o.mesh) for o in outcomes))
         return Infeasible(
             constraint="pins",
             detail=f"op {broken[0]!r} can keep its pin on none of the meshes "
-            f"({'; '.join(_shown(o.mesh) for o in outcomes)}): the sizes of its factors do not "
+            f"({tried}): the sizes of its factors do not "
             "divide by the axes, or what it reads or makes cannot be split so"
             + ("; " + UNEVEN_WOULD_DO if problem.setup.uneven == "refuse" else "")
             if len(broken) == len(outcomes)

@@ -21,9 +21,11 @@ from meshwright.schema import (
     GraphError,
     Notation,
     Op,
+    PlanError,
     RuleError,
     Setup,
     SetupError,
+    Stage,
     Tensor,
     Topology,
 )
@@ -129,6 +131,17 @@ class Problem:
     @cached_property
     def op_by_name(self) -> Mapping[str, OpInfo]:
         return {op.name: op for op in self.ops}
+
+    def of_stage(self, stage: Stage) -> Problem:
+        """The problem as a plan's stage solves it: it need not use what the setup allows."""
+        if stage.uneven == self.uneven.mode:
+            return self
+        if stage.uneven != "refuse":
+            raise PlanError(
+                f"the plan cuts sizes that do not divide ({stage.uneven}), the setup says "
+                f"{self.setup.uneven}"
+            )
+        return replace(self, uneven=Uneven())
 
     @property
     def training(self) -> bool:

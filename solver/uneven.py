@@ -31,6 +31,7 @@ MOST_STRETCH = 1.125  # chosen: at most a ninth of the fullest device's share is
 SlotKey = tuple[str, int]  # tensor, slot
 PartKey = tuple[int, int]  # position of the op, part
 Key = SlotKey | PartKey
+Mode = Literal["refuse", "chunk", "pad"]
 
 
 @dataclass(slots=True)
@@ -88,13 +89,22 @@ def span_of(size: int, axis_sizes: tuple[int, ...]) -> int:
 class Uneven:
     """Which slots and parts of a problem may be cut unevenly, with their sizes.
 
-    padded: what is stored is filled up. spans: of a problem that was scaled down, by slot and part,
-    where `span_of` would not give what is left of the original's.
+    mode: as in Setup. spans: of a problem that was scaled down, by slot and part, where `span_of`
+    would not give what is left of the original's.
     """
 
     sizes: Mapping[Key, int] = field(default_factory=dict)
-    padded: bool = False
+    mode: Mode = "refuse"
     spans: Mapping[Key, int] | None = None
+
+    @property
+    def padded(self) -> bool:
+        """Whether what is stored and sent is filled up to equal shapes."""
+        return self.mode == "pad"
+
+    def has_spans(self, axis_sizes: tuple[int, ...]) -> bool:
+        """Whether any slot or part has a span on a mesh of these axes."""
+        return any(span_of(size, axis_sizes) > size for size in set(self.sizes.values()))
 
     def span(self, key: Key, axis_sizes: tuple[int, ...]) -> int | None:
         """The span of a slot or part on a mesh; None where it has none and axes have to divide."""
@@ -110,7 +120,7 @@ class Uneven:
 def uneven_of(
     ops: Sequence[OpInfo],
     tensors: Mapping[str, TensorInfo],
-    mode: Literal["refuse", "chunk", "pad"],
+    mode: Mode,
 ) -> Uneven:
     """What the setup's `uneven` allows in a problem of these ops."""
     if mode == "refuse":
@@ -138,5 +148,5 @@ def uneven_of(
         sizes.update({(name, k): slot.size for k, slot in enumerate(info.slots)})
     return Uneven(
         {key: size for key, size in sizes.items() if classes.find(key) not in whole},
-        padded=mode == "pad",
+        mode,
     )

@@ -78,7 +78,7 @@ def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:
     if problem.training and problem.graph.loss is None:
         return certificate("not verifiable", "a training graph without a loss has no gradients")
     try:
-        scaled = scale_down(problem, plan.stages[0])
+        scaled = scale_down(problem.of_stage(plan.stages[0]), plan.stages[0])
     except ScaleError as why:
         return certificate("not verifiable", str(why))
     sources = random_sources(scaled.problem, seed)

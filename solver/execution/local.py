@@ -105,11 +105,12 @@ class LocalOp:
         return int(self.op.op.attrs.get("ignore_index", -100))
 
     def _own_rows(self, rank: int) -> Any:
-        """Which rows of the logits a device holds."""
+        """Which rows of the logits a device and its fellows hold: it may have no class itself."""
         port = self.op.inputs[0]
         layout = self.planned.required(self.position, 0).value
         held = np.zeros(parts_shape(layout))
-        held[window(region(layout, self.planned.mesh, rank))] = 1.0
+        for other in self.own.fellows(rank, "forward"):
+            held[window(region(layout, self.planned.mesh, other))] = 1.0
         value = self.planned.value(port.tensor)
         return np.any(self.views.of_root(value, port.tensor, from_parts(held, layout)), axis=-1)
 

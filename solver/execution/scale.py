@@ -12,7 +12,8 @@ it together, and at least 2. What a class cannot choose freely is kept or follow
 - a class with a span stays uneven: its last chunk, cut over all of its axes, is short, or empty
   where it is so in the plan
 
-The scaled problem has the same parts and slots; where it has not, `ScaleError` names the op.
+The scaled problem has the same parts and slots. Where small sizes make them others (two experts and
+the best two of them), they grow; where that does not help, `ScaleError` names the op.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from solver.problem import OpInfo, Problem, build_problem
 from solver.uneven import Classes, Key, Uneven, index_classes
 
 KEPT = 16  # chosen: kernel windows, experts, segments of a fused projection
+SCALES = (1, 2, 3)  # chosen: times the least sizes, until the structure is that of the plan
 CHUNK = 2  # chosen: the least of which a chunk can be short and not empty
 MOST_SYMBOL = 32  # chosen: covers every uneven size of four axes
 
@@ -48,11 +50,21 @@ class Scaled:
 
 def scale_down(problem: Problem, stage: Stage) -> Scaled:
     """The problem and stage with small sizes; raises ScaleError."""
-    sizes = _Sizes(problem, stage)
+    for scale in SCALES:
+        try:
+            return _scaled(problem, stage, scale)
+        except ScaleError:
+            if scale == SCALES[-1]:
+                raise
+    raise AssertionError("there are scales")
+
+
+def _scaled(problem: Problem, stage: Stage, scale: int) -> Scaled:
+    sizes = _Sizes(problem, stage, scale)
     graph = sizes.graph()
     setup = Setup(phase=problem.setup.phase, microbatches=1)
     small = build_problem(graph, problem.topology, setup, problem.calibration)
-    small = replace(small, uneven=Uneven(padded=problem.uneven.padded, spans=sizes.spans))
+    small = replace(small, uneven=Uneven(mode=problem.uneven.mode, spans=sizes.spans))
     for op, other in zip(problem.ops, small.ops, strict=True):
         same = [part.name for part in op.parts] == [part.name for part in other.parts]
         if not same or [p.slot_of for p in (*op.inputs, *op.outputs)] != [
@@ -70,6 +82,7 @@ class _Sizes:
 
     problem: Problem
     stage: Stage
+    scale: int
     classes: Classes = field(init=False)
     spans: dict[Key, int] = field(default_factory=dict)
     axes: dict[Key, set[frozenset[str]]] = field(default_factory=dict)
@@ -160,11 +173,11 @@ class _Sizes:
                 chosen[key] = size // divisor
             elif key in uneven:
                 short = CHUNK if uneven[key] else 1
-                chosen[key] = CHUNK * needed[key] - short
+                chosen[key] = CHUNK * needed[key] * self.scale - short
             elif size <= KEPT and size % needed[key] == 0:
                 chosen[key] = size
             else:
-                chosen[key] = max(2, needed[key])
+                chosen[key] = max(2, needed[key]) * self.scale
         self._sum_segments(chosen)
         self._set_spans({key: chosen[key] for key in uneven}, needed)
         return chosen

@@ -22,7 +22,10 @@ def linear(ports: Ports) -> Known:
 
 
 def matmul(ports: Ports) -> Known:
-    """torch.matmul: leading dims broadcast; a vector has no rows (left) or no columns (right)."""
+    """torch.matmul: leading dims broadcast; a vector has no rows (left) or no columns (right).
+
+    Attrs transpose_a, transpose_b: the last two dims of a matrix stand the other way round.
+    """
     a, b = ports.inputs[0], ports.inputs[1]
     rank = max(len(a), len(b), 2)
     lead = names("b", rank - 2)
@@ -39,7 +42,12 @@ def matmul(ports: Ports) -> Known:
         return " ".join([*own, *last])
 
     rows, columns = ["m"] if len(a) > 1 else [], ["n"] if len(b) > 1 else []
-    left, right = term(a, *rows, "k"), term(b, "k", *columns)
+    of_a, of_b = [*rows, "k"], ["k", *columns]
+    if ports.attrs.get("transpose_a"):
+        of_a.reverse()
+    if ports.attrs.get("transpose_b"):
+        of_b.reverse()
+    left, right = term(a, *of_a), term(b, *of_b)
     return known(
         f"{left}, {right} -> {' '.join([*lead, *rows, *columns])}", "matmul", linear=_BILINEAR
     )

@@ -172,10 +172,15 @@ class Cost(Model):
 
 
 class Stage(Model):
-    """One pipeline stage. `ranks_from` is the first rank of its mesh."""
+    """One pipeline stage. `ranks_from` is the first rank of its mesh.
+
+    uneven: what it does with sizes that axes do not divide: what the setup allows, or `refuse`
+    where that is faster.
+    """
 
     mesh: Mesh
     ranks_from: int = 0
+    uneven: Literal["refuse", "chunk", "pad"] = "refuse"
     ops: tuple[OpPlan, ...]
     tensors: tuple[TensorPlan, ...]
     parameters: tuple[ParameterPlan, ...]

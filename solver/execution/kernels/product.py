@@ -41,11 +41,17 @@ def _linear_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Arra
 def _matrices(call: Call) -> tuple[Array, Array]:
     """Both factors with at least two dims: a vector is a row on the left, a column on the right."""
     a, b = call.inputs[:2]
-    return (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+    left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+    if call.attrs.get("transpose_a") and a.ndim > 1:
+        left = _swapped(left)
+    if call.attrs.get("transpose_b") and b.ndim > 1:
+        right = _swapped(right)
+    return left, right
 
 
 def _matmul(call: Call) -> Array:
-    return np.asarray(call.x @ call.inputs[1])
+    left, right = _matrices(call)
+    return np.asarray(left @ right).reshape(call.shape)
 
 
 def _matmul_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
@@ -54,6 +60,10 @@ def _matmul_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Arra
     gradient = sent[0].reshape(*lead, a.shape[-2], b.shape[-1])
     a_gradient = reduced_to(a.shape, gradient @ _swapped(b))
     b_gradient = reduced_to(b.shape, _swapped(a) @ gradient)
+    if call.attrs.get("transpose_a"):
+        a_gradient = _swapped(a_gradient)
+    if call.attrs.get("transpose_b"):
+        b_gradient = _swapped(b_gradient)
     return a_gradient.reshape(call.x.shape), b_gradient.reshape(call.inputs[1].shape)
 
 

@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from tests.solver.execution import array_cases, kernel_cases, network_cases, special_cases
+from tests.solver.execution import (
+    array_cases,
+    kernel_cases,
+    network_cases,
+    quantised_cases,
+    special_cases,
+    transform_cases,
+)
 from tests.solver.execution.kernel_cases import case, positive, real, whole
 
 # what torch has a meaning for
@@ -10,6 +17,8 @@ CASES = [
     *kernel_cases.CASES,
     *special_cases.CASES,
     *array_cases.CASES,
+    *transform_cases.CASES,
+    *quantised_cases.CASES,
     *network_cases.CASES,
 ]
 
