@@ -72,7 +72,8 @@ def layout_of(
     info = models.problem.tensors[value.root]
     segments = tuple(info.segments.items())
     spans = models.ops.space(value.root).spans
-    key = ("layout", info.shape, info.slots, segments, value.slots, spans, codes, partial, order)
+    own = (value.slots, spans, tuple(info.chunks.items()))
+    key = ("layout", info.shape, info.slots, segments, own, codes, partial, order)
     return models.shared(key, lambda: _layout(models, info, value, codes, partial, order))
 
 
@@ -94,9 +95,10 @@ def _layout(
     is_uneven = False
     for k, slot in enumerate(info.slots):
         on = tuple(axes_on.get(k, ()))
-        span = spans[k] if on and spans.get(k, 0) > slot.size else None
+        chunks = info.chunks.get(k, ()) if on else ()
+        span = spans[k] if on and not chunks and spans.get(k, 0) > slot.size else None
         is_uneven |= span is not None
-        dims[slot.dim].append(SubDim(size=slot.size, axes=on, span=span))  # type: ignore[arg-type]  # names of the mesh are axes
+        dims[slot.dim].append(SubDim(size=slot.size, axes=on, span=span, chunks=chunks))  # type: ignore[arg-type]  # names of the mesh are axes
     return Layout(
         dims=tuple(
             Dim(parts=tuple(parts) or (SubDim(size=1),), segments=info.segments.get(d, ()))

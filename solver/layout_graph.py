@@ -127,6 +127,9 @@ class _Builder:
             self._reductions(group)
         for axis in range(self.axes):
             self._slices_and_masks(axis)
+        if self._has_joint_axes():
+            for group in _groups(self.axes):
+                self._joint_slices(group)
         if not self.order_is_free:
             self._permutes()
         source, target, price, payload = (
@@ -223,7 +226,11 @@ class _Builder:
         self, kind: MoveKind, group: Group, source: IntArray, target: IntArray, payload: IntArray
     ) -> None:
         price = self.prices.setdefault((kind, group), len(self.prices))
-        self.edges.append((source, target, np.full(len(source), price), payload))
+        # of a slot with chunks of the user's own all axes move together: less of them is no layout
+        there = (target >= 0) & (payload >= 0)
+        self.edges.append(
+            (source[there], target[there], np.full(there.sum(), price), payload[there])
+        )
 
     def _gathers_and_exchanges(self, group: Group) -> None:
         rows = self._fastest(group)
@@ -271,6 +278,17 @@ class _Builder:
         masked = self._moved(rows, (axis,), self.slots + PARTIAL)
         there = masked >= 0  # an axis of size 1 is always R
         self._edge("mask", (axis,), rows[there], masked[there], rows[there])
+
+    def _has_joint_axes(self) -> bool:
+        """Whether a slot has axes of which none can lie there alone."""
+        return any(
+            (self._moved(self._fastest((a,)), (a,), self.slots + REPLICATED) < 0).any()
+            for a in range(self.axes)
+        )
+
+    def _joint_slices(self, group: Group) -> None:
+        whole = (self.places[:, list(group)] == self.slots + REPLICATED).all(axis=1)
+        self._to_rests("slice", group, np.nonzero(whole)[0])
 
     def _permutes(self) -> None:
         """All pairs of layouts with as many chunks of every slot and as many partial values."""

@@ -35,15 +35,18 @@ class OpModels:
             return known
         value = self.values.value_of[root]
         info = self.problem.tensors[value.root]
+        sizes = [info.slots[slot].size for slot in value.slots]
+        spans = self._spans([(value.root, slot) for slot in value.slots], sizes)
+        counts: tuple[int, ...] = ()
+        if info.chunks:
+            own = [info.chunks.get(slot, ()) for slot in value.slots]
+            pairs = zip(own, spans or sizes, strict=True)
+            spans = tuple(
+                len(lengths) * max(lengths) if lengths else span for lengths, span in pairs
+            )
+            counts = tuple(len(lengths) for lengths in own)
         space = StateSpace(
-            tuple(info.slots[slot].size for slot in value.slots),
-            self.axis_sizes,
-            info.bytes,
-            info.has_gradient,
-            self._spans(
-                [(value.root, slot) for slot in value.slots],
-                [info.slots[slot].size for slot in value.slots],
-            ),
+            tuple(sizes), self.axis_sizes, info.bytes, info.has_gradient, spans, counts
         )
         self._by_root[root] = self._spaces.setdefault(space, space)
         return self._by_root[root]

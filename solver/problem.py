@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from meshwright.schema import (
@@ -48,7 +48,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """A tensor in whole numbers. constant: it depends on no input and no parameter."""
+    """A tensor in whole numbers. constant: it depends on no input and no parameter.
+
+    chunks: slot -> the lengths of its chunks, where they are the user's own.
+    """
 
     tensor: Tensor
     shape: tuple[int, ...]
@@ -56,6 +59,7 @@ class TensorInfo:
     segments: Mapping[int, tuple[int, ...]]
     has_gradient: bool
     constant: bool
+    chunks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -189,6 +193,7 @@ def build_problem(
         )
         for tensor in graph.tensors
     }
+    tensors = _with_chunks(order, bound, tensors)
     ops = tuple(
         _op_info(position, op, own.known if own else None, rules[position][2], refinement, tensors)
         for position, (op, own) in enumerate(zip(order, bound, strict=True))
@@ -264,6 +269,30 @@ def _constants(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
     return frozenset(found)
 
 
+def _with_chunks(
+    order: Sequence[Op], bound: Sequence[Bound | None], tensors: Mapping[str, TensorInfo]
+) -> dict[str, TensorInfo]:
+    """Parameters with the chunks that the ops which look them up say; RuleError where two differ.
+
+    What is made by an op, or cut into several slots, keeps no chunks of its own: it stays whole.
+    """
+    found = dict(tensors)
+    said: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for op, own in zip(order, bound, strict=True):
+        for lengths in own.known.chunks.values() if own is not None else ():
+            info = found[op.inputs[0]]
+            other, known = said.setdefault(info.name, (op.name, lengths))
+            if known != lengths:
+                raise RuleError(
+                    f"op {op.name!r} splits the rows of {info.name!r} into {list(lengths)}, op "
+                    f"{other!r} into {list(known)}; one table has one manual_split"
+                )
+            rows = [k for k, slot in enumerate(info.slots) if slot.dim == 0]
+            if info.tensor.role == "parameter" and len(rows) == 1:
+                found[info.name] = replace(info, chunks={rows[0]: lengths})
+    return found
+
+
 def _slots(name: str, shape: tuple[int, ...], refinement: Refinement) -> tuple[Slot, ...]:
     slots = []
     for d, size in enumerate(shape):
@@ -318,11 +347,13 @@ def _op_info(
         Port(name, _slots_of(term, name, position, refinement, where, parsed, tensors))
         for name, term in zip(names, parsed.terms, strict=False)
     ]
+    if known.chunks and not tensors[op.inputs[0]].chunks:
+        ports[0] = Port(op.inputs[0], {})
     count = len(op.inputs)
     return OpInfo(
         op,
         known,
-        _with_loose_extents(parts, ports, tensors),
+        _with_loose_extents(parts, ports, tensors, has_chunks=bool(known.chunks)),
         tuple(ports[len(ports) - len(op.outputs) - count :][:count]),
         tuple(ports[len(ports) - len(op.outputs) :]),
         _flops(op, known, sizes),
@@ -371,18 +402,29 @@ def _slots_of(
 
 
 def _with_loose_extents(
-    parts: Sequence[Part], ports: Sequence[Port], tensors: Mapping[str, TensorInfo]
+    parts: Sequence[Part],
+    ports: Sequence[Port],
+    tensors: Mapping[str, TensorInfo],
+    *,
+    has_chunks: bool,
 ) -> tuple[Part, ...]:
-    """A part whose extent differs from tensor to tensor divides only as all of them do."""
+    """A part whose extent differs from tensor to tensor divides only as all of them do.
+
+    Slots with chunks divide for the op that has them, and are whole for all others.
+    """
     resized = []
     for index, part in enumerate(parts):
-        extents = [
-            tensors[port.tensor].slots[port.slot_of[index]].size
-            for port in ports
-            if index in port.slot_of
-        ]
-        common = math.gcd(part.size, *extents)
-        resized.append(replace(part, size=common, shardable=part.shardable and common > 1))
+        places = [(tensors[p.tensor], p.slot_of[index]) for p in ports if index in p.slot_of]
+        common = math.gcd(part.size, *(i.slots[k].size for i, k in places if k not in i.chunks))
+        is_open = has_chunks or not any(k in info.chunks for info, k in places)
+        resized.append(
+            replace(
+                part,
+                size=common,
+                shardable=part.shardable and common > 1 and is_open,
+                may_follow=part.may_follow if is_open else (),
+            )
+        )
     return tuple(resized)
 
 

@@ -16,6 +16,10 @@ the other: one all-gather, one slice, one reduce-scatter), and no table has more
 one array. D is from all layouts with the axes in the order of the mesh to all others; layouts with
 axes in other orders are only passed through.
 
+A slot with a span is sent and gathered filled up to it. Where a collective is priced before it is
+known which slots it will cut (reduce_scatter, all_to_all), what it fills up there is left out: at
+most MOST_STRETCH (`solver.uneven`).
+
 Slots that can be cut in the same ways are interchangeable: D(s, t) = D(p(s), p(t)) for every
 permutation p of such slots. Only one source of each such family is searched from.
 """
@@ -131,9 +135,24 @@ class Redistributions:
         prices = [self._price(kind, group) for kind, group in graph.prices]
         latency_ns = np.array([price.latency_ns for price in prices])
         ns_per_byte = np.array([price.ns_per_byte for price in prices])
-        payload = self._local_bytes[graph.state[graph.payload]]
-        found: FloatArray = latency_ns[graph.price] + ns_per_byte[graph.price] * payload
+        found: FloatArray = latency_ns[graph.price] + ns_per_byte[graph.price] * self._payload_bytes
         return found
+
+    @cached_property
+    def _payload_bytes(self) -> FloatArray:
+        """What each edge of the graph sends, on one device."""
+        graph = self.graph
+        payload = self._local_bytes[graph.state[graph.payload]]
+        if not self.space.spans:
+            return payload
+        ends = np.repeat(np.arange(len(graph.start) - 1), np.diff(graph.start))
+        known = (graph.source < graph.layouts) & (ends < graph.layouts)
+        own = graph.payload[known]
+        other = np.where(graph.source[known] == own, ends[known], graph.source[known])
+        states = self.layouts.states
+        filled = self.layouts.filled(states[graph.state[own]], states[graph.state[other]])
+        payload[known] *= filled
+        return payload
 
     @cached_property
     def _local_bytes(self) -> FloatArray:
@@ -231,7 +250,7 @@ class Redistributions:
             axes,
             self._placed(before),
             self._placed(after),
-            0.0 if local else float(self._local_bytes[graph.state[graph.payload[edge]]]),
+            0.0 if local else float(self._payload_bytes[edge]),
             float(self.edge_ns[edge]),
         )
 

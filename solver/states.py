@@ -34,7 +34,8 @@ class StateSpace:
 
     slot_sizes: of the shardable slots. axis_sizes: of the mesh, slowest first. bytes: of the whole
     value. has_gradient: whether V exists and moves have a backward half. spans: of the slots, equal
-    to their sizes where they have none; () where no slot has one.
+    to their sizes where they have none; () where no slot has one. counts: of the chunks of slots
+    that the user cut, which count as if all were as long as the longest; 0 for others, () for none.
     """
 
     slot_sizes: tuple[int, ...]
@@ -42,6 +43,7 @@ class StateSpace:
     bytes: int
     has_gradient: bool
     spans: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
 
     @property
     def slots(self) -> int:
@@ -65,6 +67,8 @@ class StateSpace:
         for code, size in zip(codes, self.axis_sizes, strict=True):
             if code < self.slots:
                 ways[code] *= size
+        if any(n and way not in (1, n) for n, way in zip(self.counts, ways, strict=False)):
+            return False
         lengths = self.spans or self.slot_sizes
         return all(length % way == 0 for length, way in zip(lengths, ways, strict=True))
 

@@ -68,6 +68,8 @@ def index_classes(ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo]) -> C
                 own = op.parts[part]
                 if own.factor in loose or (own.factor in led and slots[slot].size != own.size):
                     continue
+                if op.known.chunks and slot in tensors[port.tensor].chunks:
+                    continue
                 classes.join((position, part), (port.tensor, slot))
     return classes
 

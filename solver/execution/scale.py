@@ -9,6 +9,7 @@ it together, and at least 2. What a class cannot choose freely is kept or follow
 - classes over which a rule exchanges halos or whose extents differ within one factor shrink by one
   common divisor, so that strides and paddings still fit
 - a sum of segments is as long as its segments together
+- a dim with chunks of the user's own gets as many as its axes need, of two lengths
 - a class with a span stays uneven: its last chunk, cut over all of its axes, is short, or empty
   where it is so in the plan
 
@@ -23,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from meshwright.schema import Graph, GraphError, Layout, OpPlan, Setup, Stage
+from meshwright.schema import Graph, GraphError, Layout, Op, OpPlan, Setup, Stage
 from meshwright.schema import Tensor as GraphTensor
 from meshwright.schema.sizes import size_value, symbols_in
 from solver.execution.scaled_stage import AXIS, scaled_stage
@@ -85,6 +86,8 @@ class _Sizes:
     scale: int
     classes: Classes = field(init=False)
     spans: dict[Key, int] = field(default_factory=dict)
+    chunks: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
     axes: dict[Key, set[frozenset[str]]] = field(default_factory=dict)
 
     def graph(self) -> Graph:
@@ -106,17 +109,25 @@ class _Sizes:
                     trainable=info.tensor.trainable,
                 )
             )
+            self.rows[info.name] = shape[0] if shape else 1
         graph = self.problem.graph
         return Graph(
             name=f"{graph.name} (scaled down)",
             tensors=tuple(tensors),
-            ops=graph.ops,
+            ops=tuple(self._scaled_op(op) for op in graph.ops),
             outputs=graph.outputs,
             loss=graph.loss,
         )
 
     def find(self, key: Key) -> Key:
         return self.classes.find(key)
+
+    def _scaled_op(self, op: Op) -> Op:
+        if "manual_split" not in op.attrs:
+            return op
+        # without chunks at rest the table is whole, and one chunk says as much
+        lengths = self.chunks.get(op.inputs[0], (self.rows[op.inputs[0]],))
+        return op.model_copy(update={"attrs": {**op.attrs, "manual_split": list(lengths)}})
 
     def _place(self) -> None:
         """Which axes lie together on a class, anywhere in the plan."""
@@ -178,6 +189,10 @@ class _Sizes:
                 chosen[key] = size
             else:
                 chosen[key] = max(2, needed[key]) * self.scale
+        for info in self.problem.tensors.values():
+            for k in info.chunks:
+                self.chunks[info.name] = _small_chunks(needed[self.find((info.name, k))])
+                chosen[self.find((info.name, k))] = sum(self.chunks[info.name])
         self._sum_segments(chosen)
         self._set_spans({key: chosen[key] for key in uneven}, needed)
         return chosen
@@ -316,6 +331,10 @@ def _size(tensor: GraphTensor, d: int, symbols: Mapping[str, int]) -> int | None
         return size_value(tensor.shape[d], symbols)
     except GraphError:
         return None
+
+
+def _small_chunks(count: int) -> tuple[int, ...]:
+    return tuple(CHUNK + k % 2 for k in range(count))
 
 
 def _axes_on(op: OpInfo, planned: OpPlan) -> dict[int, tuple[str, ...]]:

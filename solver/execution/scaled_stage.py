@@ -27,7 +27,12 @@ def scaled_stage(stage: Stage, small: Problem) -> Stage:
         for d, dim in enumerate(old.dims):
             own = [(k, slot.size) for k, slot in enumerate(info.slots) if slot.dim == d]
             parts = tuple(
-                SubDim(size=size, axes=part.axes, span=span(tensor, k) if part.axes else None)
+                SubDim(
+                    size=size,
+                    axes=part.axes,
+                    span=span(tensor, k) if part.axes else None,
+                    chunks=info.chunks.get(k, ()) if part.axes else (),
+                )
                 for (k, size), part in zip(own or [(-1, 1)], dim.parts, strict=True)
             )
             dims.append(Dim(parts=parts, segments=info.segments.get(d, ())))

@@ -19,6 +19,8 @@ class Known:
     sparse_inputs: inputs of which only a few rows are read (embedding tables).
     skewed: factors along which work grows from nothing to all (the rows of a causal mask), so that
     the last of p equal parts has (2 - 1/p) times its share.
+    chunks: followers whose dim is cut into chunks of the user's own lengths: axes lie on it and on
+    what it follows as many ways as there are chunks, or not at all.
     """
 
     rule: ShardingRule
@@ -26,6 +28,7 @@ class Known:
     halo_elements: Mapping[str, int] = field(default_factory=dict)
     sparse_inputs: tuple[int, ...] = ()
     skewed: tuple[str, ...] = ()
+    chunks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ def known(
     halo_elements: Mapping[str, int] | None = None,
     sparse_inputs: tuple[int, ...] = (),
     skewed: tuple[str, ...] = (),
+    chunks: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Known:
     """A Known from its parts."""
     rule = ShardingRule(
@@ -65,4 +69,4 @@ def known(
         saves_outputs=saves_outputs,
         flops=flops,
     )
-    return Known(rule, op_class, halo_elements or {}, sparse_inputs, skewed)
+    return Known(rule, op_class, halo_elements or {}, sparse_inputs, skewed, chunks or {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from meshwright.schema import RuleError
 from solver.rules.known import Builder, Known, Ports, known, names
 
 _BILINEAR = ((0,), (1,))
@@ -85,12 +86,36 @@ def rotary(ports: Ports) -> Known:
 
 
 def embedding(ports: Ports) -> Known:
+    """Rows by number. manual_split: chunk k of the rows serves chunk k of the last dim of the ids.
+
+    The ids are numbers of rows of the whole table, and those of a chunk of fields lie in its rows.
+    """
     own = names("b", len(ports.inputs[1]))
     ids = " ".join(own)
     rows = "v" + "".join(f"@{name}?" for name in own)
+    chunks: dict[str, tuple[int, ...]] = {}
+    if "manual_split" in ports.attrs:
+        rows = f"v@{own[-1]}"
+        chunks["v"] = _manual_split(ports)
     return known(
-        f"{rows} h, {ids} -> {ids} h", "memory", saves_inputs=(1,), flops=0, sparse_inputs=(0,)
+        f"{rows} h, {ids} -> {ids} h",
+        "memory",
+        saves_inputs=(1,),
+        flops=0,
+        sparse_inputs=(0,),
+        chunks=chunks,
     )
+
+
+def _manual_split(ports: Ports) -> tuple[int, ...]:
+    found = tuple(int(rows) for rows in ports.attrs["manual_split"])
+    table, fields = ports.inputs[0][0], ports.inputs[1][-1]
+    if not found or min(found) < 1 or sum(found) != table or fields % len(found):
+        raise RuleError(
+            f"manual_split {list(found)}: its chunks are 1 or longer, make up the {table} rows of "
+            f"the table together, and there are as many of them as divide the {fields} fields"
+        )
+    return found
 
 
 def convolution(ports: Ports) -> Known:

@@ -17,16 +17,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema import LayoutError
+from meshwright.schema import LayoutError, TooLarge
 from solver.states import IntArray
 from solver.transfers.cuts import Overlap, overlap
 from solver.transfers.holding import Holding
 
 SLICE_BYTES = 2**16  # passed on by itself at least; chosen: about what a link carries in a latency
+MAX_CELLS = 2**28  # source blocks times target ranks; chosen: 16,384 devices both, 10 s a tensor
 CELLS = 2**21  # boxes, and turns of one, that are in hand at once; chosen: about 0.2 GB
 
 
@@ -71,7 +73,8 @@ class Routes:
     """All boxes between two holdings.
 
     strides: devices in one unit of each level but the slowest, fastest first. slice_elements: the
-    least that is passed on by itself. LayoutError where the shapes differ or the source is partial.
+    least that is passed on by itself. LayoutError where the shapes differ or the source is partial,
+    TooLarge beyond MAX_CELLS.
     """
 
     source: Holding
@@ -87,6 +90,12 @@ class Routes:
             )
         if self.source.layout.partial:
             raise LayoutError(f"{self.source.layout} is partial; it is reduced before it is sent")
+        cells = prod(self.source.ways) * len(self.target.site.devices)
+        if cells > MAX_CELLS:
+            raise TooLarge(
+                f"a tensor in {prod(self.source.ways):,} blocks for "
+                f"{len(self.target.site.devices):,} devices; the product is at most {MAX_CELLS:,}"
+            )
 
     @cached_property
     def overlaps(self) -> tuple[Overlap, ...]:

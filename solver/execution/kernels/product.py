@@ -85,8 +85,12 @@ def _expert_gradients(call: Call, _outputs: Sequence[Array], sent: Sequence[Arra
 
 
 def _rows(call: Call) -> Array:
-    """Row numbers; one beyond a table that was made smaller comes round again."""
-    return np.asarray(call.inputs[1].astype(np.int64) % call.x.shape[0])
+    """Row numbers; one beyond a table (or its field's chunk) made smaller comes round again."""
+    ids = call.inputs[1].astype(np.int64)
+    lengths = np.array(call.attrs.get("manual_split", [call.x.shape[0]]), dtype=np.int64)
+    own = np.arange(len(lengths)).repeat(ids.shape[-1] // len(lengths)) if ids.ndim else 0
+    starts = np.cumsum(lengths) - lengths
+    return np.asarray(starts[own] + (ids - starts[own]) % lengths[own])
 
 
 def _embedding(call: Call) -> Array:

@@ -78,7 +78,7 @@ def test_the_cluster_that_both_lie_in_can_be_named(six: PlanDocuments, four: Pla
     cluster = topology(8, 2)
     document = transfer_plans(six, four, first=8, cluster=cluster)
     assert document.levels[0][1] == 8
-    with pytest.raises(PlanError, match="devices 0 to 23, the cluster .* has 16"):
+    with pytest.raises(PlanError, match=r"devices 0 to 23, the cluster .* has 16"):
         transfer_plans(six, four, first=20, cluster=cluster)
 
 
@@ -105,5 +105,5 @@ def test_an_optimizer_that_is_not_there_is_refused(six: PlanDocuments, four: Pla
     # the other way its state is left behind
     assert {line.state for line in transfer_plans(six, serving).tensors} == {"value"}
     plain = planned(topology(2, 2), optimizer={"name": "sgd", "states": 1})
-    with pytest.raises(PlanError, match="the optimizer state .* cannot be taken over"):
+    with pytest.raises(PlanError, match=r"the optimizer state .* cannot be taken over"):
         transfer_plans(plain, four)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from costmodel.calibrations import default_calibration
+from meshwright.schema import LayoutError, TooLarge
 from meshwright.schema.transfer import Piece
 from solver.transfer import transfer
 from solver.transfers.links import Cluster
@@ -100,3 +103,16 @@ def test_a_scalar_goes_to_every_device() -> None:
     document = transfer([item(layout(), site(a=1), layout(), site(2, b=3))], NODES)
     assert document.moved_bytes == 3
     assert {piece.target for piece in all_sends(document)} == {2, 3, 4}
+
+
+def test_tensors_of_other_shapes_are_refused_by_name() -> None:
+    move = item(layout((8, "a")), site(a=4), layout((9, "")), site(b=4), name="w")
+    with pytest.raises(LayoutError, match=r"tensor 'w': a tensor of the shape \[8\] cannot become"):
+        transfer([move], NODES)
+
+
+def test_more_boxes_than_time_allows_are_refused() -> None:
+    many = Cluster.of(topology((2**15, 4)), default_calibration())
+    move = item(layout((2**15, "a")), site(a=2**15), layout((2**15, "")), site(b=2**15))
+    with pytest.raises(TooLarge, match="a tensor in 32,768 blocks for 32,768 devices"):
+        transfer([move], many)
