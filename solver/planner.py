@@ -303,6 +303,10 @@ def _plan(request: Request, outcomes: Sequence[MeshOutcome], best: MeshOutcome) 
     )
 
 
+def _with_chunks(searched: MeshOutcome) -> str:
+    return "" if searched.models.problem.uneven.mode == "refuse" else " with uneven chunks"
+
+
 def _infeasible(outcomes: Sequence[MeshOutcome]) -> Infeasible:
     problem = outcomes[0].models.problem
     capacity = problem.topology.device.memory_bytes
