@@ -33,7 +33,7 @@ class Settings(BaseSettings):
     poll_s: float = Field(default=0.1, gt=0, le=10)
     lease_s: float = Field(default=15, gt=0)
     solve_s: float = Field(default=900, gt=0)
-    verify_s: float = Field(default=300, gt=0)
+    verify_s: float = Field(default=900, gt=0)
     verify_memory_bytes: int = Field(default=8 * 2**30, ge=2**28)
     max_losses: int = Field(default=3, ge=1)
     max_body_bytes: int = Field(default=64 * 2**20, ge=1)

@@ -19,7 +19,7 @@ from service.child_process import converse
 def main() -> None:
     """Verify the plan on standard input."""
     text, lines = converse()
-    limit = int(sys.argv[2])
+    limit = _limit_memory(int(sys.argv[2]))
     file = PlanFile.from_json(text)
     assert file.graph is not None
     assert file.topology is not None
@@ -31,9 +31,7 @@ def main() -> None:
     )
     trace = None
     try:
-        verifier = find_verifier(sys.argv[1])
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        certificate = certificate_of(verifier, file.plan, request)
+        certificate = certificate_of(find_verifier(sys.argv[1]), file.plan, request)
     except MemoryError:
         why = f"memory: executing it takes more than {limit / 2**30:.1f} GiB"
         certificate = Certificate(plan=file.plan.id, outcome="not verifiable", detail=why)
@@ -42,6 +40,15 @@ def main() -> None:
         why = f"the verifier failed: {type(bug).__name__}: {bug}"
         certificate = Certificate(plan=file.plan.id, outcome="not verifiable", detail=why)
     lines.write({"certificate": certificate.to_dict(), **({"trace": trace} if trace else {})})
+
+
+def _limit_memory(wanted: int) -> int:
+    """Bound the address space, on Linux, where the kernel keeps to it; the bound in bytes."""
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    if sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    return limit
 
 
 if __name__ == "__main__":

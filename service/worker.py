@@ -111,7 +111,10 @@ class Worker:
                     trace = message.get("trace")
                     if trace:
                         log.error("job %s: the verifier failed\n%s", claim.job, trace)
-                    self._jobs.certify(claim, Certificate.from_dict(body), trace=trace)
+                    certificate = Certificate.from_dict(body)
+                    if certificate.outcome == "failed":
+                        log.error("plan %s is wrong: %s", plan, certificate.detail)
+                    self._jobs.certify(claim, certificate, trace=trace)
                 case {"lost": trace}:
                     self._lose(claim, trace)
             return True
@@ -121,7 +124,8 @@ class Worker:
             certificate = Certificate(plan=plan, outcome="not verifiable", detail=why)
             self._jobs.certify(claim, certificate)
 
-        if self._jobs.progress(claim, Progress(phase="verifying", done=0, total=1)):
+        begun = Progress(phase="verifying", done=0, total=1)
+        if self._jobs.renew(claim) and self._jobs.progress(claim, begun):
             arguments = [self._settings.verifier, str(self._settings.verify_memory_bytes)]
             self._run_child(
                 claim, "service.verification", arguments, limit_s, plan=plan, hear=hear, late=late

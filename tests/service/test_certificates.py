@@ -49,6 +49,10 @@ def test_a_plan_gets_its_certificate(serve: Serve) -> None:
     assert job["certificate"]["outcome"] == "verified"
     assert (job["state"], job["outcome"], job["plan"]) == ("succeeded", "optimal", plan["id"])
     assert job["progress"] == {"phase": "verifying", "done": 1, "total": 1}
+    assert "<td>verified" in http.get("/").text
+    page = http.get(f"/plans/{plan['id']}").text
+    assert "execution  verified: 5 tensors and 2 gradients equal the unsharded run" in page
+    assert "alarm" not in page
 
 
 def test_a_plan_that_is_wrong_succeeds_loudly(serve: Serve) -> None:
