@@ -114,6 +114,13 @@ def test_equal_layers_are_one_line() -> None:
     assert "replicated" in next(line for line in lines if line.startswith(" layers.2.mlp"))
 
 
+def test_axes_on_which_followers_travel_are_marked() -> None:
+    (stage,) = plan().stages
+    ops = tuple(op.model_copy(update={"followers": ("gpu0", "gpu1")}) for op in stage.ops)
+    text = plan_text(plan(stages=(stage.model_copy(update={"ops": ops}),)))
+    assert "b@node n@gpu ?gpu" in text
+
+
 def test_a_narrow_terminal_clips_no_number_and_no_strategy() -> None:
     out = io.StringIO()
     Console(file=out, width=80, color_system=None).print(render_plan(long_names()))

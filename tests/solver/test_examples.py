@@ -239,9 +239,10 @@ def test_wide_and_deep_is_model_parallel_in_its_tables_and_data_parallel_after()
     found = planned(the("wide-deep", "910b-16x8"))
     everywhere = axes(found)
     table, wide = parameter(found, "table.weight"), parameter(found, "wide.weight")
-    assert axes_of(wide, 0) == everywhere
-    assert axes_of(table, 0) | axes_of(table, 1) == everywhere
-    assert axes_of(table, 0)
+    assert axes_of(wide, 0) == axes_of(table, 0) == everywhere
+    (looked_up,) = [own for own in found.stages[0].ops if own.op == "table"]
+    assert set(looked_up.followers) == everywhere
+    assert {step.kind for step in looked_up.own_steps} == {"all_to_all"}
     for op in ("deep.0", "deep.2", "deep.4"):
         assert exact(found, op) == {"b0": everywhere}
 

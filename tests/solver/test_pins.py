@@ -188,8 +188,8 @@ def test_what_may_follow_does_as_the_pin_says_of_it():
 
 def test_what_follows_nothing_there_cannot_be_pinned():
     maker = layers()
-    maker.op("embedding", [maker.parameter("rows", 8, 8),
-                           maker.input("ids", "batch", dtype="int64")], ["batch", 8], "it")  # fmt: skip
+    ids = maker.input("ids", "batch", dtype="int64")
+    maker.op("embedding", [maker.parameter("rows", 8, 8), ids], ["batch", 8], "it")
     for wish in ({"b0": ("gpu",), "h": ("gpu",)}, {"b0": ("gpu",), "v": ("gpu",), "h": ("gpu",)}):
         with pytest.raises(RequestError, match="'gpu' is listed twice"):
             ask(Pin(op="it", strategy=wish), maker=maker)

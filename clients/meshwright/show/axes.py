@@ -45,10 +45,16 @@ class AxisNames:
                     break
         return found
 
-    def strategy(self, strategy: Mapping[str, Iterable[str]], partial: Iterable[str] = ()) -> str:
-        """A strategy as text, e.g. `b@node n@gpu`."""
+    def strategy(
+        self,
+        strategy: Mapping[str, Iterable[str]],
+        partial: Iterable[str] = (),
+        followers: Iterable[str] = (),
+    ) -> str:
+        """A strategy as text, e.g. `b@node n@gpu`; `?gpu`: there what may follow does."""
         parts = [f"{f}@{'@'.join(self.short(axes))}" for f, axes in strategy.items() if axes]
         parts += [f"+{axis}" for axis in self.short(partial)]
+        parts += [f"?{axis}" for axis in self.short(followers)]
         return " ".join(parts) or "replicated"
 
     def layout(self, layout: Layout) -> str:

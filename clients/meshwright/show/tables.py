@@ -43,7 +43,7 @@ def _strategies(stage: Stage, graph: Graph | None, ops: str) -> RenderableType:
 
     def meaning(op: OpPlan) -> tuple[str, str, str, str]:
         layout = layouts.get(outputs.get(op.op, op.op))
-        strategy = names.strategy(op.strategy, op.partial)
+        strategy = names.strategy(op.strategy, op.partial, op.followers)
         return op.kind, op.rule or "none", strategy, names.layout(layout) if layout else ""
 
     wanted = [op for op in stage.ops if fnmatchcase(op.op, ops)]
