@@ -125,11 +125,7 @@ class _Builder:
         for group in _groups(self.axes):
             self._gathers_and_exchanges(group)
             self._reductions(group)
-        for axis in range(self.axes):
-            self._slices_and_masks(axis)
-        if self._has_joint_axes():
-            for group in _groups(self.axes):
-                self._joint_slices(group)
+            self._slices_and_masks(group)
         if not self.order_is_free:
             self._permutes()
         source, target, price, payload = (
@@ -187,23 +183,25 @@ class _Builder:
         return np.where(self.keys[at] == wanted, self.sorted[at], -1)
 
     def _moved(self, rows: IntArray, group: Group, place: int) -> IntArray:
-        """The layouts `rows` with the axes of a group at R or P."""
+        """The layouts `rows` with a group's axes at R or P; -1 where that is none."""
         places, ranks = self.places[rows].copy(), self.ranks[rows].copy()
-        places[:, list(group)] = place
+        places[:, list(group)] = self.slots + place
         ranks[:, list(group)] = 0
         return self._find(places, ranks)
 
     def _fastest(self, group: Group) -> IntArray:
         """The layouts in which a group's axes are the fastest of slots."""
-        found = (self.places[:, list(group)] < self.slots).all(axis=1)
-        if not self.order_is_free:
-            for a in group:
-                for b in set(range(self.axes)) - set(group):
-                    behind = (self.places[:, a] == self.places[:, b]) & (
-                        self.ranks[:, b] > self.ranks[:, a]
-                    )
-                    found &= ~behind
-        return np.nonzero(found)[0]
+        on_slots = (self.places[:, list(group)] < self.slots).all(axis=1)
+        return np.nonzero(on_slots & self._free(group))[0]
+
+    def _free(self, group: Group) -> NDArray[np.bool_]:
+        """Whether no other axis lies behind those of a group."""
+        found = np.ones(len(self.places), dtype=np.bool_)
+        for a in group if not self.order_is_free else ():
+            for b in set(range(self.axes)) - set(group):
+                same = (self.places[:, a] == self.places[:, b]) & (self.places[:, a] < self.slots)
+                found &= ~(same & (self.ranks[:, b] > self.ranks[:, a]))
+        return found
 
     def _rest_keys(self, rows: IntArray, group: Group) -> Keys:
         places, ranks = self.places[rows].copy(), self.ranks[rows].copy()
@@ -236,7 +234,7 @@ class _Builder:
         rows = self._fastest(group)
         if not len(rows):
             return
-        gathered = self._moved(rows, group, self.slots + REPLICATED)
+        gathered = self._moved(rows, group, REPLICATED)
         self._edge("all_gather", group, rows, gathered, gathered)
         keys = self._rest_keys(rows, group)
         anywhere = self._rest(group, keys, 0)
@@ -257,7 +255,7 @@ class _Builder:
 
     def _reductions(self, group: Group) -> None:
         rows = np.nonzero((self.places[:, list(group)] == self.slots + PARTIAL).all(axis=1))[0]
-        reduced = self._moved(rows, group, self.slots + REPLICATED)
+        reduced = self._moved(rows, group, REPLICATED)
         self._edge("all_reduce", group, rows, reduced, rows)
         self._to_rests("reduce_scatter", group, rows)
 
@@ -270,25 +268,13 @@ class _Builder:
         there = nodes >= 0
         self._edge(kind, group, rows[there], nodes[there], rows[there])
 
-    def _slices_and_masks(self, axis: int) -> None:
-        """One axis at a time: neither costs anything, and a path joins neighbours."""
-        whole = np.nonzero(self.places[:, axis] == self.slots + REPLICATED)[0]
-        self._to_rests("slice", (axis,), whole)
-        rows = np.concatenate([whole, self._fastest((axis,))])
-        masked = self._moved(rows, (axis,), self.slots + PARTIAL)
-        there = masked >= 0  # an axis of size 1 is always R
-        self._edge("mask", (axis,), rows[there], masked[there], rows[there])
-
-    def _has_joint_axes(self) -> bool:
-        """Whether a slot has axes of which none can lie there alone."""
-        return any(
-            (self._moved(self._fastest((a,)), (a,), self.slots + REPLICATED) < 0).any()
-            for a in range(self.axes)
+    def _slices_and_masks(self, group: Group) -> None:
+        is_whole = self.places[:, list(group)] == self.slots + REPLICATED
+        self._to_rests("slice", group, np.nonzero(is_whole.all(axis=1))[0])
+        rows = np.nonzero(
+            self._free(group) & (self.places[:, list(group)] <= self.slots).all(axis=1)
         )
-
-    def _joint_slices(self, group: Group) -> None:
-        whole = (self.places[:, list(group)] == self.slots + REPLICATED).all(axis=1)
-        self._to_rests("slice", group, np.nonzero(whole)[0])
+        self._edge("mask", group, rows[0], self._moved(rows[0], group, PARTIAL), rows[0])
 
     def _permutes(self) -> None:
         """All pairs of layouts with as many chunks of every slot and as many partial values."""

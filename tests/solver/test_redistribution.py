@@ -170,12 +170,27 @@ def test_local_steps_of_one_kind_are_one_step():
     assert steps(moves, (2, 2, 2), (3, 3, 2))[0] == [("mask", (0, 1))]
 
 
+def test_axes_that_cut_a_slot_together_or_not_at_all_also_leave_and_come_together():
+    # the user's own four chunks, which no axis of two can cut alone
+    space = StateSpace((12, 4), (2, 2), 480, False, spans=(12, 4), counts=(4, 0))
+    moves = Redistributions(space, (0, 0), FLAT)
+    assert space.index(np.array([[0, 2]])) == [-1]
+    assert steps(moves, (2, 2), (0, 0))[0] == [("slice", (0, 1))]
+    assert steps(moves, (0, 0), (3, 3))[0] == [("mask", (0, 1))]
+    assert steps(moves, (3, 3), (0, 0))[0] == [("reduce_scatter", (0, 1))]
+    assert steps(moves, (0, 0), (1, 1))[0] == [("all_to_all", (0, 1))]
+    assert np.isfinite(all_total_ns(moves)).all()
+
+
 # --- laws ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=range(12))
+@pytest.fixture(params=range(13))
 def moves(request: pytest.FixtureRequest) -> Redistributions:
-    """Random values on random meshes of one to three axes."""
+    """Random values on random meshes of one to three axes, and one with uneven chunks."""
+    if request.param == 12:
+        space = StateSpace((7, 8, 7, 16), (2, 2, 2), 4 * 7 * 8 * 7 * 16, True, spans=(8, 8, 8, 16))
+        return Redistributions(space, (0, 1, 1), NESTED)
     random = np.random.default_rng([200, request.param])
     axes = 1 + request.param % 3
     return situation(random, axes, most_elements=10**4, devices=(2, 200))
