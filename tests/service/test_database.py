@@ -6,12 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import select, text
 
 from service.database import Database
-from service.tables import Base
+from service.tables import Base, JobRow
+from tests.service.conftest import ROOT
 
 
 def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
@@ -23,6 +26,28 @@ def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
     database.upgrade()  # again is no harm
+    database.close()
+
+
+def test_a_store_of_the_first_storey_keeps_its_jobs(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "service" / "migrations"))
+    config.set_main_option("path_separator", "os")
+    with database.writing() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(text("INSERT INTO documents VALUES ('g', 'graph', '', 1, 2, '{}', x'')"))
+        connection.execute(
+            text(
+                "INSERT INTO jobs (id, request, graph, topology, asked, state, attempt, losses, "
+                "created) VALUES ('j', 'r', 'g', 'g', '{}', 'queued', 0, 0, 1)"
+            )
+        )
+    database.upgrade()
+    with database.reading() as connection:
+        row = connection.execute(select(JobRow.__table__)).one()
+    assert (row.id, row.verify, row.certificate) == ("j", False, None)
     database.close()
 
 
