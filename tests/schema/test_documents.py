@@ -10,6 +10,7 @@ import pytest
 from meshwright.schema import (
     Axis,
     Calibration,
+    Certificate,
     Cost,
     Dim,
     Graph,
@@ -350,3 +351,12 @@ def test_to_be_verified_is_no_part_of_what_a_request_is():
     with pytest.raises(RequestError) as error:
         Request.from_dict({**asked, "verify": 1})
     assert error.value.pointer == "/verify"
+
+
+def test_a_certificate_says_no_more_than_a_list_can_carry():
+    long = Certificate(plan="plan_0", outcome="failed", detail="x" * 5000)
+    assert len(long.detail) == 2000
+    assert long.detail.endswith("x…")
+    assert Certificate.from_json(long.to_json()) == long
+    exact = Certificate(plan="plan_0", outcome="failed", detail="x" * 2000)
+    assert exact.detail == "x" * 2000

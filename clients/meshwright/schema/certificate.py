@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from meshwright.schema.errors import InvalidInput, PlanError
 from meshwright.schema.model import Document
+
+MAX_DETAIL = 2000  # characters; chosen: lists of jobs and plans carry it
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
 
 
 class Certificate(Document):
@@ -18,6 +24,7 @@ class Certificate(Document):
     not verifiable   `detail` says what cannot be executed; never a pass
 
     worst_error: the largest difference, as a share of its tensor's largest element.
+    detail: cut off after MAX_DETAIL characters.
     """
 
     prefix: ClassVar[str] = "cert"
@@ -26,7 +33,7 @@ class Certificate(Document):
     schema_version: Literal[1] = 1
     plan: str
     outcome: Literal["verified", "failed", "not verifiable"]
-    detail: str = ""
+    detail: Annotated[str, AfterValidator(_shortened)] = ""
     tensors: int = Field(default=0, ge=0)
     gradients: int = Field(default=0, ge=0)
     worst_error: float = Field(default=0.0, ge=0)
