@@ -43,7 +43,7 @@ def test_steps_lead_from_the_layout_at_rest_to_the_one_that_is_read(case: Case, 
             assert moved.backward[-1].to == tensor.rest.gradient
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cases(), st.integers(0, 2**32 - 1))
 def test_a_step_takes_its_input_and_its_output_and_an_all_reduce_only_one(case: Case, seed: int):
     choice = random_choice(case.lowered.graph, seed)
