@@ -19,6 +19,7 @@ from meshwright.schema import (
     Certificate,
     Graph,
     Layout,
+    LayoutError,
     Mesh,
     Plan,
     PlanError,
@@ -87,7 +88,7 @@ def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:
     try:
         sharded = run_sharded(scaled.problem, scaled.stage, sources)
         worst = _compare(scaled.stage.mesh, whole, sharded)
-    except (StepError, PlanError, DisagreementError, DifferenceError) as wrong:
+    except (StepError, PlanError, LayoutError, DisagreementError, DifferenceError) as wrong:
         return certificate("failed", str(wrong))
     return Certificate(
         plan=plan.id,

@@ -2,9 +2,10 @@
 
 slice, all_gather, all_to_all   every device puts its new region together from what the members
                                 of its group hold; what no member holds is an error
-all_reduce, reduce_scatter      the members' shards are added, then sliced
+all_reduce, reduce_scatter      the sum or maximum of the members' shards, then sliced
 mask                            a replicated value stays on the first member, a shard stays where
-                                it is; the rest is zero: the sum over the group is the value
+                                it is; the rest has nothing to add: the sum (or maximum) over the
+                                group is the value
 permute                         every member sends what it holds, whole, to one other
 
 Chunks of a sub-dim that its axes do not divide are unequal, and are sent so. Where a layout is
@@ -19,7 +20,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from meshwright.schema import Axis, Layout, Mesh, Rank
-from solver.execution.shards import Array, Region, Shards, chunks_of, region, stored_shape, window
+from solver.execution.shards import (
+    Array,
+    Region,
+    Shards,
+    chunks_of,
+    neutral,
+    reduced,
+    reduction_of,
+    region,
+    stored_shape,
+    window,
+)
 
 
 class StepError(Exception):
@@ -46,7 +58,7 @@ def run_step(
                 result[rank] = shards[sender].copy()
             continue
         for rank in group:
-            result[rank] = _on(rank, kind, axes, group, shards, before, held, wanted, mesh)
+            result[rank] = _on(rank, kind, axes, group, shards, (before, after), held, wanted, mesh)
     made = [own for own in result if own is not None]
     if not spans:
         return made
@@ -126,7 +138,7 @@ def _axes(layout: Layout) -> set[Axis]:
 
 def _place(layout: Layout, axis: Axis) -> str:
     if axis in layout.partial:
-        return "partial"
+        return f"partial {layout.partial[axis]}"
     for d, dim in enumerate(layout.dims):
         for p, part in enumerate(dim.parts):
             if axis in part.axes:
@@ -179,19 +191,21 @@ def _on(
     axes: Sequence[Axis],
     group: Sequence[Rank],
     shards: Shards,
-    before: Layout,
+    layouts: tuple[Layout, Layout],
     held: Sequence[Region],
     wanted: Sequence[Region],
     mesh: Mesh,
 ) -> Array:
+    before, after = layouts
     target, own = wanted[rank], held[rank]
     if kind in ("all_reduce", "reduce_scatter"):
         if any(held[other] != own for other in group):
             raise StepError(f"{kind} over {', '.join(axes)} adds shards of different parts")
-        total = np.sum([shards[other] for other in group], axis=0)
+        total = reduced([shards[other] for other in group], reduction_of(before))
         return _cut(total, own, target, kind)
     if kind == "mask":
-        zero = np.zeros([stop - start for start, stop in target], dtype=shards[rank].dtype)
+        shape = [stop - start for start, stop in target]
+        zero = np.full(shape, neutral(reduction_of(after), shards[rank].dtype))
         split = {axis for dim in before.dims for axis in dim.axes}
         at = mesh.coordinates(rank)
         if any(at[axis] for axis in axes if axis not in split):

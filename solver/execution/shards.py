@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema import Layout, Mesh, SubDim
+from meshwright.schema import Layout, LayoutError, Mesh
+from meshwright.schema.layout import Reduction, SubDim
 
 Array = NDArray[Any]
 Region = tuple[tuple[int, int], ...]
@@ -107,19 +108,21 @@ def put(whole: Array, own: Array, inside: Region) -> None:
 def shard(whole: Array, layout: Layout, mesh: Mesh) -> Shards:
     """Every device's part of a whole tensor; a partial one lies on the first device of its axes."""
     parts = to_parts(whole, layout)
+    how = reduction_of(layout)
     shards = []
     for rank in range(mesh.device_count):
         own = stored(parts, layout, mesh, rank)
         at = mesh.coordinates(rank)
         if any(at[axis] for axis in layout.partial):
-            own = np.zeros_like(own)
+            own = np.full_like(own, neutral(how, own.dtype))
         shards.append(own)
     return shards
 
 
 def unshard(shards: Sequence[Array], layout: Layout, mesh: Mesh) -> Array:
     """The whole tensor; raises DisagreementError where devices that hold the same part differ."""
-    whole = np.zeros(parts_shape(layout), dtype=shards[0].dtype)
+    how = reduction_of(layout)
+    whole = np.full(parts_shape(layout), neutral(how, shards[0].dtype))
     written: dict[tuple[Region, tuple[int, ...]], int] = {}
     for rank, own in enumerate(shards):
         inside = region(layout, mesh, rank)
@@ -133,8 +136,28 @@ def unshard(shards: Sequence[Array], layout: Layout, mesh: Mesh) -> Array:
         written[key] = rank
         before = whole[window(inside)].copy()
         put(whole, own, inside)
-        whole[window(inside)] += before
+        whole[window(inside)] = reduced([before, whole[window(inside)]], how)
     return from_parts(whole, layout)
+
+
+def reduction_of(layout: Layout) -> Reduction:
+    """How partial parts come together; LayoutError for both at once: the order would matter."""
+    found = set(layout.partial.values())
+    if len(found) > 1:
+        raise LayoutError(f"{layout} is partial by sum and by maximum: which comes first?")
+    return found.pop() if found else "sum"
+
+
+def neutral(how: Reduction, dtype: np.dtype[Any]) -> Any:
+    """What a device holds that has nothing to add, in the tensor's dtype."""
+    least = -np.inf if dtype.kind == "f" else 0 if dtype.kind == "b" else np.iinfo(dtype).min
+    return dtype.type(0 if how == "sum" else least)
+
+
+def reduced(parts: Sequence[Array], how: Reduction) -> Array:
+    """Partial parts as one."""
+    add = np.add if how == "sum" else np.maximum
+    return np.asarray(add.reduce(parts))
 
 
 class DisagreementError(Exception):
