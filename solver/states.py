@@ -94,7 +94,8 @@ class StateSpace:
         ways: FloatArray = np.where(states < self.slots, sizes, 1.0).prod(axis=1)
         if not self.spans:
             return self.bytes / ways
-        return self.bytes / ways * self._stretch(self._on(states))
+        over, under = self._stretch(self._on(states))
+        return self.bytes * over / (ways * under)
 
     def filled(self, states: IntArray, others: IntArray) -> FloatArray:
         """By how much the first states' bytes grow in a collective between the two.
@@ -103,14 +104,18 @@ class StateSpace:
         """
         if not self.spans:
             return np.ones(len(states))
-        return self._stretch(self._on(others) & ~self._on(states))
+        over, under = self._stretch(self._on(others) & ~self._on(states))
+        return over / under
 
     def _on(self, states: IntArray) -> NDArray[np.bool_]:
         """(states, slots): whether any axis lies on the slot."""
         on: NDArray[np.bool_] = (states[:, :, None] == np.arange(self.slots)).any(axis=1)
         return on
 
-    def _stretch(self, on: NDArray[np.bool_]) -> FloatArray:
-        ratios = np.array(self.spans, dtype=np.float64) / np.array(self.slot_sizes)
-        stretch: FloatArray = np.where(on, ratios, 1.0).prod(axis=1)
-        return stretch
+    def _stretch(self, on: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+        """The products of spans and of sizes; a ratio of the two would round."""
+        over: FloatArray = np.where(on, np.array(self.spans, dtype=np.float64), 1.0).prod(axis=1)
+        under: FloatArray = np.where(on, np.array(self.slot_sizes, dtype=np.float64), 1.0).prod(
+            axis=1
+        )
+        return over, under

@@ -30,10 +30,10 @@ class Case:
 @st.composite
 def graphs(draw: st.DrawFn, most: int = 6) -> Graph:
     """A few ops on [batch, 8] activations: chains with branches, views, shared parameters."""
-    maker = GraphMaker(batch=16)
-    rows, width = "batch", 8
+    maker = GraphMaker(batch=draw(st.sampled_from([16, 60])))
+    rows, width, long = "batch", 8, draw(st.sampled_from([4096, 4095]))
     weight = maker.parameter("w", width, width)
-    big = maker.parameter("big", 4096, width)
+    big = maker.parameter("big", long, width)
     ids = maker.input("ids", rows, dtype="int64")
     live = [
         maker.op("embedding", [big, ids], [rows, width])
@@ -88,9 +88,9 @@ def graphs(draw: st.DrawFn, most: int = 6) -> Graph:
                 table = maker.tensor(f"c{fresh}", [rows, width], "constant")
                 live.append(maker.op("mul", [given, table], [rows, width]))
             case "tied":
-                logits = maker.op("linear", [given, big], [rows, 4096])
+                logits = maker.op("linear", [given, big], [rows, long])
                 live.append(
-                    maker.op("linear", [logits, maker.parameter(f"u{len(live)}", width, 4096)],
+                    maker.op("linear", [logits, maker.parameter(f"u{len(live)}", width, long)],
                              [rows, width])
                 )  # fmt: skip
     label = maker.tensor("label", [rows], "label", dtype="int64")
@@ -105,6 +105,7 @@ def setups(draw: st.DrawFn) -> Setup:
         phase=draw(st.sampled_from(["training", "training", "training", "inference"])),
         gradient_dtype=draw(st.sampled_from(["float32", "bfloat16"])),
         execution=draw(st.sampled_from(["compiled", "eager"])),
+        uneven=draw(st.sampled_from(["refuse", "chunk", "pad"])),
     )
 
 
@@ -142,6 +143,11 @@ def lowered_case(
     allowed = {
         position: allowed_strategies(pin, built.ops[position], mesh)
         for position, pin in pinned.items()
+    }
+    allowed = {
+        position: keep
+        for position, keep in allowed.items()
+        if keep(models.ops.model(position), models.ops.model(position).choices).any()
     }
     return Case(models, lower(models, allowed, None))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from solver.evaluate import cost_of, evaluate, ledger_of
 from solver.lowering import Models
 from solver.meshes import meshes
 from solver.planner import TOLERANCE, check, plan
+from solver.uneven import Uneven
 from solver.values import find_values
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
@@ -104,10 +106,14 @@ def all_assignments(models: Models):
 
 
 def best_by_enumeration(request: Request) -> list[tuple[float, int]]:
-    """(cost, memory) of every assignment that is possible, on every mesh."""
+    """(cost, memory) of every assignment that is possible, on every mesh, with spans or without."""
     found = []
-    built = problem(request.graph, request.topology, request.setup)
-    for mesh in meshes(request.topology, request.budget.max_axes):
+    allowed = problem(request.graph, request.topology, request.setup)
+    spaces = itertools.product(
+        meshes(request.topology, request.budget.max_axes),
+        {allowed.uneven.mode: allowed, "refuse": replace(allowed, uneven=Uneven())}.values(),
+    )
+    for mesh, built in spaces:
         models = Models(built, find_values(built), mesh)
         for assignment in all_assignments(models):
             try:
@@ -124,6 +130,22 @@ def chain() -> GraphMaker:
     x = maker.input("x", 8, 64)
     a = maker.op("linear", [x, maker.parameter("w", 512, 64)], [8, 512], "first")
     maker.op("gelu", [a], [8, 512], "act")
+    return maker
+
+
+def odd_chain() -> GraphMaker:
+    maker = GraphMaker()
+    x = maker.input("x", 7, 63)
+    a = maker.op("linear", [x, maker.parameter("w", 510, 63)], [7, 510], "first")
+    maker.op("gelu", [a], [7, 510], "act")
+    return maker
+
+
+def odd_tied() -> GraphMaker:
+    maker = GraphMaker()
+    w = maker.parameter("w", 9, 9)
+    a = maker.op("linear", [maker.input("x", 15, 9), w], [15, 9], "a")
+    maker.op("linear", [a, w], [15, 9], "b")
     return maker
 
 
@@ -164,19 +186,32 @@ TINY = [
     ("keys that go round or are gathered", rows_attending, "it:out", (2,), 1),
     ("rows asked for, summed or whole", rows_looked_up, "it:out", (2,), 1),
 ]
+UNEVEN = [
+    ("chunks of a chain on one axis", odd_chain, "act:out", (4,), 1),
+    ("chunks of a chain on two axes", odd_chain, "act:out", (2, 2), 2),
+    ("chunks of a shared parameter", odd_tied, "b:out", (2,), 1),
+]
 
 
 @pytest.mark.parametrize(
-    ("maker", "output", "levels", "axes"), [t[1:] for t in TINY], ids=[t[0] for t in TINY]
+    ("maker", "output", "levels", "axes", "uneven"),
+    [
+        *(pytest.param(*t[1:], "refuse", id=t[0]) for t in (*TINY, *UNEVEN)),
+        *(
+            pytest.param(*t[1:], how, id=f"{t[0]}, {how}")
+            for t in UNEVEN
+            for how in ("chunk", "pad")
+        ),
+    ],
 )
 def test_the_plan_is_the_best_of_all_assignments_under_every_memory_limit(
-    maker, output, levels, axes
+    maker, output, levels, axes, uneven
 ):
     def request(memory_bytes: int) -> Request:
         return Request(
             graph=maker().graph(output),
             topology=topology(*levels, memory_bytes=memory_bytes, latency_ns=100),
-            setup=Setup(microbatches=1, memory_reserve=0.0),
+            setup=Setup(microbatches=1, memory_reserve=0.0, uneven=uneven),
             budget=Budget(max_axes=axes),
         )
 

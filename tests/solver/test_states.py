@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,17 @@ def test_a_slot_takes_only_axes_whose_product_divides_it():
     space = StateSpace((6,), (2, 3, 4), 24, False)
     on_slot = {tuple(a for a in range(3) if row[a] == 0) for row in space.states.tolist()}
     assert on_slot == {(), (0,), (1,), (0, 1)}
+
+
+def test_a_slot_with_a_span_takes_axes_that_divide_the_span_and_counts_the_longest_chunk():
+    # 7 rows of 4 bytes over the span 8: two chunks of 4, or four of 2; 3 divide neither
+    space = StateSpace((7,), (2, 2, 3), 28, False, (8,))
+    on_slot = {tuple(a for a in range(3) if row[a] == 0) for row in space.states.tolist()}
+    assert on_slot == {(), (0,), (1,), (0, 1)}
+    rows = np.array([[0, 1 + R, 1 + R], [0, 0, 1 + R], [1 + R, 1 + R, 1 + R]])
+    assert space.local_bytes(rows).tolist() == pytest.approx([16, 8, 28])
+    # gathered from chunks all of the span has travelled; what stays cut is counted in chunks
+    assert space.filled(rows[[2, 0]], rows[[0, 1]]).tolist() == pytest.approx([8 / 7, 1])
 
 
 def test_an_axis_of_one_device_carries_nothing():
