@@ -254,7 +254,7 @@ def test_a_request_comes_back_from_json_as_it_was():
     [
         ({"budget": {"seconds": 0}}, "/budget/seconds"),
         ({"budget": {"seconds": 1e9}}, "/budget/seconds"),
-        ({"budget": {"max_axes": 4}}, "/budget/max_axes"),
+        ({"budget": {"max_axes": 5}}, "/budget/max_axes"),
         ({"pins": [{"op": "", "strategy": {}}]}, "/pins/0/op"),
         ({"pins": [{"op": "a"}]}, "/pins/0/strategy"),
         ({"solver": "luck"}, "/solver"),

@@ -30,10 +30,13 @@ class Pin(Model):
 
 
 class Budget(Model):
-    """Limits of a search. Where time runs out the best plan so far is the answer."""
+    """Limits of a search. Where time runs out the best plan so far is the answer.
+
+    max_axes: meshes of so many axes are searched. Each one more takes about ten times as long.
+    """
 
     seconds: float | None = Field(default=None, gt=0, le=MAX_BUDGET_S)
-    max_axes: Whole = Field(default=3, ge=1, le=3)
+    max_axes: Whole = Field(default=3, ge=1, le=4)
 
 
 MAX_PINS = 1000  # chosen: every pin is held against every op's name before a search is queued
