@@ -67,14 +67,14 @@ def test_the_command_line_says_what_is_asked(
     setup.write_text('{"phase": "inference", "symbols": {"seq": 4}}')
     ran = run(
         "plan", graph_file, "--topology", "h100-2x4", "--setup", setup, "--batch", "64",
-        "--seq", "32", "--microbatches", "4", "--budget", "2.5", "--axes", "2",
+        "--seq", "32", "--microbatches", "4", "--uneven", "pad", "--budget", "2.5", "--axes", "2",
         "--pin", "layers.0.*:b=node,n=gpu_0+gpu_1", "--pin", "layers.1.*:",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     request = asked[0]
     assert request.setup.phase == "inference"
     assert (request.setup.global_batch, request.setup.symbols["seq"]) == (64, 32)
-    assert request.setup.microbatches == 4
+    assert (request.setup.microbatches, request.setup.uneven) == (4, "pad")
     assert (request.budget.seconds, request.budget.max_axes) == (2.5, 2)
     assert [pin.strategy for pin in request.pins] == [{"b": ("node",), "n": ("gpu_0", "gpu_1")}, {}]
 

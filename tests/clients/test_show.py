@@ -15,6 +15,7 @@ from meshwright.schema import (
     MemoryUse,
     Mesh,
     OpPlan,
+    Padding,
     ParameterPlan,
     Plan,
     Redistribution,
@@ -103,6 +104,15 @@ def test_the_head_says_what_it_costs_and_why_it_fits() -> None:
     assert "1 MiB of 2 MiB (50.2 %): parameters 4 KiB" in text
     assert "3 ms = compute 3 ms + exposed communication 3 µs (activation 3 µs of 6 µs)" in text
     assert "feasible: cost 3 ms, lower bound 2.9 ms, gap 3.5 %" in text
+
+
+def test_sizes_that_are_filled_up_are_told_with_their_dims() -> None:
+    own = [Padding(tensor=f"layers.{k}.w", dim=1, size=50257, padded=50304) for k in range(4)]
+    text = plan_text(plan(padding=(*own, Padding(tensor="x", dim=0, size=7, padded=8))))
+    at = [" ".join(line.split()) for line in text.splitlines()]
+    first = "padding 50257 -> 50304 in layers.0.w dim 1, layers.1.w dim 1, layers.2.w dim 1"
+    assert at[at.index(f"{first} and 1 more") + 1] == "7 -> 8 in x dim 0"
+    assert "padding" not in plan_text(plan())
 
 
 def test_equal_layers_are_one_line() -> None:
