@@ -85,12 +85,13 @@ class Unfolding:
         def joined(field: str, name: str = "tensor") -> tuple[Any, ...]:
             return self._joined(portions, [getattr(stage, field) for stage in stages], name)
 
-        return Stage(
-            mesh=stages[0].mesh,
-            ops=joined("ops", "op"),
-            tensors=joined("tensors"),
-            parameters=joined("parameters"),
-            redistributions=joined("redistributions"),
+        return stages[0].model_copy(
+            update={
+                "ops": joined("ops", "op"),
+                "tensors": joined("tensors"),
+                "parameters": joined("parameters"),
+                "redistributions": joined("redistributions"),
+            }
         )
 
     def paddings(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> tuple[Padding, ...]:
@@ -100,12 +101,11 @@ class Unfolding:
         for portion, stage in zip(portions, stages, strict=True):
             whole = stage
             if portion.run is not None:
-                whole = Stage(
-                    mesh=ends.mesh,
-                    ops=(*ends.ops, *stage.ops),
-                    tensors=(),
-                    parameters=(*ends.parameters, *stage.parameters),
-                    redistributions=(),
+                whole = stage.model_copy(
+                    update={
+                        "ops": (*ends.ops, *stage.ops),
+                        "parameters": (*ends.parameters, *stage.parameters),
+                    }
                 )
             own = None if portion.run is None else (portion.run, MIDDLE)
             padded = paddings(self.lowered.models, whole)
