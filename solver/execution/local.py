@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.schema import Axis, Dim, Layout, SubDim
 from solver.execution.kernels import Call
 from solver.execution.own_steps import Direction, OwnSteps
 from solver.execution.planned import Planned
@@ -92,11 +93,43 @@ class LocalOp:
         return self.views.of_root(value, port.tensor, from_parts(whole, layout))
 
     def _masked_source(self, k: int, rank: int) -> Array:
-        """A free input whole, except labels: those of other devices' rows are ignored."""
+        """A free input whole, but for labels of other devices' rows and what they sum."""
         whole = self.free(self.op.inputs[k].tensor)
         if self._is_labels(k):
             return np.where(self._own_rows(rank), whole, self._ignored())
-        return whole
+        summed = self._layout_of_sum(k)
+        if summed is None:
+            return whole
+        held = np.zeros(parts_shape(summed), dtype=np.bool_)
+        held[window(region(summed, self.planned.mesh, rank))] = True
+        return np.where(from_parts(held, summed), whole, np.zeros_like(whole))
+
+    def _layout_of_sum(self, k: int) -> Layout | None:
+        """How devices share a free input that they sum; None where they sum nothing of it."""
+        assert self.op.known is not None
+        problem, mesh = self.planned.problem, self.planned.mesh
+        port = self.op.inputs[k]
+        info = problem.tensors[port.tensor]
+        axes: dict[int, list[Axis]] = {}
+        for axis, on in self.own.parts_on.items():
+            if on and self.op.parts[on[0]].factor in self.op.known.rule.parsed.summed:
+                slot = port.slot_of.get(on[0])
+                if slot is not None:
+                    axes.setdefault(slot, []).append(axis)
+        if not axes:
+            return None
+        sizes = tuple(axis.size for axis in mesh.axes)
+        dims: list[list[SubDim]] = [[] for _ in info.shape]
+        for place, slot_info in enumerate(info.slots):
+            own = tuple(axes.get(place, ()))
+            span = problem.uneven.span((port.tensor, place), sizes) if own else None
+            dims[slot_info.dim].append(SubDim(size=slot_info.size, axes=own, span=span))
+        return Layout(
+            dims=tuple(
+                Dim(parts=tuple(parts) or (SubDim(size=1),), segments=info.segments.get(d, ()))
+                for d, parts in enumerate(dims)
+            )
+        )
 
     def _is_labels(self, k: int) -> bool:
         return k == 1 and self.op.op.kind == "cross_entropy"
