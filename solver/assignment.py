@@ -13,7 +13,7 @@ import numpy as np
 
 from meshwright.schema import Axis, Dim, Layout, LayoutPair, PlanError, Stage, SubDim
 from solver.lowering import Lowered, Models
-from solver.problem import TensorInfo
+from solver.op_info import TensorInfo
 from solver.states import IntArray
 from solver.values import Value
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from solver.op_info import OpInfo
 from solver.op_model import OpModel, PortModel
-from solver.problem import OpInfo, Problem
+from solver.problem import Problem
 from solver.states import StateSpace
 from solver.uneven import Key
 from solver.values import Values

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Graph, Mesh, Pin, RequestError
+from solver.op_info import OpInfo
 from solver.op_model import OpModel
 from solver.pin_patterns import Names
-from solver.problem import OpInfo, Problem
+from solver.problem import Problem
 from solver.states import IntArray
 
 Allowed = Callable[[OpModel, IntArray], NDArray[np.bool_]]

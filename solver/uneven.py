@@ -21,10 +21,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from solver.problem import OpInfo, TensorInfo
+from solver.op_info import OpInfo, TensorInfo
 
 MOST_STRETCH = 1.125  # chosen: at most a ninth of the fullest device's share is padding
 

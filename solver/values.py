@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from solver.problem import OpInfo, Port, Problem
+from solver.op_info import OpInfo, Port
+from solver.problem import Problem
 
 Reader = tuple[int, int]  # position of the op, of its input
 

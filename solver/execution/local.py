@@ -27,7 +27,7 @@ from solver.execution.shards import (
 )
 from solver.execution.views import Views
 from solver.execution.whole import call_of
-from solver.problem import OpInfo
+from solver.op_info import OpInfo
 from solver.values import Value
 
 

@@ -28,7 +28,8 @@ from meshwright.schema import Graph, GraphError, Layout, Op, OpPlan, Setup, Stag
 from meshwright.schema import Tensor as GraphTensor
 from meshwright.schema.sizes import size_value, symbols_in
 from solver.execution.scaled_stage import AXIS, scaled_stage
-from solver.problem import OpInfo, Problem, build_problem
+from solver.op_info import OpInfo
+from solver.problem import Problem, build_problem
 from solver.uneven import Classes, Key, Uneven, index_classes
 
 KEPT = 16  # chosen: kernel windows, experts, segments of a fused projection

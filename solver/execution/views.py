@@ -7,7 +7,8 @@ import numpy as np
 from solver.execution.kernels import KERNELS
 from solver.execution.shards import Array
 from solver.execution.whole import call_of
-from solver.problem import OpInfo, Problem
+from solver.op_info import OpInfo
+from solver.problem import Problem
 from solver.values import Value, Values
 
 

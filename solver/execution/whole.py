@@ -9,7 +9,8 @@ import numpy as np
 
 from solver.execution.kernels import KERNELS, Call
 from solver.execution.shards import Array
-from solver.problem import OpInfo, Problem
+from solver.op_info import OpInfo
+from solver.problem import Problem
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from solver.lowering import Models
+from solver.op_info import OpInfo, Port
 from solver.op_model import OpModel
-from solver.problem import OpInfo, Port
 from tests.solver.devices import HELD, PARTIAL, Array, Cluster, Lay
 from tests.solver.small_graphs import GraphMaker
 

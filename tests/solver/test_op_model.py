@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.problem import Port
+from solver.op_info import Port
 from tests.solver.devices import HELD, Array, Lay
 from tests.solver.op_bench import Bench, Codes, activation, part_named, run_forward
 from tests.solver.small_graphs import GraphMaker, models

@@ -1,0 +1,247 @@
+"""Ops and tensors in parts and slots: what a rule says once it is refined.
+
+A *slot* is a sub-dim of a tensor; a *part* is a sub-dim of a factor of an op. A strategy puts mesh
+axes on parts, a layout puts them on slots, and `Port` says which part each slot of an op's input or
+output is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from meshwright.schema import DTYPE_BYTES, Factor, GraphError, Notation, Op, RuleError, Tensor
+from meshwright.schema.notation import Segments, Term
+from solver.refine import Refinement
+from solver.rules import Known
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A sub-dim: `size` steps of `inner` elements of dim `dim`."""
+
+    dim: int
+    inner: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """A tensor in whole numbers. constant: it depends on no input and no parameter.
+
+    chunks: slot -> the lengths of its chunks, where they are the user's own.
+    """
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    slots: tuple[Slot, ...]
+    segments: Mapping[int, tuple[int, ...]]
+    has_gradient: bool
+    constant: bool
+    chunks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.tensor.name
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * DTYPE_BYTES[self.tensor.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A sub-dim of a factor. name: the factor, numbered where it has several parts.
+
+    may_follow: the factors whose axes may lie on it too.
+    """
+
+    name: str
+    factor: Factor
+    size: int
+    shardable: bool
+    reused: bool
+    halo_elements: int
+    may_follow: tuple[Factor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output of an op: part -> slot of the tensor, for the parts that it has."""
+
+    tensor: str
+    slot_of: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OpInfo:
+    """An op with its rule refined into parts; known is None for an unknown kind."""
+
+    op: Op
+    known: Known | None
+    parts: tuple[Part, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    flops: float
+    notation: str | None
+
+    @property
+    def name(self) -> str:
+        return self.op.name
+
+
+def op_info(
+    position: int,
+    op: Op,
+    known: Known | None,
+    sizes: Mapping[Factor, int],
+    refinement: Refinement,
+    tensors: Mapping[str, TensorInfo],
+) -> OpInfo:
+    """The op at a position, in parts. sizes: of the factors of its rule."""
+    if known is None:
+        bare = [tuple(Port(name, {}) for name in names) for names in (op.inputs, op.outputs)]
+        return OpInfo(op, None, (), bare[0], bare[1], 0.0, None)
+    parts: list[Part] = []
+    where: dict[tuple[Factor, int], int] = {}
+    parsed = known.rule.parsed
+    for factor in parsed.factors:
+        if factor in parsed.follows:
+            continue
+        key = (position, factor)
+        cuts = (*refinement.factor_cuts.get(key, ()), 1)
+        is_open = key not in refinement.blocked
+        shardable = factor not in parsed.unsharded and is_open
+        outer = sizes[factor]
+        for j, inner in enumerate(cuts):
+            where[factor, inner] = len(parts)
+            parts.append(
+                Part(
+                    factor
+                    if len(cuts) == 1
+                    else f"{factor}{'_' if factor[-1].isdigit() else ''}{j}",
+                    factor,
+                    outer // inner,
+                    shardable and outer > inner,
+                    factor in parsed.reused,
+                    known.halo_elements.get(factor, 0),
+                    parsed.may_follow.get(factor, ()) if is_open and outer > inner else (),
+                )
+            )
+            outer = inner
+    names = (*op.inputs, *op.outputs)
+    ports = [
+        Port(name, _slots_of(term, name, position, refinement, where, parsed, tensors))
+        for name, term in zip(names, parsed.terms, strict=False)
+    ]
+    if known.chunks and not tensors[op.inputs[0]].chunks:
+        ports[0] = Port(op.inputs[0], {})
+    count = len(op.inputs)
+    return OpInfo(
+        op,
+        known,
+        _with_loose_extents(parts, ports, tensors, has_chunks=bool(known.chunks)),
+        tuple(ports[len(ports) - len(op.outputs) - count :][:count]),
+        tuple(ports[len(ports) - len(op.outputs) :]),
+        _flops(op, known, sizes),
+        _refined_notation(parsed, refinement, position),
+    )
+
+
+def _flops(op: Op, known: Known, sizes: Mapping[Factor, int]) -> float:
+    try:
+        flops = known.rule.flop_count({str(factor): size for factor, size in sizes.items()})
+    except (GraphError, OverflowError) as wrong:
+        raise RuleError(f"op {op.name!r}: its rule's FLOPs cannot be counted: {wrong}") from None
+    if flops < 0:
+        raise RuleError(f"op {op.name!r}: its rule counts {flops:.3g} FLOPs, 0 or more would do")
+    return flops
+
+
+def _slots_of(
+    term: Term,
+    name: str,
+    position: int,
+    refinement: Refinement,
+    where: Mapping[tuple[Factor, int], int],
+    parsed: Notation,
+    tensors: Mapping[str, TensorInfo],
+) -> dict[int, int]:
+    """Part -> slot for one term of an op."""
+    slots = {(slot.dim, slot.inner): k for k, slot in enumerate(tensors[name].slots)}
+    found: dict[int, int] = {}
+    for use in refinement.uses[position]:
+        tensor, d = use.dim
+        factor = use.factor[1]
+        if tensor != name or not any(factor in product for product in term[d]):
+            continue
+        if use.factor in refinement.loose:
+            majors = [k for (dim, _), k in slots.items() if dim == d]
+            leader = (parsed.follows.get(factor, factor), 1)
+            if majors and leader in where:
+                found[where[leader]] = min(majors)
+            continue
+        for cut in (*refinement.factor_cuts[use.factor], 1):
+            slot = slots.get((d, use.inner * cut))
+            if slot is not None:
+                found[where[factor, cut]] = slot
+    return found
+
+
+def _with_loose_extents(
+    parts: Sequence[Part],
+    ports: Sequence[Port],
+    tensors: Mapping[str, TensorInfo],
+    *,
+    has_chunks: bool,
+) -> tuple[Part, ...]:
+    """A part whose extent differs from tensor to tensor divides only as all of them do.
+
+    Slots with chunks divide for the op that has them, and are whole for all others.
+    """
+    resized = []
+    for index, part in enumerate(parts):
+        places = [(tensors[p.tensor], p.slot_of[index]) for p in ports if index in p.slot_of]
+        common = math.gcd(part.size, *(i.slots[k].size for i, k in places if k not in i.chunks))
+        is_open = has_chunks or not any(k in info.chunks for info, k in places)
+        resized.append(
+            replace(
+                part,
+                size=common,
+                shardable=part.shardable and common > 1 and is_open,
+                may_follow=part.may_follow if is_open else (),
+            )
+        )
+    return tuple(resized)
+
+
+def _refined_notation(parsed: Notation, refinement: Refinement, position: int) -> str:
+    """The rule with every factor written as the product of its parts."""
+
+    def shown(factor: Factor) -> list[str]:
+        choice = "".join(f"@{leader}?" for leader in parsed.may_follow.get(factor, ()))
+        cuts = (*refinement.factor_cuts.get((position, factor), ()), 1)
+        mark = "!" if factor in parsed.unsharded or (position, factor) in refinement.blocked else ""
+        mark += "^" if factor in parsed.reused else ""
+        mark += "~" if factor in parsed.halo else ""
+        mark += f"@{parsed.follows[factor]}" if factor in parsed.follows else choice
+        if len(cuts) == 1:
+            return [factor + mark]
+        joint = "_" if factor[-1].isdigit() else ""
+        return [f"{factor}{joint}{j}{mark}" for j in range(len(cuts))]
+
+    def dim(parts: Segments) -> str:
+        written = [" ".join(w for f in part for w in shown(f)) for part in parts]
+        if len(written) == 1:
+            return "1" if not written[0] else f"({written[0]})" if " " in written[0] else written[0]
+        return f"({'|'.join(written)})"
+
+    def terms(side: tuple[Term, ...]) -> str:
+        return ", ".join(" ".join(dim(parts) for parts in term) for term in side)
+
+    return f"{terms(parsed.inputs)} -> {terms(parsed.outputs)}"
