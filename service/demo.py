@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 
 from uvicorn import Server
 
@@ -84,11 +85,12 @@ def _wait_for_start(web: Server, thread: threading.Thread) -> None:
 
 
 def _stay() -> None:
-    ended = threading.Event()
+    # a handler may put here while the main thread waits here; an Event would lock both out
+    ended: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda number, _: ended.put(number))
     notices().print("\nThe service stays up; Ctrl-C ends it.")
-    ended.wait()
+    ended.get()
 
 
 def _arguments() -> argparse.Namespace:
