@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from meshwright.schema import Factor, ShardingRule
+from solver.classes import Classes
 
 DimKey = tuple[str, int]
 FactorKey = tuple[int, Factor]
@@ -45,31 +46,12 @@ class Refinement:
     blocked: frozenset[FactorKey]
 
 
-@dataclass(slots=True)
-class _Classes:
-    """Union-find over dims and factors that are the same index."""
-
-    parent: dict[Key, Key] = field(default_factory=dict)
-
-    def find(self, key: Key) -> Key:
-        root = key
-        while (above := self.parent.setdefault(root, root)) != root:
-            root = above
-        while (above := self.parent[key]) != root:
-            self.parent[key] = root
-            key = above
-        return root
-
-    def join(self, a: Key, b: Key) -> None:
-        self.parent[self.find(a)] = self.find(b)
-
-
 def refine(
     rules: Sequence[tuple[ShardingRule | None, Sequence[str], Mapping[Factor, int]]],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Refinement:
     """The fixed point over `rules`: (rule, its tensors in the order of the rule's terms, sizes)."""
-    classes = _Classes()
+    classes: Classes[Key] = Classes()
     uses: list[list[Use]] = []
     segments: dict[DimKey, tuple[int, ...]] = {}
     loose: set[FactorKey] = set()
@@ -139,7 +121,7 @@ def _uses_of(
 
 
 def _fixed_point(
-    classes: _Classes,
+    classes: Classes[Key],
     uses: Sequence[Sequence[Use]],
     rules: Sequence[tuple[ShardingRule | None, Sequence[str], Mapping[Factor, int]]],
     shapes: Mapping[str, tuple[int, ...]],
@@ -187,7 +169,7 @@ def _fixed_point(
 
 
 def _spread_segments(
-    classes: _Classes,
+    classes: Classes[Key],
     segments: Mapping[DimKey, tuple[int, ...]],
     dim_cuts: Mapping[DimKey, tuple[int, ...]],
 ) -> dict[DimKey, tuple[int, ...]]:

@@ -23,6 +23,7 @@ from itertools import product
 from math import prod
 from typing import Literal
 
+from solver.classes import Classes
 from solver.op_info import OpInfo, TensorInfo
 
 MOST_STRETCH = 1.125  # chosen: at most a ninth of the fullest device's share is padding
@@ -33,28 +34,9 @@ Key = SlotKey | PartKey
 Mode = Literal["refuse", "chunk", "pad"]
 
 
-@dataclass(slots=True)
-class Classes:
-    """Union-find over slots and parts that are the same index."""
-
-    parent: dict[Key, Key] = field(default_factory=dict)
-
-    def find(self, key: Key) -> Key:
-        root = key
-        while (above := self.parent.setdefault(root, root)) != root:
-            root = above
-        while (above := self.parent[key]) != root:
-            self.parent[key] = root
-            key = above
-        return root
-
-    def join(self, a: Key, b: Key) -> None:
-        self.parent[self.find(a)] = self.find(b)
-
-
-def index_classes(ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo]) -> Classes:
+def index_classes(ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo]) -> Classes[Key]:
     """The classes of a problem; halos and followers of another length join nothing."""
-    classes = Classes()
+    classes: Classes[Key] = Classes()
     for position, op in enumerate(ops):
         if op.known is None:
             continue

@@ -27,10 +27,11 @@ from itertools import product
 from meshwright.schema import Graph, GraphError, Layout, Op, OpPlan, Setup, Stage
 from meshwright.schema import Tensor as GraphTensor
 from meshwright.schema.sizes import size_value, symbols_in
+from solver.classes import Classes
 from solver.execution.scaled_stage import AXIS, scaled_stage
 from solver.op_info import OpInfo
 from solver.problem import Problem, build_problem
-from solver.uneven import Classes, Key, Uneven, index_classes
+from solver.uneven import Key, Uneven, index_classes
 
 KEPT = 16  # chosen: kernel windows, experts, segments of a fused projection
 SCALES = (1, 2, 3)  # chosen: times the least sizes, until the structure is that of the plan
@@ -85,7 +86,7 @@ class _Sizes:
     problem: Problem
     stage: Stage
     scale: int
-    classes: Classes = field(init=False)
+    classes: Classes[Key] = field(init=False)
     spans: dict[Key, int] = field(default_factory=dict)
     chunks: dict[str, tuple[int, ...]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,29 @@
+"""Union-find: keys that are the same index."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True)
+class Classes(Generic[K]):
+    """Classes of keys; a key that nobody joined is one by itself."""
+
+    parent: dict[K, K] = field(default_factory=dict)
+
+    def find(self, key: K) -> K:
+        """The key that stands for the class."""
+        root = key
+        while (above := self.parent.setdefault(root, root)) != root:
+            root = above
+        while (above := self.parent[key]) != root:
+            self.parent[key] = root
+            key = above
+        return root
+
+    def join(self, a: K, b: K) -> None:
+        self.parent[self.find(a)] = self.find(b)
