@@ -74,6 +74,7 @@ class OpModel:
     axis_levels: tuple[int, ...]
     followers: tuple[tuple[int, tuple[int, ...]], ...] = ()
     spans: tuple[int, ...] = ()
+    candidates: int = 0
 
     @property
     def parts(self) -> int:

@@ -103,6 +103,7 @@ class OpModels:
             self._spans(
                 [(position, j) for j in range(len(op.parts))], [part.size for part in op.parts]
             ),
+            op.known.candidates if op.known is not None else 0,
         )
 
     def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortModel:

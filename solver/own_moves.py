@@ -2,6 +2,7 @@
 
     what         when an axis lies on                       forward          backward
     statistics   a part that is reduced and used again      all_reduce       all_reduce
+    candidates   the same, of an op that picks the best     all_gather       all_gather
     halo         a part whose neighbours overlap            send             send
     ring         a part with followers, of dense inputs     p - 1 sends      p - 1 sends
     indices      a part with followers that indices look    all_to_all       -
@@ -11,7 +12,8 @@ over a group of p devices. Round a ring go, forward, the local blocks of the inp
 followers and not their leader; backward those that are needed again, with their gradients: the
 gradient of a block starts where the block comes first and is home after p - 1 sends, when what its
 owner made is added. Indices go to where their rows lie, and the rows come back; backward the rows'
-gradients go the same way. Rows are taken to be asked for evenly.
+gradients go the same way. Rows are taken to be asked for evenly. Candidates are the best of every
+part with their places; backward they are compared again.
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.collectives import Extents, Interconnect, collective_cost
+from meshwright.schema import DTYPE_BYTES
 from solver.op_model import OpModel
 from solver.states import FloatArray, IntArray
 
-What = Literal["statistics", "halo", "ring", "indices", "rows"]
-Kind = Literal["all_reduce", "send", "all_to_all"]
+What = Literal["statistics", "candidates", "halo", "ring", "indices", "rows"]
+Kind = Literal["all_reduce", "all_gather", "send", "all_to_all"]
 
 STATISTICS = 2  # per point: mean and variance, or maximum and sum
 STATISTICS_BYTES = 4  # float32 in every framework
+PLACE_BYTES = 8  # int64, as PyTorch and MindSpore count places
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +88,19 @@ class _Moves:
             return
         for axes, rows in self._groups(model.lies_on(model.reused, self.choices)):
             elsewhere = model.ways_of(self.choices[rows], [not own for own in model.reused])
-            payload = STATISTICS * STATISTICS_BYTES * self._statistic_points / elsewhere
+            points = self._statistic_points / elsewhere
+            what, kind, payload = self._reduced(
+                points, math.prod(model.axis_sizes[a] for a in axes)
+            )
             for backward in self._passes:
-                yield self._move("statistics", "all_reduce", axes, backward, 1, rows, payload)
+                yield self._move(what, kind, axes, backward, 1, rows, payload)
+
+    def _reduced(self, points: FloatArray, members: int) -> tuple[What, Kind, FloatArray]:
+        model = self.model
+        if not model.candidates:
+            return "statistics", "all_reduce", STATISTICS * STATISTICS_BYTES * points
+        element_bytes = DTYPE_BYTES[model.dtype] + PLACE_BYTES
+        return "candidates", "all_gather", members * model.candidates * element_bytes * points
 
     def halos(self) -> Iterator[OwnMove]:
         model, first = self.model, self.model.inputs[0]

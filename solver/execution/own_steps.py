@@ -1,9 +1,9 @@
 """Own steps of ops: whose shards meet inside an op, by the plan's own steps alone.
 
-Statistics and halos: all inputs of the members of a group meet on each of them, and of what is
-computed every device keeps its part. A ring, and rows that indices ask for: the inputs that have a
-follower without its leader come from the members that they pass; backward a device adds to its
-part of their gradients what those members made.
+Statistics, candidates and halos: all inputs of the members of a group meet on each of them, and of
+what is computed every device keeps its part. A ring, and rows that indices ask for: the inputs that
+have a follower without its leader come from the members that they pass; backward a device adds to
+its part of their gradients what those members made.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Direction = Literal["forward", "backward"]
 
 KINDS = {
     "statistics": "all_reduce",
+    "candidates": "all_gather",
     "halo": "send",
     "ring": "send",
     "indices": "all_to_all",
@@ -51,8 +52,9 @@ class OwnSteps:
 
     def _may(self, what: str, axis: Axis) -> bool:
         on = [self.op.parts[part] for part in self.parts_on[axis]]
-        if what == "statistics":
-            return any(part.reused for part in on)
+        if what in ("statistics", "candidates"):
+            picks = self.op.known is not None and self.op.known.candidates > 0
+            return picks == (what == "candidates") and any(part.reused for part in on)
         if what == "halo":
             return any(part.halo_elements for part in on)
         return len(on) > 1
@@ -62,7 +64,7 @@ class OwnSteps:
         axes = {
             axis
             for step in self.steps
-            if step.what in ("statistics", "halo") and step.direction == direction
+            if step.what in ("statistics", "candidates", "halo") and step.direction == direction
             for axis in step.axes
         }
         axes |= {axis for axis in self.mesh.names if self._is_halo_of_nothing(axis)}
@@ -122,6 +124,7 @@ class OwnSteps:
             axis
             for axis in self.mesh.names
             if self._may("statistics", axis)
+            or self._may("candidates", axis)
             or self._may("halo", axis)
             or self._is_halo_of_nothing(axis)
         }

@@ -19,6 +19,8 @@ class Known:
     sparse_inputs: inputs of which only a few rows are read (embedding tables).
     skewed: factors along which work grows from nothing to all (the rows of a causal mask), so that
     the last of p equal parts has (2 - 1/p) times its share.
+    candidates: how many elements at each point every part sends to be compared (top-k), where these
+    and no statistics of reused factors are exchanged.
     chunks: followers whose dim is cut into chunks of the user's own lengths: axes lie on it and on
     what it follows as many ways as there are chunks, or not at all.
     """
@@ -29,6 +31,7 @@ class Known:
     sparse_inputs: tuple[int, ...] = ()
     skewed: tuple[str, ...] = ()
     chunks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    candidates: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ def known(
     sparse_inputs: tuple[int, ...] = (),
     skewed: tuple[str, ...] = (),
     chunks: Mapping[str, tuple[int, ...]] | None = None,
+    candidates: int = 0,
 ) -> Known:
     """A Known from its parts."""
     rule = ShardingRule(
@@ -69,4 +73,6 @@ def known(
         saves_outputs=saves_outputs,
         flops=flops,
     )
-    return Known(rule, op_class, halo_elements or {}, sparse_inputs, skewed, chunks or {})
+    return Known(
+        rule, op_class, halo_elements or {}, sparse_inputs, skewed, chunks or {}, candidates
+    )

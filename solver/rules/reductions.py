@@ -80,7 +80,7 @@ def trace(ports: Ports) -> Known:
 
 
 def ordered(ports: Ports) -> Known:
-    """sort, topk: places change along attrs dim, which is not sharded."""
+    """sort: places change along attrs dim, which is not sharded."""
     rank = len(ports.inputs[0])
     dim = int(ports.attrs.get("dim", -1)) % rank
     factors = names("d", rank)
@@ -90,6 +90,23 @@ def ordered(ports: Ports) -> Known:
         own = factors[dim] if shape == ports.inputs[0] else f"k{dim}!"
         outs.append(" ".join(own if i == dim else f for i, f in enumerate(factors)))
     return known(f"{given} -> {', '.join(outs)}", "memory", saves_inputs=(0,))
+
+
+def top(ports: Ports) -> Known:
+    """topk: each part of attrs dim sends its own best, which are compared once more."""
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs.get("dim", -1)) % rank
+    if ports.outputs[0] == ports.inputs[0]:
+        return ordered(ports)
+    factors = names("d", rank)
+    given = " ".join(f"{f}^" if i == dim else f for i, f in enumerate(factors))
+    made = " ".join(f"k{i}!" if i == dim else f for i, f in enumerate(factors))
+    return known(
+        f"{given} -> {', '.join([made] * len(ports.outputs))}",
+        "memory",
+        saves_inputs=(0,),
+        candidates=ports.outputs[0][dim],
+    )
 
 
 REDUCTIONS: dict[str, Builder] = {
@@ -106,5 +123,5 @@ REDUCTIONS: dict[str, Builder] = {
     "cummin": cumulative(saves_outputs=True),
     "trace": trace,
     "sort": ordered,
-    "topk": ordered,
+    "topk": top,
 }

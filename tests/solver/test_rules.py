@@ -61,7 +61,7 @@ def rule(kind: str, inputs: Shapes, outputs: Shapes, **attrs: Any) -> Known:
         ("pad", [(4, 6)], [(4, 8)], {}, "d0 u1! -> d0 w1!"),
         ("stack", [(4,), (4,)], [(2, 4)], {"dim": 0}, "d0, d0 -> p! d0"),
         ("sort", [(4, 6)], [(4, 6), (4, 6)], {"dim": 1}, "d0 d1! -> d0 d1, d0 d1"),
-        ("topk", [(4, 6)], [(4, 2), (4, 2)], {"dim": 1}, "d0 d1! -> d0 k1!, d0 k1!"),
+        ("topk", [(4, 6)], [(4, 2), (4, 2)], {"dim": 1}, "d0 d1^ -> d0 k1!, d0 k1!"),
     ],
 )  # fmt: skip
 def test_the_rule_of_a_kind(kind, inputs, outputs, attrs, notation):

@@ -44,6 +44,7 @@ class OwnStep(Model):
     """What an op moves by itself over the groups of `axes`, in every microbatch.
 
     statistics   are reduced before they are used again (`^`)
+    candidates   the best of every part, with their places, are compared once more (top-k)
     halo         the rows that neighbours need of each other (`~`)
     ring         the local parts of all inputs that have a follower and not its leader (`t@s?`)
                  pass to the next device, `times` times; backward together with their gradients
@@ -53,8 +54,8 @@ class OwnStep(Model):
     times: so many collectives one after the other. payload_bytes: of each. ns: of all of them.
     """
 
-    what: Literal["statistics", "halo", "ring", "indices", "rows"]
-    kind: Literal["all_reduce", "send", "all_to_all"]
+    what: Literal["statistics", "candidates", "halo", "ring", "indices", "rows"]
+    kind: Literal["all_reduce", "all_gather", "send", "all_to_all"]
     axes: tuple[Axis, ...]
     direction: Literal["forward", "backward"]
     times: int = Field(default=1, ge=1)
