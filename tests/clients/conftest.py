@@ -27,8 +27,9 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `meshwright ARGUMENTS…` in this process."""
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs `meshwright ARGUMENTS…` in this process, as wide as a page."""
+    monkeypatch.setenv("COLUMNS", "140")
 
     def command(*arguments: str | Path) -> Ran:
         with pytest.raises(SystemExit) as ended:
