@@ -49,6 +49,10 @@ class Run:
         """Which copy of the graph a kept copy is."""
         return kept if kept <= MIDDLE else self.copies - KEPT + kept
 
+    def kept(self, copy: int) -> int:
+        """The kept copy that stands for a copy of the graph."""
+        return min(copy, MIDDLE) if copy < self.copies - MIDDLE else copy - self.copies + KEPT
+
     def renamed(self, kept: int, copy: int) -> dict[str, str]:
         """Names of a kept copy -> those of a copy of the graph."""
         number = self.number(kept)

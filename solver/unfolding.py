@@ -17,7 +17,7 @@ from meshwright.schema import Padding, Stage
 from solver.assignment import Assignment, assignment_of_choice
 from solver.cost_graph import CostGraph, Edge, Node, Projection
 from solver.evaluate import Share
-from solver.folding import KEPT, MIDDLE, Folding, Run
+from solver.folding import KEPT, MIDDLE, Folding
 from solver.lowering import Lowered
 from solver.padding import paddings
 from solver.states import IntArray
@@ -142,7 +142,7 @@ class Unfolding:
 
     def _states(self, choice: IntArray, number: int, copy: int) -> IntArray:
         run = self.folding.runs[number]
-        kept = _kept(copy, run)
+        kept = run.kept(copy)
         return choice[[self._place[node, copy] for node in self._slots[number][kept]]]
 
     def _ends(self, choice: IntArray) -> IntArray:
@@ -232,16 +232,11 @@ class Unfolding:
         if owner is None:
             return self._place[node, 0]
         run = self.folding.runs[owner[0]]
-        kept = _kept(copy, run)
+        kept = run.kept(copy)
         if kept != owner[1]:
             slots = self._slots[owner[0]]
             node = slots[kept][slots[owner[1]].index(node)]
         return self._place[node, copy]
-
-
-def _kept(copy: int, run: Run) -> int:
-    """The kept copy that stands for a copy of the graph."""
-    return min(copy, MIDDLE) if copy < run.copies - MIDDLE else copy - run.copies + KEPT
 
 
 class _Owners:
@@ -296,7 +291,6 @@ class _Owners:
 
     def share(self, owner: Owner | None) -> Share:
         """What belongs to a kept copy; None: whatever belongs to no middle copy."""
-
         problem = self.models.problem
         return Share(
             tuple(p for p in self.lowered.op_node if self.belongs(problem.ops[p].name, owner)),

@@ -147,7 +147,7 @@ class Branching:
         lost = np.full(len(self._root), np.inf)
         for stop in stops:
             labels, _ = self.extended(labels, stop, ceilings)
-            kept = self.kept(labels.values, width)
+            kept = self._kept(labels.values, width)
             if not kept.all():
                 dropped = labels.values[:, ~kept] - self._root[:, None]
                 lost = np.minimum(lost, dropped.min(axis=1))
@@ -167,7 +167,7 @@ class Branching:
             lost,
         )
 
-    def kept(self, values: FloatArray, width: int) -> NDArray[np.bool_]:
+    def _kept(self, values: FloatArray, width: int) -> NDArray[np.bool_]:
         """The best bounds, and as many spread from the least memory to the most.
 
         Near the limit a choice of little memory is wanted, whatever its bound.

@@ -83,10 +83,7 @@ def elimination_program(graph: CostGraph, max_table_entries: int) -> Program:
             eliminator.add_edge(edge)
     for block in blocks:
         block.add_to(eliminator)
-    gone = set()
-    for block in blocks:
-        for node in _halving(eliminator, block, largest):
-            gone.add(node)
+    gone = {node for block in blocks for node in _halving(eliminator, block, largest)}
     left = [node for node in left if node not in gone]
     for node, entries in greedy(eliminator, left):
         if entries > max_table_entries:
