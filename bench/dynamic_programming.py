@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from bench.timing import median_seconds, reference_loop, say
 from bench.transformer_graph import transformer_graph
 from solver.cost_graph import CostGraph
-from solver.dynamic_programming import Budget, Outcome, dynamic_programming
+from solver.dynamic_programming import dynamic_programming
+from solver.outcome import Budget, Outcome
 
 _LAYERS = (2, 12, 32, 96, 126)
 

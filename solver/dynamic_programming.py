@@ -13,76 +13,42 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
-from typing import Literal
 
 from solver.cost_graph import CostGraph, Edge, IntArray
+from solver.deadline import Deadline, OutOfTime
 from solver.elimination import multiplier
-from solver.elimination.deadline import Deadline, OutOfTime
 from solver.elimination.eliminator import TableTooLarge
-from solver.elimination.incumbent import Incumbent, Progress, Report
 from solver.elimination.label_search import LabelSearch
 from solver.elimination.order import Program, elimination_program
 from solver.elimination.solution import Weights, solve
+from solver.incumbent import Incumbent, Report
+from solver.outcome import Budget, Outcome, outcome_of
 
 _SOLUTIONS_HELD = 5
 
-__all__ = ["Budget", "Outcome", "Progress", "Report", "TableTooLarge", "dynamic_programming"]
 
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """When to stop: after `seconds` (None: never), or within `tolerance` of the optimum, relative.
-
-    No table has more than `max_table_entries`, all that are held at once `max_held_entries`, 8
-    bytes each. The last stage looks at no more than `max_labels` partial choices (chosen: some
-    seconds). A bound that reaches `cutoff_ns` ends the search: what costs more is of no use.
-    """
-
-    seconds: float | None = None
-    max_table_entries: int = 60_000_000
-    tolerance: float = 0.0
-    max_held_entries: int = 400_000_000
-    max_labels: int = 1_000_000
-    cutoff_ns: float = math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What was found and what was proved.
-
-    optimal     the cost is within the tolerance of lower_bound_ns
-    feasible    a choice within the limit, the gap still open
-    infeasible  proved: no choice is within the limit, or every choice is forbidden
-    unknown     the budget ended before a choice within the limit was found
-
-    `cost_ns` and `memory_bytes` are evaluate_choice of `choice`, inf and NaN without one.
-    `minimum_memory_bytes` is the least memory of any choice, None where it was not needed or there
-    is no choice at all.
-    """
-
-    status: Literal["optimal", "feasible", "infeasible", "unknown"]
-    choice: IntArray | None
-    cost_ns: float
-    memory_bytes: float
-    lower_bound_ns: float
-    minimum_memory_bytes: float | None
-    notes: tuple[str, ...] = ()
-
-
-def dynamic_programming(graph: CostGraph, budget: Budget, report: Report | None = None) -> Outcome:
+def dynamic_programming(
+    graph: CostGraph,
+    budget: Budget,
+    report: Report | None = None,
+    start: IntArray | None = None,
+) -> Outcome:
     """Deterministic where time does not cut it. Raises TableTooLarge, before any table is made."""
-    return _Run(graph, budget, report).outcome()
+    return _Run(graph, budget, report, start).outcome()
 
 
 class _Run:
     """One run: facts collected stage by stage, so that a cut leaves an honest outcome."""
 
-    def __init__(self, graph: CostGraph, budget: Budget, report: Report | None) -> None:
+    def __init__(
+        self, graph: CostGraph, budget: Budget, report: Report | None, start: IntArray | None
+    ) -> None:
         self.graph = graph
         self.budget = budget
         self.deadline = Deadline.after(budget.seconds)
         self.incumbent = Incumbent(graph, budget.tolerance, report)
+        if start is not None:
+            self.incumbent.offer(start, "start")
         self.infeasible = False
         self.minimum_memory_bytes: float | None = None
         self.notes: list[str] = []
@@ -96,23 +62,9 @@ class _Run:
             self._search(program)
         except OutOfTime:
             self.notes.append(f"stopped after {self.budget.seconds} s")
-        found = self.incumbent
-        return Outcome(
-            status=self._status(),
-            choice=found.choice,
-            cost_ns=found.cost_ns,
-            memory_bytes=found.memory_bytes,
-            lower_bound_ns=min(found.lower_bound_ns, found.cost_ns),
-            minimum_memory_bytes=self.minimum_memory_bytes,
-            notes=tuple(self.notes),
+        return outcome_of(
+            self.incumbent, self.infeasible, self.minimum_memory_bytes, tuple(self.notes)
         )
-
-    def _status(self) -> Literal["optimal", "feasible", "infeasible", "unknown"]:
-        if self.infeasible:
-            return "infeasible"
-        if self.incumbent.choice is None:
-            return "unknown"
-        return "optimal" if self.incumbent.is_closed() else "feasible"
 
     def _search(self, program: Program) -> None:
         incumbent, deadline = self.incumbent, self.deadline

@@ -26,12 +26,14 @@ from meshwright.schema import (
     Search,
     TooLarge,
 )
-from solver import dynamic_programming as exact
+from solver.dynamic_programming import dynamic_programming
+from solver.elimination.eliminator import TableTooLarge
 from solver.evaluate import cost_of, ledger_of
 from solver.folding import Folding, fold
 from solver.lowering import Models, lower
 from solver.meshes import meshes
 from solver.notes import UNEVEN_WOULD_DO, idle_axes, repeated_work
+from solver.outcome import Budget, Outcome
 from solver.pins import Allowed, allowed_strategies, check_axes, matching_pins, pinned_ops
 from solver.plan_document import stage_document
 from solver.problem import Problem, build_problem, step_batch, with_gradient
@@ -51,7 +53,7 @@ class MeshOutcome:
     """What the search found and proved on one mesh."""
 
     mesh: Mesh
-    outcome: exact.Outcome
+    outcome: Outcome
     models: Models
     unfolding: Unfolding | None = None
     choice: IntArray | None = None
@@ -59,8 +61,8 @@ class MeshOutcome:
     is_too_large: bool = False  # its tables would not fit: nothing is known of it
 
 
-_IMPOSSIBLE = exact.Outcome("infeasible", None, inf, nan, inf, None)
-_NOT_SEARCHED = exact.Outcome("unknown", None, inf, nan, -inf, None)
+_IMPOSSIBLE = Outcome("infeasible", None, inf, nan, inf, None)
+_NOT_SEARCHED = Outcome("unknown", None, inf, nan, -inf, None)
 
 
 def check(request: Request) -> None:
@@ -200,12 +202,12 @@ class _MeshSearch:
             left = None
             if self.deadline is not None:
                 left = max(0.0, self.deadline - time.monotonic()) / (len(spaces) - done)
-            budget = exact.Budget(seconds=left, tolerance=TOLERANCE, cutoff_ns=best)
+            budget = Budget(seconds=left, tolerance=TOLERANCE, cutoff_ns=best)
             outcomes.append(self._on(mesh, problem, budget))
         self.say(Progress(phase="done", done=len(spaces), total=len(spaces)))
         return outcomes
 
-    def _on(self, mesh: Mesh, problem: Problem, budget: exact.Budget) -> MeshOutcome:
+    def _on(self, mesh: Mesh, problem: Problem, budget: Budget) -> MeshOutcome:
         limit = problem.topology.device.memory_bytes * (1 - problem.setup.memory_reserve)
         models = Models(problem, self.values, mesh)
         allowed: dict[int, Allowed] = {
@@ -217,8 +219,8 @@ class _MeshSearch:
             return MeshOutcome(mesh, _IMPOSSIBLE, models, broken_pin=broken)
         unfolding = Unfolding(self.folding, lower(models, allowed, limit))
         try:
-            found = exact.dynamic_programming(unfolding.graph, budget)
-        except exact.TableTooLarge:
+            found = dynamic_programming(unfolding.graph, budget)
+        except TableTooLarge:
             return MeshOutcome(mesh, _NOT_SEARCHED, models, is_too_large=True)
         return MeshOutcome(mesh, found, models, unfolding, found.choice)
 

@@ -20,12 +20,12 @@ from collections.abc import Callable
 import numpy as np
 
 from solver.cost_graph import FloatArray
+from solver.deadline import Deadline
 from solver.elimination.branching import Branching
-from solver.elimination.deadline import Deadline
-from solver.elimination.incumbent import ROUNDING, Incumbent
 from solver.elimination.labels import Labels
 from solver.elimination.order import Program
 from solver.elimination.solution import Solution
+from solver.incumbent import ROUNDING, Incumbent
 
 STAGE = "labels"
 

@@ -10,9 +10,9 @@ Every choice within the limit is offered to the incumbent.
 from __future__ import annotations
 
 from solver.cost_graph import ChoiceCost
-from solver.elimination.deadline import Deadline
-from solver.elimination.incumbent import ROUNDING, Incumbent
+from solver.deadline import Deadline
 from solver.elimination.solution import Solution, Weights, solve
+from solver.incumbent import ROUNDING, Incumbent
 
 _MULTIPLIERS_TRIED = 40  # chosen: 6 to 12 do on planning graphs
 # chosen: on 32 layers of bench/transformer_graph.py at a tight limit, labels of width 1 then left a

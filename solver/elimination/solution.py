@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.cost_graph import FloatArray, IntArray
-from solver.elimination.deadline import Deadline
+from solver.deadline import Deadline
 from solver.elimination.eliminator import Step
 from solver.elimination.minimum import Grouping, Operand, minimum
 from solver.elimination.order import Program

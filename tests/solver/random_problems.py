@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from meshwright.schema import Cost, Graph, Mesh, MeshAxis, Pin, Plan, Search, Setup, Topology
 from solver.assignment import Assignment, assignment_of_choice
 from solver.cost_graph import CostGraph, Edge, IntArray, Node, Projection
-from solver.dynamic_programming import Budget, dynamic_programming
+from solver.dynamic_programming import dynamic_programming
 from solver.evaluate import cost_of, ledger_of
 from solver.lowering import Lowered, Models, lower
+from solver.outcome import Budget
 from solver.pins import allowed_strategies, pinned_ops
 from solver.plan_document import stage_document
 from solver.values import find_values

@@ -8,13 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.cost_graph import FORBIDDEN, CostGraph, Edge, Node, evaluate_choice
-from solver.dynamic_programming import (
-    Budget,
-    Outcome,
-    Progress,
-    TableTooLarge,
-    dynamic_programming,
-)
+from solver.dynamic_programming import dynamic_programming
+from solver.elimination.eliminator import TableTooLarge
+from solver.incumbent import Progress
+from solver.outcome import Budget, Outcome
 from tests.solver.cost_graphs import brute_force, random_chain, random_graph, unshared
 
 CLOSE = 1e-9
