@@ -4,6 +4,9 @@
                  + sum over edges e of e.cost[choice[tail], choice[head]]     is least, while
     memory(choice), the same sum over the memories, is at most memory_limit_bytes.
 
+With lifetimes, node n takes its memory only at the times lifetimes[n, 0] <= t < lifetimes[n, 1],
+edges take theirs always, and memory(choice) is the peak: the most that is taken at any one time.
+
 A projection is an edge that costs nothing where head == select[tail] and is forbidden elsewhere:
 the tail decides the head. A cost of FORBIDDEN rules a state or a pair out.
 
@@ -20,6 +23,8 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from solver.timeline import Timeline
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -68,12 +73,15 @@ class CostGraph:
     """Nodes in topological order and the edges between them; parallel edges add up.
 
     spans: (first node, nodes, period) of stretches known to repeat, None where nobody has looked.
+    lifetimes: (n, 2) half-open times in which a node's memory counts, never where both are equal;
+    None: always.
     """
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge | Projection, ...]
     memory_limit_bytes: float | None = None
     spans: tuple[tuple[int, int, int], ...] | None = None
+    lifetimes: IntArray | None = None
 
     @cached_property
     def extents(self) -> IntArray:
@@ -95,6 +103,10 @@ class CostGraph:
         )
 
     @cached_property
+    def timeline(self) -> Timeline | None:
+        return None if self.lifetimes is None else Timeline.of(self.lifetimes)
+
+    @cached_property
     def selects(self) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
         """Projections by the vector they hold, with their tails and heads."""
         found: dict[int, tuple[IntArray, list[int], list[int]]] = {}
@@ -114,6 +126,8 @@ class CostGraph:
             _check_node(node, checked)
         for edge in self.edges:
             _check_edge(edge, self.nodes, checked)
+        if self.lifetimes is not None:
+            _check_lifetimes(self.lifetimes, self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +148,9 @@ class _Sums:
     def at(self, states: IntArray) -> Iterator[float]:
         for table, nodes in self.nodes:
             yield from table[states[nodes]].tolist()
+        yield from self.edges_at(states)
+
+    def edges_at(self, states: IntArray) -> Iterator[float]:
         for table, tails, heads in self.edges:
             yield from table[states[tails], states[heads]].tolist()
 
@@ -159,7 +176,10 @@ def _sums(
 
 
 def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> ChoiceCost:
-    """The one judge of choices. Sums are exactly rounded, in whatever order the parts come."""
+    """The one judge of choices. Sums are exactly rounded, in whatever order the parts come.
+
+    With lifetimes the memory is a running sum: exact for whole bytes below 2^53 in all.
+    """
     states = np.asarray(choice, dtype=np.int64)
     if len(states) != len(graph.nodes):
         raise CostGraphError(f"a choice of {len(states)} states for {len(graph.nodes)} nodes")
@@ -171,7 +191,26 @@ def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> Choic
     for select, tails, heads in graph.selects:
         if (select[states[tails]] != states[heads]).any():
             cost = FORBIDDEN
-    return ChoiceCost(cost, math.fsum(graph.memory_sums.at(states)))
+    if graph.timeline is None:
+        return ChoiceCost(cost, math.fsum(graph.memory_sums.at(states)))
+    taken = np.zeros(len(states))
+    for memory, own in graph.memory_sums.nodes:
+        taken[own] = memory[states[own]]
+    always = math.fsum(graph.memory_sums.edges_at(states))
+    return ChoiceCost(cost, always + graph.timeline.peak(taken))
+
+
+def _check_lifetimes(lifetimes: IntArray, nodes: tuple[Node, ...]) -> None:
+    if lifetimes.dtype != np.int64 or lifetimes.shape != (len(nodes), 2):
+        found = f"{lifetimes.dtype} {lifetimes.shape}"
+        raise CostGraphError(f"lifetimes need int64 of shape ({len(nodes)}, 2), got {found}")
+    wrong = np.flatnonzero(lifetimes[:, 0] > lifetimes[:, 1])
+    if len(wrong):
+        start, stop = lifetimes[wrong[0]].tolist()
+        name = nodes[wrong[0]].name
+        raise CostGraphError(
+            f'node "{name}": its lifetime ends at {stop}, before it starts at {start}'
+        )
 
 
 def _check_node(node: Node, checked: dict[int, str | None]) -> None:
