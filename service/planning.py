@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field
 from sqlalchemy import Connection
@@ -30,7 +30,7 @@ from meshwright.schema import (
     Topology,
 )
 from meshwright.schema.canonical import digest
-from meshwright.schema.request import MAX_PINS
+from meshwright.schema.request import MAX_PINS, Solver
 from service import documents
 from solver.planner import check as check_request
 
@@ -46,7 +46,7 @@ class Constraints(Document):
     error: ClassVar[type[InvalidInput]] = RequestError
 
     pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
-    solver: Literal["dynamic_programming"] = "dynamic_programming"
+    solver: Solver = "auto"
     budget: Budget = Field(default_factory=Budget)
 
     @property

@@ -282,6 +282,7 @@ def _plan(request: Request, outcomes: Sequence[MeshOutcome], best: MeshOutcome) 
         cost=cost,
         search=Search(
             solver=request.solver,
+            found_by="dynamic_programming",
             outcome="optimal" if gap <= TOLERANCE * (1 + 1e-9) else "feasible",
             cost_ns=cost.step_ns,
             lower_bound_ns=bound,

@@ -12,7 +12,7 @@ from sqlalchemy import Row
 
 from meshwright.schema import Budget, Calibration, Graph, Pin, Plan, Setup, Topology
 from meshwright.schema.model import Model
-from meshwright.schema.request import MAX_PINS
+from meshwright.schema.request import MAX_PINS, Solver
 from service import certificates, documents, immutable
 from service.body import Body, read_body
 from service.jobs import FINAL
@@ -33,7 +33,7 @@ class PlanRequest(Model):
     setup: Setup = Setup()
     calibration: Calibration | None = None
     pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
-    solver: str = "dynamic_programming"
+    solver: Solver = "auto"
     budget: Budget = Budget()
     verify: StrictBool = False
 

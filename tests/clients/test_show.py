@@ -91,7 +91,7 @@ def plan(**changes: Any) -> Plan:
             memory_bytes=MemoryUse(parameters=4096, activations=1 << 20, capacity=1 << 21),
         ),
         "search": Search(
-            solver="dynamic_programming", outcome="feasible", cost_ns=3.003e6,
+            solver="auto", found_by="dynamic_programming", outcome="feasible", cost_ns=3.003e6,
             lower_bound_ns=2.9e6, gap=0.0355, meshes=("2x4x2",),
         ),
     }  # fmt: skip

@@ -281,7 +281,13 @@ def plan() -> Plan:
         exposed_ns={"activation": 0.5}, memory_bytes=MemoryUse(activations=32, capacity=100),
     )  # fmt: skip
     search = Search(
-        solver="s", outcome="optimal", cost_ns=1.5, lower_bound_ns=1.5, gap=0, meshes=("a 2",)
+        solver="s",
+        found_by="s",
+        outcome="optimal",
+        cost_ns=1.5,
+        lower_bound_ns=1.5,
+        gap=0,
+        meshes=("a 2",),
     )
     return Plan(
         graph="graph_0", topology="topo_0", setup="setup_0", calibration="cal_0",

@@ -58,6 +58,7 @@ def tiny(request: Request, report: Report | None = None) -> Answer:
         ),
         search=Search(
             solver="tiny",
+            found_by="tiny",
             outcome="optimal",
             cost_ns=step_ns,
             lower_bound_ns=step_ns,

@@ -192,6 +192,7 @@ def plan_of_assignment(models: Models, assignment: Assignment) -> Plan:
         cost=cost,
         search=Search(
             solver="none",
+            found_by="none",
             outcome="feasible",
             cost_ns=cost.step_ns,
             lower_bound_ns=0,

@@ -24,6 +24,7 @@ from meshwright.schema.model import Document, Model
 from meshwright.schema.notation import Factor, Notation, parse_notation
 from meshwright.schema.plan import (
     Cost,
+    Finding,
     MemoryUse,
     OpPlan,
     OwnStep,
@@ -43,7 +44,8 @@ from meshwright.schema.topology import Device, Level, Link, Topology
 
 __all__ = [
     "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Certificate", "ConversionError",
-    "Cost", "Device", "Dim", "Document", "Efficiency", "Exposed", "Factor", "Graph", "GraphError",
+    "Cost", "Device", "Dim", "Document", "Efficiency", "Exposed", "Factor", "Finding", "Graph",
+    "GraphError",
     "Infeasible", "InvalidInput", "Layout", "LayoutError", "LayoutPair", "Level", "Link",
     "MemoryUse", "Mesh", "MeshAxis", "MeshwrightError", "Model", "NotFound", "Notation", "Op",
     "OpClass", "OpPlan", "Optimizer", "OwnStep", "Padding", "ParameterPlan", "Pin", "Plan",

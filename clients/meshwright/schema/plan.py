@@ -188,18 +188,30 @@ class Stage(Model):
     redistributions: tuple[Redistribution, ...]
 
 
+class Finding(Model):
+    """A step forward: a search found a cheaper plan, of `cost_ns`, on a mesh."""
+
+    search: str
+    mesh: str
+    cost_ns: float
+
+
 class Search(Model):
     """How the plan was found and what is proven of it.
 
-    lower_bound_ns holds for every plan over the `meshes` listed; gap is relative to the cost.
+    solver: what was asked for. found_by: the search that found this plan. history: the cheaper
+    plans in the order in which they were found, this one last. lower_bound_ns holds for every plan
+    over the `meshes` listed; gap is relative to the cost.
     """
 
     solver: str
+    found_by: str
     outcome: Literal["optimal", "feasible"]
     cost_ns: float
     lower_bound_ns: float
     gap: float
     meshes: tuple[str, ...]
+    history: tuple[Finding, ...] = ()
 
 
 class Plan(Document):

@@ -39,6 +39,16 @@ class Budget(Model):
     max_axes: Whole = Field(default=3, ge=1, le=4)
 
 
+# One search, or `auto`: all that suit the problem, in the order in which they pay.
+Solver = Literal[
+    "auto",
+    "dynamic_programming",
+    "recursive_programming",
+    "sharding_propagation",
+    "semi_auto",
+    "exact",
+]
+
 MAX_PINS = 1000  # chosen: every pin is held against every op's name before a search is queued
 
 
@@ -58,7 +68,7 @@ class Request(Document):
     setup: Setup = Setup()
     calibration: Calibration | None = None
     pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
-    solver: Literal["dynamic_programming"] = "dynamic_programming"
+    solver: Solver = "auto"
     budget: Budget = Budget()
     verify: StrictBool = False
 
@@ -93,9 +103,11 @@ class Progress(Model):
 class Answer(Model):
     """What the planner returns: a plan, or why there is none.
 
-    certificate: what executing the plan showed, where that was asked for.
+    certificate: what executing the plan showed, where that was asked for. seconds: how long after
+    the start each entry of the plan's `search.history` was found; on another day, others.
     """
 
     plan: Plan | None = None
     infeasible: Infeasible | None = None
     certificate: Certificate | None = None
+    seconds: tuple[float, ...] = ()

@@ -144,8 +144,8 @@ def _proof(plan: Plan) -> tuple[str, str]:
     search = plan.search
     return "proof", (
         f"{search.outcome}: cost {show_ns(search.cost_ns)}, lower bound "
-        f"{show_ns(search.lower_bound_ns)}, gap {show_share(search.gap)}, by {search.solver} over "
-        f"{len(search.meshes)} mesh{'es' if len(search.meshes) != 1 else ''}"
+        f"{show_ns(search.lower_bound_ns)}, gap {show_share(search.gap)}, by {search.found_by} "
+        f"over {len(search.meshes)} mesh{'es' if len(search.meshes) != 1 else ''}"
     )
 
 
