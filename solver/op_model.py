@@ -25,13 +25,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.operators import op_ns
 from meshwright.schema import Calibration, Device, OpClass
+from solver.placements import placements
 from solver.states import FloatArray, IntArray, StateSpace
 
 # paper: FlashAttention-2 (Dao 2023), section 3: five matrix products backward for two forward
@@ -114,9 +114,8 @@ class OpModel:
         codes = [j for j in range(self.parts) if self.shardable[j]]
         codes.append(self.idle)
         codes += range(self.parts + 1, len(self.parts_of_code))
-        own = [codes if size > 1 else [self.idle] for size in self.axis_sizes]
-        rows = [row for row in product(*own) if self._divides(row)]
-        found = np.array(rows, dtype=np.int64).reshape(len(rows), len(self.axis_sizes))
+        lengths = self.spans or self.sizes
+        found = placements(codes, self.idle, self.parts_of_code, lengths, self.axis_sizes)
         valid = np.ones(len(found), dtype=np.bool_)
         for k, port in enumerate(self.inputs):
             if port.space is not None:
@@ -125,14 +124,6 @@ class OpModel:
             if port.space is not None:
                 valid &= port.space.valid(self.made(found, k))
         return found[valid]
-
-    def _divides(self, row: tuple[int, ...]) -> bool:
-        ways: dict[int, int] = {}
-        for code, size in zip(row, self.axis_sizes, strict=True):
-            for part in self.parts_of_code[code]:
-                ways[part] = ways.get(part, 1) * size
-        lengths = self.spans or self.sizes
-        return all(lengths[part] % way == 0 for part, way in ways.items())
 
     def required(self, choices: IntArray, port: int) -> IntArray:
         """The states in which input `port` is needed, in codes of its value."""

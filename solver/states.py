@@ -17,15 +17,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
+
+from solver.placements import placements
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 REPLICATED, PARTIAL, VARIED = 0, 1, 2  # offsets from n
+_MOST_PLACES = 1 << 17  # chosen: a megabyte for the look-up table of a value
 
 
 @dataclass(frozen=True)
@@ -55,32 +57,40 @@ class StateSpace:
 
     @cached_property
     def states(self) -> IntArray:
-        """Every valid state, in lexicographic order."""
-        kinds = range(self.base if self.has_gradient else self.base - 1)
-        alone = (self.slots + REPLICATED,)
-        own = [kinds if size > 1 else alone for size in self.axis_sizes]
-        rows = [codes for codes in product(*own) if self._divides(codes)]
-        return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.axis_sizes))
-
-    def _divides(self, codes: tuple[int, ...]) -> bool:
-        ways = [1] * self.slots
-        for code, size in zip(codes, self.axis_sizes, strict=True):
-            if code < self.slots:
-                ways[code] *= size
-        if any(n and way not in (1, n) for n, way in zip(self.counts, ways, strict=False)):
-            return False
+        """Every valid state, in lexicographic order; not to be written to."""
+        n = self.slots
+        lies_on = (*((slot,) for slot in range(n)), *((),) * 3)
+        codes = range(self.base if self.has_gradient else self.base - 1)
         lengths = self.spans or self.slot_sizes
-        return all(length % way == 0 for length, way in zip(lengths, ways, strict=True))
+        found = placements(codes, n + REPLICATED, lies_on, lengths, self.axis_sizes)
+        sizes = np.array(self.axis_sizes, dtype=np.int64)
+        for slot, count in enumerate(self.counts):
+            if count:
+                ways = np.where(found == slot, sizes, 1).prod(axis=1)
+                found = found[(ways == 1) | (ways == count)]
+        return found
+
+    @cached_property
+    def _place(self) -> IntArray:
+        """The position of the state with each key, -1 where there is none."""
+        place = np.full(self.base ** len(self.axis_sizes), -1, dtype=np.int64)
+        place[self.key(self.states)] = np.arange(len(self.states))
+        return place
+
+    @cached_property
+    def _weights(self) -> IntArray:
+        return self.base ** np.arange(len(self.axis_sizes) - 1, -1, -1, dtype=np.int64)
 
     def key(self, states: IntArray) -> IntArray:
         """States as numbers of base n + 3."""
-        weights = self.base ** np.arange(len(self.axis_sizes) - 1, -1, -1, dtype=np.int64)
-        return states @ weights
+        return states @ self._weights
 
     def index(self, states: IntArray) -> IntArray:
         """Positions of `states` in `self.states`; -1 where a state is not valid."""
-        keys = self.key(self.states)
         wanted = self.key(states)
+        if self.base ** len(self.axis_sizes) <= _MOST_PLACES:
+            return self._place[wanted]
+        keys = self.key(self.states)
         at = np.searchsorted(keys, wanted)
         at[at == len(keys)] = 0
         return np.where(keys[at] == wanted, at, -1)
