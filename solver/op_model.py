@@ -116,14 +116,29 @@ class OpModel:
         codes += range(self.parts + 1, len(self.parts_of_code))
         lengths = self.spans or self.sizes
         found = placements(codes, self.idle, self.parts_of_code, lengths, self.axis_sizes)
-        valid = np.ones(len(found), dtype=np.bool_)
+        return found[self._has_layouts(found)]
+
+    def _has_layouts(self, choices: IntArray) -> NDArray[np.bool_]:
+        """Which choices need and make valid states of all values."""
+        valid = np.ones(len(choices), dtype=np.bool_)
         for k, port in enumerate(self.inputs):
             if port.space is not None:
-                valid &= port.space.valid(self.required(found, k))
+                valid &= port.space.valid(self.required(choices, k))
         for k, port in enumerate(self.outputs):
             if port.space is not None:
-                valid &= port.space.valid(self.made(found, k))
-        return found[valid]
+                valid &= port.space.valid(self.made(choices, k))
+        return valid
+
+    def is_valid(self, codes: Sequence[int]) -> bool:
+        """Whether one strategy, of known codes, is among the choices; without listing these."""
+        ways = [1] * self.parts
+        for code, size in zip(codes, self.axis_sizes, strict=True):
+            for part in self.parts_of_code[code]:
+                ways[part] *= size
+        lengths = self.spans or self.sizes
+        if any(length % way for length, way in zip(lengths, ways, strict=True)):
+            return False
+        return bool(self._has_layouts(np.array([codes], dtype=np.int64))[0])
 
     def required(self, choices: IntArray, port: int) -> IntArray:
         """The states in which input `port` is needed, in codes of its value."""

@@ -60,7 +60,7 @@ class Unfolding:
         if not self.folding.runs:
             assignment = assignment_of_choice(self.lowered, choice)
             return [Portion(assignment, Share.all_of(self.lowered.models, assignment))]
-        ends = self._ends(choice)
+        ends = self.ends(choice)
         assignment = assignment_of_choice(self.lowered, ends)
         found = [Portion(assignment, self._owners.share(None))]
         for number, run in enumerate(self.folding.runs):
@@ -145,7 +145,7 @@ class Unfolding:
         kept = run.kept(copy)
         return choice[[self._place[node, copy] for node in self._slots[number][kept]]]
 
-    def _ends(self, choice: IntArray) -> IntArray:
+    def ends(self, choice: IntArray) -> IntArray:
         """The choice of the folded graph that the copies it kept have."""
         states = np.empty(len(self.lowered.graph.nodes), dtype=np.int64)
         for node, owner in enumerate(self._owners.of_node):

@@ -1,0 +1,180 @@
+"""What outer axes leave to inner ones: models of one axis over what lies within a group of devices.
+
+Once every op has its code on the outer axes, a group of devices that the outer axes do not tell
+apart holds a part of every op and of every value. On the next axis this part is all there is: the
+same op, with smaller sizes and fewer bytes. Recursive programming solves it as a problem of its own.
+
+A value's part is the one in which it rests. A parameter's is the one that its reader sees; how much
+finer its value, gradient and optimizer state lie at rest is kept beside it (`Kept`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from meshwright.schema import Mesh
+from solver.lowering import Models
+from solver.op_model import OpModel, PortModel
+from solver.op_models import OpModels
+from solver.parameters import ParameterModel
+from solver.problem import Problem
+from solver.states import FloatArray, IntArray, StateSpace
+from solver.values import Value, Values
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How many times less than its reader sees outer axes leave of a parameter at rest."""
+
+    value: int = 1
+    gradient: int = 1
+    optimizer: int = 1
+
+
+@dataclass(slots=True)
+class Outer:
+    """What the outer axes were given.
+
+    parts: position of an op -> into how many each of its parts is cut. slots: root of a value ->
+    the same of its shardable slots. kept: root of a parameter -> what lies at rest.
+    """
+
+    sizes: tuple[int, ...] = ()
+    parts: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    slots: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    kept: dict[str, Kept] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalParameterModel(ParameterModel):
+    """A parameter as its reader sees it, with what outer axes left of it at rest."""
+
+    kept: Kept = Kept()
+
+    def memory_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        value, gradient, optimizer = ParameterModel.memory_bytes(self, states)
+        kept = self.kept
+        return value / kept.value, gradient / kept.gradient, optimizer / kept.optimizer
+
+    def update_ns(self, states: IntArray) -> FloatArray:
+        return ParameterModel.update_ns(self, states) / self.kept.optimizer
+
+
+@dataclass(slots=True)
+class _LocalOpModels(OpModels):
+    outer: Outer = field(default_factory=Outer)
+    _local: dict[str, StateSpace] = field(default_factory=dict)
+
+    def space(self, root: str) -> StateSpace:
+        known = self._local.get(root)
+        if known is None:
+            whole = OpModels.space(self, root)
+            ways = self.outer.slots.get(root)
+            known = whole if ways is None else _space_of_part(whole, ways)
+            self._local[root] = self._spaces.setdefault(known, known)
+        return self._local[root]
+
+    def _make(self, position: int) -> OpModel:
+        whole = OpModels._make(self, position)
+        ways = self.outer.parts.get(position)
+        return whole if ways is None else _op_of_part(whole, ways)
+
+
+class LocalModels(Models):
+    """Models of one more axis; the mesh is that axis alone."""
+
+    __slots__ = ("outer",)
+
+    def __init__(self, problem: Problem, values: Values, mesh: Mesh, outer: Outer) -> None:
+        super().__init__(problem, values, mesh)
+        self.outer = outer
+        self.ops = _LocalOpModels(
+            problem, values, self.ops.axis_sizes, self.ops.axis_levels, outer=outer
+        )
+
+    def parameter(self, value: Value) -> ParameterModel:
+        whole = Models.parameter(self, value)
+        kept = self.outer.kept.get(value.root)
+        if kept is None:
+            return whole
+        return self.shared(
+            ("local parameter", whole, kept),
+            lambda: LocalParameterModel(
+                whole.space,
+                whole.dtype,
+                whole.setup,
+                whole.microbatches,
+                whole.device,
+                whole.calibration,
+                whole.interconnect,
+                whole.axis_levels,
+                kept,
+            ),
+        )
+
+
+def _space_of_part(whole: StateSpace, ways: tuple[int, ...]) -> StateSpace:
+    return replace(
+        whole,
+        slot_sizes=_cut(whole.slot_sizes, ways),
+        bytes=max(1, whole.bytes // prod(ways)),
+        spans=_cut(whole.spans, ways),
+        counts=tuple(n if way == 1 else 0 for n, way in zip(whole.counts, ways, strict=False)),
+    )
+
+
+def _op_of_part(whole: OpModel, ways: tuple[int, ...]) -> OpModel:
+    return replace(
+        whole,
+        flops=whole.flops / prod(ways),
+        sizes=_cut(whole.sizes, ways),
+        spans=_cut(whole.spans, ways),
+        halo_elements=tuple(
+            elements * way // prod(ways)
+            for elements, way in zip(whole.halo_elements, ways, strict=True)
+        ),
+        inputs=tuple(_port_of_part(port, ways) for port in whole.inputs),
+        outputs=tuple(_port_of_part(port, ways) for port in whole.outputs),
+    )
+
+
+def _port_of_part(whole: PortModel, ways: tuple[int, ...]) -> PortModel:
+    cut = prod(ways[part] for part, _ in whole.slot_of)
+    return whole if cut == 1 else replace(whole, bytes=max(1, whole.bytes // cut))
+
+
+def _cut(sizes: tuple[int, ...], ways: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(-(-size // way) for size, way in zip(sizes, ways, strict=False))
+
+
+def ways_of_parts(
+    model: OpModel, code: int, size: int, before: tuple[int, ...] | None
+) -> tuple[int, ...]:
+    """Into how many the parts of an op are cut, with one axis more."""
+    on = model.parts_of_code[code]
+    ways = before or (1,) * model.parts
+    return tuple(way * size if part in on else way for part, way in enumerate(ways))
+
+
+def ways_of_slots(
+    space: StateSpace, code: int, size: int, before: tuple[int, ...] | None
+) -> tuple[int, ...]:
+    """The same for the slots of a value."""
+    ways = before or (1,) * space.slots
+    return tuple(way * size if slot == code else way for slot, way in enumerate(ways))
+
+
+def kept_at_rest(model: ParameterModel, state: IntArray, seen: int, kept: Kept) -> Kept:
+    """What one axis more leaves of a parameter; seen: the code in which its reader sees it."""
+    size, n = model.space.axis_sizes[0], model.space.slots
+    row = state[None, :]
+
+    def finer(layout: IntArray) -> int:
+        return size if layout[0, 0] < n and seen >= n else 1
+
+    return Kept(
+        kept.value * finer(model.value(row)),
+        kept.gradient * finer(model.gradient(row)),
+        kept.optimizer * finer(model.optimizer(row)),
+    )

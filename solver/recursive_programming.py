@@ -1,0 +1,176 @@
+"""Recursive programming: one mesh axis after the other, from the slowest link to the fastest.
+
+On one axis an op has about as many strategies as its rule has factors, so that a whole graph is
+solved exactly in milliseconds (`dynamic_programming` on the cost graph of that axis, in which every
+op competes at the weight it has). What an axis decides is kept; the next one divides what is left
+of it on each group of devices (`solver.local_models`). Time is linear in axes and, folded, nearly
+independent of the number of layers.
+
+An axis may use as much memory as all axes inside it could divide by at the most. Where the strategies
+then fit on no device, the axes are gone through again with less.
+
+Not exact: no axis knows what the axes inside it could do. MindSpore's recursive programming (SAPP,
+double recursive) halves ops greedily in the same order, by relative sizes and without a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+
+import numpy as np
+
+from meshwright.schema import Mesh
+from solver.dynamic_programming import dynamic_programming
+from solver.folding import KEPT, MIDDLE, Folding
+from solver.local_models import (
+    Kept,
+    LocalModels,
+    Outer,
+    kept_at_rest,
+    ways_of_parts,
+    ways_of_slots,
+)
+from solver.lowering import Models, lower
+from solver.op_model import OpModel
+from solver.outcome import Budget
+from solver.pins import Allowed
+from solver.states import IntArray
+from solver.unfolding import Unfolding
+
+Strategies = dict[int, tuple[int, ...]]
+
+# chosen: which power of the inner axes' sizes an axis may hope that they divide its memory by
+HOPES = (1.0, 0.5, 0.0)
+# chosen: an axis is solved to within this of its optimum; what lies inside it changes more
+TOLERANCE = 1e-2
+
+
+def recursive_programming(
+    models: Models,
+    folding: Folding,
+    allowed: Mapping[int, Allowed],
+    memory_limit_bytes: float,
+) -> Iterator[Strategies]:
+    """Strategies of all ops by position, one code an axis; those that hope for most memory first.
+
+    models: of the folded graph on the mesh. allowed: what the strategies of some ops have to keep.
+    Ends without a word where an axis finds no way to keep them or the memory.
+    """
+    found: list[Strategies] = []
+    for hope in HOPES:
+        own = _Run(models, folding, allowed, memory_limit_bytes, hope).strategies()
+        if own is not None and own not in found:
+            found.append(own)
+            yield own
+
+
+class _Run:
+    def __init__(
+        self,
+        models: Models,
+        folding: Folding,
+        allowed: Mapping[int, Allowed],
+        memory_limit_bytes: float,
+        hope: float,
+    ) -> None:
+        self.models = models
+        self.folding = folding
+        self.limit = memory_limit_bytes
+        self.hope = hope
+        self.rows = {
+            position: model.choices[keep(model, model.choices)]
+            for position, keep in allowed.items()
+            for model in [models.ops.model(position)]
+        }
+        self.codes: Strategies = {}
+
+    def strategies(self) -> Strategies | None:
+        outer = Outer()
+        sizes = [axis.size for axis in self.models.mesh.axes]
+        for k, axis in enumerate(self.models.mesh.axes):
+            local = LocalModels(self.models.problem, self.models.values, Mesh(axes=(axis,)), outer)
+            limit = self.limit * prod(sizes[k + 1 :]) ** self.hope
+            lowered = lower(local, self._allowed(k), limit)
+            unfolding = Unfolding(self.folding, lowered)
+            outcome = dynamic_programming(unfolding.graph, Budget(tolerance=TOLERANCE))
+            if outcome.choice is None:
+                return None
+            outer = self._inner(unfolding, unfolding.ends(outcome.choice), outer, axis.size)
+        return {p: self._valid(p, codes) for p, codes in self.codes.items()}
+
+    def _allowed(self, k: int) -> dict[int, Allowed]:
+        """What pins leave of the codes on axis k, given those on the axes before it."""
+        found: dict[int, Allowed] = {}
+        for position, rows in self.rows.items():
+            before = np.array(self.codes.get(position, ()), dtype=np.int64)
+            codes = np.unique(rows[(rows[:, :k] == before).all(axis=1), k])
+            found[position] = _Keeps(codes)
+        return found
+
+    def _inner(self, unfolding: Unfolding, ends: IntArray, outer: Outer, size: int) -> Outer:
+        """What the axes inside this one find. Kept copies that stand for others stay alike."""
+        lowered, ops = unfolding.lowered, unfolding.lowered.models.ops
+        values = self.models.values
+        inner = Outer((*outer.sizes, size))
+        code_of: dict[int, int] = {}
+        for position, node in lowered.op_node.items():
+            code_of[position] = int(lowered.op_choices[position][ends[node]][0])
+        rest_of: dict[str, int] = {}
+        for root, node in lowered.rest_node.items():
+            rest_of[root] = int(lowered.rest_states[root][ends[node]][0])
+        state_of = {root: int(ends[node]) for root, node in lowered.parameter_node.items()}
+        self._make_alike(code_of, rest_of, state_of)
+        for position, code in code_of.items():
+            model = ops.model(position)
+            inner.parts[position] = ways_of_parts(model, code, size, outer.parts.get(position))
+            self.codes[position] = (*self.codes.get(position, ()), code)
+        for root, code in rest_of.items():
+            inner.slots[root] = ways_of_slots(ops.space(root), code, size, outer.slots.get(root))
+        for root, index in state_of.items():
+            value = values.value_of[root]
+            reader, port = value.readers[0]
+            row = np.array([[code_of[reader]]], dtype=np.int64)
+            seen = int(ops.model(reader).required(row, port)[0, 0])
+            model = lowered.models.parameter(value)
+            kept = outer.kept.get(root, Kept())
+            inner.kept[root] = kept_at_rest(model, model.states[index], seen, kept)
+            inner.slots[root] = ways_of_slots(ops.space(root), seen, size, outer.slots.get(root))
+        return inner
+
+    def _make_alike(
+        self, code_of: dict[int, int], rest_of: dict[str, int], state_of: dict[str, int]
+    ) -> None:
+        """The kept copies next to the middle one have to be like it (`solver.unfolding`)."""
+        by_name = {op.name: position for position, op in enumerate(self.models.problem.ops)}
+        for run in self.folding.runs:
+            middle = run.number(MIDDLE)
+            for copy in (run.number(MIDDLE - 1), run.number(KEPT - 2)):
+                for name, like in zip(run.ops[copy], run.ops[middle], strict=True):
+                    position, other = by_name[name], by_name[like]
+                    if position in code_of and other in code_of:
+                        code_of[position] = code_of[other]
+                for name, like in zip(run.tensors[copy], run.tensors[middle], strict=True):
+                    for found in (rest_of, state_of):
+                        if name in found and like in found:
+                            found[name] = found[like]
+
+    def _valid(self, position: int, codes: tuple[int, ...]) -> tuple[int, ...]:
+        """A strategy of the whole mesh: what does not hold together is left idle, inner axes first."""
+        model = self.models.ops.model(position)
+        own = list(codes)
+        for k in reversed(range(-1, len(own))):
+            if model.is_valid(tuple(own)):
+                break
+            own[k] = model.idle
+        return tuple(own)
+
+
+class _Keeps:
+    """Keeps the strategies of one axis that have one of the codes."""
+
+    def __init__(self, codes: IntArray) -> None:
+        self.codes = codes
+
+    def __call__(self, model: OpModel, choices: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        return np.isin(choices[:, 0], self.codes)
