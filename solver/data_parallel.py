@@ -1,0 +1,70 @@
+"""Data parallelism: every op's batch over as many devices as it divides by.
+
+The batch of a tensor is the outermost slot of a dim whose size has the symbol `batch`; where the
+graph has no such symbol, of dim 0 of inputs and labels. An op's batch is what is one index with the
+batch of anything it reads or makes, so that it is followed through dims of whole numbers too.
+Parameters have none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.schema.sizes import symbols_in
+from solver.op_model import OpModel
+from solver.pins import Allowed
+from solver.problem import Problem
+from solver.states import IntArray
+
+BATCH = "batch"
+Parts = frozenset[int]
+
+
+def batch_parts(problem: Problem) -> tuple[Parts, ...]:
+    """The parts of every op, by position, that are its batch."""
+    batch = _batch_slots(problem)
+    found: list[Parts] = []
+    for op in problem.ops:
+        own = {
+            part
+            for port in (*op.inputs, *op.outputs)
+            for part, slot in port.slot_of.items()
+            if slot in batch[port.tensor]
+        }
+        for port in op.outputs:
+            batch[port.tensor] |= {slot for part, slot in port.slot_of.items() if part in own}
+        found.append(frozenset(own))
+    return tuple(found)
+
+
+def data_parallel(parts: Parts) -> Allowed:
+    """The one strategy with most devices on these parts, and nothing else sharded."""
+
+    def keep(model: OpModel, choices: IntArray) -> NDArray[np.bool_]:
+        fits = np.isin(choices, [*parts, model.idle]).all(axis=1)
+        kept = np.zeros(len(choices), dtype=np.bool_)
+        if fits.any():
+            # ties: the first row, which has the slowest axes on the outermost part
+            kept[int(np.argmax(np.where(fits, model.workers(choices), 0.0)))] = True
+        return kept
+
+    return keep
+
+
+def _batch_slots(problem: Problem) -> dict[str, set[int]]:
+    """By tensor; of what ops make only as far as its sizes say it."""
+    symbolic = BATCH in problem.graph.symbols
+    found: dict[str, set[int]] = {}
+    for name, info in problem.tensors.items():
+        found[name] = set()
+        if info.tensor.role == "parameter":
+            continue
+        for d, size in enumerate(info.tensor.shape):
+            is_batch = BATCH in symbols_in(size)
+            if not symbolic:
+                is_batch = d == 0 and info.tensor.role in ("input", "label")
+            if is_batch:
+                own = [(slot.inner, k) for k, slot in enumerate(info.slots) if slot.dim == d]
+                found[name] |= {max(own)[1]} if own else set()
+    return found

@@ -1,0 +1,1 @@
+"""Strategies that spread from a few ops over a cost graph."""

@@ -1,0 +1,122 @@
+"""Ops are settled breadth-first from the seeds, each with the least cost of its neighbourhood.
+
+Ops that read or make one value, or read one parameter, are neighbours. Of ops equally far from the
+seeds the heaviest comes first. What lies between ops (values as read, parameters) is never settled:
+every score takes it at its best. Ops that are tied (copies that one folded layer stands for) have
+one strategy.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from solver.cost_graph import CostGraph, FloatArray, IntArray, Projection
+from solver.propagation.outlook import OPEN, Outlook
+
+NOWHERE = -1
+
+
+@dataclass(slots=True)
+class Reached:
+    """How an op was reached: from which op, through which node between, and from which seed."""
+
+    parent: int
+    seed: int
+    hops: int
+
+
+@dataclass(slots=True)
+class Spread:
+    """Settles the ops of a cost graph. Nodes are those of the graph.
+
+    ops: its op nodes, weights: what each costs undivided. tied: op nodes -> all of its group.
+    reached: of every op that was reached, from the seeds on.
+    """
+
+    graph: CostGraph
+    ops: Sequence[int]
+    weights: Mapping[int, float]
+    tied: Mapping[int, tuple[int, ...]]
+    seeds: Sequence[int]
+    state: IntArray = field(init=False)
+    outlook: Outlook = field(init=False)
+    reached: dict[int, Reached] = field(default_factory=dict)
+    _results: dict[int, list[tuple[int, IntArray]]] = field(init=False)
+    _is_op: set[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = np.full(len(self.graph.nodes), OPEN, dtype=np.int64)
+        self._is_op = set(self.ops)
+        self._results = {op: [] for op in self.ops}
+        for edge in self.graph.edges:
+            if isinstance(edge, Projection):
+                self._results[edge.tail].append((edge.head, edge.select))
+        seeds = set(self.seeds)
+        for op in self.ops:
+            # what is fixed counts from the first look on
+            if op in seeds and len(self.graph.nodes[op].cost) == 1:
+                self._fix(op, 0)
+        self.outlook = Outlook(self.graph, self.state)
+
+    def run(self) -> None:
+        """Settle the seeds and whatever can be reached from them."""
+        self.spread((op, op) for op in self.seeds)
+
+    def spread(self, starts: Iterable[tuple[int, int]]) -> None:
+        """Settle from (op, its seed) on."""
+        queue: list[tuple[int, float, int, int, int]] = []
+        for op, seed in starts:
+            heapq.heappush(queue, (0, -self.weights[op], op, NOWHERE, seed))
+        while queue:
+            hops, _, op, parent, seed = heapq.heappop(queue)
+            if op in self.reached:
+                continue
+            self.reached[op] = Reached(parent, seed, hops)
+            self.settle(op)
+            for near in self.neighbours(op):
+                if near not in self.reached:
+                    heapq.heappush(queue, (hops + 1, -self.weights[near], near, op, seed))
+
+    def settle(self, op: int) -> None:
+        """Give an op, and what is tied to it, the state of the least cost, unless it has one."""
+        if self.state[op] != OPEN:
+            return
+        group = self.tied.get(op, (op,))
+        total: FloatArray = np.zeros(len(self.graph.nodes[op].cost))
+        for own in group:
+            total = total + self.outlook.of(own)
+        best = int(np.argmin(total))
+        for own in group:
+            self._fix(own, best)
+
+    def fix(self, states: Mapping[int, int]) -> None:
+        """Settle ops as given."""
+        for op, own in states.items():
+            self._fix(op, own)
+
+    def neighbours(self, op: int) -> list[int]:
+        """The ops that meet an op in a value or a parameter."""
+        found: dict[int, None] = {}
+        seen = {op}
+        waiting = [op]
+        while waiting:
+            node = waiting.pop()
+            for edge in self.outlook.around[node]:
+                other = self.outlook.tables.other(edge, node)
+                if other in seen:
+                    continue
+                seen.add(other)
+                if other in self._is_op:
+                    found[other] = None
+                else:
+                    waiting.append(other)
+        return sorted(found)
+
+    def _fix(self, op: int, own: int) -> None:
+        self.state[op] = own
+        for node, select in self._results[op]:
+            self.state[node] = select[own]

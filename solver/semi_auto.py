@@ -1,0 +1,39 @@
+"""Semi-automatic planning: the user gives strategies, the rest follows without a search.
+
+    data_parallel   every other op has its batch over the devices
+    propagate       the given strategies spread (solver.sharding_propagation)
+
+Where the layouts do not agree the lowered graph redistributes; the plan says what that costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from solver.lowering import Models
+from solver.pins import Allowed
+from solver.propagation.outlook import OPEN
+from solver.sharding_propagation import Given, Propagation, Tied, sharding_propagation
+
+Rest = Literal["data_parallel", "propagate"]
+
+
+def semi_auto(
+    models: Models,
+    given: Mapping[int, Allowed],
+    rest: Rest = "data_parallel",
+    tied: Tied = (),
+    allowed: Mapping[int, Allowed] | None = None,
+) -> Propagation:
+    """The given strategies (position of op -> those it may have), and the rest as `rest` says."""
+    if rest == "propagate":
+        return sharding_propagation(models, given, tied, allowed)
+    own = Given.of(models, given, allowed or {})
+    spread = own.spread(tied)
+    others = [p for p in own.lowered.op_node if p not in given]
+    spread.fix(own.data_parallel(others))
+    for node in spread.ops:
+        if spread.state[node] == OPEN:
+            spread.settle(node)
+    return own.propagation(spread.state, ())
