@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from meshwright.schema import Graph
 
@@ -140,11 +140,16 @@ def gpt(
     batch: int = 64,
     sequence: int = 1024,
     vocab: int = 51200,
+    masks: Literal["one", "each"] = "one",
 ) -> Twin:
-    """A decoder with attention in single ops, 26 a layer: no fused kernel, biases, GeLU."""
+    """A decoder with attention in single ops, 26 a layer: no fused kernel, biases, GeLU.
+
+    masks: one for the whole batch, or each sample its own.
+    """
     cells = _Cells(f"mindspore-gpt-{layers}x{hidden}", batch=batch, seq=sequence)
     ids = cells.tensor("ids", "input", "int32", "batch", "seq")
-    mask = cells.tensor("mask", "input", "float16", 1, 1, "seq", "seq")
+    samples = 1 if masks == "one" else "batch"
+    mask = cells.tensor("mask", "input", "float16", samples, 1, "seq", "seq")
     label = cells.tensor("label", "label", "int32", "batch*seq")
     scale = cells.tensor("scale", "constant", "float16")
     table = cells.weight("wte", vocab, hidden)
