@@ -44,8 +44,12 @@ class Placement(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A case on a topology. cuts: of the ops that can be cut so. axes: of the meshes that can do
-    all of them at once. dropped: what of MindSpore's answer had to be left out, in words."""
+    """A case on a topology. cuts: of the ops that can be cut so.
+
+    axes: of the meshes searched, on one of which at least all of them can be done at once, where
+    MindSpore's own ranks say or, if need be, elsewhere. dropped: what of its answer had to be left
+    out, in words.
+    """
 
     graph: Graph
     topology: Topology
@@ -72,10 +76,11 @@ def fixed(case: Recorded, topology: Topology) -> Fixed:
         if not known[key]:
             dropped.append(f"op {op.name!r}: {own} is no strategy of {op.notation!r}")
             del cuts[op.name]
-    for axes in range(AXES, MAX_AXES + 1):
-        for mesh in meshes(topology, axes):
-            if _allowed(problem, values, mesh, cuts, Placement.BEST) is not None:
-                return Fixed(twin.graph, topology, cuts, axes, tuple(dropped))
+    for placement in Placement:
+        for axes in range(AXES, MAX_AXES + 1):
+            for mesh in meshes(topology, axes):
+                if _allowed(problem, values, mesh, cuts, placement) is not None:
+                    return Fixed(twin.graph, topology, cuts, axes, tuple(dropped))
     raise ConversionError(f"{case.name}: no mesh of {MAX_AXES} axes keeps all cuts at once")
 
 
@@ -171,7 +176,7 @@ def _kept(op: OpInfo, ways: Ways, placement: Placement) -> Allowed:
 
     def keep(model: OpModel, choices: IntArray) -> NDArray[np.bool_]:
         codes = model.leader_of_code[choices]
-        found: NDArray[np.bool_] = (codes <= model.idle).all(axis=1)
+        found = np.asarray((codes <= model.idle).all(axis=1), dtype=np.bool_)
         levels = np.array(model.axis_levels)
         sizes = np.array(model.axis_sizes, dtype=np.float64)
         if placement is Placement.BEST:

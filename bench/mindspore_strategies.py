@@ -6,7 +6,7 @@ stand under the cell that runs them, `blocks.0-11` for a row of equal ones, in t
 MindSpore lists them: that in which they run.
 
     cuts  ->  ways: part of an op -> into how many it is cut, outer parts first
-          ->  by level: the same for every level of the topology. MindSpore numbers its devices along
+          ->  by level: the same for every level of the topology. MindSpore numbers devices along
               an op's factors, the first of them slowest, and repeats work on neighbours.
 """
 
