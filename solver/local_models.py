@@ -2,7 +2,7 @@
 
 Once every op has its code on the outer axes, a group of devices that the outer axes do not tell
 apart holds a part of every op and of every value. On the next axis this part is all there is: the
-same op, with smaller sizes and fewer bytes. Recursive programming solves it as a problem of its own.
+same op, with smaller sizes and fewer bytes. Recursive programming solves it on its own.
 
 A value's part is the one in which it rests. A parameter's is the one that its reader sees; how much
 finer its value, gradient and optimizer state lie at rest is kept beside it (`Kept`).
@@ -10,6 +10,7 @@ finer its value, gradient and optimizer state lie at rest is kept beside it (`Ke
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -17,10 +18,10 @@ from meshwright.schema import Mesh
 from solver.lowering import Models
 from solver.op_model import OpModel, PortModel
 from solver.op_models import OpModels
+from solver.op_sketches import OpSketch
 from solver.parameters import ParameterModel
-from solver.problem import Problem
 from solver.states import FloatArray, IntArray, StateSpace
-from solver.values import Value, Values
+from solver.values import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,17 @@ class _LocalOpModels(OpModels):
             self._local[root] = self._spaces.setdefault(known, known)
         return self._local[root]
 
-    def _make(self, position: int) -> OpModel:
-        whole = OpModels._make(self, position)
+    def _cut(self, position: int) -> Hashable:
+        return self.outer.parts.get(position)
+
+    def _make(
+        self,
+        position: int,
+        sketch: OpSketch,
+        spaces: Sequence[StateSpace | None],
+        spans: tuple[int, ...],
+    ) -> OpModel:
+        whole = OpModels._make(self, position, sketch, spaces, spans)
         ways = self.outer.parts.get(position)
         return whole if ways is None else _op_of_part(whole, ways)
 
@@ -86,11 +96,16 @@ class LocalModels(Models):
 
     __slots__ = ("outer",)
 
-    def __init__(self, problem: Problem, values: Values, mesh: Mesh, outer: Outer) -> None:
-        super().__init__(problem, values, mesh)
+    def __init__(self, whole: Models, mesh: Mesh, outer: Outer) -> None:
+        super().__init__(whole.problem, whole.values, mesh, whole.sketches)
         self.outer = outer
         self.ops = _LocalOpModels(
-            problem, values, self.ops.axis_sizes, self.ops.axis_levels, outer=outer
+            self.problem,
+            self.values,
+            self.ops.axis_sizes,
+            self.ops.axis_levels,
+            whole.sketches,
+            outer=outer,
         )
 
     def parameter(self, value: Value) -> ParameterModel:

@@ -25,7 +25,7 @@ blocks are built of the very same objects.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,6 +36,7 @@ from meshwright.schema import Mesh
 from solver.cost_graph import CostGraph, Edge, Node, Projection
 from solver.op_model import OpModel
 from solver.op_models import OpModels
+from solver.op_sketches import OpSketches
 from solver.own_moves import own_moves_ns
 from solver.parameters import ParameterModel
 from solver.pins import Allowed
@@ -62,15 +63,22 @@ class Models:
     problem: Problem
     values: Values
     mesh: Mesh
+    given_sketches: InitVar[OpSketches | None] = None
+    sketches: OpSketches = field(init=False)
     interconnect: Interconnect = field(init=False)
     ops: OpModels = field(init=False)
     _shared: dict[Hashable, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.interconnect = Interconnect.of(self.problem.topology, self.problem.calibration)
+    def __post_init__(self, given_sketches: OpSketches | None) -> None:
+        self.sketches = given_sketches or OpSketches(self.problem, self.values)
+        self.interconnect = Interconnect.of(
+            self.problem.topology,
+            self.problem.calibration,
+            all_to_all=self.problem.setup.allow_all_to_all,
+        )
         levels = tuple(self.interconnect.levels.index(axis.level) for axis in self.mesh.axes)
         sizes = tuple(axis.size for axis in self.mesh.axes)
-        self.ops = OpModels(self.problem, self.values, sizes, levels)
+        self.ops = OpModels(self.problem, self.values, sizes, levels, self.sketches)
 
     def shared(self, key: Hashable, make: Callable[[], A]) -> A:
         """The one object of this content."""
@@ -81,7 +89,7 @@ class Models:
 
     def redistributions(self, space: StateSpace) -> Redistributions:
         return self.shared(
-            ("moves", space),
+            ("moves", id(space)),
             lambda: Redistributions(space, self.ops.axis_levels, self.interconnect),
         )
 
@@ -89,7 +97,7 @@ class Models:
         space = self.ops.space(value.root)
         dtype = self.problem.tensors[value.root].tensor.dtype
         return self.shared(
-            ("parameter", space, dtype),
+            ("parameter", id(space), dtype),
             lambda: ParameterModel(
                 space,
                 dtype,
@@ -210,11 +218,11 @@ class _Lowering:
         allowed = self.pinned.get(position)
         if allowed is None:
             choices = model.choices
-            cost = models.shared(("op", model), lambda: models.op_cost_ns(model, model.choices))
+            cost = models.shared(("op", id(model)), lambda: models.op_cost_ns(model, model.choices))
         else:
             kept = allowed(model, model.choices)
             choices, cost = models.shared(
-                ("pinned op", model, kept.tobytes()), lambda: self._pinned(model, kept)
+                ("pinned op", id(model), kept.tobytes()), lambda: self._pinned(model, kept)
             )
         node = self._node(op.name, cost)
         self.out.op_node[position] = node
@@ -239,7 +247,7 @@ class _Lowering:
         saves = (position, k) in value.saving and not value.is_parameter
         if root in self.out.read_node:
             source, read = self.out.read_node[root], self.out.read_states[root]
-            key = ("read op", models.ops.space(root), id(read), id(needed), saves)
+            key = ("read op", id(models.ops.space(root)), id(read), id(needed), saves)
             cost = models.shared(key, lambda: self._read_to_op(root, read, needed, saves))
             self.edges.append(Edge(source, node, cost))
         elif value.is_parameter:
@@ -283,11 +291,11 @@ class _Lowering:
         choices = self.out.op_choices[position]
         space = models.ops.space(value.root)
         states, select = models.shared(
-            ("rest", model, k, choices.tobytes()), lambda: _unique(model.made(choices, k))
+            ("rest", id(model), k, id(choices)), lambda: _unique(model.made(choices, k))
         )
         kept = value.saved_by_producer
         cost, memory = models.shared(
-            ("rest node", space, id(states), kept),
+            ("rest node", id(space), id(states), kept),
             lambda: (np.zeros(len(states)), space.local_bytes(states) if kept else None),
         )
         node = self._node(value.root, cost, memory)
@@ -297,7 +305,7 @@ class _Lowering:
         if models.reads_shared(value):
             read = self._add_read(value)
             states_of = self.out.read_states[value.root]
-            key = ("rest read", space, id(states), id(states_of), value.is_saved, kept)
+            key = ("rest read", id(space), id(states), id(states_of), value.is_saved, kept)
             pair = models.shared(key, lambda: self._rest_to_read(value, states, states_of))
             self.edges.append(Edge(node, read, *pair))
 
@@ -319,7 +327,7 @@ class _Lowering:
         choices_again = value.is_saved and not value.is_parameter
         space = models.ops.space(value.root)
         states = models.shared(
-            ("read", space, readers, choices_again),
+            ("read", id(space), *((id(model), k) for model, k in readers), choices_again),
             lambda: _read_states(readers, choices_again),
         )
         cost = models.shared(("read node", id(states)), lambda: np.zeros(len(states.layouts)))

@@ -5,11 +5,11 @@ Models of equal content are one object, which is what lets the search solve repe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from solver.op_info import OpInfo
 from solver.op_model import OpModel, PortModel
+from solver.op_sketches import OpSketch, OpSketches
 from solver.problem import Problem
 from solver.states import StateSpace
 from solver.uneven import Key
@@ -24,8 +24,9 @@ class OpModels:
     values: Values
     axis_sizes: tuple[int, ...]
     axis_levels: tuple[int, ...]
+    sketches: OpSketches
     _spaces: dict[StateSpace, StateSpace] = field(default_factory=dict)
-    _models: dict[OpModel, OpModel] = field(default_factory=dict)
+    _models: dict[Hashable, OpModel] = field(default_factory=dict)
     _by_position: dict[int, OpModel] = field(default_factory=dict)
     _by_root: dict[str, StateSpace] = field(default_factory=dict)
 
@@ -62,95 +63,58 @@ class OpModels:
     def model(self, position: int) -> OpModel:
         """The model of the op at this position of the problem."""
         if position not in self._by_position:
-            model = self._make(position)
-            self._by_position[position] = self._models.setdefault(model, model)
+            sketch = self.sketches.sketch(position)
+            spans = self._spans([(position, j) for j in range(len(sketch.sizes))], sketch.sizes)
+            spaces = tuple(self._port_spaces(position))
+            key = (id(sketch), *map(id, spaces), spans, self._cut(position))
+            known = self._models.get(key)
+            if known is None:
+                known = self._models[key] = self._make(position, sketch, spaces, spans)
+            self._by_position[position] = known
         return self._by_position[position]
 
-    def _make(self, position: int) -> OpModel:
+    def _port_spaces(self, position: int) -> Iterator[StateSpace | None]:
+        """Of the inputs and then of the outputs; None where the value is free."""
         op = self.problem.ops[position]
-        rule = op.known.rule if op.known is not None else None
-        # constants are made whole on every device: they are small and then free to slice
-        makes_constants = all(self.values.value_of[port.tensor].is_free for port in op.outputs)
-        allowed = frozenset() if makes_constants else self.values.shardable[position]
-        dense = op.known is not None and op.known.op_class == "memory"
-        inputs = tuple(self._port(op, position, k, True) for k in range(len(op.inputs)))
-        groups = tuple(
-            group
-            for group in (rule.linear if rule is not None and dense else ())
-            if all(
-                inputs[k].space is not None
-                and inputs[k].has_gradient
-                and not inputs[k].is_parameter
-                for k in group
+        for port in (*op.inputs, *op.outputs):
+            value = self.values.value_of[port.tensor]
+            yield None if value.is_free else self.space(value.root)
+
+    def _cut(self, position: int) -> Hashable:
+        """What else tells the models of one sketch apart."""
+        del position
+        return None
+
+    def _make(
+        self,
+        position: int,
+        sketch: OpSketch,
+        spaces: Sequence[StateSpace | None],
+        spans: tuple[int, ...],
+    ) -> OpModel:
+        del position
+        ports = [
+            PortModel(
+                space, port.slot_of, port.bytes, port.has_gradient, port.saved, port.is_parameter
             )
-        )
+            for space, port in zip(spaces, (*sketch.inputs, *sketch.outputs), strict=True)
+        ]
         return OpModel(
-            op.known.op_class if op.known is not None else "memory",
-            self.problem.tensors[(op.op.inputs or op.op.outputs)[0]].tensor.dtype,
-            op.flops,
-            tuple(part.size for part in op.parts),
-            tuple(part.shardable and j in allowed for j, part in enumerate(op.parts)),
-            tuple(part.reused for part in op.parts),
-            tuple(part.halo_elements for part in op.parts),
-            groups,
-            inputs,
-            tuple(self._port(op, position, k, False) for k in range(len(op.outputs))),
-            op.known.sparse_inputs if op.known is not None else (),
-            tuple(op.known is not None and part.factor in op.known.skewed for part in op.parts),
+            sketch.op_class,
+            sketch.dtype,
+            sketch.flops,
+            sketch.sizes,
+            sketch.shardable,
+            sketch.reused,
+            sketch.halo_elements,
+            sketch.groups,
+            tuple(ports[: len(sketch.inputs)]),
+            tuple(ports[len(sketch.inputs) :]),
+            sketch.sparse_inputs,
+            sketch.skewed,
             self.axis_sizes,
             self.axis_levels,
-            _followers(op, allowed, inputs),
-            self._spans(
-                [(position, j) for j in range(len(op.parts))], [part.size for part in op.parts]
-            ),
-            op.known.candidates if op.known is not None else 0,
+            sketch.followers,
+            spans,
+            sketch.candidates,
         )
-
-    def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortModel:
-        port = (op.inputs if is_input else op.outputs)[k]
-        info = self.problem.tensors[port.tensor]
-        value = self.values.value_of[port.tensor]
-        to_root: Mapping[int, int] = value.slot_of[port.tensor]
-        places = {slot: place for place, slot in enumerate(value.slots)}
-        return PortModel(
-            None if value.is_free else self.space(value.root),
-            tuple(
-                sorted(
-                    (part, places.get(to_root[slot], -1) if not value.is_free else 0)
-                    for part, slot in port.slot_of.items()
-                    if value.is_free or to_root[slot] in places
-                )
-            ),
-            info.bytes,
-            info.has_gradient,
-            is_input and (position, k) in value.saving,
-            value.is_parameter,
-        )
-
-
-def _followers(
-    op: OpInfo, allowed: frozenset[int], inputs: Sequence[PortModel]
-) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Parts that other parts may follow, where an input that is not free then travels.
-
-    Factors of equally many parts follow part by part, others major part by major part.
-    """
-    if op.known is None:
-        return ()
-    found: dict[int, tuple[int, ...]] = {}
-    for factor, leaders in op.known.rule.parsed.may_follow.items():
-        own = [j for j, part in enumerate(op.parts) if part.factor == factor]
-        for leader in leaders:
-            led = [j for j, part in enumerate(op.parts) if part.factor == leader]
-            pairs = zip(led, own, strict=True) if len(led) == len(own) else [(led[0], own[0])]
-            for first, second in pairs:
-                travels = any(
-                    port.space is not None
-                    and {second} <= {part for part, _ in port.slot_of}
-                    and first not in {part for part, _ in port.slot_of}
-                    for port in inputs
-                )
-                is_free_to = op.parts[first].shardable and op.parts[second].may_follow
-                if travels and is_free_to and {first, second} <= allowed:
-                    found[first] = (*found.get(first, ()), second)
-    return tuple(sorted(found.items()))

@@ -6,8 +6,8 @@ op competes at the weight it has). What an axis decides is kept; the next one di
 of it on each group of devices (`solver.local_models`). Time is linear in axes and, folded, nearly
 independent of the number of layers.
 
-An axis may use as much memory as all axes inside it could divide by at the most. Where the strategies
-then fit on no device, the axes are gone through again with less.
+An axis may use as much memory as all axes inside it could divide by at the most. Where the
+strategies then fit on no device, the axes are gone through again with less.
 
 Not exact: no axis knows what the axes inside it could do. MindSpore's recursive programming (SAPP,
 double recursive) halves ops greedily in the same order, by relative sizes and without a limit.
@@ -16,11 +16,14 @@ double recursive) halves ops greedily in the same order, by relative sizes and w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.schema import Mesh
+from solver.cost_graph import CostGraph, Edge
 from solver.dynamic_programming import dynamic_programming
 from solver.folding import KEPT, MIDDLE, Folding
 from solver.local_models import (
@@ -31,12 +34,12 @@ from solver.local_models import (
     ways_of_parts,
     ways_of_slots,
 )
-from solver.lowering import Models, lower
+from solver.lowering import Lowered, Models, lower
 from solver.op_model import OpModel
 from solver.outcome import Budget
 from solver.pins import Allowed
-from solver.states import IntArray
-from solver.unfolding import Unfolding
+from solver.states import FloatArray, IntArray
+from solver.unfolding import Owners
 
 Strategies = dict[int, tuple[int, ...]]
 
@@ -89,14 +92,14 @@ class _Run:
         outer = Outer()
         sizes = [axis.size for axis in self.models.mesh.axes]
         for k, axis in enumerate(self.models.mesh.axes):
-            local = LocalModels(self.models.problem, self.models.values, Mesh(axes=(axis,)), outer)
+            local = LocalModels(self.models, Mesh(axes=(axis,)), outer)
             limit = self.limit * prod(sizes[k + 1 :]) ** self.hope
             lowered = lower(local, self._allowed(k), limit)
-            unfolding = Unfolding(self.folding, lowered)
-            outcome = dynamic_programming(unfolding.graph, Budget(tolerance=TOLERANCE))
+            graph = _weighted(self.folding, lowered)
+            outcome = dynamic_programming(graph, Budget(tolerance=TOLERANCE))
             if outcome.choice is None:
                 return None
-            outer = self._inner(unfolding, unfolding.ends(outcome.choice), outer, axis.size)
+            outer = self._inner(lowered, outcome.choice, outer, axis.size)
         return {p: self._valid(p, codes) for p, codes in self.codes.items()}
 
     def _allowed(self, k: int) -> dict[int, Allowed]:
@@ -108,18 +111,18 @@ class _Run:
             found[position] = _Keeps(codes)
         return found
 
-    def _inner(self, unfolding: Unfolding, ends: IntArray, outer: Outer, size: int) -> Outer:
+    def _inner(self, lowered: Lowered, choice: IntArray, outer: Outer, size: int) -> Outer:
         """What the axes inside this one find. Kept copies that stand for others stay alike."""
-        lowered, ops = unfolding.lowered, unfolding.lowered.models.ops
+        ops = lowered.models.ops
         values = self.models.values
         inner = Outer((*outer.sizes, size))
         code_of: dict[int, int] = {}
         for position, node in lowered.op_node.items():
-            code_of[position] = int(lowered.op_choices[position][ends[node]][0])
+            code_of[position] = int(lowered.op_choices[position][choice[node]][0])
         rest_of: dict[str, int] = {}
         for root, node in lowered.rest_node.items():
-            rest_of[root] = int(lowered.rest_states[root][ends[node]][0])
-        state_of = {root: int(ends[node]) for root, node in lowered.parameter_node.items()}
+            rest_of[root] = int(lowered.rest_states[root][choice[node]][0])
+        state_of = {root: int(choice[node]) for root, node in lowered.parameter_node.items()}
         self._make_alike(code_of, rest_of, state_of)
         for position, code in code_of.items():
             model = ops.model(position)
@@ -132,9 +135,9 @@ class _Run:
             reader, port = value.readers[0]
             row = np.array([[code_of[reader]]], dtype=np.int64)
             seen = int(ops.model(reader).required(row, port)[0, 0])
-            model = lowered.models.parameter(value)
+            parameter = lowered.models.parameter(value)
             kept = outer.kept.get(root, Kept())
-            inner.kept[root] = kept_at_rest(model, model.states[index], seen, kept)
+            inner.kept[root] = kept_at_rest(parameter, parameter.states[index], seen, kept)
             inner.slots[root] = ways_of_slots(ops.space(root), seen, size, outer.slots.get(root))
         return inner
 
@@ -156,7 +159,7 @@ class _Run:
                             found[name] = found[like]
 
     def _valid(self, position: int, codes: tuple[int, ...]) -> tuple[int, ...]:
-        """A strategy of the whole mesh: what does not hold together is left idle, inner axes first."""
+        """A strategy of the whole mesh; where codes do not go together, inner axes are idle."""
         model = self.models.ops.model(position)
         own = list(codes)
         for k in reversed(range(-1, len(own))):
@@ -172,5 +175,48 @@ class _Keeps:
     def __init__(self, codes: IntArray) -> None:
         self.codes = codes
 
-    def __call__(self, model: OpModel, choices: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def __call__(self, _: OpModel, choices: IntArray) -> NDArray[np.bool_]:
         return np.isin(choices[:, 0], self.codes)
+
+
+def _weighted(folding: Folding, lowered: Lowered) -> CostGraph:
+    """The folded cost graph, in which the middle copy of a run weighs as all that it stands for."""
+    graph = lowered.graph
+    if not folding.runs:
+        return graph
+    owners = Owners(folding, lowered).of_node
+    scaled: dict[tuple[int, int], FloatArray] = {}
+
+    def times(table: FloatArray, weight: int) -> FloatArray:
+        key = (id(table), weight)
+        if key not in scaled:
+            scaled[key] = table * weight
+        return scaled[key]
+
+    def weight(*nodes: int) -> int:
+        latest = max((own for node in nodes if (own := owners[node]) is not None), default=None)
+        if latest is None or latest[1] != MIDDLE:
+            return 1
+        return folding.runs[latest[0]].copies - KEPT + 1
+
+    nodes = tuple(
+        replace(
+            node,
+            cost=times(node.cost, own),
+            memory=node.memory if node.memory is None else times(node.memory, own),
+        )
+        if (own := weight(k)) > 1
+        else node
+        for k, node in enumerate(graph.nodes)
+    )
+    edges = tuple(
+        replace(
+            edge,
+            cost=times(edge.cost, own),
+            memory=edge.memory if edge.memory is None else times(edge.memory, own),
+        )
+        if isinstance(edge, Edge) and (own := weight(edge.tail, edge.head)) > 1
+        else edge
+        for edge in graph.edges
+    )
+    return CostGraph(nodes, edges, graph.memory_limit_bytes, spans=())

@@ -49,7 +49,7 @@ class Unfolding:
     def __init__(self, folding: Folding, lowered: Lowered) -> None:
         self.folding = folding
         self.lowered = lowered
-        self._owners = _Owners(folding, lowered)
+        self._owners = Owners(folding, lowered)
         self._slots = self._owners.slots()
         self._check_alike()
         self._place: dict[tuple[int, int], int] = {}  # node of the folded graph, copy -> node
@@ -239,7 +239,7 @@ class Unfolding:
         return self._place[node, copy]
 
 
-class _Owners:
+class Owners:
     """To which kept copy of which run nodes, ops and values belong."""
 
     def __init__(self, folding: Folding, lowered: Lowered) -> None:

@@ -1,0 +1,146 @@
+"""What is known of an op's strategies before there is a mesh, one object for ops of equal content.
+
+Repeated layers are the same few sketches over and over, so that a mesh costs as much as its
+different ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meshwright.schema import OpClass
+from solver.op_info import OpInfo
+from solver.problem import Problem
+from solver.values import Values
+
+
+@dataclass(frozen=True, slots=True)
+class PortSketch:
+    """One input or output. slot_of: part -> position among the value's shardable slots."""
+
+    is_free: bool
+    slot_of: tuple[tuple[int, int], ...]
+    bytes: int
+    has_gradient: bool
+    saved: bool
+    is_parameter: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpSketch:
+    """The fields of an OpModel that no mesh changes."""
+
+    op_class: OpClass
+    dtype: str
+    flops: float
+    sizes: tuple[int, ...]
+    shardable: tuple[bool, ...]
+    reused: tuple[bool, ...]
+    halo_elements: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    inputs: tuple[PortSketch, ...]
+    outputs: tuple[PortSketch, ...]
+    sparse_inputs: tuple[int, ...]
+    skewed: tuple[bool, ...]
+    followers: tuple[tuple[int, tuple[int, ...]], ...]
+    candidates: int
+
+
+@dataclass(slots=True)
+class OpSketches:
+    """The sketches of a problem's ops by position."""
+
+    problem: Problem
+    values: Values
+    _of: dict[int, OpSketch] = field(default_factory=dict)
+    _known: dict[OpSketch, OpSketch] = field(default_factory=dict)
+
+    def sketch(self, position: int) -> OpSketch:
+        """One object for all ops of equal content."""
+        if position not in self._of:
+            made = self._make(position)
+            self._of[position] = self._known.setdefault(made, made)
+        return self._of[position]
+
+    def _make(self, position: int) -> OpSketch:
+        op = self.problem.ops[position]
+        rule = op.known.rule if op.known is not None else None
+        # constants are made whole on every device: they are small and then free to slice
+        makes_constants = all(self.values.value_of[port.tensor].is_free for port in op.outputs)
+        allowed = frozenset() if makes_constants else self.values.shardable[position]
+        dense = op.known is not None and op.known.op_class == "memory"
+        inputs = tuple(self._port(op, position, k, True) for k in range(len(op.inputs)))
+        groups = tuple(
+            group
+            for group in (rule.linear if rule is not None and dense else ())
+            if all(
+                not inputs[k].is_free and inputs[k].has_gradient and not inputs[k].is_parameter
+                for k in group
+            )
+        )
+        return OpSketch(
+            op.known.op_class if op.known is not None else "memory",
+            self.problem.tensors[(op.op.inputs or op.op.outputs)[0]].tensor.dtype,
+            op.flops,
+            tuple(part.size for part in op.parts),
+            tuple(part.shardable and j in allowed for j, part in enumerate(op.parts)),
+            tuple(part.reused for part in op.parts),
+            tuple(part.halo_elements for part in op.parts),
+            groups,
+            inputs,
+            tuple(self._port(op, position, k, False) for k in range(len(op.outputs))),
+            op.known.sparse_inputs if op.known is not None else (),
+            tuple(op.known is not None and part.factor in op.known.skewed for part in op.parts),
+            _followers(op, allowed, inputs),
+            op.known.candidates if op.known is not None else 0,
+        )
+
+    def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortSketch:
+        port = (op.inputs if is_input else op.outputs)[k]
+        info = self.problem.tensors[port.tensor]
+        value = self.values.value_of[port.tensor]
+        to_root: Mapping[int, int] = value.slot_of[port.tensor]
+        places = {slot: place for place, slot in enumerate(value.slots)}
+        return PortSketch(
+            value.is_free,
+            tuple(
+                sorted(
+                    (part, places.get(to_root[slot], -1) if not value.is_free else 0)
+                    for part, slot in port.slot_of.items()
+                    if value.is_free or to_root[slot] in places
+                )
+            ),
+            info.bytes,
+            info.has_gradient,
+            is_input and (position, k) in value.saving,
+            value.is_parameter,
+        )
+
+
+def _followers(
+    op: OpInfo, allowed: frozenset[int], inputs: Sequence[PortSketch]
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Parts that other parts may follow, where an input that is not free then travels.
+
+    Factors of equally many parts follow part by part, others major part by major part.
+    """
+    if op.known is None:
+        return ()
+    found: dict[int, tuple[int, ...]] = {}
+    for factor, leaders in op.known.rule.parsed.may_follow.items():
+        own = [j for j, part in enumerate(op.parts) if part.factor == factor]
+        for leader in leaders:
+            led = [j for j, part in enumerate(op.parts) if part.factor == leader]
+            pairs = zip(led, own, strict=True) if len(led) == len(own) else [(led[0], own[0])]
+            for first, second in pairs:
+                travels = any(
+                    not port.is_free
+                    and {second} <= {part for part, _ in port.slot_of}
+                    and first not in {part for part, _ in port.slot_of}
+                    for port in inputs
+                )
+                is_free_to = op.parts[first].shardable and op.parts[second].may_follow
+                if travels and is_free_to and {first, second} <= allowed:
+                    found[first] = (*found.get(first, ()), second)
+    return tuple(sorted(found.items()))
