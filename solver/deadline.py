@@ -22,3 +22,7 @@ class Deadline:
     def check(self) -> None:
         if time.monotonic() >= self.ends:
             raise OutOfTime
+
+    def left_s(self) -> float | None:
+        """Seconds left, None where there is no end."""
+        return None if self.ends == math.inf else max(0.0, self.ends - time.monotonic())

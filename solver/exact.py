@@ -1,0 +1,189 @@
+"""Exact search over a cost graph as an integer program.
+
+    1. reductions              solver/integer/reductions.py
+    2. bounds by messages, prices of memory, choices read off them   dual.py, pricing.py
+    3. states and pairs that only dearer choices take are forbidden; again from 1
+    4. what is left goes to OR-tools CP-SAT                          encoding.py, cp_sat.py
+
+Tables are of one node or two, never larger: it answers where elimination meets a table that is too
+large. Rows of memory are added where a solution exceeds the limit.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from solver.cost_graph import CostGraph, Edge, FloatArray, IntArray, Node, evaluate_choice
+from solver.deadline import Deadline, OutOfTime
+from solver.incumbent import Incumbent, Report
+from solver.integer.cp_sat import Minimiser
+from solver.integer.dual import Dual
+from solver.integer.encoding import Encoding
+from solver.integer.pairs import Pairs, pairs_of
+from solver.integer.pricing import climb
+from solver.integer.reductions import NoChoice, reduce
+from solver.outcome import Budget, Outcome, outcome_of
+
+_ROUNDS = 6  # chosen: later rounds hardly forbid anything
+_WORTH_A_ROUND = 0.9  # chosen: of the pairs, no more may be left
+_MOST_PAIRS = 3_000_000  # chosen: some 3 GB of literals and clauses
+
+
+def exact(
+    graph: CostGraph,
+    budget: Budget,
+    report: Report | None = None,
+    start: IntArray | None = None,
+) -> Outcome:
+    """Deterministic where time does not cut it. Only `seconds`, `tolerance` and `cutoff_ns` of the
+    budget count: there are no tables beyond pairs, and no labels."""
+    return _Run(graph, budget, report, start).outcome()
+
+
+class _Run:
+    def __init__(
+        self, graph: CostGraph, budget: Budget, report: Report | None, start: IntArray | None
+    ) -> None:
+        self.graph = graph
+        self.budget = budget
+        self.deadline = Deadline.after(budget.seconds)
+        self.incumbent = Incumbent(graph, budget.tolerance, report)
+        if start is not None:
+            self.incumbent.offer(start, "start")
+        self.infeasible = False
+        self.minimum_memory_bytes: float | None = None
+        self.notes: list[str] = []
+        self.pairs: Pairs | None = None
+
+    def outcome(self) -> Outcome:
+        try:
+            self._search()
+        except OutOfTime:
+            self.notes.append(f"stopped after {self.budget.seconds} s")
+        except NoChoice:
+            self._close()
+        return outcome_of(
+            self.incumbent, self.infeasible, self.minimum_memory_bytes, tuple(self.notes)
+        )
+
+    @property
+    def target_ns(self) -> float:
+        """Choices that cost more are of no use."""
+        return min(self.incumbent.cost_ns, self.budget.cutoff_ns)
+
+    def _search(self) -> None:
+        incumbent, deadline = self.incumbent, self.deadline
+        pairs = pairs_of(self.graph)
+        incumbent.raise_bound(pairs.least_ns(), "start")
+        prices: FloatArray | None = None
+        left = math.inf
+        for number in range(_ROUNDS):
+            deadline.check()
+            reduce(pairs, deadline, self.target_ns)
+            if not pairs.nodes:
+                self._finish(pairs)
+                return
+            dual = Dual(pairs)
+            bound = climb(dual, lambda c: self._offer(pairs, c), self.target_ns, deadline, prices)
+            prices = dual.prices
+            self._raise_bound(bound, "messages")
+            if incumbent.is_closed() or self._is_beaten():
+                return
+            if number == _ROUNDS - 1 or pairs.entries() > _WORTH_A_ROUND * left:
+                break
+            left = pairs.entries()
+            dual.fix(self.target_ns)
+        self._solve(dual)
+
+    def _offer(self, pairs: Pairs, places: dict[int, int]) -> None:
+        self.incumbent.offer(pairs.expanded(places), "messages")
+
+    def _finish(self, pairs: Pairs) -> None:
+        """One choice is left: the cheapest of those that can be of use."""
+        found = self.incumbent.offer(pairs.expanded({}), "reductions")
+        limit = self.graph.memory_limit_bytes
+        if limit is not None and found.memory_bytes > limit:
+            raise NoChoice
+        self._raise_bound(found.cost_ns, "reductions")
+
+    def _solve(self, dual: Dual) -> None:
+        entries = dual.pairs.entries()
+        if entries > _MOST_PAIRS:
+            self.notes.append(f"gap left open: {entries:,} pairs of states are too many for CP-SAT")
+            return
+        minimiser = Minimiser(
+            Encoding(dual, self.target_ns),
+            self.incumbent,
+            self.deadline,
+            self._raise_bound,
+            lambda: self.incumbent.is_closed() or self._reaches_cutoff(),
+        )
+        minimiser.run(self.target_ns, self._hint(dual.pairs))
+        if minimiser.is_spent:
+            self.notes.append("gap left open: CP-SAT reached its limit of work")
+        self._is_beaten()
+
+    def _hint(self, pairs: Pairs) -> dict[int, int]:
+        """The incumbent, where its states are left."""
+        if self.incumbent.choice is None:
+            return {}
+        found = {}
+        for node, states in pairs.states.items():
+            place = int(np.searchsorted(states, self.incumbent.choice[node]))
+            if place < len(states) and states[place] == self.incumbent.choice[node]:
+                found[node] = place
+        return found
+
+    def _raise_bound(self, bound_ns: float, stage: str) -> None:
+        """What cost more than the target may be gone from the pairs."""
+        self.incumbent.raise_bound(min(bound_ns, self.target_ns), stage)
+
+    def _reaches_cutoff(self) -> bool:
+        return self.incumbent.lower_bound_ns >= self.budget.cutoff_ns
+
+    def _is_beaten(self) -> bool:
+        if not self._reaches_cutoff():
+            return False
+        self.notes.append("nothing here costs less than cutoff_ns")
+        return True
+
+    def _close(self) -> None:
+        """No choice is left that costs less than the target."""
+        if self.target_ns < math.inf:
+            self._raise_bound(math.inf, "reductions")
+            self._is_beaten()
+            return
+        self.infeasible = True
+        self.incumbent.raise_bound(math.inf, "infeasible")
+        if self.graph.memory_limit_bytes is None:
+            self.notes.append("every choice takes a forbidden state or pair")
+            return
+        least = exact(_memory_as_cost(self.graph), Budget(seconds=self.deadline.left_s()))
+        if least.status == "infeasible":
+            self.notes.append("every choice takes a forbidden state or pair")
+            return
+        self.notes.append("every choice takes more memory than the limit")
+        if least.status == "optimal" and least.choice is not None and self.graph.lifetimes is None:
+            self.minimum_memory_bytes = evaluate_choice(self.graph, least.choice).memory_bytes
+
+
+def _memory_as_cost(graph: CostGraph) -> CostGraph:
+    """Memories, forbidden where the cost is; arrays that were shared still are."""
+    known: dict[tuple[int, int], FloatArray] = {}
+
+    def memory(part: Node | Edge) -> FloatArray:
+        key = (id(part.cost), id(part.memory))
+        if key not in known:
+            taken = 0.0 if part.memory is None else part.memory
+            known[key] = np.where(np.isinf(part.cost), np.inf, taken)
+        return known[key]
+
+    return CostGraph(
+        tuple(Node(node.name, memory(node)) for node in graph.nodes),
+        tuple(
+            Edge(edge.tail, edge.head, memory(edge)) if isinstance(edge, Edge) else edge
+            for edge in graph.edges
+        ),
+    )
