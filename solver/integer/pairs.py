@@ -137,6 +137,12 @@ class Pairs:
         assert not self.around[node]
         del self.nodes[node], self.states[node], self.around[node]
 
+    def cost_ns(self, choice: Mapping[int, int]) -> float:
+        """Of a choice of what is left, by places."""
+        parts = [float(table.cost[choice[node]]) for node, table in self.nodes.items()]
+        parts += [float(t.cost[choice[a], choice[b]]) for (a, b), t in self.edges.items()]
+        return math.fsum([*parts, *self.constant_ns])
+
     def profile(self, choice: Mapping[int, int]) -> FloatArray:
         """Memory at each moment of a choice of what is left, by places."""
         found = np.zeros(self.moments)

@@ -15,7 +15,9 @@ import numpy as np
 
 from solver.cost_graph import FloatArray
 from solver.deadline import Deadline
+from solver.integer.crossing import crossed
 from solver.integer.dual import Dual
+from solver.integer.pairs import Pairs
 
 _SWEEPS = 12  # chosen: planning graphs take 2 to 8
 _SWEEPS_MORE = 4  # chosen: after a small change of price the messages are nearly right
@@ -33,8 +35,9 @@ Offer = Callable[[dict[int, int]], None]
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A choice's cost, and its memory less the limit at the moment where that is most."""
+    """A choice, its cost, and its memory less the limit at every moment."""
 
+    places: dict[int, int]
     cost_ns: float
     excess: FloatArray
 
@@ -73,14 +76,9 @@ def _decoded(dual: Dual, offer: Offer) -> _Line | None:
     offer(places)
     places = dual.improved(places, 3)
     offer(places)
-    return _Line(cost_of(dual, places), dual.pairs.profile(places) - (dual.pairs.limit_bytes or 0))
-
-
-def cost_of(dual: Dual, places: dict[int, int]) -> float:
     pairs = dual.pairs
-    parts = [float(table.cost[places[node]]) for node, table in pairs.nodes.items()]
-    parts += [float(t.cost[places[a], places[b]]) for (a, b), t in pairs.edges.items()]
-    return math.fsum([*parts, *pairs.constant_ns])
+    excess = pairs.profile(places) - (pairs.limit_bytes or 0.0)
+    return _Line(places, pairs.cost_ns(places), excess)
 
 
 def _bracketed(
@@ -100,6 +98,7 @@ def _bracketed(
         if found is None:
             return best
         sides[found.most > 0] = found
+    _offer_crossed(dual.pairs, sides, offer)
     for _ in range(_PRICES_TRIED):
         if len(sides) < 2 or sides[False].cost_ns <= sides[True].cost_ns:
             return best
@@ -110,10 +109,22 @@ def _bracketed(
         if found is None:
             return best
         sides[found.most > 0] = found
+        _offer_crossed(dual.pairs, sides, offer)
         meeting = over.cost_ns + price * over.most
         if found.cost_ns + price * found.most >= meeting - abs(meeting) * _ON_THE_LINE:
             return best
     return best
+
+
+def _offer_crossed(pairs: Pairs, sides: dict[bool, _Line], offer: Offer) -> None:
+    """Of two choices, one too large, the other too dear: first nodes as in one, the rest as in the
+    other. Along repeated blocks only one place pays for the change."""
+    if len(sides) < 2:
+        return
+    for first, second in ((True, False), (False, True)):
+        places = crossed(pairs, sides[first].places, sides[second].places)
+        if places is not None:
+            offer(places)
 
 
 def _at(
