@@ -1,10 +1,21 @@
-"""The end of a time budget: the only place of the searches that reads a clock."""
+"""The end of a time budget: the only place of the searches that reads a clock.
+
+Who asks for an answer may also end the search before: `stop` says that he has.
+"""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+
+Stop = Callable[[], bool]
+
+
+def never() -> bool:
+    """A stop that nobody asks for."""
+    return False
 
 
 class OutOfTime(Exception):
@@ -14,15 +25,21 @@ class OutOfTime(Exception):
 @dataclass(frozen=True, slots=True)
 class Deadline:
     ends: float
+    stop: Stop = never
 
     @staticmethod
-    def after(seconds: float | None) -> Deadline:
-        return Deadline(math.inf if seconds is None else time.monotonic() + seconds)
+    def after(seconds: float | None, stop: Stop = never) -> Deadline:
+        return Deadline(math.inf if seconds is None else time.monotonic() + seconds, stop)
 
     def check(self) -> None:
-        if time.monotonic() >= self.ends:
+        if self.is_over():
             raise OutOfTime
+
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.ends or self.stop()
 
     def left_s(self) -> float | None:
         """Seconds left, None where there is no end."""
+        if self.stop():
+            return 0.0
         return None if self.ends == math.inf else max(0.0, self.ends - time.monotonic())

@@ -48,7 +48,7 @@ class _Run:
     ) -> None:
         self.graph = graph
         self.budget = budget
-        self.deadline = Deadline.after(budget.seconds)
+        self.deadline = Deadline.after(budget.seconds, budget.stop)
         self.incumbent = Incumbent(graph, budget.tolerance, report)
         if start is not None:
             self.incumbent.offer(start, "start")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from solver.cost_graph import CostGraph, IntArray
+from solver.deadline import Stop, never
 from solver.incumbent import Incumbent, Report
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -18,7 +19,8 @@ Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When to stop: after `seconds` (None: never), or within `tolerance` of the optimum, relative.
+    """When to stop: after `seconds` (None: never), or within `tolerance` of the optimum, relative,
+    or as soon as `stop` says so.
 
     No table has more than `max_table_entries`, all that are held at once `max_held_entries`, 8
     bytes each. The last stage looks at no more than `max_labels` partial choices (chosen: some
@@ -31,6 +33,7 @@ class Budget:
     max_held_entries: int = 400_000_000
     max_labels: int = 1_000_000
     cutoff_ns: float = math.inf
+    stop: Stop = never
 
 
 @dataclass(frozen=True, slots=True)
