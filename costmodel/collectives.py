@@ -61,7 +61,8 @@ NS_PER_S = 1e9
 class Interconnect:
     """A topology's links as the collectives see them: one entry a level, slowest first.
 
-    device_bytes_per_s has the calibration's link efficiency in it.
+    device_bytes_per_s has the calibration's link efficiency in it. all_to_all: whether there is
+    one; where not it takes for ever.
     """
 
     levels: tuple[str, ...]
@@ -69,9 +70,12 @@ class Interconnect:
     device_bytes_per_s: tuple[float, ...]
     latency_ns: tuple[int, ...]
     full_mesh: tuple[bool, ...]
+    all_to_all: bool = True
 
     @classmethod
-    def of(cls, topology: Topology, calibration: Calibration) -> Interconnect:
+    def of(
+        cls, topology: Topology, calibration: Calibration, *, all_to_all: bool = True
+    ) -> Interconnect:
         links = [level.link for level in topology.levels]
         return cls(
             levels=tuple(level.name for level in topology.levels),
@@ -81,6 +85,7 @@ class Interconnect:
             ),
             latency_ns=tuple(link.latency_ns for link in links),
             full_mesh=tuple(link.kind in FULL_MESH_KINDS for link in links),
+            all_to_all=all_to_all,
         )
 
     def extents(self, mesh: Mesh, axes: Collection[Axis]) -> Extents:
@@ -143,6 +148,8 @@ def collective_cost(
     crossed = [level for level, extent in enumerate(extents) if extent > 1]
     if not crossed:
         return FREE
+    if kind == "all_to_all" and not interconnect.all_to_all:
+        return CollectiveCost(latency_ns=math.inf, ns_per_byte=0.0)
     if kind == "send":
         return _send(crossed[0], interconnect)
     seconds_per_byte = 0.0

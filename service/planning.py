@@ -15,6 +15,7 @@ from meshwright.planner import preset
 from meshwright.schema import (
     Budget,
     Calibration,
+    Constraints,
     Document,
     Graph,
     GraphError,
@@ -30,28 +31,31 @@ from meshwright.schema import (
     Topology,
 )
 from meshwright.schema.canonical import digest
-from meshwright.schema.request import MAX_PINS, Solver
+from meshwright.schema.request import MAX_PINS, Rest, Solver
 from service import documents
 from solver.planner import check as check_request
 
 D = TypeVar("D", bound=Document)
-REST = ("pins", "solver", "budget")
+REST = ("pins", "solver", "rest", "constraints", "module", "budget")
 FIELDS = ("graph", "topology", "setup", "calibration", *REST, "verify")
 
 
-class Constraints(Document):
+class Terms(Document):
     """The fields of a request that are not documents."""
 
-    prefix: ClassVar[str] = "constraints"
+    prefix: ClassVar[str] = "terms"
     error: ClassVar[type[InvalidInput]] = RequestError
 
     pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
     solver: Solver = "auto"
+    rest: Rest = "data_parallel"
+    constraints: Constraints = Field(default_factory=Constraints)
+    module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Field(default_factory=Budget)
 
     @property
     def parts(self) -> dict[str, Any]:
-        return {"pins": self.pins, "solver": self.solver, "budget": self.budget}
+        return {field: getattr(self, field) for field in REST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +95,14 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
     topology = _topology(body)
     setup = _inline(body, "setup", Setup) or Setup()
     calibration = _inline(body, "calibration", Calibration)
-    constraints = Constraints.from_dict({field: body[field] for field in REST if field in body})
+    terms = Terms.from_dict({field: body[field] for field in REST if field in body})
     inline = [part for part in (graph, topology, setup, calibration) if isinstance(part, Document)]
     asked: dict[str, Any] = {
         "graph": _id(graph),
         "topology": _id(topology),
         "setup": setup.id,
         **({"calibration": calibration.id} if calibration else {}),
-        **constraints.to_dict(),
+        **terms.to_dict(),
     }
     by = f"{planner} {version('meshwright-server')}"
     request = digest("request", {**asked, "planner": by})
@@ -130,7 +134,7 @@ def check(connection: Connection, asked: Asked) -> None:
         graph=document("graph", Graph),
         topology=document("topology", Topology),
         setup=document("setup", Setup),
-        **Constraints.from_dict({f: asked.body[f] for f in REST if f in asked.body}).parts,
+        **Terms.from_dict({f: asked.body[f] for f in REST if f in asked.body}).parts,
     )
     check_symbols(request.graph, request.setup)
     try:

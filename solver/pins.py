@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Graph, Mesh, Pin, RequestError
+from meshwright.schema.cuts import axes_of, counts_of
+from solver.cut_pins import check_cuts
 from solver.op_info import OpInfo
 from solver.op_model import OpModel
 from solver.pin_patterns import Names
@@ -42,6 +44,7 @@ def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> 
             found[position] = pin
     for position in sorted(found):
         _check_factors(problem.ops[position], found[position])
+        check_cuts(problem, problem.ops[position], found[position])
     return found
 
 
@@ -58,19 +61,20 @@ def matching_pins(graph: Graph, pins: Sequence[Pin]) -> dict[str, tuple[int, ...
 
 
 def allowed_strategies(pin: Pin, op: OpInfo, mesh: Mesh) -> Allowed:
-    """Which strategies keep the pin on this mesh: its axes lie where it says, no other does.
+    """Which strategies keep a pin of a strategy on this mesh: its axes lie where it says, no other.
 
     A topology level stands for all of its axes. On a mesh without one of the pin's axes nothing
     keeps it. What may follow a factor (`t@s?`) is left to the search, unless the pin names it: with
     an axis of the factor it follows, with none it does not.
     """
+    strategy = pin.strategy or {}
     names = {name for axis in mesh.axes for name in (axis.name, axis.level)}
-    missing = any(axis not in names for axes in pin.strategy.values() for axis in axes)
-    parts = {name: _parts_named(op, name) for name in pin.strategy}
+    missing = any(axis not in names for axes in strategy.values() for axis in axes)
+    parts = {name: _parts_named(op, name) for name in strategy}
     named = set().union(*parts.values())
     wanted: list[list[set[int]]] = []
     for axis in mesh.axes:
-        on = [name for name, axes in pin.strategy.items() if {axis.name, axis.level} & set(axes)]
+        on = [name for name, axes in strategy.items() if {axis.name, axis.level} & set(axes)]
         wanted.append([parts[name] for name in on] if axis.size > 1 else [])
 
     def keep(model: OpModel, choices: IntArray) -> NDArray[np.bool_]:
@@ -100,11 +104,12 @@ def _parts_named(op: OpInfo, name: str) -> set[int]:
 
 
 def _check_factors(op: OpInfo, pin: Pin) -> None:
-    for axis in {axis for axes in pin.strategy.values() for axis in axes}:
-        on = [name for name, axes in pin.strategy.items() for own in axes if own == axis]
+    strategy = pin.strategy or {}
+    for axis in {axis for axes in strategy.values() for axis in axes}:
+        on = [name for name, axes in strategy.items() for own in axes if own == axis]
         if len(on) > 1 and not _follows(op, on):
             raise RequestError(f"pin {pin.op!r}: axis {axis!r} is listed twice")
-    for name in pin.strategy:
+    for name in strategy:
         if not _parts_named(op, name):
             known = ", ".join(part.name for part in op.parts) or "none"
             raise RequestError(
@@ -122,13 +127,32 @@ def _follows(op: OpInfo, names: list[str]) -> bool:
 
 
 def check_axes(pins: Sequence[Pin], meshes: Sequence[Mesh]) -> None:
-    """Raise RequestError for an axis that is neither a level nor an axis of any mesh searched."""
+    """Raise RequestError for an axis that is neither a level nor an axis of any mesh searched.
+
+    Also for a number of parts that the axes of none of them make up.
+    """
     known = {name for mesh in meshes for axis in mesh.axes for name in (axis.name, axis.level)}
+    products = {ways for mesh in meshes for ways in _products(mesh)}
     for pin in pins:
-        for axes in pin.strategy.values():
-            for axis in axes:
-                if axis not in known:
-                    raise RequestError(
-                        f"pin {pin.op!r}: there is no axis {axis!r}; use a level of the topology "
-                        f"or a mesh axis: {', '.join(sorted(known))}"
-                    )
+        cuts = [own for own in (*(pin.inputs or ()), *(pin.outputs or ())) if own is not None]
+        named = [axis for axes in (pin.strategy or {}).values() for axis in axes]
+        for axis in (*named, *(axis for own in cuts for axis in axes_of(own))):
+            if axis not in known:
+                raise RequestError(
+                    f"pin {pin.op!r}: there is no axis {axis!r}; use a level of the topology "
+                    f"or a mesh axis: {', '.join(sorted(known))}"
+                )
+        for count in (count for own in cuts for count in counts_of(own)):
+            if count not in products:
+                raise RequestError(
+                    f"pin {pin.op!r}: no axes of any mesh make {count} parts; they make "
+                    f"{', '.join(map(str, sorted(products)))}"
+                )
+
+
+def _products(mesh: Mesh) -> set[int]:
+    """Into how many parts some of the axes divide."""
+    found = {1}
+    for axis in mesh.axes:
+        found |= {ways * axis.size for ways in found}
+    return found

@@ -17,6 +17,7 @@ from meshwright.schema import (
     Budget,
     Calibration,
     Certificate,
+    Constraints,
     Document,
     Graph,
     Infeasible,
@@ -28,6 +29,7 @@ from meshwright.schema import (
     Topology,
     Unavailable,
 )
+from meshwright.schema.request import Rest, Solver
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 
 WAIT_S = 20.0  # one long poll; chosen: below the idle limits of common proxies
@@ -90,6 +92,10 @@ class Client:
         setup: Setup | None = None,
         calibration: Calibration | None = None,
         pins: Sequence[Pin] = (),
+        solver: Solver = "auto",
+        rest: Rest = "data_parallel",
+        constraints: Constraints | None = None,
+        module: str | None = None,
         budget: Budget | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         verify: bool = False,
@@ -106,6 +112,14 @@ class Client:
             body["calibration"] = calibration.to_dict()
         if pins:
             body["pins"] = [pin.model_dump(mode="json") for pin in pins]
+        if solver != "auto":
+            body["solver"] = solver
+        if rest != "data_parallel":
+            body["rest"] = rest
+        if constraints is not None:
+            body["constraints"] = constraints.model_dump(mode="json", exclude_defaults=True)
+        if module is not None:
+            body["module"] = module
         if budget is not None:
             body["budget"] = budget.model_dump(mode="json", exclude_defaults=True)
         if verify:

@@ -10,9 +10,9 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, StrictBool
 from sqlalchemy import Row
 
-from meshwright.schema import Budget, Calibration, Graph, Pin, Plan, Setup, Topology
+from meshwright.schema import Budget, Calibration, Constraints, Graph, Pin, Plan, Setup, Topology
 from meshwright.schema.model import Model
-from meshwright.schema.request import MAX_PINS, Solver
+from meshwright.schema.request import MAX_PINS, Rest, Solver
 from service import certificates, documents, immutable
 from service.body import Body, read_body
 from service.jobs import FINAL
@@ -34,6 +34,9 @@ class PlanRequest(Model):
     calibration: Calibration | None = None
     pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
     solver: Solver = "auto"
+    rest: Rest = "data_parallel"
+    constraints: Constraints = Constraints()
+    module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Budget()
     verify: StrictBool = False
 

@@ -256,7 +256,7 @@ def test_a_request_comes_back_from_json_as_it_was():
         ({"budget": {"seconds": 1e9}}, "/budget/seconds"),
         ({"budget": {"max_axes": 5}}, "/budget/max_axes"),
         ({"pins": [{"op": "", "strategy": {}}]}, "/pins/0/op"),
-        ({"pins": [{"op": "a"}]}, "/pins/0/strategy"),
+        ({"pins": [{"op": "a"}]}, "pin 'a' says nothing"),
         ({"solver": "luck"}, "/solver"),
         ({"graph": None}, "/graph"),
     ],

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
-from pydantic import ValidationError
 
 from meshwright.cli.consoles import notices, results
 from meshwright.cli.pins import parse_pin
 from meshwright.cli.progress import ProgressLine
+from meshwright.cli.wishes import Wishes, budget_of, constraints_of, one_of, setup_of
 from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.planfile import PlanFile
 from meshwright.planner import certificate_of, find_planner, find_verifier, preset
 from meshwright.schema import (
     Answer,
-    Budget,
     Graph,
     Infeasible,
     Progress,
     Request,
-    RequestError,
     Setup,
     Topology,
 )
+from meshwright.schema.request import Rest, Solver
 from meshwright.show import render_plan, render_summary
 from meshwright.units import show_bytes
 
@@ -38,10 +37,44 @@ def plan(
     batch: Annotated[int | None, typer.Option(min=1, help="Global batch.")] = None,
     seq: Annotated[int | None, typer.Option(min=1, help="Sequence length.")] = None,
     microbatches: Annotated[int | None, typer.Option(min=1, help="Microbatches of a step.")] = None,
-    pin: Annotated[list[str] | None, typer.Option(help="op-glob:factor=axis,…")] = None,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="op-glob:factor=axis,…; or :((8,1),(1,tp))->((8,tp),), the cuts of inputs and "
+            "outputs; or :data_parallel."
+        ),
+    ] = None,
+    module: Annotated[
+        str | None, typer.Option(help="Search only ops of this glob; others are data parallel.")
+    ] = None,
+    solver: Annotated[str, typer.Option(help=f"One of {', '.join(get_args(Solver))}.")] = "auto",
+    rest: Annotated[
+        str, typer.Option(help="Ops without pins in semi_auto: data_parallel or propagate.")
+    ] = "data_parallel",
     budget: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
     axes: Annotated[int | None, typer.Option(help="Axes of the mesh at most.")] = None,
+    fully_use_devices: Annotated[
+        bool, typer.Option("--fully-use-devices", help="An op is cut over all devices or whole.")
+    ] = False,
+    elementwise_follow: Annotated[
+        bool, typer.Option("--elementwise-follow", help="No redistribution for element-wise ops.")
+    ] = False,
+    slice_alignment: Annotated[
+        int | None, typer.Option(help="Parts of matrix products' last dims are multiples of it.")
+    ] = None,
     setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
+    phase: Annotated[str | None, typer.Option(help="training or inference.")] = None,
+    gradients: Annotated[str | None, typer.Option(help="Over the batch: mean or sum.")] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="How inputs are loaded: any, full_batch, data_parallel, or their cuts ((8,1),_)."
+        ),
+    ] = None,
+    all_to_all: Annotated[
+        bool | None,
+        typer.Option("--all-to-all/--no-all-to-all", help="Else all-gather and slice."),
+    ] = None,
     uneven: Annotated[
         str | None, typer.Option(help="Sizes that do not divide: refuse, chunk or pad.")
     ] = None,
@@ -49,14 +82,34 @@ def plan(
 ) -> None:
     """Find how to shard a graph over a cluster."""
     document = read_document(graph, Graph)
-    run = _setup(setup, batch=batch, seq=seq, microbatches=microbatches, uneven=uneven)
+    run = setup_of(
+        setup,
+        seq=seq,
+        dataset=dataset,
+        global_batch=batch,
+        microbatches=microbatches,
+        uneven=uneven,
+        phase=phase,
+        gradients=gradients,
+        allow_all_to_all=all_to_all,
+    )
     document.instantiate(run.symbols)
-    pins = tuple(parse_pin(text) for text in pin or ())
-    limits = _budget(budget, axes)
+    wishes: Wishes = {
+        "pins": tuple(parse_pin(text) for text in pin or ()),
+        "solver": one_of("--solver", solver, get_args(Solver)),
+        "rest": one_of("--rest", rest, get_args(Rest)),
+        "constraints": constraints_of(
+            fully_use_devices=fully_use_devices,
+            elementwise_follow=elementwise_follow,
+            slice_alignment=slice_alignment,
+        ),
+        "module": module,
+        "budget": budget_of(budget, axes),
+    }
     cluster: Topology | None
     if server is None:
         cluster = local = _topology(topology)
-        request = Request(graph=document, topology=local, setup=run, pins=pins, budget=limits)
+        request = Request(graph=document, topology=local, setup=run, **wishes)
         with ProgressLine() as line:
             answer = find_planner()(request, line)
             if verify and answer.plan is not None:
@@ -69,8 +122,7 @@ def plan(
                 document,
                 _topology(topology) if _is_file(topology) else topology,
                 setup=run,
-                pins=pins,
-                budget=limits,
+                **wishes,
                 on_progress=line,
                 verify=verify,
             )
@@ -114,38 +166,6 @@ def _binding(infeasible: Infeasible) -> str:
         else ""
     )
     return f"{infeasible.constraint}: {infeasible.detail}{numbers}"
-
-
-def _setup(
-    file: Path | None,
-    *,
-    batch: int | None,
-    seq: int | None,
-    microbatches: int | None,
-    uneven: str | None,
-) -> Setup:
-    """The setup of a file, with what the command line says over it."""
-    given = read_document(file, Setup).to_dict() if file else {}
-    if seq is not None:
-        given["symbols"] = {**given.get("symbols", {}), "seq": seq}
-    for field, value in (
-        ("global_batch", batch),
-        ("microbatches", microbatches),
-        ("uneven", uneven),
-    ):
-        if value is not None:
-            given[field] = value
-    return Setup.from_dict(given)
-
-
-def _budget(seconds: float | None, axes: int | None) -> Budget:
-    given = {"seconds": seconds, "max_axes": axes}
-    try:
-        return Budget.model_validate({k: value for k, value in given.items() if value is not None})
-    except ValidationError as failure:
-        first = failure.errors()[0]
-        option = "--budget" if first["loc"] == ("seconds",) else "--axes"
-        raise RequestError(f"{option}: {first['msg']}, got {first['input']}") from None
 
 
 def _is_file(topology: str) -> bool:

@@ -37,20 +37,27 @@ from meshwright.schema.plan import (
     Step,
     TensorPlan,
 )
-from meshwright.schema.request import Answer, Budget, Infeasible, Pin, Progress, Request
+from meshwright.schema.request import (
+    Answer,
+    Budget,
+    Constraints,
+    Infeasible,
+    Pin,
+    Progress,
+    Request,
+)
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.setup import Optimizer, Setup
 from meshwright.schema.topology import Device, Level, Link, Topology
 
 __all__ = [
-    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Certificate", "ConversionError",
-    "Cost", "Device", "Dim", "Document", "Efficiency", "Exposed", "Factor", "Finding", "Graph",
-    "GraphError",
-    "Infeasible", "InvalidInput", "Layout", "LayoutError", "LayoutPair", "Level", "Link",
-    "MemoryUse", "Mesh", "MeshAxis", "MeshwrightError", "Model", "NotFound", "Notation", "Op",
-    "OpClass", "OpPlan", "Optimizer", "OwnStep", "Padding", "ParameterPlan", "Pin", "Plan",
-    "PlanError", "Progress", "Rank", "Redistribution", "Request", "RequestError", "RuleError",
-    "Search", "Setup", "SetupError", "ShardingRule", "Stage", "Step", "SubDim", "Tensor",
-    "TensorPlan", "TooLarge", "Topology", "TopologyError", "Traffic", "Unavailable",
-    "parse_notation",
+    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Certificate", "Constraints",
+    "ConversionError", "Cost", "Device", "Dim", "Document", "Efficiency", "Exposed", "Factor",
+    "Finding", "Graph", "GraphError", "Infeasible", "InvalidInput", "Layout", "LayoutError",
+    "LayoutPair", "Level", "Link", "MemoryUse", "Mesh", "MeshAxis", "MeshwrightError", "Model",
+    "NotFound", "Notation", "Op", "OpClass", "OpPlan", "Optimizer", "OwnStep", "Padding",
+    "ParameterPlan", "Pin", "Plan", "PlanError", "Progress", "Rank", "Redistribution", "Request",
+    "RequestError", "RuleError", "Search", "Setup", "SetupError", "ShardingRule", "Stage", "Step",
+    "SubDim", "Tensor", "TensorPlan", "TooLarge", "Topology", "TopologyError", "Traffic",
+    "Unavailable", "parse_notation",
 ]  # fmt: skip

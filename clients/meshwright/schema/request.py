@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, StrictBool
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    StrictBool,
+    model_serializer,
+    model_validator,
+)
 
 from meshwright.schema.calibration import Calibration
 from meshwright.schema.certificate import Certificate
+from meshwright.schema.cuts import Cuts
 from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
 from meshwright.schema.mesh import Axis
@@ -17,16 +24,54 @@ from meshwright.schema.setup import Setup
 from meshwright.schema.topology import Topology
 
 MAX_BUDGET_S = 3600.0  # chosen
+MAX_ALIGNMENT = 1024  # chosen: MindSpore's limit, more than any unit of matrix products wants
 
 
 class Pin(Model):
-    """A strategy that the user fixes: for every op whose name or module path matches the glob `op`.
+    """What the user fixes: for every op whose name or module path matches the glob `op`.
 
-    Axes are names of the mesh or of topology levels (a level means all of its axes).
+    One of three: `strategy`, which axes lie on which factor, all others idle; `inputs` and
+    `outputs`, the cuts of every input and of every output, null where one is left open; or
+    `data_parallel`. Axes are names of the mesh or of topology levels (a level means all of its
+    axes).
     """
 
     op: str = Field(min_length=1, max_length=512)
-    strategy: dict[str, tuple[Axis, ...]]
+    strategy: dict[str, tuple[Axis, ...]] | None = None
+    inputs: tuple[Cuts | None, ...] | None = None
+    outputs: tuple[Cuts | None, ...] | None = None
+    data_parallel: StrictBool = False
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Pin:
+        has_cuts = self.inputs is not None or self.outputs is not None
+        said = (self.strategy is not None) + has_cuts + self.data_parallel
+        if said != 1:
+            raise RequestError(
+                f"pin {self.op!r} says {'two things' if said else 'nothing'}: give one of "
+                "`strategy`, `inputs` and `outputs`, or `data_parallel`"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = serialize(self)
+        return {key: value for key, value in found.items() if value not in (None, False)}
+
+
+class Constraints(Model):
+    """What plans may be, for all ops alike; pins go before.
+
+    fully_use_devices: an op is divided over all devices, or is done whole by every one.
+    elementwise_follow: element-wise ops take their first input as it lies, or as another reader
+    needs it: no redistribution is made for them.
+    slice_alignment: where a matrix product's tensors are cut in their last dim, the parts are
+    multiples of so many elements.
+    """
+
+    fully_use_devices: StrictBool = False
+    elementwise_follow: StrictBool = False
+    slice_alignment: Whole = Field(default=1, ge=1, le=MAX_ALIGNMENT)
 
 
 class Budget(Model):
@@ -49,12 +94,18 @@ Solver = Literal[
     "exact",
 ]
 
+# How `semi_auto` settles what the pins leave open.
+Rest = Literal["data_parallel", "propagate"]
+
 MAX_PINS = 1000  # chosen: every pin is held against every op's name before a search is queued
 
 
 class Request(Document):
     """A complete planning request; its id is the request digest that finds a cached plan.
 
+    module: only ops whose name or module path matches this glob are searched; all others keep their
+    pins, or are data parallel.
+    rest: how the search `semi_auto` settles ops without pins.
     verify: whoever runs the planner executes its plan too. The certificate is a record beside the
     plan and changes nothing in it: with and without, the request has one id.
     """
@@ -69,6 +120,9 @@ class Request(Document):
     calibration: Calibration | None = None
     pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
     solver: Solver = "auto"
+    rest: Rest = "data_parallel"
+    constraints: Constraints = Constraints()
+    module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Budget()
     verify: StrictBool = False
 

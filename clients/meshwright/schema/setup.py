@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictBool, model_validator
 
+from meshwright.schema.cuts import Cuts
 from meshwright.schema.errors import SetupError
 from meshwright.schema.graph import DType
 from meshwright.schema.model import Document, Model, Whole
@@ -31,6 +32,11 @@ class Setup(Document):
     master_dtype: a copy of the parameters that the optimizer updates; None = no copy.
     uneven: sizes that axes do not divide: `refuse` leaves them whole; `chunk` cuts them into equal
     chunks of which the last are short or empty; `pad` stores these filled up to equal shapes.
+    allow_all_to_all: where false, what an all-to-all would do is done by all-gather and slice, and
+    no op makes one by itself.
+    dataset: how inputs and labels are loaded. `any`: each device loads the parts that it needs;
+    `full_batch`: every device loads all; `data_parallel`: dim 0 is cut over all devices; or the
+    cuts of every input and label, in their order in the graph, null for `any`.
     memory_reserve: the share of a device's memory that is left free (framework, fragmentation,
     buffers, working sets).
     """
@@ -49,6 +55,8 @@ class Setup(Document):
     gradients: Literal["mean", "sum"] = "mean"
     execution: Literal["eager", "compiled"] = "compiled"
     uneven: Literal["refuse", "chunk", "pad"] = "refuse"
+    allow_all_to_all: StrictBool = True
+    dataset: Literal["any", "full_batch", "data_parallel"] | tuple[Cuts | None, ...] = "any"
     memory_reserve: float = Field(default=0.1, ge=0, lt=1)
 
     @model_validator(mode="after")

@@ -1,0 +1,79 @@
+"""What the command line says of a plan that is wanted: its setup, budget and constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar
+
+from pydantic import ValidationError
+
+from meshwright.cli.pins import parse_tensors
+from meshwright.files import read_document
+from meshwright.schema import Budget, Constraints, Pin, RequestError, Setup
+from meshwright.schema.model import Model
+from meshwright.schema.request import Rest, Solver
+
+M = TypeVar("M", bound=Model)
+T = TypeVar("T")
+
+
+class Wishes(TypedDict):
+    """The fields of a request that are no documents, as `Request` and `Client.plan` take them."""
+
+    pins: tuple[Pin, ...]
+    solver: Solver
+    rest: Rest
+    constraints: Constraints
+    module: str | None
+    budget: Budget
+
+
+def setup_of(
+    file: Path | None, *, seq: int | None, dataset: str | None, **given: object | None
+) -> Setup:
+    """The setup of a file, with what the command line says over it."""
+    found: dict[str, Any] = read_document(file, Setup).to_dict() if file else {}
+    if seq is not None:
+        found["symbols"] = {**found.get("symbols", {}), "seq": seq}
+    if dataset is not None:
+        is_cuts = dataset.startswith("(")
+        found["dataset"] = parse_tensors(dataset, "--dataset") if is_cuts else dataset
+    found.update({field: value for field, value in given.items() if value is not None})
+    return Setup.from_dict(found)
+
+
+def budget_of(seconds: float | None, axes: int | None) -> Budget:
+    return _read(Budget, {"seconds": ("--budget", seconds), "max_axes": ("--axes", axes)})
+
+
+def constraints_of(
+    *, fully_use_devices: bool, elementwise_follow: bool, slice_alignment: int | None
+) -> Constraints:
+    return _read(
+        Constraints,
+        {
+            "fully_use_devices": ("--fully-use-devices", fully_use_devices),
+            "elementwise_follow": ("--elementwise-follow", elementwise_follow),
+            "slice_alignment": ("--slice-alignment", slice_alignment),
+        },
+    )
+
+
+def one_of(option: str, value: str, known: Collection[T]) -> T:
+    """The value of an option that has only these; RequestError names them."""
+    for own in known:
+        if own == value:
+            return own
+    raise RequestError(f"{option}: {value[:80]!r} is none of {', '.join(map(str, known))}")
+
+
+def _read(kind: type[M], options: dict[str, tuple[str, object | None]]) -> M:
+    """A model of fields, each with its option; None is not said."""
+    given = {field: value for field, (_, value) in options.items() if value is not None}
+    try:
+        return kind.model_validate(given)
+    except ValidationError as failure:
+        first = failure.errors()[0]
+        option, _ = options[str(first["loc"][0])]
+        raise RequestError(f"{option}: {first['msg']}, got {first['input']}") from None

@@ -1,0 +1,153 @@
+"""What a request allows every op, beyond pins: a filter on its strategies.
+
+    fully_use_devices   every axis lies on something, or none does
+    slice_alignment     of matrix products: what is cut in its last dim keeps multiples of it
+    all-to-alls         where the setup has none: no op makes one by itself
+    module              ops outside of it keep their pins, or are data parallel
+    elementwise_follow  edges, not strategies: no redistribution before an element-wise op
+
+A pin goes before all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.schema import Constraints, Mesh, Pin, Request, RequestError
+from solver.data_parallel import batch_parts, data_parallel
+from solver.op_info import OpInfo
+from solver.op_model import OpModel
+from solver.pin_filters import pin_filters
+from solver.pin_patterns import Names
+from solver.pins import Allowed
+from solver.problem import Problem
+from solver.states import IntArray
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """By position of op, which strategies it may have: as pinned, and as the constraints allow."""
+
+    pinned: dict[int, Allowed]
+    allowed: dict[int, Allowed]
+
+    @property
+    def all(self) -> dict[int, Allowed]:
+        return {**self.allowed, **self.pinned}
+
+
+def filters(
+    problem: Problem, request: Request, pins: Mapping[int, Pin], views: frozenset[int], mesh: Mesh
+) -> Filters:
+    """What pins (by position of op) and constraints leave of the strategies on a mesh.
+
+    Raises RequestError where the request's `module` matches no op.
+    """
+    outside = _outside(problem, request.module, views)
+    batch = batch_parts(problem) if outside else ()
+    allowed: dict[int, Allowed] = {}
+    for position in range(len(problem.ops)):
+        if position in views or position in pins:
+            continue
+        if position in outside:
+            allowed[position] = data_parallel(batch[position])
+        elif rules := _rules(problem, position, request.constraints):
+            allowed[position] = _All(rules)
+    return Filters(pin_filters(problem, pins, mesh), allowed)
+
+
+def _outside(problem: Problem, module: str | None, views: frozenset[int]) -> frozenset[int]:
+    """Positions of the ops that a request for a submodule does not search."""
+    if module is None:
+        return frozenset()
+    planned = [position for position in range(len(problem.ops)) if position not in views]
+    names = Names([problem.ops[position].name for position in planned])
+    modules = Names([problem.ops[position].op.module for position in planned])
+    inside = {planned[k] for own in (names, modules) for k in own.matching(module)}
+    if not inside:
+        known = dict.fromkeys(problem.ops[position].op.module for position in planned)
+        raise RequestError(
+            f"module {module!r} matches no op; modules are named like "
+            f"{', '.join(repr(name) for name in [*known][:3])}",
+            pointer="/module",
+        )
+    return frozenset(planned) - inside
+
+
+@dataclass(frozen=True, slots=True)
+class _All:
+    """Keeps the strategies that every rule keeps."""
+
+    rules: tuple[Allowed, ...]
+
+    def __call__(self, model: OpModel, choices: IntArray) -> Mask:
+        kept = np.ones(len(choices), dtype=np.bool_)
+        for rule in self.rules:
+            kept &= rule(model, choices)
+        return kept
+
+
+def _rules(problem: Problem, position: int, constraints: Constraints) -> tuple[Allowed, ...]:
+    op = problem.ops[position]
+    found: list[Allowed] = []
+    if constraints.fully_use_devices:
+        found.append(uses_all_or_none)
+    if constraints.slice_alignment > 1 and op.known is not None and op.known.op_class == "matmul":
+        found.append(_Aligned(_last_dims(problem, op), constraints.slice_alignment))
+    if not problem.setup.allow_all_to_all and op.known is not None and op.known.sparse_inputs:
+        found.append(makes_no_all_to_all)
+    return tuple(found)
+
+
+def uses_all_or_none(model: OpModel, choices: IntArray) -> Mask:
+    """Every axis lies on something (or passes partial sums), or none does."""
+    counts = np.array(model.axis_sizes) > 1
+    idle = choices[:, counts] == model.idle
+    count = idle.sum(axis=1)
+    kept: Mask = np.isin(count, (0, idle.shape[1]))
+    return kept
+
+
+def makes_no_all_to_all(model: OpModel, choices: IntArray) -> Mask:
+    """No axis lies on rows and on the indices that look them up."""
+    first = len(model.parts_of_code) - len(model.followers)
+    kept: Mask = np.asarray((choices < first).all(axis=1))
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Aligned:
+    """Keeps what leaves last dims whole or cuts them into multiples of `elements`.
+
+    last_dims: length and parts of the last dim of every input and output.
+    """
+
+    last_dims: tuple[tuple[int, frozenset[int]], ...]
+    elements: int
+
+    def __call__(self, model: OpModel, choices: IntArray) -> Mask:
+        kept = np.ones(len(choices), dtype=np.bool_)
+        sizes = np.array(model.axis_sizes)
+        for length, parts in self.last_dims:
+            on = model.lies_on([part in parts for part in range(model.parts)], choices)
+            ways = np.where(on, sizes, 1).prod(axis=1)
+            chunk = -(-length // ways)
+            kept &= (ways == 1) | (chunk % self.elements == 0)
+        return kept
+
+
+def _last_dims(problem: Problem, op: OpInfo) -> tuple[tuple[int, frozenset[int]], ...]:
+    found = []
+    for port in (*op.inputs, *op.outputs):
+        info = problem.tensors[port.tensor]
+        last = len(info.shape) - 1
+        parts = frozenset(part for part, k in port.slot_of.items() if info.slots[k].dim == last)
+        if parts:
+            found.append((info.shape[last], parts))
+    return tuple(found)
