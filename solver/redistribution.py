@@ -21,14 +21,15 @@ known which slots it will cut (reduce_scatter, all_to_all), what it fills up the
 most MOST_STRETCH (`solver.uneven`).
 
 Slots that can be cut in the same ways are interchangeable: D(s, t) = D(p(s), p(t)) for every
-permutation p of such slots. Only one source of each such family is searched from.
+permutation p of such slots. Only one source of each such family is searched from
+(`solver.slot_families`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import groupby, product
+from functools import cached_property, lru_cache
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ from costmodel.collectives import CollectiveCost, Extents, Interconnect, collect
 from meshwright.schema.plan import CollectiveKind
 from solver import shortest_paths
 from solver.layout_graph import Group, LayoutGraph, MoveKind, layout_graph
+from solver.slot_families import Families, families_of
 from solver.states import PARTIAL, REPLICATED, VARIED, FloatArray, IntArray, StateSpace
 
 Codes = tuple[int, ...]
@@ -132,9 +134,9 @@ class Redistributions:
     def edge_ns(self) -> FloatArray:
         """What each edge of the graph costs."""
         graph = self.graph
-        prices = [self._price(kind, group) for kind, group in graph.prices]
-        latency_ns = np.array([price.latency_ns for price in prices])
-        ns_per_byte = np.array([price.ns_per_byte for price in prices])
+        latency_ns, ns_per_byte = _prices(
+            graph.prices, self.axis_levels, self.space.axis_sizes, self.interconnect
+        )
         found: FloatArray = latency_ns[graph.price] + ns_per_byte[graph.price] * self._payload_bytes
         return found
 
@@ -158,20 +160,6 @@ class Redistributions:
     def _local_bytes(self) -> FloatArray:
         return self.layouts.local_bytes(self.layouts.states)
 
-    def _price(self, kind: MoveKind, group: Group) -> CollectiveCost:
-        extents, links = self.extents(group), self.interconnect
-        match kind:
-            case "slice" | "mask" | "placed":
-                return CollectiveCost(latency_ns=0.0, ns_per_byte=0.0)
-            case "permute":
-                return collective_cost("send", extents, links)
-            case "uneven all_to_all":
-                exchange = collective_cost("all_to_all", extents, links)
-                whole = collective_cost("send", extents, links)
-                return CollectiveCost(exchange.latency_ns, whole.ns_per_byte)
-            case _:
-                return collective_cost(kind, extents, links)
-
     def extents(self, axes: Group) -> Extents:
         """The extents of the groups over some axes of the mesh."""
         sizes = self.space.axis_sizes
@@ -180,8 +168,8 @@ class Redistributions:
     # --- distances -------------------------------------------------------------------------------
 
     @cached_property
-    def _families(self) -> _Families:
-        return _families(self.layouts)
+    def _families(self) -> Families:
+        return families_of(self.layouts)
 
     @cached_property
     def distances(self) -> FloatArray:
@@ -193,12 +181,10 @@ class Redistributions:
     def _between(self, source: IntArray, target: IntArray) -> FloatArray:
         families, distances = self._families, self.distances
         if _is_column(source) and _is_column(target.T):
-            # row by row: a tenth of the time of indexing by two matrices
-            out = np.empty((len(source), target.shape[1]))
-            for row, own in zip(out, source[:, 0].tolist(), strict=True):
-                renamed = families.renamed[families.renaming[own]][target[0]]
-                np.take(distances[families.family[own]], renamed, out=row)
-            return out
+            own = source[:, 0]
+            return shortest_paths.looked_up(
+                distances, families.family[own], families.renamed, families.renaming[own], target[0]
+            )
         if _is_column(source.T) and _is_column(target):
             return self._between(source.T, target.T).T
         renamed = families.renamed[families.renaming[source], target]
@@ -259,6 +245,38 @@ class Redistributions:
         return Placed(tuple(graph.places[layout].tolist()), tuple(graph.ranks[layout].tolist()))
 
 
+@lru_cache(maxsize=256)
+def _prices(
+    moves: tuple[tuple[MoveKind, Group], ...],
+    axis_levels: tuple[int, ...],
+    axis_sizes: tuple[int, ...],
+    links: Interconnect,
+) -> tuple[FloatArray, FloatArray]:
+    """Latency and ns per byte of every move of a graph: the same for all values on a mesh."""
+    prices = [
+        _price(kind, links.extents_of((axis_levels[a], axis_sizes[a]) for a in group), links)
+        for kind, group in moves
+    ]
+    return (
+        np.array([price.latency_ns for price in prices]),
+        np.array([price.ns_per_byte for price in prices]),
+    )
+
+
+def _price(kind: MoveKind, extents: Extents, links: Interconnect) -> CollectiveCost:
+    match kind:
+        case "slice" | "mask" | "placed":
+            return CollectiveCost(latency_ns=0.0, ns_per_byte=0.0)
+        case "permute":
+            return collective_cost("send", extents, links)
+        case "uneven all_to_all":
+            exchange = collective_cost("all_to_all", extents, links)
+            whole = collective_cost("send", extents, links)
+            return CollectiveCost(exchange.latency_ns, whole.ns_per_byte)
+        case _:
+            return collective_cost(kind, extents, links)
+
+
 def _is_column(array: IntArray) -> bool:
     return array.ndim == 2 and array.shape[1] == 1
 
@@ -274,58 +292,3 @@ def _joined(moves: list[Move]) -> list[Move]:
         axes = tuple(sorted({axis for move in run for axis in move.axes}))
         found.append(replace(run[0], axes=axes, after=run[-1].after))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Families:
-    """Layouts that differ only by the names of interchangeable slots.
-
-    sources: (families,) a layout of each. family, renaming: (layouts,) of every layout, and which
-    renaming of slots makes it its family's source. renamed: (renamings, layouts) what each makes
-    of each layout; -1 where that is no layout, which no layout of the family can reach.
-    """
-
-    sources: IntArray
-    family: IntArray
-    renaming: IntArray
-    renamed: NDArray[np.int32]
-
-
-def _families(space: StateSpace) -> _Families:
-    states, n = space.states, space.slots
-    classes = _alike(space)
-    names = np.tile(np.arange(space.base), (len(states), 1))
-    # the first axis on a slot of a class takes the class's first slot, and so on
-    for own in classes:
-        taken = np.zeros((len(states), n), dtype=np.bool_)
-        count = np.zeros(len(states), dtype=np.int64)
-        slots = np.array(own)
-        for a in range(states.shape[1]):
-            at = states[:, a]
-            for slot in own:
-                fresh = (at == slot) & ~taken[:, slot]
-                names[fresh, slot] = slots[count[fresh]]
-                taken[fresh, slot] = True
-                count[fresh] += 1
-        for slot in own:  # the slots that no axis uses keep their order
-            left = ~taken[:, slot]
-            names[left, slot] = slots[count[left]]
-            count[left] += 1
-    unique, renaming = np.unique(names, axis=0, return_inverse=True)
-    renaming = renaming.reshape(-1)
-    renamed = np.stack([space.index(row[states]) for row in unique]).astype(np.int32)
-    chosen = renamed[renaming, np.arange(len(states))]
-    sources, family = np.unique(chosen, return_inverse=True)
-    return _Families(sources.astype(np.int64), family.reshape(-1), renaming, renamed)
-
-
-def _alike(space: StateSpace) -> list[list[int]]:
-    """Slots in classes: those that any axes cut in the same ways."""
-    n, axes = space.slots, len(space.axis_sizes)
-    subsets = np.array(list(product((False, True), repeat=axes)), dtype=np.bool_).reshape(-1, axes)
-    classes: dict[tuple[float, ...], list[int]] = {}
-    for slot in range(n):
-        states = np.where(subsets, slot, n + REPLICATED)
-        local = np.where(space.valid(states), space.local_bytes(states), -1.0)
-        classes.setdefault(tuple(local.tolist()), []).append(slot)
-    return list(classes.values())

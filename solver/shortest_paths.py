@@ -35,6 +35,15 @@ def distances(
     return out
 
 
+def looked_up(
+    distances: FloatArray, rows: IntArray, renamed: Ints, renamings: IntArray, targets: IntArray
+) -> FloatArray:
+    """(rows, targets): distances[row, renamed[renaming, target]], row by row with its renaming."""
+    out = np.empty((len(rows), len(targets)))
+    _compiled_look_up(distances, rows, renamed, renamings, np.ascontiguousarray(targets), out)
+    return out
+
+
 def next_edges(start: IntArray, source: Ints, cost: FloatArray, target: int) -> Ints:
     """For every node its edge on the way to `target`; -1 where there is none."""
     finite = cost[np.isfinite(cost)]
@@ -104,6 +113,20 @@ def _distances(
                 out[k, j] = dist[wanted[j], k - first]
 
 
+def _look_up(
+    distances: FloatArray,
+    rows: IntArray,
+    renamed: Ints,
+    renamings: IntArray,
+    targets: IntArray,
+    out: FloatArray,
+) -> None:
+    for k in range(len(rows)):
+        own, names = distances[rows[k]], renamed[renamings[k]]
+        for j in range(len(targets)):
+            out[k, j] = own[names[targets[j]]]
+
+
 def _next(start: IntArray, source: Ints, cost: FloatArray, tie: float, target: int) -> Ints:
     count = len(start) - 1
     key = np.full(count, np.inf)
@@ -165,6 +188,10 @@ def _sink(heap: IntArray, where: IntArray, key: FloatArray, node: int, size: int
 _compiled_distances = cast(
     Callable[[IntArray, Ints, FloatArray, IntArray, IntArray, FloatArray], None],
     numba.njit(nogil=True, cache=True)(_distances),
+)
+_compiled_look_up = cast(
+    Callable[[FloatArray, IntArray, Ints, IntArray, IntArray, FloatArray], None],
+    numba.njit(nogil=True, cache=True)(_look_up),
 )
 _compiled_next = cast(
     Callable[[IntArray, Ints, FloatArray, float, int], Ints],
