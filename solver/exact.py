@@ -3,7 +3,8 @@
     1. reductions              solver/integer/reductions.py
     2. bounds by messages, prices of memory, choices read off them   dual.py, pricing.py
     3. states and pairs that only dearer choices take are forbidden; again from 1
-    4. what is left goes to OR-tools CP-SAT                          encoding.py, cp_sat.py
+    4. what is left: lists of partial choices where no pair is      knapsack.py
+       else OR-tools CP-SAT                                         encoding.py, cp_sat.py
 
 Tables are of one node or two, never larger: it answers where elimination meets a table that is too
 large. Rows of memory are added where a solution exceeds the limit.
@@ -21,6 +22,7 @@ from solver.incumbent import Incumbent, Report
 from solver.integer.cp_sat import Minimiser
 from solver.integer.dual import Dual
 from solver.integer.encoding import Encoding
+from solver.integer.knapsack import cheapest
 from solver.integer.pairs import Pairs, pairs_of
 from solver.integer.pricing import climb
 from solver.integer.reductions import NoChoice, reduce
@@ -95,7 +97,12 @@ class _Run:
                 break
             left = pairs.entries()
             dual.fix(self.target_ns)
-        self._solve(dual)
+        places = cheapest(dual, self.target_ns, deadline)
+        if places is None:
+            self._solve(dual)
+            return
+        found = incumbent.offer(pairs.expanded(places), "knapsack")
+        self._raise_bound(found.cost_ns, "knapsack")
 
     def _offer(self, pairs: Pairs, places: dict[int, int]) -> None:
         self.incumbent.offer(pairs.expanded(places), "messages")

@@ -60,8 +60,9 @@ class Minimiser:
             if self.is_enough():
                 return
             if status != cp_model.OPTIMAL:
-                self.deadline.check()
-                self.is_spent = True
+                self.is_spent = self._work_left <= 0
+                if not self.is_spent:
+                    raise OutOfTime
                 return
             places = self._places(solver)
             if not self._is_cut(places):
