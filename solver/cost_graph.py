@@ -122,9 +122,17 @@ class CostGraph:
         if limit is not None and not limit >= 0:
             raise CostGraphError(f"memory_limit_bytes must be 0 or more, got {limit}")
         checked: dict[int, str | None] = {}
-        for node in self.nodes:
+        for node in {id(node): node for node in self.nodes}.values():
             _check_node(node, checked)
+        sizes = [node.cost.size for node in self.nodes]
+        seen: set[tuple[int, int, int, int]] = set()
         for edge in self.edges:
+            # what repeats is checked once: the same arrays between nodes of as many states
+            if 0 <= edge.tail < len(sizes) and 0 <= edge.head < len(sizes):
+                key = (*_arrays_of(edge), sizes[edge.tail], sizes[edge.head])
+                if key in seen and edge.tail != edge.head:
+                    continue
+                seen.add(key)
             _check_edge(edge, self.nodes, checked)
         if self.lifetimes is not None:
             _check_lifetimes(self.lifetimes, self.nodes)
@@ -240,6 +248,12 @@ def _check_edge(
     _check_costs(edge.cost, what, checked)
     if edge.memory is not None:
         _check_memory(edge.memory, shape, what, checked)
+
+
+def _arrays_of(edge: Edge | Projection) -> tuple[int, int]:
+    if isinstance(edge, Projection):
+        return id(edge.select), 0
+    return id(edge.cost), id(edge.memory)
 
 
 def _check_select(edge: Projection, shape: tuple[int, int]) -> None:

@@ -7,7 +7,7 @@ copies with equal choices have in common is written once, and renamed for each o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,7 +52,13 @@ class Unfolding:
         self._owners = Owners(folding, lowered)
         self._slots = self._owners.slots()
         self._check_alike()
-        self._place: dict[tuple[int, int], int] = {}  # node of the folded graph, copy -> node
+        # of a node of the folded graph: its place in its copy
+        self._index = {
+            node: place for run in self._slots for own in run for place, node in enumerate(own)
+        }
+        # nodes of the whole graph: by run, copy and place, and by node that belongs to no run
+        self._places: list[list[list[int]]] = [[[] for _ in run.ops] for run in folding.runs]
+        self._alone: dict[int, int] = {}
         self.graph = self._unfolded() if folding.runs else lowered.graph
 
     def portions(self, choice: IntArray) -> list[Portion]:
@@ -141,16 +147,13 @@ class Unfolding:
         return tuple(found)
 
     def _states(self, choice: IntArray, number: int, copy: int) -> IntArray:
-        run = self.folding.runs[number]
-        kept = run.kept(copy)
-        return choice[[self._place[node, copy] for node in self._slots[number][kept]]]
+        return choice[self._places[number][copy]]
 
     def ends(self, choice: IntArray) -> IntArray:
         """The choice of the folded graph that the copies it kept have."""
         states = np.empty(len(self.lowered.graph.nodes), dtype=np.int64)
         for node, owner in enumerate(self._owners.of_node):
-            copy = 0 if owner is None else self.folding.runs[owner[0]].number(owner[1])
-            states[node] = choice[self._place[node, copy]]
+            states[node] = choice[self._at(node, self._number(owner))]
         return states
 
     def _check_alike(self) -> None:
@@ -171,53 +174,54 @@ class Unfolding:
         nodes: list[Node] = []
         spans: list[tuple[int, int, int]] = []
         done: set[int] = set()
-
-        def add(node: int, copy: int) -> None:
-            self._place[node, copy] = len(nodes)
-            nodes.append(folded.nodes[node])
-
         for node, owner in enumerate(self._owners.of_node):
             if owner is None:
-                add(node, 0)
+                self._alone[node] = len(nodes)
+                nodes.append(folded.nodes[node])
                 continue
             number, kept = owner
-            run = self.folding.runs[number]
+            run, places = self.folding.runs[number], self._places[number]
             if kept > MIDDLE and number not in done:
                 done.add(number)
+                middle = [folded.nodes[inner] for inner in self._slots[number][MIDDLE]]
                 for copy in range(MIDDLE + 1, run.copies - MIDDLE):
-                    for inner in self._slots[number][MIDDLE]:
-                        add(inner, copy)
-                period = len(self._slots[number][MIDDLE])
-                start = self._place[self._slots[number][MIDDLE][0], MIDDLE]
+                    places[copy] += range(len(nodes), len(nodes) + len(middle))
+                    nodes += middle
                 # the copies at positions 1 and n - 2 are alike too
-                spans.append((start - period, period * (run.copies - 2), period))
-            add(node, run.number(kept))
+                start = places[MIDDLE][0] - len(middle)
+                spans.append((start, len(middle) * (run.copies - 2), len(middle)))
+            places[run.number(kept)].append(len(nodes))
+            nodes.append(folded.nodes[node])
         edges = [moved for edge in folded.edges for moved in self._copies_of(edge)]
         return CostGraph(tuple(nodes), tuple(edges), folded.memory_limit_bytes, tuple(spans))
 
-    def _copies_of(self, edge: AnyEdge) -> Iterable[AnyEdge]:
+    def _copies_of(self, edge: AnyEdge) -> list[AnyEdge]:
         ends = [self._owners.of_node[edge.tail], self._owners.of_node[edge.head]]
         latest = max((owner for owner in ends if owner is not None), default=None)
         if latest is None:
-            yield self._moved(edge, 0, 0)
-            return
+            return [self._moved(edge, 0, 0)]
         number, kept = latest
         run = self.folding.runs[number]
         inside = [owner for owner in ends if owner is not None and owner[0] == number]
         if len(inside) < 2:
             if kept not in (0, KEPT - 1):
                 raise NotAlikeError
-            yield self._moved(edge, self._number(ends[0]), self._number(ends[1]))
-            return
+            return [self._moved(edge, self._number(ends[0]), self._number(ends[1]))]
         back = [kept - own for _, own in inside]
         if max(back) > 1:
             raise NotAlikeError
         if kept != MIDDLE:
             copies = [run.number(kept) - b for b in back]
-            yield self._moved(edge, copies[0], copies[1])
-            return
-        for copy in range(MIDDLE, run.copies - MIDDLE):
-            yield self._moved(edge, copy - back[0], copy - back[1])
+            return [self._moved(edge, copies[0], copies[1])]
+        tail, head = self._index[edge.tail], self._index[edge.head]
+        places = self._places[number]
+        pairs = [
+            (places[copy - back[0]][tail], places[copy - back[1]][head])
+            for copy in range(MIDDLE, run.copies - MIDDLE)
+        ]
+        if isinstance(edge, Projection):
+            return [Projection(a, b, edge.select) for a, b in pairs]
+        return [Edge(a, b, edge.cost, edge.memory) for a, b in pairs]
 
     def _number(self, owner: Owner | None) -> int:
         return 0 if owner is None else self.folding.runs[owner[0]].number(owner[1])
@@ -230,13 +234,8 @@ class Unfolding:
     def _at(self, node: int, copy: int) -> int:
         owner = self._owners.of_node[node]
         if owner is None:
-            return self._place[node, 0]
-        run = self.folding.runs[owner[0]]
-        kept = run.kept(copy)
-        if kept != owner[1]:
-            slots = self._slots[owner[0]]
-            node = slots[kept][slots[owner[1]].index(node)]
-        return self._place[node, copy]
+            return self._alone[node]
+        return self._places[owner[0]][copy][self._index[node]]
 
 
 class Owners:
