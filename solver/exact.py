@@ -24,7 +24,7 @@ from solver.integer.dual import Dual
 from solver.integer.encoding import Encoding
 from solver.integer.knapsack import cheapest
 from solver.integer.pairs import Pairs, pairs_of
-from solver.integer.pricing import climb
+from solver.integer.pricing import Listener, climb
 from solver.integer.reductions import NoChoice, reduce
 from solver.outcome import Budget, Outcome, outcome_of
 
@@ -81,6 +81,12 @@ class _Run:
         incumbent.raise_bound(pairs.least_ns(), "start")
         prices: FloatArray | None = None
         left = math.inf
+        listener = Listener(
+            lambda places: self._offer(pairs, places),
+            lambda bound_ns: self._raise_bound(bound_ns, "messages"),
+            self._is_enough,
+            lambda: self.target_ns,
+        )
         for number in range(_ROUNDS):
             deadline.check()
             reduce(pairs, deadline, self.target_ns)
@@ -88,9 +94,8 @@ class _Run:
                 self._finish(pairs)
                 return
             dual = Dual(pairs)
-            bound = climb(dual, lambda c: self._offer(pairs, c), self.target_ns, deadline, prices)
+            climb(dual, listener, deadline, prices)
             prices = dual.prices
-            self._raise_bound(bound, "messages")
             if incumbent.is_closed() or self._is_beaten():
                 return
             if number == _ROUNDS - 1 or pairs.entries() > _WORTH_A_ROUND * left:
@@ -125,7 +130,7 @@ class _Run:
             self.incumbent,
             self.deadline,
             self._raise_bound,
-            lambda: self.incumbent.is_closed() or self._reaches_cutoff(),
+            self._is_enough,
         )
         minimiser.run(self.target_ns, self._hint(dual.pairs))
         if minimiser.is_spent:
@@ -146,6 +151,9 @@ class _Run:
     def _raise_bound(self, bound_ns: float, stage: str) -> None:
         """What cost more than the target may be gone from the pairs."""
         self.incumbent.raise_bound(min(bound_ns, self.target_ns), stage)
+
+    def _is_enough(self) -> bool:
+        return self.incumbent.is_closed() or self._reaches_cutoff()
 
     def _reaches_cutoff(self) -> bool:
         return self.incumbent.lower_bound_ns >= self.budget.cutoff_ns

@@ -97,9 +97,7 @@ class Encoding:
         self._prices = [round(float(p)) for p in per_unit]
         # whole bytes need no finer scale
         arrays = [
-            a
-            for t in (*pairs.nodes.values(), *pairs.edges.values())
-            for a in t.memory.values()
+            a for t in (*pairs.nodes.values(), *pairs.edges.values()) for a in t.memory.values()
         ]
         if all((np.rint(array) == array).all() for array in arrays):
             self.memory_scale = min(self.memory_scale, 1.0)
@@ -183,7 +181,9 @@ class Encoding:
         least = int(cost.min())
         self._constant += least
         self._objective += [
-            (literal, int(c) - least) for literal, c in zip(literals, cost, strict=True) if c > least
+            (literal, int(c) - least)
+            for literal, c in zip(literals, cost, strict=True)
+            if c > least
         ]
         for life, array in memory.items():
             low = int(array.min())
@@ -246,7 +246,9 @@ class Encoding:
             return
         self.model.add_exactly_one([*parts, ~literal])
 
-    def _support(self, own: list[Literal], theirs: list[Literal], allowed: NDArray[np.bool_]) -> None:
+    def _support(
+        self, own: list[Literal], theirs: list[Literal], allowed: NDArray[np.bool_]
+    ) -> None:
         for i, literal in enumerate(own):
             if not allowed[i].all():
                 near = [theirs[j] for j in np.flatnonzero(allowed[i]).tolist()]

@@ -1,12 +1,12 @@
 """What makes pairs smaller and keeps the least cost within the limit.
 
-    forbidden     states that cost FORBIDDEN, or whose every pair with a neighbour does
-    too dear      states and pairs that with the least of all others cost more than is of use
-    too large     states and pairs that with the least of all others exceed the limit
-    separable     a pair that is a sum of two node tables
-    dominated     a state for which another costs and takes no more whatever the neighbours do
-    eliminated    a node of at most two neighbours, where for all of their states one of its own is
-                  both cheapest and smallest; a node that another decides is always of this kind
+forbidden     states that cost FORBIDDEN, or whose every pair with a neighbour does
+too dear      states and pairs that with the least of all others cost more than is of use
+too large     states and pairs that with the least of all others exceed the limit
+separable     a pair that is a sum of two node tables
+dominated     a state for which another costs and takes no more whatever the neighbours do
+eliminated    a node of at most two neighbours, where for all of their states one of its own is
+              both cheapest and smallest; a node that another decides is always of this kind
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from solver.cost_graph import FloatArray, IntArray
 from solver.deadline import Deadline
 from solver.integer.pairs import Gone, Life, Pairs, Table, added
 
-_CUBE_ENTRIES = 4_000_000  # chosen: tens of milliseconds a node
+_CUBE_ENTRIES = 500_000  # chosen: milliseconds a node; larger ones wait until states are forbidden
 _ROUNDING = 1e-12  # chosen: sums of memories may err by this share of the limit
 
 
