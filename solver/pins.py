@@ -87,6 +87,16 @@ def allowed_strategies(pin: Pin, op: OpInfo, mesh: Mesh) -> Allowed:
     return keep
 
 
+def exactly(row: IntArray) -> Allowed:
+    """Keeps this one strategy."""
+
+    def keep(_: OpModel, choices: IntArray) -> NDArray[np.bool_]:
+        kept: NDArray[np.bool_] = (choices == row).all(axis=1)
+        return kept
+
+    return keep
+
+
 def _codes_of(model: OpModel, names: list[set[int]], named: set[int]) -> list[int]:
     """Codes of an axis on the parts of `names`; what else follows is nowhere `named`."""
     here = set().union(*names)

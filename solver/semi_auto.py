@@ -13,8 +13,9 @@ from typing import Literal
 
 from solver.lowering import Models
 from solver.pins import Allowed
+from solver.propagation.given import Given, Propagation, Tied
 from solver.propagation.outlook import OPEN
-from solver.sharding_propagation import Given, Propagation, Tied, sharding_propagation
+from solver.sharding_propagation import sharding_propagation
 
 Rest = Literal["data_parallel", "propagate"]
 
@@ -25,11 +26,15 @@ def semi_auto(
     rest: Rest = "data_parallel",
     tied: Tied = (),
     allowed: Mapping[int, Allowed] | None = None,
+    ns_per_byte: float = 0.0,
 ) -> Propagation:
-    """The given strategies (position of op -> those it may have), and the rest as `rest` says."""
+    """The given strategies (position of op -> those it may have), and the rest as `rest` says.
+
+    tied, allowed, ns_per_byte: as `sharding_propagation` has them.
+    """
     if rest == "propagate":
-        return sharding_propagation(models, given, tied, allowed)
-    own = Given.of(models, given, allowed or {})
+        return sharding_propagation(models, given, tied, allowed, ns_per_byte)
+    own = Given.of(models, given, allowed or {}, ns_per_byte)
     spread = own.spread(tied)
     others = [p for p in own.lowered.op_node if p not in given]
     spread.fix(own.data_parallel(others))

@@ -16,7 +16,7 @@ def repeated_notes(models: Models, strategies: Mapping[int, IntArray]) -> list[s
     for position, row in strategies.items():
         model = models.ops.model(position)
         own = models.shared(
-            ("repeated", model, row.tobytes()),
+            ("repeated", id(model), row.tobytes()),
             lambda: _repeated(models, position, row),  # noqa: B023  called at once
         )
         for a in own:

@@ -18,6 +18,7 @@ from solver.cost_graph import CostGraph, FloatArray, IntArray, Projection
 from solver.propagation.outlook import OPEN, Outlook
 
 NOWHERE = -1
+SWEEPS = 3  # chosen: later ones find next to nothing
 
 
 @dataclass(slots=True)
@@ -92,6 +93,19 @@ class Spread:
         best = int(np.argmin(total))
         for own in group:
             self._fix(own, best)
+
+    def refine(self) -> None:
+        """Settle every op once more, now that all others are."""
+        for _ in range(SWEEPS):
+            before = self.state.copy()
+            for op in self.reached:
+                for own in self.tied.get(op, (op,)):
+                    self.state[own] = OPEN
+                    for node, _ in self._results[own]:
+                        self.state[node] = OPEN
+                self.settle(op)
+            if (self.state == before).all():
+                return
 
     def fix(self, states: Mapping[int, int]) -> None:
         """Settle ops as given."""
