@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from meshwright.schema import Constraints, Mesh, Pin, Request, RequestError
 from solver.data_parallel import batch_parts, data_parallel
+from solver.elementwise import followers
 from solver.op_info import OpInfo
 from solver.op_model import OpModel
 from solver.pin_filters import pin_filters
@@ -26,16 +27,21 @@ from solver.pin_patterns import Names
 from solver.pins import Allowed
 from solver.problem import Problem
 from solver.states import IntArray
+from solver.values import Values
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """By position of op, which strategies it may have: as pinned, and as the constraints allow."""
+    """By position of op, which strategies it may have: as pinned, and as the constraints allow.
+
+    followers: position of op -> the input before which nothing is to be moved (`Models.followers`).
+    """
 
     pinned: dict[int, Allowed]
     allowed: dict[int, Allowed]
+    followers: dict[int, int]
 
     @property
     def all(self) -> dict[int, Allowed]:
@@ -43,12 +49,13 @@ class Filters:
 
 
 def filters(
-    problem: Problem, request: Request, pins: Mapping[int, Pin], views: frozenset[int], mesh: Mesh
+    problem: Problem, request: Request, pins: Mapping[int, Pin], values: Values, mesh: Mesh
 ) -> Filters:
     """What pins (by position of op) and constraints leave of the strategies on a mesh.
 
     Raises RequestError where the request's `module` matches no op.
     """
+    views = values.views
     outside = _outside(problem, request.module, views)
     batch = batch_parts(problem) if outside else ()
     allowed: dict[int, Allowed] = {}
@@ -59,7 +66,12 @@ def filters(
             allowed[position] = data_parallel(batch[position])
         elif rules := _rules(problem, position, request.constraints):
             allowed[position] = _All(rules)
-    return Filters(pin_filters(problem, pins, mesh), allowed)
+    follow = request.constraints.elementwise_follow
+    return Filters(
+        pin_filters(problem, pins, mesh),
+        allowed,
+        followers(problem, values, {*pins, *outside}) if follow else {},
+    )
 
 
 def _outside(problem: Problem, module: str | None, views: frozenset[int]) -> frozenset[int]:

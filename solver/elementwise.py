@@ -10,43 +10,52 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solver.cost_graph import FORBIDDEN, Edge, FloatArray
-from solver.lowering import Lowered
+from solver.cost_graph import FORBIDDEN, Edge, FloatArray, Projection
 from solver.op_info import OpInfo
+from solver.problem import Problem
 from solver.rules.pointwise import POINTWISE
 from solver.states import PARTIAL, REPLICATED, VARIED, IntArray
-from solver.values import Value
+from solver.values import Value, Values
+
+if TYPE_CHECKING:
+    from solver.lowering import Lowered
 
 Mask = NDArray[np.bool_]
 
 
-def with_followers(lowered: Lowered, pinned: Collection[int]) -> Lowered:
-    """The same choice without redistributions for element-wise ops; those pinned are free."""
-    follows = _Followers(lowered, pinned)
-    edges = tuple(
-        [follows.edge(edge) if isinstance(edge, Edge) else edge for edge in lowered.graph.edges]
-    )
-    graph = replace(lowered.graph, edges=tuple(edges))
-    return replace(lowered, graph=graph)
+def followers(problem: Problem, values: Values, pinned: Collection[int]) -> dict[int, int]:
+    """Position of element-wise ops without a pin -> the input that they follow."""
+    found = {}
+    for position, op in enumerate(problem.ops):
+        if position not in pinned and position not in values.views:
+            port = _followed_input(op, values)
+            if port is not None:
+                found[position] = port
+    return found
+
+
+def with_followers(lowered: Lowered) -> Lowered:
+    """The same choice without redistributions for the followers of its models."""
+    follows = _Followers(lowered)
+    edges = [
+        own if isinstance(own, Projection) else follows.edge(own) for own in lowered.graph.edges
+    ]
+    return replace(lowered, graph=replace(lowered.graph, edges=tuple(edges)))
 
 
 class _Followers:
-    def __init__(self, lowered: Lowered, pinned: Collection[int]) -> None:
+    def __init__(self, lowered: Lowered) -> None:
         self.lowered = lowered
         self.models = lowered.models
+        self.followed = lowered.models.followers
         self.position_of = {node: position for position, node in lowered.op_node.items()}
         self.rest_of = {node: root for root, node in lowered.rest_node.items()}
         self.read_of = {node: root for root, node in lowered.read_node.items()}
-        self.followed: dict[int, int] = {}
-        for position in lowered.op_node:
-            if position not in pinned:
-                port = _followed_input(self.models.problem.ops[position], lowered)
-                if port is not None:
-                    self.followed[position] = port
 
     def edge(self, edge: Edge) -> Edge:
         """The edge, with what is a redistribution for an element-wise op forbidden."""
@@ -103,11 +112,10 @@ class _Followers:
         return self.models.ops.model(position).required(self.lowered.op_choices[position], port)
 
 
-def _followed_input(op: OpInfo, lowered: Lowered) -> int | None:
+def _followed_input(op: OpInfo, values: Values) -> int | None:
     """The first input, no parameter and not free, with all dims of the output."""
     if op.op.rule is not None or op.op.kind not in POINTWISE or len(op.inputs) == 0:
         return None
-    values = lowered.models.values
     parts = set(op.outputs[0].slot_of)
     for k, port in enumerate(op.inputs):
         value = values.value_of[port.tensor]

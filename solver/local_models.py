@@ -97,7 +97,7 @@ class LocalModels(Models):
     __slots__ = ("outer",)
 
     def __init__(self, whole: Models, mesh: Mesh, outer: Outer) -> None:
-        super().__init__(whole.problem, whole.values, mesh, whole.sketches)
+        super().__init__(whole.problem, whole.values, mesh, whole.sketches, whole.followers)
         self.outer = outer
         self.ops = _LocalOpModels(
             self.problem,

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from costmodel.collectives import Interconnect
 from meshwright.schema import Mesh
 from solver.cost_graph import CostGraph, Edge, Node, Projection
+from solver.elementwise import with_followers
 from solver.op_model import OpModel
 from solver.op_models import OpModels
 from solver.op_sketches import OpSketches
@@ -58,12 +59,16 @@ class ReadStates:
 
 @dataclass(slots=True)
 class Models:
-    """Everything that depends on problem and mesh, shared by content."""
+    """Everything that depends on problem and mesh, shared by content.
+
+    followers: position of op -> its input before which nothing is moved (`solver.elementwise`).
+    """
 
     problem: Problem
     values: Values
     mesh: Mesh
     given_sketches: InitVar[OpSketches | None] = None
+    followers: Mapping[int, int] = field(default_factory=dict)
     sketches: OpSketches = field(init=False)
     interconnect: Interconnect = field(init=False)
     ops: OpModels = field(init=False)
@@ -159,7 +164,8 @@ def lower(
     memory_limit_bytes: float | None,
 ) -> Lowered:
     """The cost graph of a problem on a mesh; pinned: position of op -> strategies it may have."""
-    return _Lowering(models, pinned).run(memory_limit_bytes)
+    lowered = _Lowering(models, pinned).run(memory_limit_bytes)
+    return with_followers(lowered) if models.followers else lowered
 
 
 class _Lowering:

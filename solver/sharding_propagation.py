@@ -11,7 +11,7 @@ and asks again at a higher price where it cannot be kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from solver.lowering import Models
 from solver.pins import Allowed
@@ -20,6 +20,10 @@ from solver.propagation.components import component_costs, components
 from solver.propagation.given import Given, Propagation, Tied
 from solver.propagation.outlook import OPEN
 from solver.propagation.spread import Spread
+from solver.states import IntArray
+
+# chosen: what all of a device's memory costs, in steps; a folded graph has a part of both
+PRICES = (0.3, 3.0, 30.0)
 
 
 def sharding_propagation(
@@ -41,6 +45,24 @@ def sharding_propagation(
     notes = _settle_unreached(given, spread)
     spread.refine()
     return given.propagation(spread.state, notes)
+
+
+def at_prices(
+    ask: Callable[[float], Propagation], memory_limit_bytes: float
+) -> Iterator[Propagation]:
+    """Answers of `ask` at higher and higher prices of memory, in ns per byte; each new one once."""
+    found = ask(0.0)
+    yield found
+    seen = [found.strategies]
+    for price in PRICES:
+        again = ask(price * found.cost_ns / memory_limit_bytes)
+        if not any(_same(again.strategies, own) for own in seen):
+            seen.append(again.strategies)
+            yield again
+
+
+def _same(first: Mapping[int, IntArray], second: Mapping[int, IntArray]) -> bool:
+    return all((row == second[position]).all() for position, row in first.items())
 
 
 def _settle_unreached(given: Given, spread: Spread) -> list[str]:
