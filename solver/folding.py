@@ -14,7 +14,7 @@ in the middle do not differ is checked where costs are known (`solver.unfolding`
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +52,15 @@ class Run:
     def kept(self, copy: int) -> int:
         """The kept copy that stands for a copy of the graph."""
         return min(copy, MIDDLE) if copy < self.copies - MIDDLE else copy - self.copies + KEPT
+
+    def alike(self) -> Iterator[tuple[str, ...]]:
+        """Ops and tensors of the middle kept copy, with those of its neighbours that are like it.
+
+        One choice has to be made for each of these triples (`solver.unfolding` checks it).
+        """
+        copies = [self.number(kept) for kept in (MIDDLE, MIDDLE - 1, MIDDLE + 1)]
+        for names in (self.ops, self.tensors):
+            yield from zip(*(names[copy] for copy in copies), strict=True)
 
     def renamed(self, kept: int, copy: int) -> dict[str, str]:
         """Names of a kept copy -> those of a copy of the graph."""

@@ -147,13 +147,10 @@ class _Run:
         """The kept copies next to the middle one have to be like it (`solver.unfolding`)."""
         by_name = {op.name: position for position, op in enumerate(self.models.problem.ops)}
         for run in self.folding.runs:
-            middle = run.number(MIDDLE)
-            for copy in (run.number(MIDDLE - 1), run.number(KEPT - 2)):
-                for name, like in zip(run.ops[copy], run.ops[middle], strict=True):
-                    position, other = by_name[name], by_name[like]
-                    if position in code_of and other in code_of:
-                        code_of[position] = code_of[other]
-                for name, like in zip(run.tensors[copy], run.tensors[middle], strict=True):
+            for like, *names in run.alike():
+                for name in names:
+                    if like in by_name and by_name[like] in code_of:
+                        code_of[by_name[name]] = code_of[by_name[like]]
                     for found in (rest_of, state_of):
                         if name in found and like in found:
                             found[name] = found[like]

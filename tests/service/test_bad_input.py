@@ -275,7 +275,7 @@ def test_verify_is_true_or_false(http: TestClient, value: object) -> None:
 @pytest.mark.parametrize("name", ["Verify", "verified", "verify "])
 def test_what_only_looks_like_verify_is_unknown(http: TestClient, name: str) -> None:
     answer = http.post("/v1/plan", json=request(**{name: True}))
-    expect(answer, 422, "invalid-request", f"/{name}", "solver, budget, verify")
+    expect(answer, 422, "invalid-request", f"/{name}", "module, budget, verify")
 
 
 def test_verify_saves_no_bad_request(http: TestClient) -> None:

@@ -28,8 +28,9 @@ from meshwright.schema import (
 from solver.assignment import Assignment, Read
 from solver.evaluate import cost_of, evaluate, ledger_of
 from solver.lowering import Models
+from solver.mesh_search import TOLERANCE
 from solver.meshes import meshes
-from solver.planner import TOLERANCE, check, plan
+from solver.planner import check, plan
 from solver.uneven import Uneven
 from solver.values import find_values
 from tests.solver.small_graphs import GraphMaker, problem, topology
