@@ -12,15 +12,14 @@ same search with nothing fixed.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from bench.mindspore_completion import Fixed, Placement, complete, fixed
-from bench.mindspore_strategies import DATA, Recorded, document, recorded
+from bench.mindspore_record import document, text
+from bench.mindspore_strategies import DATA, Recorded, recorded
 from bench.timing import say
 from costmodel.presets import preset
 from meshwright.schema import Cost, Setup
@@ -75,13 +74,15 @@ def compared(case: Recorded) -> Row:
     assert ours is not None
     fitting = own = None
     count: int | None = 1
+    if max(theirs.memory_bytes.total, ours.memory_bytes.total) <= capacity:
+        fitting, own = theirs, ours
     batch = step_batch(given.graph, Setup()) or 1
-    while count is not None:
+    while fitting is None and count is not None:
         fitting = kept(microbatches=count, memory_limit_bytes=limit)
-        if fitting is not None:
+        if fitting is None:
+            count = 2 * count if batch % (2 * count) == 0 else None
+        else:
             own = complete(given, {}, microbatches=count, memory_limit_bytes=limit)
-            break
-        count = 2 * count if batch % (2 * count) == 0 else None
     ranked = kept(placement=Placement.RANKS)
     return Row(case, given, ranked, theirs, ours, count, fitting, own)
 
@@ -90,20 +91,20 @@ def line(row: Row) -> str:
     """A row of the table."""
     case, theirs, ours = row.case, row.theirs, row.ours
     ranked = f"{row.ranked.step_ns / 1e6:9.2f}" if row.ranked else "     none"
-    text = (
+    found = (
         f"{case.name:26} {case.devices:4} {ranked} {theirs.step_ns / 1e6:9.2f} "
         f"{ours.step_ns / 1e6:9.2f} {theirs.step_ns / ours.step_ns:6.2f} "
         f"{_gib(theirs):7.1f} {_gib(ours):7.1f} "
     )
     if row.theirs_fitting is None or row.ours_fitting is None:
-        text += f"{'-':>4} {'never fits':>20} {'-':>6} {'-':>7}"
+        found += f"{'-':>4} {'never fits':>20} {'-':>6} {'-':>7}"
     else:
         fit, own = row.theirs_fitting, row.ours_fitting
-        text += (
+        found += (
             f"{row.microbatches:4} {fit.step_ns / 1e6:10.2f} {own.step_ns / 1e6:9.2f} "
             f"{fit.step_ns / own.step_ns:6.2f} {_gib(own):7.1f}"
         )
-    return f"{text}  {'; '.join(case.found_by)}"
+    return f"{found}  {'; '.join(case.found_by)}"
 
 
 HEAD = (
@@ -126,12 +127,6 @@ def table(cases: Sequence[Recorded]) -> None:
             say(f"    left out: {words}")
 
 
-def _text(found: dict[str, Any]) -> str:
-    """The document with every case on one line."""
-    cases = ",\n".join(json.dumps(case) for case in found["cases"])
-    return json.dumps({**found, "cases": []}, indent=1).replace("[]", f"[\n{cases}\n]") + "\n"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="MindSpore's strategies and ours")
     parser.add_argument("--record", nargs="*", type=Path, default=[])
@@ -139,7 +134,7 @@ def main() -> None:
     if files:
         lines = [line for file in files for line in file.read_text().splitlines()]
         DATA.parent.mkdir(exist_ok=True)
-        DATA.write_text(_text(document(lines, ABOUT)))
+        DATA.write_text(text(document(lines, ABOUT)))
     else:
         table(recorded())
 

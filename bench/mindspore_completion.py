@@ -60,9 +60,10 @@ class Fixed:
 
 def fixed(case: Recorded, topology: Topology) -> Fixed:
     """A case of MindSpore's; ConversionError where no mesh can keep all of its cuts together."""
-    twin = case.twin()
-    cuts, dropped = case.cuts(twin)
-    problem = _problem(twin.graph, topology, 1)
+    graph = case.graph()
+    problem = _problem(graph, topology, 1)
+    cuts = case.cuts()
+    dropped = [f"there is no op {name!r}" for name in cuts if name not in problem.op_by_name]
     values = find_values(problem)
     finest = [Models(problem, values, mesh) for mesh in meshes(topology, MAX_AXES)]
     known: dict[tuple[int, Cuts], bool] = {}
@@ -80,7 +81,7 @@ def fixed(case: Recorded, topology: Topology) -> Fixed:
         for axes in range(AXES, MAX_AXES + 1):
             for mesh in meshes(topology, axes):
                 if _allowed(problem, values, mesh, cuts, placement) is not None:
-                    return Fixed(twin.graph, topology, cuts, axes, tuple(dropped))
+                    return Fixed(graph, topology, cuts, axes, tuple(dropped))
     raise ConversionError(f"{case.name}: no mesh of {MAX_AXES} axes keeps all cuts at once")
 
 

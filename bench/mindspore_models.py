@@ -8,11 +8,15 @@ which MindSpore numbers its operators. Its strategies leave out reshapes and cas
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from meshwright.schema import Graph
+
+GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"
 
 Shape = Sequence[int | str]
 
@@ -241,6 +245,12 @@ def widedeep(*, batch: int = 64, vocab: int = 51200) -> Twin:
     x = cells.same("add", "Add", "add", x, wide)
     losses = cells.same("ce", "SigmoidCrossEntropyWithLogits", "sigmoid_cross_entropy", x, label)
     return cells.twin(cells.op("mean", "ReduceMean", "mean", [losses], [], dims=[0, 1]))
+
+
+def example(name: str, symbols: Mapping[str, int]) -> Graph:
+    """A stored example with these sizes."""
+    graph = Graph.from_json(gzip.decompress((GRAPHS / f"{name}.json.gz").read_bytes()))
+    return graph.model_copy(update={"symbols": {**graph.symbols, **symbols}})
 
 
 MODELS: Mapping[str, Callable[..., Twin]] = {

@@ -1,9 +1,8 @@
 """Strategies that MindSpore's own searches gave, and what they say of our ops.
 
-`data/mindspore_strategies.json` has one case for every distinct answer. A strategy is written as
-MindSpore writes it, `(8,1) (1,1)`: into how many parts each dim of each input is cut. Operators
-stand under the cell that runs them, `blocks.0-11` for a row of equal ones, in the order in which
-MindSpore lists them: that in which they run.
+`data/mindspore_strategies.json` has one case for every distinct answer: op -> its cuts, written as
+MindSpore writes them, `(8,1) (1,1)`: into how many parts each dim of each input is cut.
+`blocks.0-11.ln1` stands for twelve ops.
 
     cuts  ->  ways: part of an op -> into how many it is cut, outer parts first
           ->  by level: the same for every level of the topology. MindSpore numbers devices along
@@ -14,14 +13,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from bench.mindspore_models import MODELS, Twin
-from meshwright.schema import ConversionError
+from bench.mindspore_models import MODELS, example
+from meshwright.schema import ConversionError, Graph
 from solver.op_info import OpInfo, Port
 from solver.problem import Problem
 
@@ -29,31 +26,21 @@ DATA = Path(__file__).parent / "data" / "mindspore_strategies.json"
 
 Cuts = tuple[tuple[int, ...], ...]
 Ways = dict[int, int]
-# operators of which MindSpore gives none: reshapes take their neighbours', casts their readers'
-SILENT = ("Reshape", "Cast")
-_OPTIONS = {
-    "mlp": ("hidden", "batch", "classes"),
-    "gpt": ("layers", "hidden", "heads", "batch", "sequence", "vocab", "masks"),
-    "reid": ("batch", "classes"),
-    "widedeep": ("batch", "vocab"),
-}
-_SEARCHES = {
-    "dynamic_programming": "dynamic",
-    "recursive_programming": "recursive",
-    "sharding_propagation": "propagation",
-}
-_TRAINED = ("net", "network")  # the cell that holds the model while it is trained
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One answer of MindSpore's. found_by: the searches that gave it, e.g. `recursive, whole`."""
+    """One answer of MindSpore's, for one of its four models or for a stored graph.
+
+    options: of the model's builder, or symbols of the graph. found_by: the searches that gave it,
+    and whether the batch came to every device whole or cut.
+    """
 
     model: str
     options: Mapping[str, int | str]
     devices: int
+    strategies: Mapping[str, str]
     found_by: tuple[str, ...]
-    strategies: Mapping[str, Mapping[str, Sequence[str]]]
 
     @property
     def name(self) -> str:
@@ -62,38 +49,32 @@ class Recorded:
         own = self.options
         return f"gpt {own['layers']} x {own['hidden']}, batch {own['batch']}"
 
-    def twin(self) -> Twin:
-        return MODELS[self.model](**self.options)
+    def graph(self) -> Graph:
+        if self.model in MODELS:
+            return MODELS[self.model](**self.options).graph
+        return example(self.model, {name: int(size) for name, size in self.options.items()})
 
-    def cuts(self, twin: Twin) -> tuple[dict[str, Cuts], list[str]]:
-        """Name of op -> its cuts, and what has no counterpart, in words."""
-        places: dict[tuple[str, str], list[str]] = {}
-        for op in twin.graph.ops:
-            places.setdefault((op.module, twin.operators[op.name]), []).append(op.name)
-        found: dict[str, Cuts] = {}
-        wrong: list[str] = []
-        for cells, operators in self.strategies.items():
-            for cell in _cells(cells):
-                for operator, written in operators.items():
-                    names = places.pop((cell, operator), [])
-                    if len(names) != len(written):
-                        wrong.append(
-                            f"{cell}/{operator}: {len(written)} of MindSpore's, {len(names)} here"
-                        )
-                        continue
-                    found.update(zip(names, map(parse_cuts, written), strict=True))
-        wrong += [
-            f"{cell}/{operator}: no strategy of MindSpore's"
-            for cell, operator in places
-            if operator not in SILENT
-        ]
-        return found, wrong
+    def cuts(self) -> dict[str, Cuts]:
+        """Name of op -> its cuts."""
+        return {
+            name: parse_cuts(written)
+            for names, written in self.strategies.items()
+            for name in spelt_out(names)
+        }
 
 
 def recorded() -> list[Recorded]:
     """The cases of the data file."""
     document = json.loads(DATA.read_text())
     return [Recorded(**{**case, "found_by": tuple(case["found_by"])}) for case in document["cases"]]
+
+
+def spelt_out(names: str) -> list[str]:
+    """`blocks.2-4.q` stands for three ops."""
+    found = re.fullmatch(r"(.*?\.)(\d+)-(\d+)(\..*)", names)
+    if found is None:
+        return [names]
+    return [f"{found[1]}{k}{found[4]}" for k in range(int(found[2]), int(found[3]) + 1)]
 
 
 def parse_cuts(text: str) -> Cuts:
@@ -166,71 +147,3 @@ def _spread(
         raise ConversionError(
             f"op {op.name!r}: dim {dim} of {port.tensor!r} is not cut into {count} equal parts here"
         )
-
-
-def document(lines: Iterable[str], about: Mapping[str, Any]) -> dict[str, Any]:
-    """The data file, from the JSON lines that the script which runs MindSpore prints."""
-    cases: dict[str, dict[str, Any]] = {}
-    for line in lines:
-        row = json.loads(line)
-        if not row.get("strategies"):
-            continue
-        case = {
-            "model": row["model"],
-            "options": _options(row),
-            "devices": row["device_num"],
-            "strategies": _compact(row["strategies"]),
-        }
-        batch = "whole" if row["dataset"] == "full" else "cut"
-        own = cases.setdefault(json.dumps(case), {**case, "found_by": []})
-        own["found_by"].append(f"{_SEARCHES[row['search_mode']]}, {batch} batch")
-    return {**about, "cases": list(cases.values())}
-
-
-def _options(row: Mapping[str, Any]) -> dict[str, int | str]:
-    """The options of our builder; those that the script does not print stand under `options`."""
-    masks = "one" if row["dataset"] == "full" else "each"
-    given = {**row, **row.get("options", {}), "sequence": row["seq"], "masks": masks}
-    return {name: given[name] for name in _OPTIONS[row["model"]]}
-
-
-def _compact(strategies: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, dict[str, list[str]]]:
-    by_cell: dict[str, dict[str, list[str]]] = {}
-    for name, cuts in strategies.items():
-        *cells, operator = [own.partition("-")[0] for own in name.split("/")[1:]]
-        if operator == "_VirtualDataset":
-            continue
-        cell = ".".join(own for own in cells if own not in _TRAINED)
-        text = " ".join(f"({','.join(map(str, own))})" for own in cuts)
-        by_cell.setdefault(cell, {}).setdefault(operator, []).append(text)
-    return dict(_rows(by_cell))
-
-
-def _rows(
-    by_cell: Mapping[str, dict[str, list[str]]],
-) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Cells that are alike in one row of blocks stand together."""
-    block = re.compile(r"blocks\.(\d+)(.*)")
-    rest: dict[str, list[int]] = {}
-    for cell, own in by_cell.items():
-        if (found := block.fullmatch(cell)) is None:
-            yield cell, own
-        else:
-            rest.setdefault(found[2], []).append(int(found[1]))
-    for behind, numbers in rest.items():
-
-        def content(k: int, behind: str = behind) -> dict[str, list[str]]:
-            return by_cell[f"blocks.{k}{behind}"]
-
-        for own, group in groupby(sorted(numbers), key=content):
-            alike = list(group)
-            span = f"{alike[0]}-{alike[-1]}" if len(alike) > 1 else f"{alike[0]}"
-            yield f"blocks.{span}{behind}", own
-
-
-def _cells(written: str) -> list[str]:
-    """`blocks.2-4.q` stands for three cells."""
-    found = re.fullmatch(r"blocks\.(\d+)-(\d+)(.*)", written)
-    if found is None:
-        return [written]
-    return [f"blocks.{k}{found[3]}" for k in range(int(found[1]), int(found[2]) + 1)]
