@@ -81,7 +81,7 @@ class Folding:
 def fold(graph: Graph, marks: Mapping[str, Hashable]) -> Folding:
     """Fold every run; ops with different marks are never alike."""
     order = graph.topological_order()
-    spans = alike_spans(_looks(graph, order, marks))
+    spans = alike_spans(_looks(graph, order, marks), LEAST_COPIES)
     stretches = _Stretches(graph, order)
     runs = [run for span in spans if (run := stretches.run(*span)) is not None]
     if not runs:

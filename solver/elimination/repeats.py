@@ -7,9 +7,8 @@ elimination; that repeats are solved once follows from the numbering of tables, 
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +18,7 @@ from solver.cost_graph import CostGraph, IntArray, Projection
 _LEAST_REPEATS = 3  # chosen: an order found for one block pays from the third on
 _NEXT_ALIKE = 4  # chosen: how many later nodes that look alike vote for a period
 _PERIODS_TRIED = 8
+_MOST_WORK = 64  # chosen: so many looks at every node, on the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,27 @@ def find_runs(graph: CostGraph) -> list[Run]:
     return [run for span in spans if (run := _cut(graph, *span)) is not None]
 
 
-def alike_spans(looks: IntArray) -> list[tuple[int, int, int]]:
-    """(first, length, period) of all stretches in which looks[i] == looks[i + period]."""
-    return list(_spans(looks, 0, len(looks)))
+def alike_spans(looks: IntArray, repeats: int = _LEAST_REPEATS) -> list[tuple[int, int, int]]:
+    """(first, length, period) of stretches in which looks[i] == looks[i + period], in order.
+
+    Each of at least so many repeats: the longest of all, then the longest on either side of it, and
+    so on. In a graph without end to its short repeats the search ends, the longest parts first.
+    """
+    found = []
+    parts = [(-len(looks), 0)]
+    work = _MOST_WORK * len(looks)
+    while parts and work > 0:
+        size, start = heapq.heappop(parts)
+        stop = start - size
+        work -= stop - start
+        first, length, period = _longest_run(looks[start:stop], repeats)
+        if length == 0:
+            continue
+        found.append((start + first, length, period))
+        for left, right in ((start, start + first), (start + first + length, stop)):
+            if right - left >= repeats:
+                heapq.heappush(parts, (left - right, left))
+    return sorted(found)
 
 
 def _looks(graph: CostGraph) -> IntArray:
@@ -63,31 +81,26 @@ def _looks(graph: CostGraph) -> IntArray:
     return np.array(looks, dtype=np.int64)
 
 
-def _spans(looks: IntArray, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """(first node, nodes, period) of the longest run in looks[start:stop], then of what is left."""
-    part = looks[start:stop]
+def _longest_run(part: IntArray, repeats: int) -> tuple[int, int, int]:
+    """(first node, nodes, period) of the longest run; no nodes where there is none."""
     best = (0, 0, 0)
     for period in sorted(_likely_periods(part)):
         first, length = _longest_true(part[period:] == part[:-period])
-        if length + period > best[1] and length >= period * (_LEAST_REPEATS - 1):
+        if length + period > best[1] and length >= period * (repeats - 1):
             best = (first, length + period, period)
-    first, length, period = best
-    if length == 0:
-        return
-    yield from _spans(looks, start, start + first)
-    yield start + first, length, period
-    yield from _spans(looks, start + first + length, stop)
+    return best
 
 
 def _likely_periods(looks: IntArray) -> list[int]:
-    places: dict[int, list[int]] = {}
-    for place, look in enumerate(looks.tolist()):
-        places.setdefault(look, []).append(place)
-    votes: Counter[int] = Counter()
-    for alike in places.values():
-        for later in range(1, _NEXT_ALIKE + 1):
-            votes.update(b - a for a, b in zip(alike, alike[later:], strict=False))
-    return [period for period, _ in votes.most_common(_PERIODS_TRIED)]
+    """Those for which most pairs of nodes vote; of equals the shorter."""
+    order = np.argsort(looks, kind="stable")
+    votes = np.zeros(len(looks), dtype=np.int64)
+    for later in range(1, _NEXT_ALIKE + 1):
+        before, after = order[:-later], order[later:]
+        alike = looks[before] == looks[after]
+        votes += np.bincount((after - before)[alike], minlength=len(looks))
+    most = np.argsort(-votes, kind="stable")[:_PERIODS_TRIED]
+    return [period for period in most.tolist() if votes[period]]
 
 
 def _longest_true(flags: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> tuple[int, int]:
