@@ -1,0 +1,267 @@
+"""Block moves: large neighbourhood search with the memory limit kept at every step.
+
+A block is chosen and its best states under a price of memory are found exactly (block_solver.py).
+Where they exceed the limit, the price rises at the moments that do; the first that fit are taken if
+they cost no more than before. While the choice itself exceeds the limit, less excess comes first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from solver.cost_graph import FloatArray, IntArray
+from solver.lagrangian.block_plan import BlockPlan, plan_block
+from solver.lagrangian.block_solver import FlagArray, StateArray, solve_block
+from solver.lagrangian.memory import profile_of
+from solver.lagrangian.model import Model
+
+_FAN_OUT = 24  # chosen: neighbours that one node brings into a block
+_FRONTIER = 8  # chosen: blocks are compact, and never the same
+_RISES = 14  # chosen: of the price, in one move
+_RISE_GROWTH = 1.6  # chosen: 1.6^13 = 450
+
+
+class Rules(NamedTuple):
+    """size: nodes of a block. most_entries: of a table. unit: the first rise of a price, in ns a
+    byte. work: additions after which no other block is begun. memory_limit: in bytes, or inf.
+    """
+
+    size: int
+    most_entries: float
+    unit: float
+    work: float
+    memory_limit: float
+
+
+@numba.njit(cache=True, nogil=True)
+def improve(
+    model: Model,
+    first: IntArray,
+    edges: IntArray,
+    held: FloatArray,
+    choices: StateArray,
+    prices: FloatArray,
+    rules: Rules,
+    seed: int,
+    states: IntArray,
+    stop: IntArray,
+) -> float:
+    """Block moves on `states`, in place; the additions they took.
+
+    held: the pair tables and room for messages, choices: as much room. prices: of a byte, by
+    moment. stop[0] != 0 ends it soon.
+    """
+    np.random.seed(seed)
+    starts = model.starts
+    nodes = starts.size - 1
+    moments = model.base.size
+    limit = rules.memory_limit
+    profile = profile_of(model, states)
+    inside = np.zeros(nodes, np.bool_)
+    free = np.zeros(nodes, np.bool_)
+    block = np.empty(nodes, np.int64)
+    priced = np.zeros(starts[nodes])
+    rest = np.zeros(moments)
+    own = np.zeros(moments)
+    own_prices = np.zeros(moments)
+    trial = np.empty(nodes, np.int64)
+    for n in range(nodes):
+        trial[n] = states[n]
+    work = 0.0
+    while work < rules.work and stop[0] == 0:
+        count = _grow(model, first, edges, rules.size, inside, block)
+        chosen = np.empty(count, np.int64)
+        weights = np.empty(count)
+        for j in range(count):
+            chosen[j] = block[j]
+            inside[chosen[j]] = False
+            # over e^6: hubs, which would be fixed always, are free sometimes
+            weights[j] = np.exp(-6.0 * np.random.random())
+        plan = plan_block(model, first, edges, chosen, weights, rules.most_entries)
+        work += 2000.0 + 500.0 * count
+        if plan.messages[-1] > choices.size:
+            continue
+        once = _additions(model, plan)
+        for p in range(plan.nodes.size):
+            free[plan.nodes[p]] = True
+        _taken(model, plan.nodes, states, own)
+        excess = 0.0
+        for m in range(moments):
+            rest[m] = profile[m] - own[m]
+            excess += max(profile[m] - limit, 0.0)
+        before = _block_cost(model, held, first, edges, plan.nodes, free, states)
+        scale = _drawn_scale()
+        for m in range(moments):
+            own_prices[m] = scale * prices[m] * (0.7 + 0.6 * np.random.random())
+        rise = rules.unit
+        for _ in range(_RISES):
+            _add_block_prices(model, plan.nodes, own_prices, priced)
+            work += once
+            if not solve_block(model, priced, first, edges, plan, held, choices, free, trial, stop):
+                break
+            _taken(model, plan.nodes, trial, own)
+            new_excess = _raise_prices(rest, own, limit, rise, own_prices)
+            after = _block_cost(model, held, first, edges, plan.nodes, free, trial)
+            if new_excess < excess or (new_excess == excess and after <= before):
+                for m in range(moments):
+                    profile[m] = rest[m] + own[m]
+                for p in range(plan.nodes.size):
+                    states[plan.nodes[p]] = trial[plan.nodes[p]]
+                before = after
+                excess = new_excess
+                if excess == 0.0:
+                    break
+            elif excess == 0.0 and after > before:
+                # a higher price makes it dearer still
+                break
+            rise *= _RISE_GROWTH
+        for p in range(plan.nodes.size):
+            n = plan.nodes[p]
+            trial[n] = states[n]
+            free[n] = False
+    return work
+
+
+@numba.njit(cache=True, nogil=True)
+def _drawn_scale() -> float:
+    """How much of the prices counts: none, where memory is to spare, up to more than all."""
+    x = np.random.random()
+    if x < 0.25:
+        return 0.0
+    if x < 0.5:
+        return 0.3
+    return 1.0 if x < 0.75 else 1.3
+
+
+@numba.njit(cache=True, nogil=True)
+def _grow(
+    model: Model, first: IntArray, edges: IntArray, size: int, inside: FlagArray, block: IntArray
+) -> int:
+    """Nodes around a few random ones, in random breadth-first order; how many."""
+    starts = model.starts
+    nodes = starts.size - 1
+    count = 0
+    head = 0
+    while count < size:
+        if head == count:
+            n = int(np.random.random() * nodes)
+            tries = 0
+            while tries < nodes and (inside[n] or starts[n + 1] - starts[n] == 1):
+                n = (n + 1) % nodes
+                tries += 1
+            if tries == nodes:
+                break
+            inside[n] = True
+            block[count] = n
+            count += 1
+            continue
+        pick = head + int(np.random.random() * min(count - head, _FRONTIER))
+        n = block[pick]
+        block[pick] = block[head]
+        block[head] = n
+        head += 1
+        degree = first[n + 1] - first[n]
+        offset = int(np.random.random() * degree)
+        for i in range(min(degree, _FAN_OUT)):
+            e = edges[first[n] + (i + offset) % degree]
+            o = model.heads[e] if model.tails[e] == n else model.tails[e]
+            if not inside[o] and count < size:
+                inside[o] = True
+                block[count] = o
+                count += 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _additions(model: Model, plan: BlockPlan) -> float:
+    total = 0.0
+    for p in range(plan.nodes.size):
+        n = plan.nodes[p]
+        entries = plan.messages[p + 1] - plan.messages[p]
+        factors = plan.first_factor[p + 1] - plan.first_factor[p]
+        total += (model.starts[n + 1] - model.starts[n]) * entries * (1.0 + factors) + 50.0
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _taken(model: Model, nodes: IntArray, states: IntArray, out: FloatArray) -> None:
+    """What these nodes take, by moment."""
+    for m in range(out.size):
+        out[m] = 0.0
+    for p in range(nodes.size):
+        n = nodes[p]
+        for j in range(model.first_term[n], model.first_term[n + 1]):
+            x = model.usage[model.usages[j] + states[n]]
+            out[model.since[j]] += x
+            if model.until[j] < out.size:
+                out[model.until[j]] -= x
+    for m in range(1, out.size):
+        out[m] += out[m - 1]
+
+
+@numba.njit(cache=True, nogil=True)
+def _raise_prices(
+    rest: FloatArray, own: FloatArray, limit: float, rise: float, prices: FloatArray
+) -> float:
+    """Raises the price at the worst moment of every stretch above the limit; the whole excess."""
+    excess = 0.0
+    worst = 0.0
+    at_worst = 0
+    for m in range(rest.size):
+        over = rest[m] + own[m] - limit
+        if over > worst:
+            worst = over
+            at_worst = m
+        excess += max(over, 0.0)
+        if worst > 0.0 and (over <= 0.0 or m == rest.size - 1):
+            prices[at_worst] += rise
+            worst = 0.0
+    return excess
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_block_prices(
+    model: Model, nodes: IntArray, prices: FloatArray, priced: FloatArray
+) -> None:
+    """Unary costs of these nodes with the memory that they take priced."""
+    upto = np.zeros(prices.size + 1)
+    for m in range(prices.size):
+        upto[m + 1] = upto[m] + prices[m]
+    for p in range(nodes.size):
+        n = nodes[p]
+        at = model.starts[n]
+        k = model.starts[n + 1] - at
+        for s in range(k):
+            priced[at + s] = model.unary[at + s]
+        for j in range(model.first_term[n], model.first_term[n + 1]):
+            price = upto[model.until[j]] - upto[model.since[j]]
+            if price != 0.0:
+                for s in range(k):
+                    priced[at + s] += price * model.usage[model.usages[j] + s]
+
+
+@numba.njit(cache=True, nogil=True)
+def _block_cost(
+    model: Model,
+    pair: FloatArray,
+    first: IntArray,
+    edges: IntArray,
+    nodes: IntArray,
+    free: FlagArray,
+    states: IntArray,
+) -> float:
+    """What depends on the states of `nodes`; an edge inside counts at its tail."""
+    total = 0.0
+    for p in range(nodes.size):
+        n = nodes[p]
+        total += model.unary[model.starts[n] + states[n]]
+        for i in range(first[n], first[n + 1]):
+            e = edges[i]
+            h = model.heads[e]
+            if model.tails[e] == n or not free[model.tails[e]]:
+                columns = model.starts[h + 1] - model.starts[h]
+                total += pair[model.tables[e] + states[model.tails[e]] * columns + states[h]]
+    return total

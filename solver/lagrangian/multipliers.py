@@ -1,0 +1,119 @@
+"""The price of a byte at every moment that gives the best bound.
+
+    bound(prices) = least cost + memory priced, by message passing,  - prices . limit
+
+is concave in prices >= 0. The volume algorithm (Barahona, Anbil 2000): steps along an average of
+the excess that decoded choices have, from the best prices so far, longer after a success and
+shorter after many failures. One sweep an evaluation: messages stay from one to the next.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from solver.cost_graph import FloatArray, IntArray
+from solver.lagrangian.memory import add_prices, cost_of, profile_of
+from solver.lagrangian.model import Model
+from solver.lagrangian.reductions import adjacency
+from solver.lagrangian.sweeps import no_messages, sweep
+
+_FIRST_STEP = 0.1  # chosen: of the gap
+_LONGER, _SHORTER, _FAILURES = 1.1, 0.66, 10  # published: Barahona, Anbil, within their ranges
+_AVERAGED = 0.1  # published: the same
+_SHORTEST_STEP = 1e-7  # chosen: no bound moves any more
+_HOPED_GAP = 0.05  # chosen: while no choice within the limit is known
+
+
+class Multipliers:
+    def __init__(self, model: Model, memory_limit: float) -> None:
+        self.prices = np.zeros(model.moments)
+        self.bound = -math.inf
+        self.decoded = np.zeros(model.nodes, dtype=np.int64)
+        self.decoded_rank = (math.inf, math.inf)
+        self._model = model
+        self._limit = memory_limit
+        self._adjacency = adjacency(model)
+        self._messages = no_messages(model)
+        self._states = np.zeros(model.nodes, dtype=np.int64)
+        self._direction = np.zeros(model.moments)
+        self._step = _FIRST_STEP
+        self._failures = 0
+        self._rounds = 0
+        self._work = 3.0 * len(model.pair) + 10.0 * len(model.unary)
+
+    @property
+    def is_done(self) -> bool:
+        return self._step < _SHORTEST_STEP
+
+    def advance(self, work: float, aim: float, stop: IntArray) -> float:
+        """Steps for about this many additions; how many it took. aim: the least known cost, or inf.
+
+        decoded is the best choice met since the call: least excess first, then least cost.
+        """
+        self.decoded_rank = (math.inf, math.inf)
+        done = 0.0
+        while done < work and stop[0] == 0 and not self.is_done:
+            self._one_step(aim, stop)
+            done += self._work
+        return done
+
+    def _one_step(self, aim: float, stop: IntArray) -> None:
+        prices = self._next_prices(aim)
+        bound = self._evaluate(prices, stop)
+        if stop[0] != 0:
+            return
+        self._rounds += 1
+        if self._rounds == 1 or math.isinf(self._limit):
+            self._direction = self._excess_of_decoded()
+        else:
+            self._direction += _AVERAGED * (self._excess_of_decoded() - self._direction)
+        if bound > self.bound:
+            more = bound - self.bound
+            self.bound, self.prices = bound, prices
+            if math.isinf(self._limit):
+                # no prices to step along: message passing alone, until it moves no more
+                if more < 1e-9 * abs(bound):
+                    self._fail()
+            else:
+                self._step = min(self._step * _LONGER, 2.0)
+                self._failures = 0
+        else:
+            self._fail()
+
+    def _fail(self) -> None:
+        self._failures += 1
+        if self._failures >= _FAILURES:
+            self._failures = 0
+            self._step *= _SHORTER
+
+    def _next_prices(self, aim: float) -> FloatArray:
+        if math.isinf(self._limit) or self._rounds == 0:
+            return self.prices
+        best = self.bound
+        target = aim + 0.02 * abs(aim) if aim < math.inf else best + _HOPED_GAP * abs(best)
+        target = min(target, best + max(abs(best), 1.0))
+        along = np.where((self.prices > 0) | (self._direction > 0), self._direction, 0.0)
+        length = self._step * max(target - best, 0.0) / max(float(along @ along), 1e-12)
+        return np.maximum(0.0, self.prices + length * along / max(self._limit, 1.0))
+
+    def _evaluate(self, prices: FloatArray, stop: IntArray) -> float:
+        model = self._model
+        unary = model.unary.copy()
+        add_prices(model, prices, unary)
+        bound = sweep(model, unary, *self._adjacency, self._messages, self._states, stop)
+        offset = float(prices @ (model.base - self._limit)) if prices.any() else 0.0
+        return bound + model.constant + offset
+
+    def _excess_of_decoded(self) -> FloatArray:
+        """Relative to the limit."""
+        profile = profile_of(self._model, self._states)
+        excess = float(np.maximum(profile - self._limit, 0.0).sum())
+        rank = (excess, cost_of(self._model, self._states))
+        if rank < self.decoded_rank:
+            self.decoded_rank = rank
+            self.decoded = self._states.copy()
+        if math.isinf(self._limit):
+            return np.zeros(self._model.moments)
+        return np.asarray(profile / max(self._limit, 1.0) - 1.0)

@@ -1,0 +1,173 @@
+"""Search over cost graphs of any size and shape: bounds by Lagrange multipliers, choices by blocks.
+
+    1. exact reductions            lagrangian/reductions.py
+    2. prices of memory, bounds    lagrangian/multipliers.py: message passing under prices
+    3. choices                     lagrangian/descent.py: blocks of the graph solved exactly
+
+2 and 3 run side by side, in rounds of fixed work after which they tell each other what they found.
+Ends when the gap is within the tolerance, nothing gets better any more, or the time is over.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+import numpy as np
+
+from solver.cost_graph import CostGraph, IntArray
+from solver.deadline import Deadline, OutOfTime
+from solver.incumbent import Incumbent, Report
+from solver.lagrangian.descent import Descent
+from solver.lagrangian.memory import leanest
+from solver.lagrangian.model import Model, model_of
+from solver.lagrangian.multipliers import Multipliers
+from solver.lagrangian.reductions import Reduced, reduced
+from solver.outcome import Budget, Outcome, outcome_of
+
+_ROUND_WORK = 4e8  # chosen: additions of one side in one round; 0.5 s
+_IDLE_ROUNDS = 12  # chosen: rounds without progress that end a search without a time limit
+_FORBIDDEN_SHARE = 1e3  # chosen: what a forbidden entry costs, of the sum of all largest costs
+
+
+def lagrangian_search(
+    graph: CostGraph,
+    budget: Budget,
+    report: Report | None = None,
+    start: IntArray | None = None,
+    *,
+    cores: int = 2,
+    seed: int = 0,
+) -> Outcome:
+    """Deterministic where time does not cut it, whatever the cores."""
+    return _Run(graph, budget, report, start, cores, seed).outcome()
+
+
+class _Run:
+    def __init__(
+        self,
+        graph: CostGraph,
+        budget: Budget,
+        report: Report | None,
+        start: IntArray | None,
+        cores: int,
+        seed: int,
+    ) -> None:
+        self.graph = graph
+        self.budget = budget
+        self.cores = cores
+        self.seed = seed
+        self.start = start
+        self.deadline = Deadline.after(budget.seconds)
+        self.incumbent = Incumbent(graph, budget.tolerance, report)
+        if start is not None:
+            self.incumbent.offer(start, "start")
+        self.limit = math.inf if graph.memory_limit_bytes is None else graph.memory_limit_bytes
+        self.infeasible = False
+        self.notes: list[str] = []
+
+    def outcome(self) -> Outcome:
+        try:
+            self._search()
+        except OutOfTime:
+            self.notes.append(f"stopped after {self.budget.seconds} s")
+        return outcome_of(self.incumbent, self.infeasible, None, tuple(self.notes))
+
+    def _search(self) -> None:
+        small = reduced(model_of(self.graph), self.deadline)
+        if small.model is None:
+            self._prove_infeasible("every choice takes a forbidden state or pair")
+            return
+        if (small.model.base > self.limit).any():
+            self._prove_infeasible("every choice takes more memory than the limit")
+            return
+        self._improve(small, _softened(small.model))
+
+    def _improve(self, small: Reduced, model: Model) -> None:
+        first = leanest(model)
+        self._offer(small, first, "leanest")
+        if self.start is not None:
+            first = small.project(self.start)
+        multipliers = Multipliers(model, self.limit)
+        descents = [Descent(model, self.limit, first, self.seed + number) for number in range(2)]
+        stop = np.zeros(1, dtype=np.int64)
+        number = 0
+        idle = 0
+        with ThreadPoolExecutor(max_workers=self.cores) as pool:
+            while idle < _IDLE_ROUNDS and not self.incumbent.is_closed():
+                number += 1
+                before = self.incumbent.cost_ns, self.incumbent.lower_bound_ns
+                tasks = self._tasks(pool, number, multipliers, descents, stop)
+                if not self._waited(tasks, stop):
+                    self._exchange(small, multipliers, descents)
+                    raise OutOfTime
+                self._exchange(small, multipliers, descents)
+                after = self.incumbent.cost_ns, self.incumbent.lower_bound_ns
+                idle = 0 if after != before or not multipliers.is_done else idle + 1
+                if self.incumbent.lower_bound_ns >= self.budget.cutoff_ns:
+                    self.notes.append("nothing here costs less than cutoff_ns")
+                    return
+
+    def _tasks(
+        self,
+        pool: ThreadPoolExecutor,
+        number: int,
+        multipliers: Multipliers,
+        descents: list[Descent],
+        stop: IntArray,
+    ) -> list[Future[object]]:
+        if not multipliers.is_done:
+            descent = descents[0]
+            if number & (number - 1) == 0 and number > 1:
+                # now and then a start from what the prices suggest, kept if it gets better
+                descent = descents[1]
+                descent.restart(multipliers.decoded)
+            return [
+                pool.submit(multipliers.advance, _ROUND_WORK, self.incumbent.cost_ns, stop),
+                pool.submit(descent.advance, _ROUND_WORK, stop),
+            ]
+        return [pool.submit(descent.advance, _ROUND_WORK, stop) for descent in descents]
+
+    def _waited(self, tasks: list[Future[object]], stop: IntArray) -> bool:
+        """False when the time ended first; the tasks have ended in any case."""
+        left = self.deadline.left()
+        unfinished = wait(tasks, None if left == math.inf else left).not_done
+        stop[0] = 1 if unfinished else 0
+        for task in tasks:
+            task.result()
+        return not unfinished
+
+    def _exchange(self, small: Reduced, multipliers: Multipliers, descents: list[Descent]) -> None:
+        if multipliers.decoded_rank < min(descent.rank for descent in descents):
+            descents[0].restart(multipliers.decoded)
+        best = min(descents, key=lambda descent: descent.rank)
+        for descent in descents:
+            if descent.rank > best.rank:
+                descent.restart(best.states)
+            descent.set_prices(multipliers.prices)
+        if best.is_within:
+            self._offer(small, best.states, "blocks")
+        self.incumbent.raise_bound(_rounded(multipliers.bound), "multipliers")
+
+    def _offer(self, small: Reduced, states: IntArray, stage: str) -> None:
+        self.incumbent.offer(small.invert(states), stage)
+
+    def _prove_infeasible(self, note: str) -> None:
+        self.infeasible = True
+        self.notes.append(note)
+        self.incumbent.raise_bound(math.inf, "infeasible")
+
+
+def _rounded(bound: float) -> float:
+    """Sums of some 100,000 doubles: less what they may err by."""
+    return bound - 1e-10 * abs(bound)
+
+
+def _softened(model: Model) -> Model:
+    """Forbidden entries as very large numbers: a choice that takes one can still be improved."""
+    unary, pair = model.unary.copy(), model.pair.copy()
+    finite = pair[pair < np.inf]
+    widest = float(np.ptp(finite)) if len(finite) else 0.0
+    large = _FORBIDDEN_SHARE * (widest + float(np.ptp(unary)) + 1.0)
+    pair[pair == np.inf] = large
+    return model._replace(unary=unary, pair=pair)
