@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from solver.cost_graph import CostGraph, Edge, FloatArray, IntArray, Node, evaluate_choice
+from solver.cost_graph import CostGraph, FloatArray, IntArray, evaluate_choice
 from solver.deadline import Deadline, OutOfTime
 from solver.incumbent import Incumbent, Report
 from solver.integer.cp_sat import Minimiser
@@ -26,6 +26,7 @@ from solver.integer.knapsack import cheapest
 from solver.integer.pairs import Pairs, pairs_of
 from solver.integer.pricing import Listener, climb
 from solver.integer.reductions import NoChoice, reduce
+from solver.memory_graph import memory_as_cost
 from solver.outcome import Budget, Outcome, outcome_of
 
 _ROUNDS = 6  # chosen: later rounds hardly forbid anything
@@ -91,7 +92,7 @@ class _Run:
             deadline.check()
             reduce(pairs, deadline, self.target_ns)
             if not pairs.nodes:
-                self._finish(pairs)
+                self._conclude(pairs, {}, "reductions")
                 return
             dual = Dual(pairs)
             climb(dual, listener, deadline, prices)
@@ -105,20 +106,21 @@ class _Run:
         places = cheapest(dual, self.target_ns, deadline)
         if places is None:
             self._solve(dual)
-            return
-        found = incumbent.offer(pairs.expanded(places), "knapsack")
-        self._raise_bound(found.cost_ns, "knapsack")
+        else:
+            self._conclude(pairs, places, "knapsack")
 
     def _offer(self, pairs: Pairs, places: dict[int, int]) -> None:
         self.incumbent.offer(pairs.expanded(places), "messages")
 
-    def _finish(self, pairs: Pairs) -> None:
-        """One choice is left: the cheapest of those that can be of use."""
-        found = self.incumbent.offer(pairs.expanded({}), "reductions")
+    def _conclude(self, pairs: Pairs, places: dict[int, int], stage: str) -> None:
+        """These are the places of a cheapest choice of what is left."""
+        found = self.incumbent.offer(pairs.expanded(places), stage)
         limit = self.graph.memory_limit_bytes
         if limit is not None and found.memory_bytes > limit:
-            raise NoChoice
-        self._raise_bound(found.cost_ns, "reductions")
+            if found.memory_bytes > limit * (1 + 2 * pairs.memory_error):
+                raise NoChoice
+            self.notes.append("gap left open: a choice lies within rounding of the limit")
+        self._raise_bound(found.cost_ns, stage)
 
     def _solve(self, dual: Dual) -> None:
         entries = dual.pairs.entries()
@@ -175,7 +177,7 @@ class _Run:
         if self.graph.memory_limit_bytes is None:
             self.notes.append("every choice takes a forbidden state or pair")
             return
-        least = exact(_memory_as_cost(self.graph), Budget(seconds=self.deadline.left_s()))
+        least = exact(memory_as_cost(self.graph), Budget(seconds=self.deadline.left_s()))
         if least.status == "infeasible":
             self.notes.append("every choice takes a forbidden state or pair")
             return
@@ -183,22 +185,3 @@ class _Run:
         if least.status == "optimal" and least.choice is not None and self.graph.lifetimes is None:
             self.minimum_memory_bytes = evaluate_choice(self.graph, least.choice).memory_bytes
 
-
-def _memory_as_cost(graph: CostGraph) -> CostGraph:
-    """Memories, forbidden where the cost is; arrays that were shared still are."""
-    known: dict[tuple[int, int], FloatArray] = {}
-
-    def memory(part: Node | Edge) -> FloatArray:
-        key = (id(part.cost), id(part.memory))
-        if key not in known:
-            taken = 0.0 if part.memory is None else part.memory
-            known[key] = np.where(np.isinf(part.cost), np.inf, taken)
-        return known[key]
-
-    return CostGraph(
-        tuple(Node(node.name, memory(node)) for node in graph.nodes),
-        tuple(
-            Edge(edge.tail, edge.head, memory(edge)) if isinstance(edge, Edge) else edge
-            for edge in graph.edges
-        ),
-    )

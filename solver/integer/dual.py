@@ -24,6 +24,7 @@ from solver.deadline import Deadline
 from solver.integer.pairs import Life, Pairs, Table
 
 _ENOUGH = 1e-4  # chosen: sweeps that raise the bound by less than this share of the gap end
+_STEEPEST = 2.0**10  # chosen: the limit's price over all costs; leaves costs 42 of their 52 bits
 _EPSILON = 2.0**-52
 
 
@@ -45,6 +46,10 @@ class Dual:
         self.price(np.zeros(pairs.moments))
 
     def price(self, prices: FloatArray) -> None:
+        """Prices too steep for the precision of costs are cut."""
+        limit = self.pairs.limit_bytes or 0.0
+        if float(prices.sum()) * limit > _STEEPEST * self.magnitude:
+            prices = prices * (_STEEPEST * self.magnitude / (float(prices.sum()) * limit))
         self.prices = prices
         self.nodes = {node: self._priced(self.pairs.nodes[node]) for node in self.order}
         self.tables = {key: self._priced(self.pairs.edges[key]) for key in self.keys}

@@ -40,7 +40,7 @@ def cheapest(dual: Dual, upper_ns: float, deadline: Deadline) -> dict[int, int] 
     if pairs.edges or pairs.moments > 1 or pairs.limit_bytes is None:
         return None
     fixed = [part for parts in pairs.constant_bytes.values() for part in parts]
-    room = pairs.limit_bytes * (1 + _ROUNDING) - sum(fixed)
+    room = pairs.limit_bytes * (1 + pairs.memory_error) - sum(fixed)
     price = float(dual.prices[0])
     most = upper_ns - sum(pairs.constant_ns) + price * room
     most += _ROUNDING * (abs(upper_ns) + price * room)

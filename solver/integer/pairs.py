@@ -22,6 +22,8 @@ from solver.cost_graph import CostGraph, Edge, FloatArray, IntArray, Projection
 
 T = TypeVar("T")
 
+_ROUNDING = 1e-12  # chosen: thousands of additions in doubles err by less
+
 Life = tuple[int, int]
 """Moments first <= m < last in which memory counts."""
 
@@ -65,10 +67,14 @@ class Gone:
 
 @dataclass
 class Pairs:
-    """states: by node, its states that are left. constant_ns, constant_bytes: of what is gone."""
+    """states: by node, its states that are left. constant_ns, constant_bytes: of what is gone.
+
+    memory_error: sums of memories may err by this share of the limit; whole bytes do not.
+    """
 
     moments: int
     limit_bytes: float | None
+    memory_error: float
     nodes: dict[int, Table]
     states: dict[int, IntArray]
     edges: dict[tuple[int, int], Table] = field(default_factory=dict)
@@ -185,6 +191,7 @@ def pairs_of(graph: CostGraph) -> Pairs:
     pairs = Pairs(
         moments,
         graph.memory_limit_bytes,
+        0.0 if _is_whole(graph) else _ROUNDING,
         {k: table(node.cost, node.memory, lives[k]) for k, node in enumerate(graph.nodes)},
         {k: np.arange(node.cost.size) for k, node in enumerate(graph.nodes)},
         around={k: set() for k in range(len(graph.nodes))},
@@ -200,6 +207,17 @@ def pairs_of(graph: CostGraph) -> Pairs:
                 decided[key] = Table(_dense(edge, width), {})
             pairs.add_edge(edge.tail, edge.head, decided[key])
     return pairs
+
+
+def _is_whole(graph: CostGraph) -> bool:
+    """Whether sums of memories are exact: whole bytes, below 2^53 in all."""
+    arrays = [node.memory for node in graph.nodes]
+    arrays += [edge.memory for edge in graph.edges if isinstance(edge, Edge)]
+    known = {id(array): array for array in arrays if array is not None}
+    most = {key: float(array.max()) for key, array in known.items()}
+    return sum(most[id(array)] for array in arrays if array is not None) < 2**53 and all(
+        bool((np.rint(array) == array).all()) for array in known.values()
+    )
 
 
 def _dense(edge: Projection, width: int) -> FloatArray:

@@ -91,7 +91,7 @@ class _Climb:
         bound = dual.improve(sweeps, self.deadline, listener.upper_ns())
         listener.raise_bound(bound)
         if bound > self.best_bound_ns:
-            self.best_bound_ns, self.best_prices = bound, prices
+            self.best_bound_ns, self.best_prices = bound, dual.prices
         places = dual.decoded()
         if places is None:
             return None

@@ -22,7 +22,7 @@ from solver.deadline import Deadline
 from solver.integer.pairs import Gone, Life, Pairs, Table, added
 
 _CUBE_ENTRIES = 500_000  # chosen: milliseconds a node; larger ones wait until states are forbidden
-_ROUNDING = 1e-12  # chosen: sums of memories may err by this share of the limit
+_ROUNDING = 1e-12  # chosen: sums of costs may err by this share
 
 
 class NoChoice(Exception):
@@ -122,7 +122,7 @@ def _fitting(pairs: Pairs) -> set[int]:
     for table in (*pairs.nodes.values(), *pairs.edges.values()):
         for life, array in table.memory.items():
             least[life[0] : life[1]] += array.min()
-    room = limit * (1 + _ROUNDING) - least
+    room = limit * (1 + pairs.memory_error) - least
     if room.min() < 0:
         raise NoChoice
     left = {life: float(room[life[0] : life[1]].min()) for life in lives if life[0] < life[1]}
