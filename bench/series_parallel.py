@@ -1,7 +1,7 @@
 """Random series-parallel operator graphs: chains, forks and joins, one inside the other.
 
-A graph of n ops is one op, two graphs in a row, or two side by side that read the same tensor and
-are joined by an op. Activations are [batch, sequence, width], weights [wide, narrow] of some widths,
+A graph of n ops is one op, two graphs in a row, or two side by side that read one tensor and are
+joined by an op. Activations are [batch, sequence, width], weights [wide, narrow] of some widths,
 so that there are few shapes; no op has more than two inputs. Equal sizes and seeds make equal
 graphs.
 """

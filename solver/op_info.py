@@ -8,13 +8,13 @@ output is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshwright.schema import DTYPE_BYTES, Factor, GraphError, Notation, Op, RuleError, Tensor
 from meshwright.schema.notation import Segments, Term
-from solver.refine import Refinement
-from solver.rules import Known
+from solver.refine import Cuts, Refinement
+from solver.rules import Bound, Known
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,27 +95,73 @@ class OpInfo:
         return self.op.name
 
 
-def op_info(
+def op_infos(
+    order: Sequence[Op],
+    bound: Sequence[Bound | None],
+    refinement: Refinement,
+    tensors: Mapping[str, TensorInfo],
+) -> tuple[OpInfo, ...]:
+    """The ops, in parts. Ops of equal rule, sizes and cuts share what does not name their tensors.
+
+    Tensors of equal slots have to hold the same tuple of them.
+    """
+    known: dict[Hashable, OpInfo] = {}
+    found = []
+    for position, (op, own) in enumerate(zip(order, bound, strict=True)):
+        if own is None:
+            inputs = tuple([Port(name, {}) for name in op.inputs])
+            outputs = tuple([Port(name, {}) for name in op.outputs])
+            found.append(OpInfo(op, None, (), inputs, outputs, 0.0, None))
+            continue
+        names = (*op.inputs, *op.outputs)
+        infos = [tensors[name] for name in names]
+        key = (
+            id(own),
+            len(op.inputs),
+            tuple([names.index(name) for name in names]),
+            tuple([id(info.slots) for info in infos]),
+            tuple(refinement.factor_cuts[position].items()),
+            refinement.blocked[position],
+            tuple([tuple(info.chunks.items()) for info in infos if info.chunks]),
+            tuple([bool(info.chunks) for info in infos]),
+        )
+        like = known.get(key)
+        if like is None:
+            like = known[key] = _op_info(position, op, own, refinement, tensors)
+        found.append(
+            replace(
+                like,
+                op=op,
+                inputs=tuple(map(_renamed, like.inputs, op.inputs)),
+                outputs=tuple(map(_renamed, like.outputs, op.outputs)),
+            )
+            if like.op is not op
+            else like
+        )
+    return tuple(found)
+
+
+def _renamed(port: Port, tensor: str) -> Port:
+    return Port(tensor, port.slot_of)
+
+
+def _op_info(
     position: int,
     op: Op,
-    known: Known | None,
-    sizes: Mapping[Factor, int],
+    bound: Bound,
     refinement: Refinement,
     tensors: Mapping[str, TensorInfo],
 ) -> OpInfo:
-    """The op at a position, in parts. sizes: of the factors of its rule."""
-    if known is None:
-        bare = [tuple(Port(name, {}) for name in names) for names in (op.inputs, op.outputs)]
-        return OpInfo(op, None, (), bare[0], bare[1], 0.0, None)
+    known, sizes = bound.known, bound.sizes
     parts: list[Part] = []
     where: dict[tuple[Factor, int], int] = {}
     parsed = known.rule.parsed
+    blocked, factor_cuts = refinement.blocked[position], refinement.factor_cuts[position]
     for factor in parsed.factors:
         if factor in parsed.follows:
             continue
-        key = (position, factor)
-        cuts = (*refinement.factor_cuts.get(key, ()), 1)
-        is_open = key not in refinement.blocked
+        cuts = (*factor_cuts.get(factor, ()), 1)
+        is_open = factor not in blocked
         shardable = factor not in parsed.unsharded and is_open
         outer = sizes[factor]
         for j, inner in enumerate(cuts):
@@ -136,7 +182,7 @@ def op_info(
             outer = inner
     names = (*op.inputs, *op.outputs)
     ports = [
-        Port(name, _slots_of(term, name, position, refinement, where, parsed, tensors))
+        Port(name, _slots_of(term, name, names, position, refinement, where, parsed, tensors))
         for name, term in zip(names, parsed.terms, strict=False)
     ]
     if known.chunks and not tensors[op.inputs[0]].chunks:
@@ -149,7 +195,7 @@ def op_info(
         tuple(ports[len(ports) - len(op.outputs) - count :][:count]),
         tuple(ports[len(ports) - len(op.outputs) :]),
         _flops(op, known, sizes),
-        _refined_notation(parsed, refinement, position),
+        _refined_notation(parsed, factor_cuts, blocked),
     )
 
 
@@ -166,28 +212,29 @@ def _flops(op: Op, known: Known, sizes: Mapping[Factor, int]) -> float:
 def _slots_of(
     term: Term,
     name: str,
+    names: Sequence[str],
     position: int,
     refinement: Refinement,
     where: Mapping[tuple[Factor, int], int],
     parsed: Notation,
     tensors: Mapping[str, TensorInfo],
 ) -> dict[int, int]:
-    """Part -> slot for one term of an op."""
+    """Part -> slot for one term of an op. names: of the tensors of all its terms."""
     slots = {(slot.dim, slot.inner): k for k, slot in enumerate(tensors[name].slots)}
     found: dict[int, int] = {}
-    for use in refinement.uses[position]:
-        tensor, d = use.dim
-        factor = use.factor[1]
-        if tensor != name or not any(factor in product for product in term[d]):
+    uses = refinement.uses[position]
+    for use in uses.uses:
+        factor = use.factor
+        if names[use.term] != name or not any(factor in product for product in term[use.dim]):
             continue
-        if use.factor in refinement.loose:
-            majors = [k for (dim, _), k in slots.items() if dim == d]
+        if factor in uses.loose:
+            majors = [k for (dim, _), k in slots.items() if dim == use.dim]
             leader = (parsed.follows.get(factor, factor), 1)
             if majors and leader in where:
                 found[where[leader]] = min(majors)
             continue
-        for cut in (*refinement.factor_cuts[use.factor], 1):
-            slot = slots.get((d, use.inner * cut))
+        for cut in (*refinement.factor_cuts[position].get(factor, ()), 1):
+            slot = slots.get((use.dim, use.inner * cut))
             if slot is not None:
                 found[where[factor, cut]] = slot
     return found
@@ -220,13 +267,15 @@ def _with_loose_extents(
     return tuple(resized)
 
 
-def _refined_notation(parsed: Notation, refinement: Refinement, position: int) -> str:
+def _refined_notation(
+    parsed: Notation, factor_cuts: Mapping[Factor, Cuts], blocked: frozenset[Factor]
+) -> str:
     """The rule with every factor written as the product of its parts."""
 
     def shown(factor: Factor) -> list[str]:
         choice = "".join(f"@{leader}?" for leader in parsed.may_follow.get(factor, ()))
-        cuts = (*refinement.factor_cuts.get((position, factor), ()), 1)
-        mark = "!" if factor in parsed.unsharded or (position, factor) in refinement.blocked else ""
+        cuts = (*factor_cuts.get(factor, ()), 1)
+        mark = "!" if factor in parsed.unsharded or factor in blocked else ""
         mark += "^" if factor in parsed.reused else ""
         mark += "~" if factor in parsed.halo else ""
         mark += f"@{parsed.follows[factor]}" if factor in parsed.follows else choice

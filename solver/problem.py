@@ -6,7 +6,7 @@ reshapes and transposes move nothing, so that their results share the layout of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,9 +19,10 @@ from meshwright.schema import (
     Setup,
     SetupError,
     Stage,
+    Tensor,
     Topology,
 )
-from solver.op_info import OpInfo, Slot, TensorInfo, op_info
+from solver.op_info import OpInfo, Slot, TensorInfo, op_infos
 from solver.refine import Refinement, refine
 from solver.rules import Bound, RuleTable
 from solver.uneven import Uneven, uneven_of
@@ -81,37 +82,24 @@ def build_problem(
     shapes = graph.instantiate(_symbols(graph, setup, count))
     order = graph.topological_order()
     bound = _bound_rules(graph, order, shapes)
-    rules = [
-        (
-            (own.known.rule, (*op.inputs, *op.outputs), own.sizes)
-            if own is not None
-            else (None, (), {})
-        )
-        for op, own in zip(order, bound, strict=True)
-    ]
-    refinement = refine(rules, shapes)
+    refinement = refine(bound, [(*op.inputs, *op.outputs) for op in order], shapes)
     gradient = with_gradient(graph, order) if setup.phase == "training" else frozenset()
     constant = _constants(graph, order)
+    slots = _Slots(refinement)
     tensors = {
         tensor.name: TensorInfo(
             tensor,
             shapes[tensor.name],
-            _slots(tensor.name, shapes[tensor.name], refinement),
-            {
-                d: refinement.segments[tensor.name, d]
-                for d in range(len(tensor.shape))
-                if (tensor.name, d) in refinement.segments
-            },
+            slots.of(tensor.name, shapes[tensor.name]),
+            _segments(tensor, refinement),
             tensor.name in gradient,
             tensor.name in constant,
+            _NO_CHUNKS,
         )
         for tensor in graph.tensors
     }
     tensors = _with_chunks(order, bound, tensors)
-    ops = tuple(
-        op_info(position, op, own.known if own else None, rules[position][2], refinement, tensors)
-        for position, (op, own) in enumerate(zip(order, bound, strict=True))
-    )
+    ops = op_infos(order, bound, refinement, tensors)
     uneven = uneven_of(ops, tensors, setup.uneven)
     return Problem(graph, topology, setup, calibration, count, tensors, ops, uneven)
 
@@ -207,11 +195,40 @@ def _with_chunks(
     return found
 
 
-def _slots(name: str, shape: tuple[int, ...], refinement: Refinement) -> tuple[Slot, ...]:
+_NO_SEGMENTS: Mapping[int, tuple[int, ...]] = {}
+_NO_CHUNKS: Mapping[int, tuple[int, ...]] = {}
+
+
+def _segments(tensor: Tensor, refinement: Refinement) -> Mapping[int, tuple[int, ...]]:
+    if not refinement.segments:
+        return _NO_SEGMENTS
+    return {
+        d: refinement.segments[tensor.name, d]
+        for d in range(len(tensor.shape))
+        if (tensor.name, d) in refinement.segments
+    }
+
+
+class _Slots:
+    """The slots of tensors, one tuple for all of equal shape and cuts."""
+
+    def __init__(self, refinement: Refinement) -> None:
+        self._cuts = refinement.dim_cuts
+        self._known: dict[Hashable, tuple[Slot, ...]] = {}
+
+    def of(self, name: str, shape: tuple[int, ...]) -> tuple[Slot, ...]:
+        cuts = [self._cuts.get((name, d), ()) for d in range(len(shape))] if self._cuts else ()
+        key = (shape, *cuts)
+        if key not in self._known:
+            self._known[key] = _slots(shape, cuts or [()] * len(shape))
+        return self._known[key]
+
+
+def _slots(shape: tuple[int, ...], cuts: Sequence[tuple[int, ...]]) -> tuple[Slot, ...]:
     slots = []
-    for d, size in enumerate(shape):
+    for d, (size, own) in enumerate(zip(shape, cuts, strict=True)):
         outer = size
-        for inner in (*refinement.dim_cuts[name, d], 1):
+        for inner in (*own, 1):
             if outer > inner:
                 slots.append(Slot(d, inner, outer // inner))
             outer = inner

@@ -17,184 +17,257 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from meshwright.schema import Factor, ShardingRule
-from solver.classes import Classes
+from meshwright.schema import Factor
+from solver.rules import Bound
 
 DimKey = tuple[str, int]
-FactorKey = tuple[int, Factor]
-Key = DimKey | FactorKey
+Cuts = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A factor's place inside a dim: the dim's index runs `inner` for one step of the factor."""
+    """A factor's place inside a dim: the dim's index runs `inner` for one step of the factor.
 
-    dim: DimKey
-    factor: FactorKey
+    term: of the rule, inputs first.
+    """
+
+    term: int
+    dim: int
+    factor: Factor
     inner: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refinement:
-    """Cuts, descending and without 1, of dims and factors; uses by op; blocked factors."""
+class RuleUses:
+    """The uses of a rule of known sizes. loose: factors with a halo, or that follow others.
 
-    dim_cuts: Mapping[DimKey, tuple[int, ...]]
-    factor_cuts: Mapping[FactorKey, tuple[int, ...]]
+    hidden: factors of segmented dims that no use speaks of. joined: uses that fill their dim,
+    cutting: the others, both without loose factors. segments: (term, dim, lengths).
+    """
+
+    uses: tuple[Use, ...]
+    loose: frozenset[Factor]
+    hidden: frozenset[Factor]
+    joined: tuple[Use, ...]
+    cutting: tuple[Use, ...]
+    segments: tuple[tuple[int, int, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """Cuts, descending and without 1, of dims and of the factors of every op; none where not said.
+
+    uses, blocked: by position of the op, what its rule says and which factors it cannot shard.
+    """
+
+    dim_cuts: Mapping[DimKey, Cuts]
+    factor_cuts: Sequence[Mapping[Factor, Cuts]]
     segments: Mapping[DimKey, tuple[int, ...]]
-    uses: Sequence[Sequence[Use]]
-    loose: frozenset[FactorKey]
-    blocked: frozenset[FactorKey]
+    uses: Sequence[RuleUses]
+    blocked: Sequence[frozenset[Factor]]
 
 
 def refine(
-    rules: Sequence[tuple[ShardingRule | None, Sequence[str], Mapping[Factor, int]]],
+    bound: Sequence[Bound | None],
+    tensors: Sequence[Sequence[str]],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Refinement:
-    """The fixed point over `rules`: (rule, its tensors in the order of the rule's terms, sizes)."""
-    classes: Classes[Key] = Classes()
-    uses: list[list[Use]] = []
-    segments: dict[DimKey, tuple[int, ...]] = {}
-    loose: set[FactorKey] = set()
-    hidden: set[FactorKey] = set()
-    for position, (rule, tensors, sizes) in enumerate(rules):
-        found: list[Use] = []
-        uses.append(found)
-        if rule is None:
-            continue
-        parsed = rule.parsed
-        for name, term in zip(tensors, parsed.terms if tensors else (), strict=False):
-            for d, dim in enumerate(term):
-                own = _uses_of(position, (name, d), dim, sizes, segments)
-                seen = {use.factor for use in own}
-                hidden |= {(position, f) for part in dim for f in part} - seen
-                for use in own:
-                    found.append(use)
-                    factor = use.factor[1]
-                    if factor in parsed.halo or factor in parsed.follows:
-                        loose.add(use.factor)
-        for use in found:
-            name, d = use.dim
-            if use.factor not in loose and shapes[name][d] == sizes[use.factor[1]]:
-                classes.join(use.dim, use.factor)
-    cuts = _fixed_point(classes, uses, rules, shapes, loose)
-    dim_cuts = {
-        (name, d): cuts.get(classes.find((name, d)), ())
-        for name, shape in shapes.items()
-        for d in range(len(shape))
-    }
-    spread = _spread_segments(classes, segments, dim_cuts)
-    factor_cuts = {
-        use.factor: () if use.factor in loose else cuts.get(classes.find(use.factor), ())
-        for found in uses
-        for use in found
-    }
-    blocked = frozenset(
-        use.factor
-        for position, found in enumerate(uses)
-        for use in found
-        if use.factor not in loose
-        and not _fits(
-            shapes[use.dim[0]][use.dim[1]], dim_cuts[use.dim], use, factor_cuts, rules[position][2]
-        )
+    """The fixed point over all ops: their rules, and their tensors in the order of the terms."""
+    return _Refining(bound, tensors, shapes).refinement()
+
+
+class _Refining:
+    """Dims and factors by number: those that are the same index are one class."""
+
+    def __init__(
+        self,
+        bound: Sequence[Bound | None],
+        tensors: Sequence[Sequence[str]],
+        shapes: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        self.tensors = tensors
+        self.shapes = shapes
+        self.sizes = [own.sizes if own is not None else {} for own in bound]
+        rules: dict[int, RuleUses] = {}
+        self.uses = []
+        for own, names in zip(bound, tensors, strict=True):
+            if own is None:
+                self.uses.append(_NO_USES)
+                continue
+            # a Bound is shared by ops of equal rule and shapes
+            if id(own) not in rules:
+                rules[id(own)] = _rule_uses(own, [shapes[name] for name in names])
+            self.uses.append(rules[id(own)])
+        self.first_dim: dict[str, int] = {}
+        count = 0
+        for name, shape in shapes.items():
+            self.first_dim[name] = count
+            count += len(shape)
+        self.factors: list[dict[Factor, int]] = []
+        for sizes in self.sizes:
+            self.factors.append(dict(zip(sizes, range(count, count + len(sizes)), strict=True)))
+            count += len(sizes)
+        self.parent = list(range(count))
+        self._join()
+
+    def refinement(self) -> Refinement:
+        cuts = self._fixed_point()
+        dim_cuts = {
+            (name, d): own
+            for name, first in self.first_dim.items()
+            for d in range(len(self.shapes[name]) if cuts else 0)
+            if (own := cuts.get(self._find(first + d), ()))
+        }
+        factor_cuts = [self._factor_cuts(position, cuts) for position in range(len(self.uses))]
+        blocked = [
+            uses.hidden
+            | {
+                use.factor
+                for use in uses.cutting
+                if not self._fits(position, use, dim_cuts, factor_cuts[position])
+            }
+            if uses.cutting
+            else uses.hidden
+            for position, uses in enumerate(self.uses)
+        ]
+        return Refinement(dim_cuts, factor_cuts, self._segments(), self.uses, blocked)
+
+    def _find(self, key: int) -> int:
+        parent = self.parent
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
+
+    def _join(self) -> None:
+        parent, find, first_dim = self.parent, self._find, self.first_dim
+        for uses, names, factors in zip(self.uses, self.tensors, self.factors, strict=True):
+            for use in uses.joined:
+                parent[find(first_dim[names[use.term]] + use.dim)] = find(factors[use.factor])
+
+    def _factor_cuts(self, position: int, cuts: Mapping[int, Cuts]) -> Mapping[Factor, Cuts]:
+        if not cuts:
+            return _NO_CUTS
+        uses = self.uses[position]
+        return {
+            factor: own
+            for factor, key in self.factors[position].items()
+            if factor not in uses.loose and (own := cuts.get(self._find(key), ()))
+        }
+
+    def _fixed_point(self) -> dict[int, Cuts]:
+        links: dict[int, list[tuple[int, int, int, int]]] = {}
+        cuts: dict[int, set[int]] = {}
+        sizes_of: dict[int, int] = {}
+        changed: list[int] = []
+
+        def add(key: int, cut: int) -> None:
+            own = cuts.setdefault(key, set())
+            if cut in own or not 1 < cut < sizes_of[key] or sizes_of[key] % cut:
+                return
+            if all(cut % other == 0 or other % cut == 0 for other in own):
+                own.add(cut)
+                changed.append(key)
+
+        for position, uses in enumerate(self.uses):
+            for use in uses.cutting:
+                name = self.tensors[position][use.term]
+                dim = self._find(self.first_dim[name] + use.dim)
+                factor = self._find(self.factors[position][use.factor])
+                extent = self.sizes[position][use.factor]
+                sizes_of[dim], sizes_of[factor] = self.shapes[name][use.dim], extent
+                if dim == factor:
+                    continue
+                link = (dim, factor, use.inner, extent)
+                links.setdefault(dim, []).append(link)
+                links.setdefault(factor, []).append(link)
+                add(dim, use.inner)
+                add(dim, use.inner * extent)
+        while changed:
+            key = changed.pop()
+            for dim, factor, inner, extent in links.get(key, ()):
+                if key == dim:
+                    for cut in sorted(cuts[dim]):
+                        if inner < cut < inner * extent and cut % inner == 0:
+                            add(factor, cut // inner)
+                if key == factor:
+                    for cut in sorted(cuts[factor]):
+                        add(dim, cut * inner)
+        return {key: tuple(sorted(own, reverse=True)) for key, own in cuts.items() if own}
+
+    def _segments(self) -> dict[DimKey, tuple[int, ...]]:
+        """Every dim that is the same index as a segmented one has its segments."""
+        by_class = {
+            self._find(self.first_dim[names[term]] + d): lengths
+            for uses, names in zip(self.uses, self.tensors, strict=True)
+            for term, d, lengths in uses.segments
+        }
+        if not by_class:
+            return {}
+        return {
+            (name, d): lengths
+            for name, first in self.first_dim.items()
+            for d in range(len(self.shapes[name]))
+            if (lengths := by_class.get(self._find(first + d))) is not None
+        }
+
+    def _fits(
+        self,
+        position: int,
+        use: Use,
+        dim_cuts: Mapping[DimKey, Cuts],
+        factor_cuts: Mapping[Factor, Cuts],
+    ) -> bool:
+        """Whether the dim is cut at both ends of the factor's range, and inside as the factor."""
+        name = self.tensors[position][use.term]
+        size, cuts = self.shapes[name][use.dim], dim_cuts.get((name, use.dim), ())
+        extent = self.sizes[position][use.factor]
+        if extent > 1 and not {use.inner, use.inner * extent} <= {size, *cuts, 1}:
+            return False
+        inside = [cut // use.inner for cut in cuts if use.inner < cut < use.inner * extent]
+        return tuple(inside) == factor_cuts.get(use.factor, ())
+
+
+_NO_USES = RuleUses((), frozenset(), frozenset(), (), (), ())
+_NO_CUTS: Mapping[Factor, Cuts] = {}
+
+
+def _rule_uses(bound: Bound, shapes: Sequence[tuple[int, ...]]) -> RuleUses:
+    parsed, sizes = bound.known.rule.parsed, bound.sizes
+    uses: list[Use] = []
+    hidden: set[Factor] = set()
+    segments: list[tuple[int, int, tuple[int, ...]]] = []
+    for t, term in enumerate(parsed.terms[: len(shapes)]):
+        for d, parts in enumerate(term):
+            if len(parts) == 1:
+                own = list(_uses_of(t, d, parts[0], sizes))
+            else:
+                lengths = tuple(math.prod(sizes[f] for f in part) for part in parts)
+                segments.append((t, d, lengths))
+                common = [f for f in parts[0] if all(part and part[0] == f for part in parts)]
+                own = [Use(t, d, f, sum(lengths) // sizes[f]) for f in common[:1]]
+            uses += own
+            hidden |= {f for part in parts for f in part} - {use.factor for use in own}
+    loose = frozenset(use.factor for use in uses if use.factor in parsed.halo | set(parsed.follows))
+    tight = [use for use in uses if use.factor not in loose]
+    fills = [shapes[use.term][use.dim] == sizes[use.factor] for use in tight]
+    return RuleUses(
+        tuple(uses),
+        loose,
+        frozenset(hidden),
+        tuple(use for use, whole in zip(tight, fills, strict=True) if whole),
+        tuple(use for use, whole in zip(tight, fills, strict=True) if not whole),
+        tuple(segments),
     )
-    return Refinement(dim_cuts, factor_cuts, spread, uses, frozenset(loose), blocked | hidden)
 
 
 def _uses_of(
-    position: int,
-    dim: DimKey,
-    parts: tuple[tuple[Factor, ...], ...],
-    sizes: Mapping[Factor, int],
-    segments: dict[DimKey, tuple[int, ...]],
+    term: int, dim: int, factors: Sequence[Factor], sizes: Mapping[Factor, int]
 ) -> list[Use]:
-    if len(parts) == 1:
-        inner = math.prod(sizes[f] for f in parts[0])
-        found = []
-        for factor in parts[0]:
-            inner //= sizes[factor]
-            found.append(Use(dim, (position, factor), inner))
-        return found
-    lengths = tuple(math.prod(sizes[f] for f in part) for part in parts)
-    segments[dim] = lengths
-    common = [f for f in parts[0] if all(part and part[0] == f for part in parts)]
-    return [Use(dim, (position, f), sum(lengths) // sizes[f]) for f in common[:1]]
-
-
-def _fixed_point(
-    classes: Classes[Key],
-    uses: Sequence[Sequence[Use]],
-    rules: Sequence[tuple[ShardingRule | None, Sequence[str], Mapping[Factor, int]]],
-    shapes: Mapping[str, tuple[int, ...]],
-    loose: set[FactorKey],
-) -> dict[Key, tuple[int, ...]]:
-    links: dict[Key, list[tuple[Key, Key, int, int]]] = {}
-    cuts: dict[Key, set[int]] = {}
-    sizes_of: dict[Key, int] = {}
-    changed: list[Key] = []
-
-    def add(key: Key, cut: int) -> None:
-        own = cuts.setdefault(key, set())
-        if cut in own or not 1 < cut < sizes_of[key] or sizes_of[key] % cut:
-            return
-        if all(cut % other == 0 or other % cut == 0 for other in own):
-            own.add(cut)
-            changed.append(key)
-
-    for position, found in enumerate(uses):
-        for use in found:
-            dim, size = classes.find(use.dim), shapes[use.dim[0]][use.dim[1]]
-            sizes_of[dim] = size
-            if use.factor in loose:
-                continue
-            factor, extent = classes.find(use.factor), rules[position][2][use.factor[1]]
-            sizes_of[factor] = extent
-            if dim == factor:
-                continue
-            link = (dim, factor, use.inner, extent)
-            links.setdefault(dim, []).append(link)
-            links.setdefault(factor, []).append(link)
-            add(dim, use.inner)
-            add(dim, use.inner * extent)
-    while changed:
-        key = changed.pop()
-        for dim, factor, inner, extent in links.get(key, ()):
-            if key == dim:
-                for cut in sorted(cuts[dim]):
-                    if inner < cut < inner * extent and cut % inner == 0:
-                        add(factor, cut // inner)
-            if key == factor:
-                for cut in sorted(cuts[factor]):
-                    add(dim, cut * inner)
-    return {key: tuple(sorted(own, reverse=True)) for key, own in cuts.items()}
-
-
-def _spread_segments(
-    classes: Classes[Key],
-    segments: Mapping[DimKey, tuple[int, ...]],
-    dim_cuts: Mapping[DimKey, tuple[int, ...]],
-) -> dict[DimKey, tuple[int, ...]]:
-    """Every dim that is the same index as a segmented one has its segments."""
-    by_class = {classes.find(dim): lengths for dim, lengths in segments.items()}
-    if not by_class:
-        return {}
-    found = {}
-    for dim in dim_cuts:
-        lengths = by_class.get(classes.find(dim))
-        if lengths is not None:
-            found[dim] = lengths
+    """Factors side by side in a dim, the major first."""
+    inner = math.prod(sizes[f] for f in factors)
+    found = []
+    for factor in factors:
+        inner //= sizes[factor]
+        found.append(Use(term, dim, factor, inner))
     return found
-
-
-def _fits(
-    size: int,
-    cuts: tuple[int, ...],
-    use: Use,
-    factor_cuts: Mapping[FactorKey, tuple[int, ...]],
-    sizes: Mapping[Factor, int],
-) -> bool:
-    """Whether the dim is cut at both ends of the factor's range, and inside just as the factor."""
-    extent = sizes[use.factor[1]]
-    if extent > 1 and not {use.inner, use.inner * extent} <= {size, *cuts, 1}:
-        return False
-    inside = [cut // use.inner for cut in cuts if use.inner < cut < use.inner * extent]
-    return tuple(inside) == factor_cuts[use.factor]
