@@ -48,13 +48,19 @@ def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> 
     return found
 
 
-def matching_pins(graph: Graph, pins: Sequence[Pin]) -> dict[str, tuple[int, ...]]:
-    """Name of op -> the pins that match it, by number; ops that none matches are left out."""
+def matching_pins(
+    graph: Graph, pins: Sequence[Pin], module: str | None = None
+) -> dict[str, tuple[int, ...]]:
+    """Name of op -> the pins that match it, by number; ops that none matches are left out.
+
+    module: the glob of a request for a submodule, numbered behind the pins.
+    """
     found: dict[str, tuple[int, ...]] = {}
     names = Names([op.name for op in graph.ops])
     modules = Names([op.module for op in graph.ops])
-    for index, pin in enumerate(pins):
-        for place in {place for own in (names, modules) for place in own.matching(pin.op)}:
+    globs = [*(pin.op for pin in pins), *([module] if module is not None else [])]
+    for index, glob in enumerate(globs):
+        for place in {place for own in (names, modules) for place in own.matching(glob)}:
             name = graph.ops[place].name
             found[name] = (*found.get(name, ()), index)
     return found

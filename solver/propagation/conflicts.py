@@ -1,13 +1,13 @@
 """Seeds that do not go together: where their layouts meet, and what that costs.
 
-Two seeds a and b that some path of nodes connects are in conflict where fixing both costs more than
-fixing either adds up to:
+Two seeds a and b that some way of ops and values connects are in conflict where both need more
+redistribution of values on it than each by itself adds up to:
 
     extra = D(a and b) - D(a) - D(b) + D(neither)  >  0
 
-with D the least cost along that path of ops and values, each with its own parameters. So the
-all-reduces that a strategy brings along anyway are no conflict, the redistribution between
-strategies that shard differently is.
+with D the least forward redistribution on that way when all other ops on it may be anything, done
+whole on every device too. Partial sums do not count: they have to be reduced anyway. So column and
+row cuts one behind the other are no conflict, and rows that have to be gathered for columns are.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isfinite
 
 import numpy as np
 
 from meshwright.schema import Layout
-from solver.cost_graph import CostGraph, FloatArray, Projection
+from solver.cost_graph import FORBIDDEN, CostGraph, FloatArray
 from solver.propagation.meetings import Meeting, costliest
-from solver.propagation.tables import Tables
+from solver.propagation.tables import message
 
-# chosen: below this share of what the path costs at least, rounding and ties would be reported
-LEAST_EXTRA = 1e-3
+LEAST_EXTRA = 1e-9  # chosen: of what both need; less is rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Conflict:
     """Two ops whose given strategies clash. path: the ops that connect them, both included.
 
     tensor lies in the first layout and is needed in the second; moving it costs redistribution_ns
-    a step, extra_ns is what both strategies cost together beyond what each costs alone.
+    a step, both ways. extra_ns: the forward redistribution that both need together beyond what each
+    needs by itself.
     """
 
     first: str
@@ -49,25 +50,24 @@ class Conflict:
         return (
             f"the strategies of {self.first!r} and {self.second!r} do not go together: on the way "
             f"{way} the tensor {self.tensor!r} goes from {self.layouts[0]} to {self.layouts[1]} "
-            f"({self.redistribution_ns / 1e3:.1f} µs a step); together they cost "
-            f"{self.extra_ns / 1e3:.1f} µs more than each by itself"
+            f"({self.redistribution_ns / 1e3:.1f} µs a step); together they need "
+            f"{self.extra_ns / 1e3:.1f} µs more of it forward than each by itself"
         )
 
 
-def conflicts(
-    free: CostGraph, allowed: Mapping[int, FloatArray], meeting: Meeting
-) -> tuple[Conflict, ...]:
+def conflicts(allowed: Mapping[int, FloatArray], meeting: Meeting) -> tuple[Conflict, ...]:
     """The conflicts between seeds, by what they cost.
 
-    free: the graph in which seeds may be anything. allowed: seed -> 0 where a state of it is given,
-    infinite elsewhere. meeting: what the nodes are, and the states that they have in the end.
+    allowed: seed -> 0 where a state of it is given, infinite elsewhere. meeting: the graph in which
+    seeds may be anything, and the states that its nodes have in the end.
     """
-    chains = _Chains(free, allowed)
+    free = meeting.lowered.graph
+    chains = _Chains(meeting, allowed)
     found: dict[tuple[int, int], Conflict] = {}
     for path in _paths(free, chains.around, sorted(allowed)):
         ends = (path[0][0], path[-1][0])
-        extra, least = chains.extra(path)
-        if not extra > LEAST_EXTRA * least:
+        extra = chains.extra(path)
+        if extra <= 0:
             continue
         at = costliest(meeting, [edge for _, edge in path[:-1]])
         if at is None:
@@ -129,52 +129,43 @@ def _paths(
 
 
 class _Chains:
-    """Least costs along paths, with what hangs on them alone."""
+    """The least forward redistribution on ways."""
 
-    def __init__(self, graph: CostGraph, allowed: Mapping[int, FloatArray]) -> None:
-        self.graph = graph
+    def __init__(self, meeting: Meeting, allowed: Mapping[int, FloatArray]) -> None:
+        self.meeting = meeting
+        self.graph = meeting.lowered.graph
         self.allowed = allowed
-        self.tables = Tables(graph)
-        self.around: list[list[int]] = [[] for _ in graph.nodes]
-        for k, edge in enumerate(graph.edges):
+        self.around: list[list[int]] = [[] for _ in self.graph.nodes]
+        for k, edge in enumerate(self.graph.edges):
             self.around[edge.tail].append(k)
             self.around[edge.head].append(k)
-        self._own: dict[int, FloatArray] = {}
 
-    def extra(self, path: Path) -> tuple[float, float]:
-        """What both ends cost beyond what each costs by itself, and the least along the path."""
-        tail, head = path[0][0], path[-1][0]
-        nothing = np.zeros(1)
-        free = self._along(path, nothing)
-        first = self._along(path, self.allowed[tail])
-        last = self.allowed[head]
+    def extra(self, path: Path) -> float:
+        """What both ends need beyond what each needs by itself; 0 where that is rounding."""
+        first = self._along(path, self.allowed[path[0][0]])
+        free = self._along(path, np.zeros(1))
+        last = self.allowed[path[-1][0]]
         both, one, other, neither = (
-            float((first + last).min()),
-            float(first.min()),
-            float((free + last).min()),
-            float(free.min()),
+            float(total.min()) for total in (first + last, first, free + last, free)
         )
-        return both - one - other + neither, neither
+        if not isfinite(one + other):
+            return 0.0  # a seed that no plan can keep
+        extra = both - one - other + neither
+        return extra if extra > LEAST_EXTRA * both else 0.0
 
     def _along(self, path: Path, given: FloatArray) -> FloatArray:
-        """The least cost of every state of the last node."""
-        total = self._cost(path[0][0]) + given
-        for (_, edge), (node, _) in pairwise(path):
-            total = self.tables.message(edge, node, total) + self._cost(node)
+        """The least redistribution for every state of the last node."""
+        total = self._start(path[0][0]) + given
+        for (_, k), (node, _) in pairwise(path):
+            edge = self.meeting.forward(k)
+            total = message(edge, edge.tail == node, total, len(self.graph.nodes[node].cost))
+            total = total + self._start(node)
         return total
 
-    def _cost(self, node: int) -> FloatArray:
-        """A node's own cost, with that of parameters that it alone reads."""
-        if node not in self._own:
-            total = self.graph.nodes[node].cost
-            for edge in self.around[node]:
-                other = _other(self.graph, edge, node)
-                if len(self.around[other]) == 1 and not isinstance(
-                    self.graph.edges[edge], Projection
-                ):
-                    total = total + self.tables.message(edge, node, self.graph.nodes[other].cost)
-            self._own[node] = total
-        return self._own[node]
+    def _start(self, node: int) -> FloatArray:
+        """Nothing for every state that may be."""
+        cost = self.graph.nodes[node].cost
+        return np.where(np.isfinite(cost), 0.0, FORBIDDEN)
 
 
 def _other(graph: CostGraph, edge: int, node: int) -> int:

@@ -108,7 +108,7 @@ class Given:
         rows = {p: lowered.op_choices[p][choice[node]] for p, node in lowered.op_node.items()}
         return Propagation(
             rows,
-            conflicts(lowered.graph, self.masks, Meeting(lowered, choice)),
+            conflicts(self.masks, Meeting(lowered, choice)),
             (*notes, *repeated_notes(self.models, rows)),
             cost.cost_ns,
             cost.memory_bytes,

@@ -41,7 +41,7 @@ class Tables:
         if found is None:
             if len(self._messages) >= MOST_KEPT:
                 self._messages.clear()
-            found = self._messages[key] = _message(own, to_tail, total, self._states(to))
+            found = self._messages[key] = message(own, to_tail, total, self._states(to))
         return found
 
     def given(self, edge: int, to: int, state: int) -> FloatArray:
@@ -60,7 +60,8 @@ class Tables:
         return len(self.graph.nodes[node].cost)
 
 
-def _message(edge: AnyEdge, to_tail: bool, total: FloatArray, states: int) -> FloatArray:
+def message(edge: AnyEdge, to_tail: bool, total: FloatArray, states: int) -> FloatArray:
+    """What every one of the `states` of one end costs at best, where those of the other `total`."""
     if isinstance(edge, Projection):
         if to_tail:
             return total[edge.select]
