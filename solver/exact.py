@@ -40,8 +40,8 @@ def exact(
     report: Report | None = None,
     start: IntArray | None = None,
 ) -> Outcome:
-    """Deterministic where time does not cut it. Only `seconds`, `tolerance` and `cutoff_ns` of the
-    budget count: there are no tables beyond pairs, and no labels."""
+    """Deterministic where time does not cut it. Of the budget, sizes of tables and numbers of
+    labels do not count: there are no tables beyond pairs, and no labels."""
     return _Run(graph, budget, report, start).outcome()
 
 
@@ -177,11 +177,13 @@ class _Run:
         if self.graph.memory_limit_bytes is None:
             self.notes.append("every choice takes a forbidden state or pair")
             return
-        least = exact(memory_as_cost(self.graph), Budget(seconds=self.deadline.left_s()))
+        least = exact(
+            memory_as_cost(self.graph),
+            Budget(seconds=self.deadline.left_s(), stop=self.budget.stop),
+        )
         if least.status == "infeasible":
             self.notes.append("every choice takes a forbidden state or pair")
             return
         self.notes.append("every choice takes more memory than the limit")
         if least.status == "optimal" and least.choice is not None and self.graph.lifetimes is None:
             self.minimum_memory_bytes = evaluate_choice(self.graph, least.choice).memory_bytes
-

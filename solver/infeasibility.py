@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.cost_graph import CostGraph, Edge, FloatArray, IntArray, Node, evaluate_choice
-from solver.deadline import Deadline, OutOfTime
+from solver.deadline import Deadline, OutOfTime, Stop, never
 from solver.dynamic_programming import dynamic_programming
 from solver.elimination.eliminator import TableTooLarge
 from solver.exact import exact
@@ -76,6 +76,7 @@ def explain_infeasible(
     restrictions: Sequence[Restriction] = (),
     consumers: Mapping[str, Sequence[int]] = MappingProxyType({}),
     seconds: float | None = None,
+    stop: Stop = never,
 ) -> Explanation | None:
     """Why no choice keeps the restrictions and the limit; None where one does, or none was proved.
 
@@ -83,7 +84,7 @@ def explain_infeasible(
     parameters, saved activations or layers; an edge's memory is its tail's. The set is empty where
     memory is short but these alone would fit.
     """
-    deadline = Deadline.after(seconds)
+    deadline = Deadline.after(seconds, stop)
     free = without_costs(graph)
     try:
         if not _is_impossible(_restricted(free, restrictions), deadline):
@@ -196,7 +197,7 @@ def _is_impossible(graph: CostGraph, deadline: Deadline) -> bool:
 def _searched(graph: CostGraph, deadline: Deadline) -> Outcome:
     """Raises OutOfTime where neither a choice nor a proof that there is none was found."""
     deadline.check()
-    budget = Budget(seconds=deadline.left_s())
+    budget = Budget(seconds=deadline.left_s(), stop=deadline.stop)
     try:
         found = dynamic_programming(graph, budget)
     except TableTooLarge:

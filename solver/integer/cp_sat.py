@@ -5,17 +5,20 @@ One worker with a fixed seed: equal input gives an equal search.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ortools.sat.python import cp_model
 
-from solver.deadline import Deadline, OutOfTime
+from solver.deadline import Deadline, OutOfTime, never
 from solver.incumbent import Incumbent
 from solver.integer.encoding import Encoding
 from solver.integer.reductions import NoChoice
 
 _SEED = 1
 _WORK = 3000.0  # chosen: deterministic seconds, about an hour on one core
+_LOOK_S = 0.1  # chosen: who stops a search does not wait longer
 _EXCLUDED = 1000  # chosen: choices that only the rounding of memories lets in are rare
 
 STAGE = "CP-SAT"
@@ -48,7 +51,8 @@ class Minimiser:
         encoding.hint(hint)
         for _ in range(_EXCLUDED):
             solver = self._solver()
-            status = solver.solve(encoding.model, _Offering(self, solver))
+            with _stoppable(solver, self.deadline):
+                status = solver.solve(encoding.model, _Offering(self, solver))
             if self._failure is not None:
                 raise self._failure
             self._work_left -= solver.deterministic_time
@@ -121,6 +125,28 @@ class Minimiser:
             self._failure = failure
         if self._failure is not None or self.is_enough():
             solver.stop_search()
+
+
+@contextmanager
+def _stoppable(solver: cp_model.CpSolver, deadline: Deadline) -> Iterator[None]:
+    """End the search where the deadline's stop is asked for: CP-SAT does not ask."""
+    if deadline.stop is never:
+        yield
+        return
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(_LOOK_S):
+            if deadline.stop():
+                solver.stop_search()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 class _Offering(cp_model.CpSolverSolutionCallback):
