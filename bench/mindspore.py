@@ -12,14 +12,13 @@ same search with nothing fixed.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from bench.mindspore_completion import Fixed, Placement, complete, fixed
 from bench.mindspore_record import document, text
-from bench.mindspore_strategies import DATA, Recorded, recorded
+from bench.mindspore_strategies import DATA, Cuts, Recorded, recorded
 from bench.timing import say
 from costmodel.presets import preset
 from meshwright.schema import Cost, Setup
@@ -34,9 +33,13 @@ ABOUT = {
         "are the program's output; nothing of MindSpore itself is here."
     ),
     "command": (
-        "mindspore_search.py --model M --device-num N --search-mode S --dataset full|sharded "
-        "[--layers L --hidden H --heads A --batch B --forward-only]: one JSON line a case, of "
-        "which `python -m bench.mindspore --record FILE` makes this file"
+        "The four models: mindspore_search.py --model M --device-num N --search-mode S --dataset "
+        "full|sharded [--seed-mp W] [--layers L --hidden H --heads A --batch B --forward-only]. "
+        "Stored graphs (examples/graphs): compiled the same way, rebuilt op by op of MindSpore's "
+        "operators (linear: Reshape, MatMul, Add; attention: FlashAttentionScore; loss: OneHot, "
+        "Cast, SoftmaxCrossEntropyWithLogits, ReduceMean), whole batch on every device. CPU, front "
+        "end only, memory capacity set to 1e13 so that no search fails for memory. Of the JSON "
+        "lines `python -m bench.mindspore --record FILE` makes this file."
     ),
 }
 
@@ -45,8 +48,9 @@ ABOUT = {
 class Row:
     """Both plans of one case, without a limit in one batch, and with the device's memory.
 
-    ranked: MindSpore's with its own numbering of devices. microbatches: the fewest with which its
-    strategies fit, None where they never do; both plans under the limit have as many.
+    ranked: MindSpore's where its own numbering of devices says; None where that would take a mesh
+    of too many axes. microbatches: the fewest with which its strategies fit, and ours are given as
+    many; where they never fit, the fewest for ours, None where nothing does.
     """
 
     case: Recorded
@@ -58,64 +62,74 @@ class Row:
     theirs_fitting: Cost | None
     ours_fitting: Cost | None
 
-    @property
-    def capacity(self) -> int:
-        return self.theirs.memory_bytes.capacity
-
 
 def compared(case: Recorded) -> Row:
     """A case on the cluster of its size."""
     given = fixed(case, preset(CLUSTERS[case.devices]))
-    capacity = given.topology.device.memory_bytes
-    limit = capacity * (1 - Setup().memory_reserve)
-    kept = partial(complete, given, given.cuts)
-    theirs, ours = kept(), complete(given, {})
+    theirs, ours = complete(given, given.cuts), complete(given, {})
     assert theirs is not None
     assert ours is not None
-    fitting = own = None
-    count: int | None = 1
-    if max(theirs.memory_bytes.total, ours.memory_bytes.total) <= capacity:
-        fitting, own = theirs, ours
-    batch = step_batch(given.graph, Setup()) or 1
-    while fitting is None and count is not None:
-        fitting = kept(microbatches=count, memory_limit_bytes=limit)
-        if fitting is None:
-            count = 2 * count if batch % (2 * count) == 0 else None
-        else:
-            own = complete(given, {}, microbatches=count, memory_limit_bytes=limit)
-    ranked = kept(placement=Placement.RANKS)
+    ranked = complete(given, given.cuts, placement=Placement.RANKS)
+    if max(_total(theirs), _total(ours)) <= given.topology.device.memory_bytes:
+        return Row(case, given, ranked, theirs, ours, 1, theirs, ours)
+    count, fitting = _fewest(given, given.cuts)
+    if count is None:
+        count, own = _fewest(given, {})
+        return Row(case, given, ranked, theirs, ours, count, None, own)
+    own = _fitting(given, {}, count)
     return Row(case, given, ranked, theirs, ours, count, fitting, own)
+
+
+def _fewest(given: Fixed, cuts: Mapping[str, Cuts]) -> tuple[int | None, Cost | None]:
+    """The fewest microbatches, by doubling, with which these cuts fit, and what they cost then."""
+    batch = step_batch(given.graph, Setup()) or 1
+    count = 1
+    while batch % count == 0:
+        found = _fitting(given, cuts, count)
+        if found is not None:
+            return count, found
+        count *= 2
+    return None, None
+
+
+def _fitting(given: Fixed, cuts: Mapping[str, Cuts], microbatches: int) -> Cost | None:
+    limit = given.topology.device.memory_bytes * (1 - Setup().memory_reserve)
+    return complete(given, cuts, microbatches=microbatches, memory_limit_bytes=limit)
 
 
 def line(row: Row) -> str:
     """A row of the table."""
     case, theirs, ours = row.case, row.theirs, row.ours
-    ranked = f"{row.ranked.step_ns / 1e6:9.2f}" if row.ranked else "     none"
-    found = (
-        f"{case.name:26} {case.devices:4} {ranked} {theirs.step_ns / 1e6:9.2f} "
-        f"{ours.step_ns / 1e6:9.2f} {theirs.step_ns / ours.step_ns:6.2f} "
-        f"{_gib(theirs):7.1f} {_gib(ours):7.1f} "
+    fit, own = row.theirs_fitting, row.ours_fitting
+    columns = (
+        f"{case.name:26} {case.devices:4}",
+        f"{_ms(row.ranked)} {_ms(theirs)} {_ms(ours)} {theirs.step_ns / ours.step_ns:7.2f}",
+        f"{_gib(theirs)} {_gib(ours)} {row.microbatches or '-':>4} {_ms(fit)} {_ms(own)}",
+        f"{fit.step_ns / own.step_ns:7.2f}" if fit and own else f"{'-':>7}",
+        f"{_gib(fit)} {_gib(own)}  {'; '.join(case.found_by)}",
     )
-    if row.theirs_fitting is None or row.ours_fitting is None:
-        found += f"{'-':>4} {'never fits':>20} {'-':>6} {'-':>7}"
-    else:
-        fit, own = row.theirs_fitting, row.ours_fitting
-        found += (
-            f"{row.microbatches:4} {fit.step_ns / 1e6:10.2f} {own.step_ns / 1e6:9.2f} "
-            f"{fit.step_ns / own.step_ns:6.2f} {_gib(own):7.1f}"
-        )
-    return f"{found}  {'; '.join(case.found_by)}"
+    return " ".join(columns)
 
 
-HEAD = (
-    f"{'':26} {'':4} {'no limit':>28} {'':6} {'GiB':>15} {'fitting, microbatches':>30}\n"
-    f"{'case':26} {'devs':>4} {'ranks':>9} {'MindSpore':>9} {'ours ms':>9} {'ratio':>6} "
-    f"{'theirs':>7} {'ours':>7} {'mb':>4} {'MindSpore':>10} {'ours ms':>9} {'ratio':>6} {'GiB':>7}"
+HEAD = " ".join(
+    (
+        f"{'case':26} {'devs':>4} {'ranks ms':>9} {'theirs ms':>9} {'ours ms':>9} {'ratio':>7}",
+        f"{'GiB':>7} {'GiB':>7} {'mb':>4} {'fitting':>9} {'ours ms':>9} {'ratio':>7}",
+        f"{'GiB':>7} {'GiB':>7}  found by",
+    )
 )
 
 
-def _gib(cost: Cost) -> float:
-    return cost.memory_bytes.total / 2**30
+def _ms(cost: Cost | None) -> str:
+    return f"{cost.step_ns / 1e6:9.2f}" if cost else f"{'-':>9}"
+
+
+def _gib(cost: Cost | None) -> str:
+    return f"{_total(cost) / 2**30:7.1f}" if cost else f"{'-':>7}"
+
+
+def _total(cost: Cost) -> int:
+    return cost.memory_bytes.total
 
 
 def table(cases: Sequence[Recorded]) -> None:
@@ -129,14 +143,14 @@ def table(cases: Sequence[Recorded]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="MindSpore's strategies and ours")
-    parser.add_argument("--record", nargs="*", type=Path, default=[])
-    files = parser.parse_args().record
-    if files:
-        lines = [line for file in files for line in file.read_text().splitlines()]
-        DATA.parent.mkdir(exist_ok=True)
+    parser.add_argument("models", nargs="*", help="only cases of these models")
+    parser.add_argument("--record", nargs="+", type=Path, default=[])
+    asked = parser.parse_args()
+    if asked.record:
+        lines = [line for file in asked.record for line in file.read_text().splitlines()]
         DATA.write_text(text(document(lines, ABOUT)))
     else:
-        table(recorded())
+        table([case for case in recorded() if not asked.models or case.model in asked.models])
 
 
 if __name__ == "__main__":

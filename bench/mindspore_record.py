@@ -82,7 +82,8 @@ def _of_model(row: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         "devices": row["device_num"],
         "strategies": compact(strategies),
     }
-    return case, f"{_SEARCHES[row['search_mode']]}, {batch} batch"
+    seeds = f" from seeds of {row['seed_mp']}" if row.get("seed_mp") else ""
+    return case, f"{_SEARCHES[row['search_mode']]}{seeds}, {batch} batch"
 
 
 def _of_graph(row: Mapping[str, Any]) -> tuple[dict[str, Any], str]:

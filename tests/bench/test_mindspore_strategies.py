@@ -14,8 +14,7 @@ problem = cache(small_problem)
 
 # what MindSpore gives no strategy: reshapes and casts; what depends on no parameter it never saw
 SILENT = {
-    *("reshape", "cast", "arange", "concat", "cos", "sin", "mul", "pad", "slice", "expand"),
-    *("transpose", "add"),
+    *("reshape", "cast", "arange", "concat", "cos", "sin", "mul", "pad", "slice"),
 }
 
 
