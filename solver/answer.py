@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from meshwright.schema import Answer, Finding, Infeasible, Plan, Request, Search
 from solver.evaluate import cost_of, ledger_of
@@ -11,12 +11,17 @@ from solver.notes import UNEVEN_WOULD_DO, idle_axes, repeated_work
 from solver.plan_document import stage_document
 
 
-def answer_of(request: Request, outcomes: Sequence[MeshOutcome], history: History) -> Answer:
-    """The best plan of all outcomes."""
+def answer_of(
+    request: Request,
+    outcomes: Sequence[MeshOutcome],
+    simplified: Callable[[MeshOutcome], MeshOutcome],
+    history: History,
+) -> Answer:
+    """The best plan of all outcomes, as simple as may be."""
     solved = [o for o in outcomes if o.outcome.choice is not None]
     if not solved:
         return Answer(infeasible=_infeasible(outcomes))
-    best = min(solved, key=lambda o: o.outcome.cost_ns)
+    best = simplified(min(solved, key=lambda o: o.outcome.cost_ns))
     return Answer(
         plan=_plan(request, outcomes, best, tuple(history.findings)),
         seconds=tuple(history.seconds),
@@ -47,11 +52,13 @@ def _plan(
         for portion, ledger in zip(portions, ledgers, strict=True)
     ]
     searched = [outcome for outcome in outcomes if not outcome.left_out]
+    cheapest_ns = cost.step_ns - best.simplicity_ns
     bound = min(
-        cost.step_ns,
+        cheapest_ns,
         *(o.outcome.lower_bound_ns for o in searched if o.outcome.status != "infeasible"),
     )
     gap = (cost.step_ns - bound) / cost.step_ns if cost.step_ns else 0.0
+    proved = cheapest_ns - bound <= TOLERANCE * (1 + 1e-9) * cheapest_ns
     return Plan(
         name=request.graph.name,
         graph=request.graph.id,
@@ -64,12 +71,13 @@ def _plan(
         search=Search(
             solver=request.solver,
             found_by=best.found_by,
-            outcome="optimal" if gap <= TOLERANCE * (1 + 1e-9) else "feasible",
+            outcome="optimal" if proved else "feasible",
             cost_ns=cost.step_ns,
             lower_bound_ns=bound,
             gap=gap,
             meshes=tuple(dict.fromkeys(shown(o.mesh) for o in searched)),
             history=history,
+            simplicity_ns=best.simplicity_ns,
         ),
         repeated_work=repeated_work(models, chosen),
         unknown_kinds=tuple(sorted({op.op.kind for op in problem.ops if op.known is None})),

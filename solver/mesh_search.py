@@ -36,6 +36,7 @@ from solver.problem import Problem
 from solver.recursive_programming import Strategies, recursive_programming
 from solver.semi_auto import semi_auto
 from solver.sharding_propagation import sharding_propagation
+from solver.simplicity import simpler
 from solver.states import IntArray
 from solver.uneven import Uneven
 from solver.unfolding import Unfolding
@@ -57,6 +58,7 @@ class MeshOutcome:
     outcome.lower_bound_ns holds for every plan on the mesh; `infeasible` is only said of all plans.
     broken_pin: the op that can keep its pin in no way. short_bytes: the least memory of the
     strategies that a search found, where that is too much. left_out: why nothing is known.
+    simplicity_ns: what it costs more than the cheapest choice found, for being simpler.
     """
 
     mesh: Mesh
@@ -68,6 +70,7 @@ class MeshOutcome:
     left_out: str = ""
     short_bytes: float | None = None
     notes: tuple[str, ...] = ()
+    simplicity_ns: float = 0.0
 
 
 @dataclass(slots=True)
@@ -138,6 +141,34 @@ class MeshSearch:
             outcomes.append(self._on(mesh, problem, budget))
         self.say(Progress(phase="done", done=len(spaces), total=len(spaces)))
         return outcomes
+
+    def simplified(self, best: MeshOutcome) -> MeshOutcome:
+        """The simplest plan on the mesh of the best that is about as good."""
+        tolerance = self.request.budget.simplicity
+        searched = self.request.solver in ("auto", "dynamic_programming", "exact")
+        choice = best.outcome.choice
+        if not searched or choice is None or best.unfolding is None or self.deadline.is_over():
+            return best
+        budget = Budget(seconds=self.deadline.left_s(), stop=self.deadline.stop)
+        found = simpler(best.unfolding, choice, tolerance, budget)
+        if found is None:
+            return best
+        extra_ns = found.cost_ns - best.outcome.cost_ns
+        outcome = replace(
+            best.outcome,
+            choice=found.choice,
+            cost_ns=found.cost_ns,
+            memory_bytes=found.memory_bytes,
+        )
+        note = (
+            f"simpler than the cheapest plan found, which takes {extra_ns / 1e6:.3f} ms less: "
+            f"{found.after.relayouts} re-layouts instead of {found.before.relayouts}, "
+            f"{found.after.odd_repeats} ops of repeated layers unlike most instead of "
+            f"{found.before.odd_repeats}"
+        )
+        return replace(
+            best, outcome=outcome, notes=(*best.notes, note), simplicity_ns=max(0.0, extra_ns)
+        )
 
     def _left_out(self, mesh: Mesh, problem: Problem, why: str) -> MeshOutcome:
         models = Models(problem, self.values, mesh, self.sketches)

@@ -45,10 +45,10 @@ def check(request: Request) -> None:
     count = _microbatch_counts(request)[0]
     problem = build_problem(request.graph, request.topology, request.setup, calibration, count)
     candidates = meshes(request.topology, request.budget.max_axes)
-    views = find_values(problem).views
-    pins = pinned_ops(problem, request.pins, views)
+    values = find_values(problem)
+    pins = pinned_ops(problem, request.pins, values.views)
     check_axes(list(pins.values()), candidates)
-    filters(problem, request, pins, views, candidates[0])
+    filters(problem, request, pins, values, candidates[0])
 
 
 def plan(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
@@ -66,16 +66,16 @@ def plan(request: Request, report: Report | None = None, stop: Stop = never) -> 
     folding = fold(request.graph, matching_pins(request.graph, request.pins))
     for count in _microbatch_counts(request):
         try:
-            outcomes = _search_what_fits(request, folding, count, deadline, history, say)
+            search, outcomes = _search_what_fits(request, folding, count, deadline, history, say)
         except NotAlikeError:
             folding = Folding(request.graph, ())
-            outcomes = _search_what_fits(request, folding, count, deadline, history, say)
+            search, outcomes = _search_what_fits(request, folding, count, deadline, history, say)
         except InvalidInput:
             if count == 1 or request.setup.microbatches is not None:
                 check(request)  # says it of the graph as it was given
                 raise
             break  # the graph cannot be run at so small a batch
-        answer = answer_of(request, outcomes, history)
+        answer = answer_of(request, outcomes, search.simplified, history)
         if answer.infeasible is None or answer.infeasible.constraint != "memory":
             break
     return answer
@@ -132,7 +132,7 @@ def _search_what_fits(
     deadline: Deadline,
     history: History,
     say: Report,
-) -> list[MeshOutcome]:
+) -> tuple[MeshSearch, list[MeshOutcome]]:
     """Search meshes of fewer axes where the tables of all finer ones would be too large."""
     calibration = request.calibration or default_calibration()
     problem = build_problem(folding.graph, request.topology, request.setup, calibration, count)
@@ -145,7 +145,7 @@ def _search_what_fits(
         searched = candidates
         outcomes = search.run(candidates)
         if any(outcome.left_out != TOO_LARGE for outcome in outcomes):
-            return outcomes
+            return search, outcomes
     raise TooLarge(
         "the ops of this graph are too entangled for an exact search on any mesh of this topology; "
         "pins on some of them make it smaller",

@@ -156,6 +156,45 @@ class Unfolding:
             states[node] = choice[self._at(node, self._number(owner))]
         return states
 
+    def repeats(self) -> list[list[int]]:
+        """Nodes of the whole graph that are one op or parameter in copies of a run.
+
+        Copies at the ends are left out where they can choose among other states.
+        """
+        lowered, nodes = self.lowered, self.lowered.graph.nodes
+        names = {op.name: p for p, op in enumerate(lowered.models.problem.ops)}
+        node_of = {name: lowered.op_node[p] for name, p in names.items() if p in lowered.op_node}
+        node_of.update(lowered.parameter_node)
+        found = []
+        for run in self.folding.runs:
+            kept = [(*run.ops[run.number(c)], *run.tensors[run.number(c)]) for c in range(KEPT)]
+            for k, name in enumerate(kept[MIDDLE]):
+                if name not in node_of:
+                    continue
+                table = nodes[node_of[name]].cost
+                of_kept = [node_of.get(own[k]) for own in kept]
+                copies = ((of_kept[run.kept(copy)], copy) for copy in range(run.copies))
+                found.append(
+                    [
+                        self._at(node, copy)
+                        for node, copy in copies
+                        if node is not None and nodes[node].cost is table
+                    ]
+                )
+        return found
+
+    def activation_edges(self) -> list[Edge]:
+        """Edges of the whole graph on which values are redistributed; not those of parameters."""
+        parameters = {*self.lowered.parameter_node.values()}
+        tables = {
+            id(edge.cost)
+            for edge in self.lowered.graph.edges
+            if isinstance(edge, Edge) and edge.tail not in parameters
+        }
+        return [
+            edge for edge in self.graph.edges if isinstance(edge, Edge) and id(edge.cost) in tables
+        ]
+
     def _check_alike(self) -> None:
         nodes = self.lowered.graph.nodes
         kind = self._owners.states_of_node()

@@ -388,7 +388,7 @@ def test_devices_that_are_no_power_of_two_are_all_used(levels):
     found = planned(mlp_request(6, topology(*levels, bytes_per_s=1e11)))
     assert found.stages[0].mesh.device_count == math.prod(levels)
     assert found.repeated_work < 0.01
-    assert found.notes == ()
+    assert all(note.startswith("simpler") for note in found.notes)
 
 
 def test_a_batch_and_sizes_that_do_not_divide_are_noted_as_repeated_work():

@@ -53,6 +53,10 @@ def plan(
     ] = "data_parallel",
     budget: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
     axes: Annotated[int | None, typer.Option(help="Axes of the mesh at most.")] = None,
+    simplicity: Annotated[
+        float | None,
+        typer.Option(help="Take the simplest plan that costs at most this share more than the best."),
+    ] = None,
     fully_use_devices: Annotated[
         bool, typer.Option("--fully-use-devices", help="An op is cut over all devices or whole.")
     ] = False,
@@ -104,7 +108,7 @@ def plan(
             slice_alignment=slice_alignment,
         ),
         "module": module,
-        "budget": budget_of(budget, axes),
+        "budget": budget_of(budget, axes, simplicity),
     }
     cluster: Topology | None
     if server is None:

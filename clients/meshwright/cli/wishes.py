@@ -43,8 +43,15 @@ def setup_of(
     return Setup.from_dict(found)
 
 
-def budget_of(seconds: float | None, axes: int | None) -> Budget:
-    return _read(Budget, {"seconds": ("--budget", seconds), "max_axes": ("--axes", axes)})
+def budget_of(seconds: float | None, axes: int | None, simplicity: float | None) -> Budget:
+    return _read(
+        Budget,
+        {
+            "seconds": ("--budget", seconds),
+            "max_axes": ("--axes", axes),
+            "simplicity": ("--simplicity", simplicity),
+        },
+    )
 
 
 def constraints_of(

@@ -200,8 +200,9 @@ class Search(Model):
     """How the plan was found and what is proven of it.
 
     solver: what was asked for. found_by: the search that found this plan. history: the cheaper
-    plans in the order in which they were found, this one last. lower_bound_ns holds for every plan
-    over the `meshes` listed; gap is relative to the cost.
+    plans in the order in which they were found. simplicity_ns: what this plan costs more than the
+    last of them, for being simpler. lower_bound_ns holds for every plan over the `meshes` listed;
+    gap is relative to the cost. outcome: `optimal` where the cheapest plan found is proved to be.
     """
 
     solver: str
@@ -212,6 +213,7 @@ class Search(Model):
     gap: float
     meshes: tuple[str, ...]
     history: tuple[Finding, ...] = ()
+    simplicity_ns: float = 0.0
 
 
 class Plan(Document):

@@ -78,10 +78,13 @@ class Budget(Model):
     """Limits of a search. Where time runs out the best plan so far is the answer.
 
     max_axes: meshes of so many axes are searched. Each one more takes about ten times as long.
+    simplicity: of the plans that cost at most this share more than the best found, the one with the
+    fewest re-layouts, and repeated layers most alike, is the answer.
     """
 
     seconds: float | None = Field(default=None, gt=0, le=MAX_BUDGET_S)
     max_axes: Whole = Field(default=3, ge=1, le=4)
+    simplicity: float = Field(default=0.005, ge=0, le=0.1)
 
 
 # One search, or `auto`: all that suit the problem, in the order in which they pay.

@@ -1,0 +1,113 @@
+"""The simplest of the plans that cost about as much as the best.
+
+Exact optima can be fussy: a stray re-layout that saves microseconds, one layer in thirty that is
+sharded differently. A choice is counted by
+
+    re-layouts        edges between ops on which an activation or its gradient is redistributed
+    odd repeats       ops and parameters of repeated layers that choose otherwise than most of them
+
+With cost* the best found, f* its count and t the tolerance, minimising cost + price * count at
+the price t * cost* / f* gives a choice of at most cost* (1 + t): the best itself costs no more. A
+higher price takes away more where that leaves room, and is tried first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from solver.cost_graph import CostGraph, Edge, FloatArray, IntArray, evaluate_choice
+from solver.dynamic_programming import dynamic_programming
+from solver.elimination.eliminator import TableTooLarge
+from solver.outcome import Budget
+from solver.unfolding import Unfolding
+
+# chosen: each costs a search
+PRICES = (4.0, 1.0)
+# chosen: of the tolerance, how exactly the priced graph is solved
+EXACTNESS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How fussy a choice is."""
+
+    relayouts: int
+    odd_repeats: int
+
+    @property
+    def total(self) -> int:
+        return self.relayouts + self.odd_repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Simpler:
+    """A simpler choice, what it costs, and the counts of the one it replaces and of itself."""
+
+    choice: IntArray
+    cost_ns: float
+    memory_bytes: float
+    before: Count
+    after: Count
+
+
+def simpler(
+    unfolding: Unfolding, choice: IntArray, tolerance: float, budget: Budget
+) -> Simpler | None:
+    """A simpler choice that costs at most `tolerance` more, relative; None where none was found."""
+    counter = _Counter(unfolding)
+    best_ns = evaluate_choice(unfolding.graph, choice).cost_ns
+    before = counter.count(choice)
+    own = replace(budget, tolerance=EXACTNESS * tolerance, cutoff_ns=inf)
+    for price in PRICES if before.total and tolerance > 0 else ():
+        priced = counter.priced(choice, price * tolerance * best_ns / before.total)
+        try:
+            found = dynamic_programming(priced, own, start=choice).choice
+        except TableTooLarge:
+            return None
+        if found is None:
+            return None
+        real, after = evaluate_choice(unfolding.graph, found), counter.count(found)
+        if after.total >= before.total:
+            return None
+        if real.cost_ns <= best_ns * (1 + tolerance):
+            return Simpler(found, real.cost_ns, real.memory_bytes, before, after)
+    return None
+
+
+class _Counter:
+    def __init__(self, unfolding: Unfolding) -> None:
+        self.graph = unfolding.graph
+        self.moving = unfolding.activation_edges()
+        self.repeats = unfolding.repeats()
+
+    def count(self, choice: IntArray) -> Count:
+        relayouts = sum(
+            bool(edge.cost[choice[edge.tail], choice[edge.head]] > 0) for edge in self.moving
+        )
+        odd = sum(len(nodes) - int(np.bincount(choice[nodes]).max()) for nodes in self.repeats)
+        return Count(relayouts, odd)
+
+    def priced(self, choice: IntArray, price_ns: float) -> CostGraph:
+        """The graph in which every unit of the count costs `price_ns` more."""
+        shared: dict[tuple[int, int], FloatArray] = {}
+        nodes = list(self.graph.nodes)
+        for repeated in self.repeats:
+            usual = int(np.bincount(choice[repeated]).argmax())
+            for k in repeated:
+                table = nodes[k].cost
+                key = (id(table), usual)
+                if key not in shared:
+                    shared[key] = table + price_ns * (np.arange(table.size) != usual)
+                nodes[k] = replace(nodes[k], cost=shared[key])
+        moving = {id(edge.cost): edge.cost for edge in self.moving}
+        tables = {key: table + price_ns * (table > 0) for key, table in moving.items()}
+        edges = [
+            replace(edge, cost=tables[id(edge.cost)])
+            if isinstance(edge, Edge) and id(edge.cost) in tables
+            else edge
+            for edge in self.graph.edges
+        ]
+        return replace(self.graph, nodes=tuple(nodes), edges=tuple(edges))
