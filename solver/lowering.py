@@ -214,7 +214,7 @@ class _Lowering:
 
     def _parameter_edge(self, model: ParameterModel, needed: IntArray) -> FloatArray:
         gathers = 2 if model.trained else 1
-        key = ("parameter edge", model, needed.tobytes(), needed.shape)
+        key = ("parameter edge", model, id(needed))
         return self.models.shared(key, lambda: model.read_ns(model.states, needed, gathers))
 
     def _add_op(self, position: int) -> None:
@@ -238,8 +238,8 @@ class _Lowering:
             if value.is_free:
                 continue
             needed = models.shared(
-                ("needed", model, k, choices.tobytes()),
-                lambda k=k: model.required(choices, k),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                ("needed", id(model), k, id(choices)),
+                lambda k=k, value=value: self._one(value, model.required(choices, k)),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
             )
             self._connect(value, position, k, node, needed)
 
@@ -263,7 +263,7 @@ class _Lowering:
         else:
             rest = self.out.rest_states[root]
             kept = (value.is_saved, value.saved_by_producer)
-            shared_by = ("rest op", models.ops.space(root), id(rest), id(needed), kept)
+            shared_by = ("rest op", id(models.ops.space(root)), id(rest), id(needed), kept)
             cost, memory = models.shared(shared_by, lambda: self._rest_to_op(value, rest, needed))
             self.edges.append(Edge(self.out.rest_node[root], node, cost, memory))
 
@@ -297,7 +297,8 @@ class _Lowering:
         choices = self.out.op_choices[position]
         space = models.ops.space(value.root)
         states, select = models.shared(
-            ("rest", id(model), k, id(choices)), lambda: _unique(model.made(choices, k))
+            ("rest", id(model), k, id(choices)),
+            lambda: self._rest_states(value, model.made(choices, k)),
         )
         kept = value.saved_by_producer
         cost, memory = models.shared(
@@ -315,14 +316,26 @@ class _Lowering:
             pair = models.shared(key, lambda: self._rest_to_read(value, states, states_of))
             self.edges.append(Edge(node, read, *pair))
 
+    def _one(self, value: Value, states: IntArray) -> IntArray:
+        """The one array of these states: what different ops need and make is often the same."""
+        key = ("states", id(self.models.ops.space(value.root)), states.tobytes())
+        return self.models.shared(key, lambda: states)
+
+    def _rest_states(self, value: Value, made: IntArray) -> tuple[IntArray, IntArray]:
+        states, select = _unique(self.models.ops.space(value.root), made)
+        return self._one(value, states), select
+
     def _rest_to_read(
         self, value: Value, rest: IntArray, read: ReadStates
     ) -> tuple[FloatArray, FloatArray | None]:
         moves = self.models.redistributions(self.models.ops.space(value.root))
-        rows, columns = moves.space.index(rest), moves.space.index(read.layouts)
-        total = moves.total_ns(rows[:, None], columns[None, :])
-        forward = moves.forward_ns(rows[:, None], columns[None, :])
-        cost = self._activation(total + np.where(read.again[None, :], forward, 0.0))
+        once = read.layouts[~read.again]
+        rows, columns = moves.space.index(rest)[:, None], moves.space.index(once)[None, :]
+        forward = moves.forward_ns(rows, columns)
+        total = forward + moves.backward_ns(rows, columns)
+        if read.again.any():  # the same layouts once more
+            total = np.concatenate([total, total + forward], axis=1)
+        cost = self._activation(total)
         if not value.is_saved:
             return cost, None
         return cost, saved_bytes(moves, rest, read, value.saved_by_producer)
@@ -334,7 +347,7 @@ class _Lowering:
         space = models.ops.space(value.root)
         states = models.shared(
             ("read", id(space), *((id(model), k) for model, k in readers), choices_again),
-            lambda: _read_states(readers, choices_again),
+            lambda: self._read_states(value, readers, choices_again),
         )
         cost = models.shared(("read node", id(states)), lambda: np.zeros(len(states.layouts)))
         node = self._node(f"{value.root} (as read)", cost)
@@ -342,10 +355,23 @@ class _Lowering:
         self.out.read_states[value.root] = states
         return node
 
+    def _read_states(
+        self, value: Value, readers: tuple[tuple[OpModel, int], ...], choices_again: bool
+    ) -> ReadStates:
+        """What any reader may need, once saved as read and, where it is saved, once gathered again.
+
+        One object wherever it is the same.
+        """
+        space = self.models.ops.space(value.root)
+        needed = [model.required(model.choices, k) for model, k in readers]
+        layouts, _ = _unique(space, np.concatenate(needed))
+        key = ("read states", id(space), layouts.tobytes(), choices_again)
+        return self.models.shared(key, lambda: _once_and_again(layouts, choices_again))
+
 
 def saved_bytes(moves: Redistributions, rest: IntArray, read: ReadStates, kept: bool) -> FloatArray:
     """(rest, read): what the read copy adds to memory; kept: the rest layout is saved anyway."""
-    same = (rest[:, None, :] == read.layouts[None, :, :]).all(axis=2)
+    same = moves.space.key(rest)[:, None] == moves.space.key(read.layouts)[None, :]
     at_rest = moves.space.local_bytes(rest)[:, None]
     as_read = moves.space.local_bytes(read.layouts)[None, :]
     copy = np.where(read.again[None, :], 0.0 if kept else at_rest, as_read)
@@ -365,18 +391,13 @@ def saved_as_read_bytes(
     return np.where(free, np.minimum(at_rest, as_read), as_read)
 
 
-def _unique(states: IntArray) -> tuple[IntArray, IntArray]:
-    unique, select = np.unique(states, axis=0, return_inverse=True)
-    return unique, select.reshape(-1).astype(np.int64)
+def _unique(space: StateSpace, states: IntArray) -> tuple[IntArray, IntArray]:
+    _, first, select = np.unique(space.key(states), return_index=True, return_inverse=True)
+    return states[first], select.reshape(-1).astype(np.int64)
 
 
-def _read_states(readers: tuple[tuple[OpModel, int], ...], choices_again: bool) -> ReadStates:
-    """What any reader may need, once saved as read and, where it is saved, once gathered again."""
-    layouts = np.unique(
-        np.concatenate([model.required(model.choices, k) for model, k in readers]), axis=0
-    )
+def _once_and_again(layouts: IntArray, choices_again: bool) -> ReadStates:
     again = np.zeros(len(layouts), dtype=np.bool_)
-    if choices_again:
-        again = np.concatenate([again, ~again])
-        layouts = np.concatenate([layouts, layouts])
-    return ReadStates(layouts, again)
+    if not choices_again:
+        return ReadStates(layouts, again)
+    return ReadStates(np.concatenate([layouts, layouts]), np.concatenate([again, ~again]))

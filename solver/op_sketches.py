@@ -6,7 +6,7 @@ different ops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meshwright.schema import OpClass
@@ -55,13 +55,36 @@ class OpSketches:
     values: Values
     _of: dict[int, OpSketch] = field(default_factory=dict)
     _known: dict[OpSketch, OpSketch] = field(default_factory=dict)
+    _by_look: dict[Hashable, OpSketch] = field(default_factory=dict)
 
     def sketch(self, position: int) -> OpSketch:
         """One object for all ops of equal content."""
         if position not in self._of:
-            made = self._make(position)
-            self._of[position] = self._known.setdefault(made, made)
+            look = self._look(position)
+            if look not in self._by_look:
+                made = self._make(position)
+                self._by_look[look] = self._known.setdefault(made, made)
+            self._of[position] = self._by_look[look]
         return self._of[position]
+
+    def _look(self, position: int) -> Hashable:
+        """All that a sketch is made of; parts and slots are one object for ops that share them."""
+        op, values = self.problem.ops[position], self.values
+        found: list[Hashable] = [id(op.known), id(op.parts), op.flops, values.shardable[position]]
+        for k, port in enumerate((*op.inputs, *op.outputs)):
+            info, value = self.problem.tensors[port.tensor], values.value_of[port.tensor]
+            found += (
+                id(port.slot_of),
+                id(info.slots),
+                info.tensor.dtype,
+                info.has_gradient,
+                value.is_free,
+                value.is_parameter,
+                value.slots,
+                value.root == port.tensor or tuple(value.slot_of[port.tensor].items()),
+                k < len(op.inputs) and (position, k) in value.saving,
+            )
+        return tuple(found)
 
     def _make(self, position: int) -> OpSketch:
         op = self.problem.ops[position]

@@ -90,12 +90,15 @@ class Redistributions:
         """Time of the value's way from source to target, elementwise and broadcast."""
         return self._between(self._value[source], self._value[target])
 
+    def backward_ns(self, source: IntArray, target: IntArray) -> FloatArray:
+        """Time of the gradient's way from target to source, elementwise and broadcast."""
+        if not self.space.has_gradient:
+            return np.zeros(np.broadcast_shapes(source.shape, target.shape))
+        return self._between(self._gradient[target], self._gradient[source])
+
     def total_ns(self, source: IntArray, target: IntArray) -> FloatArray:
         """Time of the value's way and of the gradient's way back, elementwise and broadcast."""
-        total = self.forward_ns(source, target)
-        if self.space.has_gradient:
-            total += self._between(self._gradient[target], self._gradient[source])
-        return total
+        return self.forward_ns(source, target) + self.backward_ns(source, target)
 
     def forward_path(self, source: int, target: int) -> Path:
         """The cheapest moves of the value from one state to another."""

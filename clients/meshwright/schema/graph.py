@@ -186,9 +186,12 @@ class Graph(Document):
                 known = ", ".join(sorted(self.symbols)) or "none"
                 raise GraphError(f"the graph has no symbol {name!r}; its symbols are: {known}")
         shapes = {}
+        dims: dict[tuple[int | str, ...], tuple[int, ...]] = {}
         for position, tensor in enumerate(self.tensors):
             try:
-                shapes[tensor.name] = tensor.dims(values)
+                if tensor.shape not in dims:
+                    dims[tensor.shape] = tensor.dims(values)
+                shapes[tensor.name] = dims[tensor.shape]
             except GraphError as wrong:
                 raise GraphError(
                     f"tensor {tensor.name!r}: {wrong.detail}", pointer=f"/tensors/{position}/shape"
@@ -214,6 +217,7 @@ class Graph(Document):
 
     def _check_tensors(self) -> None:
         seen: dict[str, int] = {}
+        shapes: set[tuple[int | str, ...]] = set()
         for position, tensor in enumerate(self.tensors):
             pointer = f"/tensors/{position}"
             _check_name("tensor", tensor.name, pointer)
@@ -224,29 +228,34 @@ class Graph(Document):
                     pointer=f"{pointer}/name",
                 )
             seen[tensor.name] = position
-            if len(tensor.shape) > MAX_RANK:
-                raise GraphError(
-                    f"tensor {tensor.name!r} has {len(tensor.shape)} dims, at most {MAX_RANK} do",
-                    pointer=f"{pointer}/shape",
-                )
-            try:
-                for size in tensor.shape:
-                    for symbol in symbols_in(size) if isinstance(size, str) else ():
-                        if symbol not in self.symbols:
-                            raise GraphError(
-                                f"size {size!r} uses the symbol {symbol!r}, which the graph does "
-                                "not define under symbols"
-                            )
-                elements = math.prod(tensor.dims(self.symbols))
-            except GraphError as wrong:
-                raise GraphError(
-                    f"tensor {tensor.name!r}: {wrong.detail}", pointer=f"{pointer}/shape"
-                ) from None
-            if elements > MAX_SIZE:
-                raise GraphError(
-                    f"tensor {tensor.name!r} has {elements:.3g} elements, at most 2^53 can be",
-                    pointer=f"{pointer}/shape",
-                )
+            if tensor.shape not in shapes:
+                self._check_shape(tensor, pointer)
+                shapes.add(tensor.shape)
+
+    def _check_shape(self, tensor: Tensor, pointer: str) -> None:
+        if len(tensor.shape) > MAX_RANK:
+            raise GraphError(
+                f"tensor {tensor.name!r} has {len(tensor.shape)} dims, at most {MAX_RANK} do",
+                pointer=f"{pointer}/shape",
+            )
+        try:
+            for size in tensor.shape:
+                for symbol in symbols_in(size) if isinstance(size, str) else ():
+                    if symbol not in self.symbols:
+                        raise GraphError(
+                            f"size {size!r} uses the symbol {symbol!r}, which the graph does "
+                            "not define under symbols"
+                        )
+            elements = math.prod(tensor.dims(self.symbols))
+        except GraphError as wrong:
+            raise GraphError(
+                f"tensor {tensor.name!r}: {wrong.detail}", pointer=f"{pointer}/shape"
+            ) from None
+        if elements > MAX_SIZE:
+            raise GraphError(
+                f"tensor {tensor.name!r} has {elements:.3g} elements, at most 2^53 can be",
+                pointer=f"{pointer}/shape",
+            )
 
     def _check_ops(self) -> None:
         seen: set[str] = set()
@@ -254,13 +263,8 @@ class Graph(Document):
         for position, op in enumerate(self.ops):
             pointer = f"/ops/{position}"
             _check_name("op", op.name, pointer)
-            try:
-                canonical_json([op.kind, op.module, op.attrs], depth=ATTRS_DEPTH)
-            except InvalidInput as wrong:
-                raise GraphError(
-                    f"op {op.name!r}: its attributes cannot be written: {wrong.detail}",
-                    pointer=f"{pointer}/attrs",
-                ) from None
+            if op.attrs:
+                self._check_attrs(op, pointer)
             if op.name in seen:
                 raise GraphError(
                     f"op {op.name!r} is listed twice; names are unique", pointer=pointer
@@ -298,6 +302,15 @@ class Graph(Document):
                     )
             if op.rule is not None:
                 self._check_rule(op, op.rule, pointer)
+
+    def _check_attrs(self, op: Op, pointer: str) -> None:
+        try:
+            canonical_json(op.attrs, depth=ATTRS_DEPTH + 1)
+        except InvalidInput as wrong:
+            raise GraphError(
+                f"op {op.name!r}: its attributes cannot be written: {wrong.detail}",
+                pointer=f"{pointer}/attrs",
+            ) from None
 
     def _check_rule(self, op: Op, rule: ShardingRule, pointer: str) -> None:
         shapes = [self._index[name].dims(self.symbols) for name in (*op.inputs, *op.outputs)]
