@@ -55,7 +55,7 @@ def plan(
     axes: Annotated[int | None, typer.Option(help="Axes of the mesh at most.")] = None,
     simplicity: Annotated[
         float | None,
-        typer.Option(help="Take the simplest plan that costs at most this share more than the best."),
+        typer.Option(help="Take the simplest plan at most this share above the best."),
     ] = None,
     fully_use_devices: Annotated[
         bool, typer.Option("--fully-use-devices", help="An op is cut over all devices or whole.")
