@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from meshwright.schema import Graph, Mesh, Pin, RequestError
 from meshwright.schema.cuts import axes_of, counts_of
 from solver.cut_pins import check_cuts
+from solver.dataset import loading_pins
 from solver.op_info import OpInfo
 from solver.op_model import OpModel
 from solver.pin_patterns import Names
@@ -22,14 +23,20 @@ Allowed = Callable[[OpModel, IntArray], NDArray[np.bool_]]
 def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> dict[int, Pin]:
     """Position of op -> the pin that fixes it; the last pin that matches wins.
 
-    A strategy written on an op of the graph is a pin of its own, below those of the request. Raises
-    RequestError for a pin that matches no op, or names a factor that a matched op has not.
+    A strategy written on an op of the graph is a pin of its own, below those of the request; how
+    inputs are loaded is one above them. Raises RequestError for a pin that matches no op, or that
+    an op which it matches cannot mean.
     """
     found: dict[int, Pin] = {}
     for position, op in enumerate(problem.ops):
         if op.op.strategy is not None and position not in views:
             found[position] = Pin(op=op.name, strategy=op.op.strategy)  # type: ignore[arg-type]  # axis names
-    planned = [position for position in range(len(problem.ops)) if position not in views]
+    loading = loading_pins(problem.graph, problem.setup)
+    planned = [
+        position
+        for position, op in enumerate(problem.ops)
+        if position not in views and op.name not in loading
+    ]
     names = Names([problem.ops[position].name for position in planned])
     modules = Names([problem.ops[position].op.module for position in planned])
     for index, pin in enumerate(pins):
@@ -42,6 +49,9 @@ def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> 
             )
         for position in matched:
             found[position] = pin
+    for position, op in enumerate(problem.ops):
+        if op.name in loading:
+            found[position] = loading[op.name]
     for position in sorted(found):
         _check_factors(problem.ops[position], found[position])
         check_cuts(problem, problem.ops[position], found[position])

@@ -22,6 +22,7 @@ from meshwright.schema import (
     Tensor,
     Topology,
 )
+from solver.dataset import with_loading
 from solver.op_info import OpInfo, Slot, TensorInfo, op_infos
 from solver.refine import Refinement, refine
 from solver.rules import Bound, RuleTable
@@ -76,8 +77,10 @@ def build_problem(
 ) -> Problem:
     """The problem of running `graph`; raises MeshwrightError where its parts do not fit.
 
-    microbatches: of one step, where the setup leaves them open.
+    microbatches: of one step, where the setup leaves them open. Where the setup says how inputs are
+    loaded, the problem's graph has ops that do so.
     """
+    graph = with_loading(graph, setup)
     count = microbatches or setup.microbatches or 1
     shapes = graph.instantiate(_symbols(graph, setup, count))
     order = graph.topological_order()
