@@ -8,6 +8,7 @@ device can load or make any part of them, so that they take whatever layout is a
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -53,9 +54,10 @@ class Values:
 
 def find_values(problem: Problem) -> Values:
     """Group tensors into values; a fixed point of which slots and parts are shardable."""
+    counts = {len(info.slots) for info in problem.tensors.values()}
+    same = {count: {k: k for k in range(count)} for count in counts}
     roots: dict[str, tuple[str, Mapping[int, int]]] = {
-        name: (name, {k: k for k in range(len(info.slots))})
-        for name, info in problem.tensors.items()
+        name: (name, same[len(info.slots)]) for name, info in problem.tensors.items()
     }
     views = set()
     for position, op in enumerate(problem.ops):
@@ -80,8 +82,12 @@ def find_values(problem: Problem) -> Values:
             producers[port.tensor] = (position, k)
         for k, port in enumerate(op.inputs):
             readers[roots[port.tensor][0]].append((position, k))
+    alike: dict[int, set[int]] = {}  # ops of equal parts share the tuple of them
+    for op in problem.ops:
+        if id(op.parts) not in alike:
+            alike[id(op.parts)] = _parts_with_axes(op)
     parts = [
-        set() if position in views else _parts_with_axes(op)
+        set() if position in views else set(alike[id(op.parts)])
         for position, op in enumerate(problem.ops)
     ]
     shardable = _Shardable(problem, roots, producers, readers, parts)
@@ -166,10 +172,9 @@ class _Shardable:
     slots: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def solve(self) -> None:
-        waiting = dict.fromkeys(self.readers)
+        waiting = OrderedDict.fromkeys(self.readers)
         while waiting:
-            root = next(iter(waiting))
-            del waiting[root]
+            root, _ = waiting.popitem(last=False)
             self.slots[root] = self._wanted(root)
             if _is_free(self.problem, root):
                 continue
