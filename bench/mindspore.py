@@ -132,13 +132,25 @@ def _total(cost: Cost) -> int:
     return cost.memory_bytes.total
 
 
+def is_worse(row: Row) -> bool:
+    """Whether ours costs more anywhere, beyond rounding."""
+    pairs = [(row.ours, row.theirs), (row.ours_fitting, row.theirs_fitting)]
+    return any(
+        theirs is not None and (ours is None or ours.step_ns > theirs.step_ns * (1 + 1e-9))
+        for ours, theirs in pairs
+    )
+
+
 def table(cases: Sequence[Recorded]) -> None:
     say(HEAD)
+    worse = 0
     for case in cases:
         row = compared(case)
+        worse += is_worse(row)
         say(line(row))
         for words in row.given.dropped:
             say(f"    left out: {words}")
+    say(f"{len(cases)} cases, ours is worse in {worse}")
 
 
 def main() -> None:
