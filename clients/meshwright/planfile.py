@@ -23,7 +23,8 @@ from meshwright.schema import (
 class PlanFile(Document):
     """A plan and what was asked. Raises PlanError where they do not belong together.
 
-    calibration: None = the planner's own. certificate: what executing the plan showed.
+    calibration: None = the planner's own. certificate: what executing the plan showed. seconds: how
+    long after the start of the search each entry of the plan's `search.history` was found.
     """
 
     prefix: ClassVar[str] = "planfile"
@@ -36,6 +37,7 @@ class PlanFile(Document):
     setup: Setup | None = None
     calibration: Calibration | None = None
     certificate: Certificate | None = None
+    seconds: tuple[float, ...] = ()
 
     def model_post_init(self, _: object) -> None:
         """Each document must be the one that the plan names, the certificate the plan's."""

@@ -24,16 +24,24 @@ from meshwright.schema import (
     Topology,
     Unavailable,
 )
+from meshwright.stopping import Stop, never
 
 NO_PRESETS = "no topology presets are installed here"
 INSTALL = "install the distribution meshwright-server beside this one, or name a --server"
 
 
 class Planner(Protocol):
-    """Searches; raises MeshwrightError where the request is wrong."""
+    """Searches; raises MeshwrightError where the request is wrong.
+
+    stop: asked now and then, from any thread. Once it says so, the planner soon answers with the
+    best plan so far, or with the constraint `time` where it has none.
+    """
 
     def __call__(
-        self, request: Request, report: Callable[[Progress], None] | None = None
+        self,
+        request: Request,
+        report: Callable[[Progress], None] | None = None,
+        stop: Stop = never,
     ) -> Answer: ...
 
 

@@ -97,6 +97,7 @@ class Minimiser:
         parameters.random_seed = _SEED
         parameters.linearization_level = 2
         parameters.symmetry_level = 0
+        parameters.catch_sigint_signal = False  # who asks for an end says so by the deadline's stop
         parameters.max_deterministic_time = self._work_left
         left = self.deadline.left_s()
         if left is not None:

@@ -58,7 +58,8 @@ def test_the_command_line_says_what_is_asked(
 ) -> None:
     asked: list[Request] = []
 
-    def listening(request: Request, report: Any = None) -> Answer:
+    def listening(request: Request, report: Any = None, stop: Any = None) -> Answer:
+        del stop
         asked.append(request)
         return planners.tiny(request, report)
 

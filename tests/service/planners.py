@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from meshwright.schema import (
     Answer,
     Cost,
+    Finding,
     Infeasible,
     MemoryUse,
     Mesh,
@@ -23,62 +25,77 @@ from meshwright.schema import (
     Stage,
 )
 from meshwright.schema.mesh import Axis
+from meshwright.stopping import Stop, never
 
 Report = Callable[[Progress], None]
 COUNT = "COUNT_FILE"
 
 
-def tiny(request: Request, report: Report | None = None) -> Answer:
+def tiny(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
     """Replicates everything; a step takes as many nanoseconds as the graph has ops."""
+    del stop
     if report is not None:
         report(Progress(phase="counting", done=1, total=2))
     print("a library prints this", flush=True)  # noqa: T201  must not disturb the pipe
-    level = request.topology.levels[-1]
     step_ns = float(len(request.graph.ops))
-    stage = Stage(
-        mesh=Mesh(axes=(MeshAxis(name=Axis(level.name), size=level.size, level=level.name),)),
-        ops=tuple(OpPlan(op=op.name, kind=op.kind, rule=None) for op in request.graph.ops),
-        tensors=(),
-        parameters=(),
-        redistributions=(),
+    search = Search(
+        solver="tiny",
+        found_by="tiny",
+        outcome="optimal",
+        cost_ns=step_ns,
+        lower_bound_ns=step_ns,
+        gap=0.0,
+        meshes=("all",),
     )
-    plan = Plan(
-        name=request.graph.name,
-        graph=request.graph.id,
-        topology=request.topology.id,
-        setup=request.setup.id,
-        calibration="cal_tiny",
-        stages=(stage,),
-        cost=Cost(
-            step_ns=step_ns,
-            compute_ns=step_ns,
-            communication_ns={},
-            exposed_ns={},
-            memory_bytes=MemoryUse(capacity=request.topology.device.memory_bytes),
-        ),
-        search=Search(
-            solver="tiny",
-            found_by="tiny",
-            outcome="optimal",
-            cost_ns=step_ns,
-            lower_bound_ns=step_ns,
-            gap=0.0,
-            meshes=("all",),
-        ),
-    )
-    return Answer(plan=plan)
+    return Answer(plan=_replicated(request, search))
 
 
-def counted(request: Request, report: Report | None = None) -> Answer:
+def improving(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
+    """Finds a plan that costs 1 % less every 20 ms, the first for 100 ns, until it is stopped."""
+    started, cost_ns = time.monotonic(), 100.0
+    history: list[Finding] = []
+    seconds: list[float] = []
+    _say_running()
+    while not history or not stop():
+        history.append(Finding(search="improving", mesh=f"mesh {len(history)}", cost_ns=cost_ns))
+        seconds.append(time.monotonic() - started)
+        _report(report, incumbent_ns=cost_ns, lower_bound_ns=1.0)
+        cost_ns *= 0.99
+        time.sleep(0.02)
+    search = Search(
+        solver="improving",
+        found_by="improving",
+        outcome="feasible",
+        cost_ns=history[-1].cost_ns,
+        lower_bound_ns=1.0,
+        gap=1 - 1 / history[-1].cost_ns,
+        meshes=("all",),
+        history=tuple(history),
+    )
+    return Answer(plan=_replicated(request, search), seconds=tuple(seconds))
+
+
+def fruitless(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
+    """Finds nothing until it is stopped."""
+    del request
+    _say_running()
+    while not stop():
+        _report(report)
+        time.sleep(0.02)
+    return Answer(infeasible=Infeasible(constraint="time", detail="the time budget ended"))
+
+
+def counted(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
     """As tiny; leaves a line for every search in the file that COUNT names."""
+    del stop
     with Path(os.environ[COUNT]).open("a") as file:
         file.write("searched\n")
     return tiny(request, report)
 
 
-def infeasible(request: Request, report: Report | None = None) -> Answer:
+def infeasible(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
     """Never fits."""
-    del request, report
+    del request, report, stop
     return Answer(
         infeasible=Infeasible(
             constraint="memory", detail="too big", needed_bytes=2048, available_bytes=1024
@@ -86,29 +103,66 @@ def infeasible(request: Request, report: Report | None = None) -> Answer:
     )
 
 
-def refusing(request: Request, report: Report | None = None) -> Answer:
+def refusing(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
     """Finds fault with the request."""
-    del report
+    del report, stop
     raise RequestError(f"no op of {request.graph.name!r} matches the pin", pointer="/pins/0")
 
 
-def broken(request: Request, report: Report | None = None) -> Answer:
+def broken(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
     """Has a bug."""
-    del report
+    del report, stop
     raise ZeroDivisionError(f"a bug in {request.graph.name}")
 
 
-def dying(request: Request, report: Report | None = None) -> Answer:
+def dying(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
     """Ends as the kernel ends what needs too much memory."""
-    del request, report
+    del request, report, stop
     os.kill(os.getpid(), 9)
     raise AssertionError("not reached")
 
 
-def endless(request: Request, report: Report | None = None) -> Answer:
-    """Searches until it is killed; says its process id in the progress."""
+def endless(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
+    """Searches until it is killed, asked to stop or not; says its process id in the progress."""
     del request
+    _say_running()
     while True:
-        if report is not None:
-            report(Progress(phase=f"pid {os.getpid()}", done=0, total=1, incumbent_ns=5.0))
+        _report(report, incumbent_ns=5.0)
+        stop()
         time.sleep(0.02)
+
+
+def _say_running() -> None:
+    print("the search runs", file=sys.stderr, flush=True)  # noqa: T201  for who waits for that
+
+
+def _report(report: Report | None, **costs: float) -> None:
+    if report is not None:
+        report(Progress(phase=f"pid {os.getpid()}", done=0, total=1, **costs))
+
+
+def _replicated(request: Request, search: Search) -> Plan:
+    level = request.topology.levels[-1]
+    stage = Stage(
+        mesh=Mesh(axes=(MeshAxis(name=Axis(level.name), size=level.size, level=level.name),)),
+        ops=tuple(OpPlan(op=op.name, kind=op.kind, rule=None) for op in request.graph.ops),
+        tensors=(),
+        parameters=(),
+        redistributions=(),
+    )
+    return Plan(
+        name=request.graph.name,
+        graph=request.graph.id,
+        topology=request.topology.id,
+        setup=request.setup.id,
+        calibration="cal_tiny",
+        stages=(stage,),
+        cost=Cost(
+            step_ns=search.cost_ns,
+            compute_ns=search.cost_ns,
+            communication_ns={},
+            exposed_ns={},
+            memory_bytes=MemoryUse(capacity=request.topology.device.memory_bytes),
+        ),
+        search=search,
+    )

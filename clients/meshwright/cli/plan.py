@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -26,7 +27,10 @@ from meshwright.schema import (
 )
 from meshwright.schema.request import Rest, Solver
 from meshwright.show import render_plan, render_summary
+from meshwright.stopping import StopSignal
 from meshwright.units import show_bytes
+
+INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
 
 def plan(
@@ -114,12 +118,9 @@ def plan(
     if server is None:
         cluster = local = _topology(topology)
         request = Request(graph=document, topology=local, setup=run, **wishes)
-        with ProgressLine() as line:
-            answer = find_planner()(request, line)
-            if verify and answer.plan is not None:
-                line(Progress(phase="verifying", done=0, total=1))
-                certificate = certificate_of(find_verifier(), answer.plan, request)
-                answer = answer.model_copy(update={"certificate": certificate})
+        answer = _searched(request)
+        if verify:
+            answer = _verified(answer, request)
     else:
         with Client(server) as client, ProgressLine() as line:
             answer = client.plan(
@@ -134,32 +135,64 @@ def plan(
     _tell(answer, document, cluster, run, output)
 
 
+def _searched(request: Request) -> Answer:
+    """The planner's answer; the first Ctrl-C asks it for the best plan so far."""
+    planner = find_planner()
+    with StopSignal(signal.SIGINT) as stop, ProgressLine(stop) as line:
+        answer = planner(request, line, stop)
+    return answer.model_copy(update={"ended_early": stop.heeded})
+
+
+def _verified(answer: Answer, request: Request) -> Answer:
+    if answer.plan is None:
+        return answer
+    with ProgressLine() as line:
+        line(Progress(phase="verifying", done=0, total=1))
+        certificate = certificate_of(find_verifier(), answer.plan, request)
+    return answer.model_copy(update={"certificate": certificate})
+
+
 def _tell(
     answer: Answer, graph: Graph, topology: Topology | None, setup: Setup, output: Path | None
 ) -> None:
     if answer.plan is None:
         assert answer.infeasible is not None
-        notices().print(
-            f"meshwright: no plan fits: {_binding(answer.infeasible)}", markup=False, soft_wrap=True
-        )
+        if answer.ended_early and answer.infeasible.constraint == "time":
+            _notice("meshwright: the search was ended before it had found a plan")
+            raise typer.Exit(INTERRUPTED)
+        _notice(f"meshwright: no plan fits: {_binding(answer.infeasible)}")
         raise typer.Exit(1)
     plan, certificate = answer.plan, answer.certificate
     if output is not None:
         PlanFile(
-            plan=plan, graph=graph, topology=topology, setup=setup, certificate=certificate
+            plan=plan,
+            graph=graph,
+            topology=topology,
+            setup=setup,
+            certificate=certificate,
+            seconds=answer.seconds,
         ).write(output)
     render = render_plan if output is None else render_summary
     results().print(
-        render(plan, graph=graph, topology=topology, setup=setup, certificate=certificate)
-    )
-    if output is not None:
-        notices().print(
-            f"wrote {output}; meshwright show {output} prints all of it",
-            markup=False,
-            soft_wrap=True,
+        render(
+            plan,
+            graph=graph,
+            topology=topology,
+            setup=setup,
+            certificate=certificate,
+            seconds=answer.seconds,
         )
+    )
+    if answer.ended_early:
+        _notice("meshwright: the search was ended early; this is the best plan until then")
+    if output is not None:
+        _notice(f"wrote {output}; meshwright show {output} prints all of it")
     if certificate is not None and certificate.outcome != "verified":
         raise typer.Exit(1)
+
+
+def _notice(text: str) -> None:
+    notices().print(text, markup=False, soft_wrap=True)
 
 
 def _binding(infeasible: Infeasible) -> str:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from types import TracebackType
 
 from rich import progress as rich_progress
+from rich.text import Text
 
 from meshwright.cli.consoles import notices
 from meshwright.schema import Progress
+from meshwright.stopping import StopSignal
 from meshwright.units import show_ns, show_share
 
 
 class ProgressLine:
     """Shows the progress on standard error while it is entered; nothing where that is no terminal.
 
-    Call it with every Progress.
+    Call it with every Progress. stop: the line says that the search is asked to end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stop: StopSignal | None = None) -> None:
         console = notices()
         self._bar = rich_progress.Progress(
             rich_progress.SpinnerColumn(),
@@ -25,6 +27,7 @@ class ProgressLine:
             rich_progress.BarColumn(bar_width=24),
             rich_progress.TextColumn("{task.fields[found]}"),
             rich_progress.TimeElapsedColumn(),
+            _Stopping(stop),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -49,14 +52,29 @@ class ProgressLine:
             description=progress.phase,
             completed=progress.done,
             total=progress.total or None,
-            found=_found(progress),
+            found=found_text(progress),
         )
 
 
-def _found(progress: Progress) -> str:
+class _Stopping(rich_progress.ProgressColumn):
+    """Looks at the signal while it is drawn: its handler may touch no lock of the console's."""
+
+    def __init__(self, stop: StopSignal | None) -> None:
+        super().__init__()
+        self._stop = stop
+
+    def render(self, task: rich_progress.Task) -> Text:
+        del task
+        asked = self._stop is not None and self._stop.asked
+        return Text("ending the search; Ctrl-C again ends at once" if asked else "", style="yellow")
+
+
+def found_text(progress: Progress) -> str:
+    """The best cost and the bound, as far as they are known, and how far they lie apart."""
     best, bound = progress.incumbent_ns, progress.lower_bound_ns
-    if best is None:
-        return ""
-    if not bound:
-        return f"best {show_ns(best)}"
-    return f"best {show_ns(best)}, gap {show_share(max(0.0, best / bound - 1))}"
+    said = [] if best is None else [f"best {show_ns(best)}"]
+    if bound is not None and bound > 0:
+        said.append(f"bound {show_ns(bound)}")
+        if best is not None:
+            said.append(f"gap {show_share(max(0.0, 1 - bound / best))}")
+    return ", ".join(said)

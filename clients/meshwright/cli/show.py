@@ -37,6 +37,7 @@ def show(
             topology=found.topology,
             setup=found.setup,
             certificate=found.certificate,
+            seconds=found.seconds,
             ops=ops,
         )
     )

@@ -161,10 +161,12 @@ class Answer(Model):
     """What the planner returns: a plan, or why there is none.
 
     certificate: what executing the plan showed, where that was asked for. seconds: how long after
-    the start each entry of the plan's `search.history` was found; on another day, others.
+    the start each entry of the plan's `search.history` was found; on another day, others; empty
+    where that is not known. ended_early: somebody ended the search; this is the best until then.
     """
 
     plan: Plan | None = None
     infeasible: Infeasible | None = None
     certificate: Certificate | None = None
     seconds: tuple[float, ...] = ()
+    ended_early: bool = False

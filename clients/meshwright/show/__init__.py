@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -41,11 +42,22 @@ def render_plan(
     topology: Topology | None = None,
     setup: Setup | None = None,
     certificate: Certificate | None = None,
+    seconds: Sequence[float] = (),
     ops: str = "*",
 ) -> RenderableType:
-    """The plan for a rich console. ops: a glob; only these ops are listed."""
+    """The plan for a rich console. ops: a glob; only these ops are listed.
+
+    seconds: when each entry of the plan's `search.history` was found, where that is known.
+    """
     parts: list[RenderableType] = [
-        render_summary(plan, graph=graph, topology=topology, setup=setup, certificate=certificate)
+        render_summary(
+            plan,
+            graph=graph,
+            topology=topology,
+            setup=setup,
+            certificate=certificate,
+            seconds=seconds,
+        )
     ]
     for position, stage in enumerate(plan.stages):
         if len(plan.stages) > 1:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
+from meshwright.schema.cuts import show_cuts
 from meshwright.show.axes import AxisNames
 from meshwright.show.certificate import certificate_text
+from meshwright.show.history import history_lines
 from meshwright.units import show_bytes, show_ns, show_share
 
 FEW = 3  # names of a list that goes on; chosen
@@ -23,11 +25,12 @@ def render_summary(
     topology: Topology | None = None,
     setup: Setup | None = None,
     certificate: Certificate | None = None,
+    seconds: Sequence[float] = (),
 ) -> RenderableType:
-    """What the plan costs, why it fits and whether its execution was right."""
+    """What the plan costs, why it fits, how it was found and whether its execution was right."""
     return Group(
         _head(plan, graph, topology),
-        _numbers(plan, graph, setup, certificate),
+        _numbers(plan, graph, setup, certificate, seconds),
         *_notes(plan),
     )
 
@@ -39,7 +42,11 @@ def _head(plan: Plan, graph: Graph | None, topology: Topology | None) -> Rendera
 
 
 def _numbers(
-    plan: Plan, graph: Graph | None, setup: Setup | None, certificate: Certificate | None
+    plan: Plan,
+    graph: Graph | None,
+    setup: Setup | None,
+    certificate: Certificate | None,
+    seconds: Sequence[float],
 ) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
@@ -51,6 +58,7 @@ def _numbers(
         _step(plan),
         *_padding(plan),
         _proof(plan),
+        *_history(plan, seconds),
         *_execution(certificate),
     ]
     for name, said in rows:
@@ -149,6 +157,11 @@ def _proof(plan: Plan) -> tuple[str, str]:
     )
 
 
+def _history(plan: Plan, seconds: Sequence[float]) -> Iterator[tuple[str, str]]:
+    for place, line in enumerate(history_lines(plan, seconds)):
+        yield "search" if not place else "", line
+
+
 def _execution(certificate: Certificate | None) -> Iterator[tuple[str, Text]]:
     if certificate is not None:
         good = certificate.outcome == "verified"
@@ -167,6 +180,10 @@ def _notes(plan: Plan) -> list[RenderableType]:
 
 
 def _plain(value: object) -> str:
+    """A part of a pin: its ops, axes on factors, or the cuts of tensors as people type them."""
     if isinstance(value, Mapping):
         return " ".join(f"{factor}@{'@'.join(axes)}" for factor, axes in value.items())
+    if isinstance(value, list | tuple):
+        cuts = ["_" if own is None else show_cuts(own) for own in value]
+        return f"({','.join(cuts)})"
     return str(value)
