@@ -25,6 +25,10 @@ from solver.propagation.tables import Tables
 ROUNDS = 12
 FRESH = 4  # chosen: edges around a node within which what was settled meanwhile counts
 
+# chosen: beyond a node with more neighbours the stored outlooks do, or every reader of a value that
+# all layers share would look at all others
+CROWD = 16
+
 OPEN = -1  # the state of a node that is not settled
 
 
@@ -60,7 +64,8 @@ class Outlook:
             return self.tables.given(edge, node, int(self.state[other]))
         if depth == 0:
             return self._stored.get((edge, node), _NOTHING)
-        return self.tables.message(edge, node, _levelled(self.total(other, edge, depth - 1)))
+        further = depth - 1 if len(self.around[other]) <= CROWD else 0
+        return self.tables.message(edge, node, _levelled(self.total(other, edge, further)))
 
     def _look(self, rounds: int) -> None:
         """Rounds over the whole graph; only what changed is computed again."""

@@ -72,13 +72,14 @@ class Spread:
         queue: list[tuple[int, float, int, int, int]] = []
         for op, seed in starts:
             heapq.heappush(queue, (0, -self.weights[op], op, NOWHERE, seed))
+        opened: set[int] = set()
         while queue:
             hops, _, op, parent, seed = heapq.heappop(queue)
             if op in self.reached:
                 continue
             self.reached[op] = Reached(parent, seed, hops)
             self.settle(op)
-            for near in self.neighbours(op):
+            for near in self._neighbours(op, opened):
                 if near not in self.reached:
                     heapq.heappush(queue, (hops + 1, -self.weights[near], near, op, seed))
 
@@ -112,21 +113,18 @@ class Spread:
         for op, own in states.items():
             self._fix(op, own)
 
-    def neighbours(self, op: int) -> list[int]:
-        """The ops that meet an op in a value or a parameter."""
+    def _neighbours(self, op: int, opened: set[int]) -> list[int]:
+        """The ops that meet an op in a value or a parameter which is not `opened`; now it is."""
         found: dict[int, None] = {}
-        seen = {op}
         waiting = [op]
         while waiting:
             node = waiting.pop()
             for edge in self.outlook.around[node]:
                 other = self.outlook.tables.other(edge, node)
-                if other in seen:
-                    continue
-                seen.add(other)
                 if other in self._is_op:
                     found[other] = None
-                else:
+                elif other not in opened:
+                    opened.add(other)
                     waiting.append(other)
         return sorted(found)
 

@@ -80,6 +80,32 @@ def test_the_command_line_says_what_is_asked(
     assert [pin.strategy for pin in request.pins] == [{"b": ("node",), "n": ("gpu_0", "gpu_1")}, {}]
 
 
+def test_what_plans_may_be_reaches_the_planner(
+    run: Run, graph_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def listening(request: Request, *rest: Any) -> Answer:
+        asked.append(request)
+        return planners.tiny(request, *rest)
+
+    _install(monkeypatch, listening)
+    ran = run(
+        "plan", graph_file, "--topology", "h100-2x4", "--solver", "semi_auto", "--rest",
+        "propagate", "--module", "layers.0", "--fully-use-devices", "--elementwise-follow",
+        "--slice-alignment", "16", "--no-all-to-all", "--dataset", "data_parallel",
+        "--phase", "inference", "--gradients", "sum",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    request = asked[0]
+    assert (request.solver, request.rest, request.module) == ("semi_auto", "propagate", "layers.0")
+    own = request.constraints
+    assert (own.fully_use_devices, own.elementwise_follow, own.slice_alignment) == (True, True, 16)
+    setup = request.setup
+    assert (setup.allow_all_to_all, setup.dataset) == (False, "data_parallel")
+    assert (setup.phase, setup.gradients) == ("inference", "sum")
+
+
 def test_a_plan_can_be_verified_at_once_and_its_file_says_so(
     run: Run, graph_file: Path, tmp_path: Path, files: Callable[[str, Any], Path]
 ) -> None:

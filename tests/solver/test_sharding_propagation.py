@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from costmodel.calibrations import default_calibration
 from costmodel.presets import preset
 from meshwright.files import read_document
-from meshwright.schema import Graph, Pin, Setup
+from meshwright.schema import Budget as RequestBudget
+from meshwright.schema import Graph, Pin, Request, Setup
 from solver.dynamic_programming import dynamic_programming
 from solver.evaluate import evaluate
 from solver.folding import fold
@@ -22,15 +23,16 @@ from solver.meshes import meshes
 from solver.outcome import Budget
 from solver.pin_filters import pin_filters
 from solver.pins import Allowed, exactly, matching_pins, pinned_ops
+from solver.planner import plan
 from solver.problem import build_problem
 from solver.propagation.given import Propagation
 from solver.sharding_propagation import at_prices, sharding_propagation
 from solver.states import IntArray
 from solver.values import find_values
-from solver.verify import verify
+from solver.verify import verify, verify_documents
 from tests.solver.completions import axes_on, completed_cost_ns, completed_plan, least_cost_ns
 from tests.solver.random_problems import Case, cases
-from tests.solver.small_graphs import GraphMaker, models
+from tests.solver.small_graphs import GraphMaker, models, topology
 
 GRAPHS = Path(__file__).parents[2] / "examples" / "graphs"
 
@@ -122,6 +124,8 @@ def block(layers: int = 1) -> GraphMaker:
         down = maker.op("linear", [act, maker.parameter(f"{k}.w_down", 32, 128)],
                         ["batch", 16, 32], f"{k}.down")  # fmt: skip
         x = maker.op("add", [x, down], ["batch", 16, 32], f"{k}.add2")
+        x = maker.op("layer_norm", [x, maker.parameter(f"{k}.scale", 32)], ["batch", 16, 32],
+                     f"{k}.norm")  # fmt: skip
     loss = maker.op("mean", [x], [], "loss", attrs={"dims": [0, 1, 2]})
     maker.tensors[-1]["name"] = loss
     return maker
@@ -209,6 +213,28 @@ def test_strategies_that_are_not_allowed_are_not_taken():
     answer = sharding_propagation(found, {}, (), {names.index("0.act"): idle})
     row = answer.strategies[names.index("0.act")]
     assert (row == found.ops.model(names.index("0.act")).idle).all()
+
+
+def test_a_folded_request_is_planned_by_propagation_and_executed():
+    """Nine layers are folded into five; whether they are, the plan does not show."""
+    maker = block(9)
+    request = Request(
+        graph=maker.graph("loss:out", loss="loss:out"),
+        topology=topology(2, 4),
+        setup=Setup(microbatches=1),
+        budget=RequestBudget(max_axes=2),
+        pins=(Pin(op="*.q", strategy={"b0": ("node",), "n": ("gpu",)}),),
+        solver="sharding_propagation",
+    )
+    assert fold(request.graph, {}).runs
+    found = plan(request).plan
+    assert found is not None
+    assert found.search.solver == "sharding_propagation"
+    queries = [own for own in found.stages[0].ops if own.op.endswith(".q")]
+    assert len(queries) == 9
+    assert all(own.strategy == {"b0": ("node",), "n0": ("gpu",)} for own in queries)
+    certificate = verify_documents(found, request.graph, request.topology, request.setup)
+    assert certificate.outcome == "verified", certificate.detail
 
 
 # --- unseeded -------------------------------------------------------------------------------------
