@@ -5,8 +5,9 @@ recursive_programming,        decide a strategy for every op; what lies between 
 sharding_propagation,         at rest and memory are then completed exactly
 semi_auto
 auto                          dynamic_programming; where its tables would be too large, the
-                              strategies of recursive_programming improved by large_graph
-                              search. With limited time, a plan on the coarsest mesh comes first
+                              strategies of recursive_programming improved by lagrangian_search.
+                              Where time is limited, recursive_programming on the coarsest mesh
+                              gives a plan to fall back on first
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Finding, Mesh, Progress, Request
+from solver.bounds import memory_bound_bytes, work_bound_ns
 from solver.constraints import Filters, filters
 from solver.deadline import Deadline
 from solver.dynamic_programming import dynamic_programming
@@ -27,6 +29,7 @@ from solver.elimination.eliminator import TableTooLarge
 from solver.exact import exact
 from solver.folding import Folding
 from solver.incumbent import Progress as Step
+from solver.lagrangian_search import lagrangian_search
 from solver.lowering import Models, lower
 from solver.meshes import meshes
 from solver.op_sketches import OpSketches
@@ -41,7 +44,6 @@ from solver.states import IntArray
 from solver.uneven import Uneven
 from solver.unfolding import Unfolding
 from solver.values import find_values
-from solver.work_bound import work_bound_ns
 
 Say = Callable[[Progress], None]
 
@@ -197,6 +199,9 @@ class MeshSearch:
         broken = _broken_pin(models, given.all)
         if broken is not None:
             return MeshOutcome(mesh, _IMPOSSIBLE, models, broken_pin=broken)
+        least = memory_bound_bytes(models, self.folding)
+        if least > self._limit(models):
+            return MeshOutcome(mesh, replace(_IMPOSSIBLE, minimum_memory_bytes=least), models)
         solver = self.request.solver
         if solver == "auto" or solver == "dynamic_programming":
             return self._whole(models, given, "dynamic_programming", dynamic_programming, budget)
@@ -214,11 +219,26 @@ class MeshSearch:
     ) -> MeshOutcome:
         """A search over the whole cost graph of the mesh."""
         unfolding = Unfolding(self.folding, lower(models, given.all, self._limit(models)))
+        listener = self._listener(name, models.mesh)
         try:
-            found = search(unfolding.graph, budget, self._listener(name, models.mesh))
+            found = search(unfolding.graph, budget, listener)
         except TableTooLarge:
-            return self._left_out(models.mesh, models.problem, TOO_LARGE)
+            if self.request.solver != "auto":
+                return self._left_out(models.mesh, models.problem, TOO_LARGE)
+            start = self._start(models, given, unfolding, budget)
+            name = "lagrangian_search"
+            listener = self._listener(name, models.mesh)
+            found = lagrangian_search(unfolding.graph, budget, listener, start)
         return MeshOutcome(models.mesh, found, models, name, unfolding)
+
+    def _start(
+        self, models: Models, given: Filters, unfolding: Unfolding, budget: Budget
+    ) -> IntArray | None:
+        """What recursive programming finds, as a choice of the whole cost graph."""
+        found = self._decided(models, given, "recursive_programming", budget)
+        if found.unfolding is None or found.outcome.choice is None:
+            return None
+        return unfolding.choice_from(found.unfolding, found.outcome.choice)
 
     def _decided(self, models: Models, given: Filters, name: str, budget: Budget) -> MeshOutcome:
         """Strategies by a search over ops, the rest exact: a plan, but no proof."""

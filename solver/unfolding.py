@@ -18,7 +18,7 @@ from solver.assignment import Assignment, assignment_of_choice
 from solver.cost_graph import CostGraph, Edge, Node, Projection
 from solver.evaluate import Share
 from solver.folding import KEPT, MIDDLE, Folding
-from solver.lowering import Lowered
+from solver.lowering import Lowered, ReadStates
 from solver.padding import paddings
 from solver.states import IntArray
 
@@ -155,6 +155,19 @@ class Unfolding:
         for node, owner in enumerate(self._owners.of_node):
             states[node] = choice[self._at(node, self._number(owner))]
         return states
+
+    def choice_from(self, other: Unfolding, choice: IntArray) -> IntArray:
+        """A choice of another lowering of the same problem, of which this one has all states."""
+        mine, theirs = self._owners.states_of_node(), other._owners.states_of_node()
+        folded = np.empty(len(choice), dtype=np.int64)
+        for node, owner in enumerate(self._owners.of_node):
+            at = _positions(mine[node], theirs[node])
+            copies = [0] if owner is None else range(self.folding.runs[owner[0]].copies)
+            for copy in copies:
+                if owner is None or self.folding.runs[owner[0]].kept(copy) == owner[1]:
+                    place = self._at(node, copy)
+                    folded[place] = at[choice[place]]
+        return folded
 
     def repeats(self) -> list[list[int]]:
         """Nodes of the whole graph that are one op or parameter in copies of a run.
@@ -339,3 +352,11 @@ class Owners:
 def _renamed(item: Any, names: Mapping[str, str]) -> Any:
     given = {field: str(getattr(item, field, "")) for field in ("op", "tensor")}
     return item.model_copy(update={f: names[n] for f, n in given.items() if n in names})
+
+
+def _positions(mine: Any, theirs: Any) -> IntArray:
+    """Where the states of one node are among those of the same node in another lowering."""
+    if mine is theirs or not isinstance(mine, np.ndarray):
+        return np.arange(len(mine.layouts) if isinstance(mine, ReadStates) else len(mine.states))
+    known = {tuple(row): k for k, row in enumerate(mine.tolist())}
+    return np.array([known[tuple(row)] for row in theirs.tolist()], dtype=np.int64)
