@@ -63,9 +63,8 @@ class Dual:
 
     def largest(self) -> float:
         """No partial sum under the prices is larger."""
-        priced = sum(float(self.prices[m]) for m in range(self.pairs.moments))
         limit = self.pairs.limit_bytes or 0.0
-        return self.magnitude + priced * limit
+        return self.magnitude + float(self.prices.sum()) * limit
 
     def _is_whole(self, array: FloatArray) -> bool:
         finite = array[np.isfinite(array)]

@@ -247,4 +247,7 @@ def added(first: Table, *others: Table) -> Table:
         cost = cost + other.cost
         for life, array in other.memory.items():
             memory[life] = memory[life] + array if life in memory else array
-    return Table(cost, {life: np.broadcast_to(m, cost.shape) for life, m in memory.items()})
+    for life, array in memory.items():
+        if array.shape != cost.shape:
+            memory[life] = np.broadcast_to(array, cost.shape)
+    return Table(cost, memory)

@@ -12,7 +12,7 @@ eliminated    a node of at most two neighbours, where for all of their states on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,45 +36,73 @@ def reduce(pairs: Pairs, deadline: Deadline, upper_ns: float = math.inf) -> None
     """
     todo = set(pairs.nodes)
     while todo:
-        todo |= _consistent(pairs, todo)
-        deadline.check()
-        todo |= _affordable(pairs, upper_ns)
-        todo |= _fitting(pairs)
+        todo |= _consistent(pairs, _arcs(pairs, todo), deadline)
+        todo |= _affordable(pairs, upper_ns, deadline)
+        todo |= _fitting(pairs, deadline)
         again: set[int] = set()
         for node in sorted(todo):
             if node not in pairs.nodes:
                 continue
             deadline.check()
-            around = set(pairs.around[node])
+            around = sorted(pairs.around[node])
             changed = _dominance(pairs, node) | _separable(pairs, node)
+            near = sorted(pairs.around[node])
             if _eliminate(pairs, node):
-                again |= around | _consistent(pairs, around)
+                again.update(around, _consistent(pairs, _between(pairs, near), deadline))
             elif changed:
-                again |= around | {node}
+                again.update(around, [node])
         todo = {node for node in again if node in pairs.nodes}
 
 
-def _consistent(pairs: Pairs, todo: set[int]) -> set[int]:
-    """Forbidden states go; the nodes that lost any, and their neighbours."""
+Arc = tuple[int, int]
+"""A node whose states are looked at, and the neighbour that has to support them; or itself, where
+its own costs are looked at."""
+
+
+def _arcs(pairs: Pairs, nodes: Iterable[int]) -> list[Arc]:
+    return [
+        (node, other)
+        for node in sorted(nodes)
+        if node in pairs.nodes
+        for other in (node, *sorted(pairs.around[node]))
+    ]
+
+
+def _between(pairs: Pairs, nodes: Sequence[int]) -> list[Arc]:
+    """What an elimination changed: the costs of its neighbours, or the pair of them."""
+    pair = [(a, b) for a in nodes for b in nodes if b in pairs.around[a]]
+    return [*((node, node) for node in nodes), *pair]
+
+
+def _consistent(pairs: Pairs, arcs: Sequence[Arc], deadline: Deadline) -> set[int]:
+    """Forbidden states go (arc consistency, AC-3); the nodes that lost any, and their neighbours.
+
+    A state goes with the first arc that does not support it, and only arcs towards its node are
+    looked at again. Raises NoChoice and OutOfTime.
+    """
     changed: set[int] = set()
-    work = sorted(todo & pairs.nodes.keys(), reverse=True)
+    work = list(reversed(arcs))
     waiting = set(work)
     while work:
-        node = work.pop()
-        waiting.discard(node)
-        kept = np.isfinite(pairs.nodes[node].cost)
-        for other in pairs.around[node]:
+        deadline.check()
+        arc = work.pop()
+        waiting.discard(arc)
+        node, other = arc
+        if node == other:
+            kept = np.isfinite(pairs.nodes[node].cost)
+        else:
             edge = pairs.edge(node, other)
-            kept &= pairs.memo.get(("any",), [edge], lambda edge=edge: _supported(edge))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+            kept = pairs.memo.get(("any",), [edge], lambda edge=edge: _supported(edge))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
         if kept.all():
             continue
         if not kept.any():
             raise NoChoice
         pairs.keep(node, kept)
         changed |= {node, *pairs.around[node]}
-        for other in sorted(pairs.around[node] - waiting):
-            work.append(other)
-            waiting.add(other)
+        for far in sorted(pairs.around[node]):
+            if (far, node) not in waiting:
+                work.append((far, node))
+                waiting.add((far, node))
     return changed
 
 
@@ -82,7 +110,7 @@ def _supported(edge: Table) -> NDArray[np.bool_]:
     return np.isfinite(edge.cost).any(axis=1)
 
 
-def _affordable(pairs: Pairs, upper_ns: float) -> set[int]:
+def _affordable(pairs: Pairs, upper_ns: float, deadline: Deadline) -> set[int]:
     """States and pairs that only choices above `upper_ns` take go; the nodes concerned."""
     if upper_ns == math.inf:
         return set()
@@ -99,7 +127,7 @@ def _affordable(pairs: Pairs, upper_ns: float) -> set[int]:
             over = table.cost - table.cost.min() > room
             pairs.edges[pair] = Table(np.where(over, np.inf, table.cost), table.memory)
             changed.update(pair)
-    return changed | _consistent(pairs, changed)
+    return changed | _consistent(pairs, _arcs(pairs, changed), deadline)
 
 
 def _is_over(cost: FloatArray, room: float) -> bool:
@@ -107,7 +135,7 @@ def _is_over(cost: FloatArray, room: float) -> bool:
     return bool(((cost - cost.min() > room) & np.isfinite(cost)).any())
 
 
-def _fitting(pairs: Pairs) -> set[int]:
+def _fitting(pairs: Pairs, deadline: Deadline) -> set[int]:
     """States and pairs that no choice within the limit takes go; the nodes concerned."""
     limit = pairs.limit_bytes
     if limit is None:
@@ -137,7 +165,7 @@ def _fitting(pairs: Pairs) -> set[int]:
         if cost is not None:
             pairs.edges[pair] = Table(cost, table.memory)
             changed.update(pair)
-    return changed | _consistent(pairs, changed)
+    return changed | _consistent(pairs, _arcs(pairs, changed), deadline)
 
 
 def _without_excess(table: Table, left: dict[Life, float]) -> FloatArray | None:
