@@ -159,15 +159,19 @@ class Unfolding:
     def choice_from(self, other: Unfolding, choice: IntArray) -> IntArray:
         """A choice of another lowering of the same problem, of which this one has all states."""
         mine, theirs = self._owners.states_of_node(), other._owners.states_of_node()
-        folded = np.empty(len(choice), dtype=np.int64)
+        found = np.empty(len(choice), dtype=np.int64)
         for node, owner in enumerate(self._owners.of_node):
-            at = _positions(mine[node], theirs[node])
-            copies = [0] if owner is None else range(self.folding.runs[owner[0]].copies)
-            for copy in copies:
-                if owner is None or self.folding.runs[owner[0]].kept(copy) == owner[1]:
-                    place = self._at(node, copy)
-                    folded[place] = at[choice[place]]
-        return folded
+            run = None if owner is None else self.folding.runs[owner[0]]
+            places = [node]
+            if self.folding.runs:
+                copies = (
+                    [0]
+                    if run is None or owner is None
+                    else [copy for copy in range(run.copies) if run.kept(copy) == owner[1]]
+                )
+                places = [self._at(node, copy) for copy in copies]
+            found[places] = _positions(mine[node], theirs[node])[choice[places]]
+        return found
 
     def repeats(self) -> list[list[int]]:
         """Nodes of the whole graph that are one op or parameter in copies of a run.
@@ -350,7 +354,8 @@ class Owners:
 
 
 def _renamed(item: Any, names: Mapping[str, str]) -> Any:
-    given = {field: str(getattr(item, field, "")) for field in ("op", "tensor")}
+    known = type(item).model_fields
+    given = {field: str(getattr(item, field)) for field in ("op", "tensor") if field in known}
     return item.model_copy(update={f: names[n] for f, n in given.items() if n in names})
 
 
