@@ -11,6 +11,7 @@ Ends when the gap is within the tolerance, nothing gets better any more, or the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
@@ -20,6 +21,7 @@ from solver.deadline import Deadline, OutOfTime
 from solver.incumbent import Incumbent, Report
 from solver.lagrangian.descent import Descent
 from solver.lagrangian.memory import leanest
+from solver.lagrangian.merging import merged
 from solver.lagrangian.model import Model, model_of
 from solver.lagrangian.multipliers import Multipliers
 from solver.lagrangian.reductions import Reduced, reduced
@@ -27,7 +29,10 @@ from solver.outcome import Budget, Outcome, outcome_of
 
 _ROUND_WORK = 4e8  # chosen: additions of one side in one round; 0.5 s
 _IDLE_ROUNDS = 12  # chosen: rounds without progress that end a search without a time limit
+_GRACE_SECONDS = 0.5  # chosen: for compiled loops to see that they are to stop
 _FORBIDDEN_SHARE = 1e3  # chosen: what a forbidden entry costs, of the sum of all largest costs
+
+Task = Callable[[float, float, IntArray], None]  # work, least known cost, stop
 
 
 def lagrangian_search(
@@ -91,63 +96,62 @@ class _Run:
         multipliers = Multipliers(model, self.limit)
         descents = [Descent(model, self.limit, first, self.seed + number) for number in range(2)]
         stop = np.zeros(1, dtype=np.int64)
-        number = 0
+        sessions = _Sessions()
         idle = 0
-        with ThreadPoolExecutor(max_workers=self.cores) as pool:
+        pool = ThreadPoolExecutor(max_workers=self.cores)
+        try:
             while idle < _IDLE_ROUNDS and not self.incumbent.is_closed():
-                number += 1
                 before = self.incumbent.cost_ns, self.incumbent.lower_bound_ns
-                tasks = self._tasks(pool, number, multipliers, descents, stop)
-                if not self._waited(tasks, stop):
-                    self._exchange(small, multipliers, descents)
+                tasks = sessions.next_tasks(multipliers, descents)
+                running = [
+                    pool.submit(task, _ROUND_WORK, self.incumbent.cost_ns, stop) for task in tasks
+                ]
+                in_time = self._waited(running, stop)
+                self._exchange(small, multipliers, descents, sessions)
+                if not in_time:
                     raise OutOfTime
-                self._exchange(small, multipliers, descents)
                 after = self.incumbent.cost_ns, self.incumbent.lower_bound_ns
                 idle = 0 if after != before or not multipliers.is_done else idle + 1
                 if self.incumbent.lower_bound_ns >= self.budget.cutoff_ns:
                     self.notes.append("nothing here costs less than cutoff_ns")
                     return
+        finally:
+            pool.shutdown(wait=False)
 
-    def _tasks(
+    def _waited(self, running: list[Future[None]], stop: IntArray) -> bool:
+        """False when the time ended first; then the tasks end at once, or are left to end."""
+        left = self.deadline.left()
+        unfinished = wait(running, None if left == math.inf else left).not_done
+        if not unfinished:
+            for task in running:
+                task.result()
+            return True
+        stop[0] = 1
+        wait(running, _GRACE_SECONDS)
+        return False
+
+    def _exchange(
         self,
-        pool: ThreadPoolExecutor,
-        number: int,
+        small: Reduced,
         multipliers: Multipliers,
         descents: list[Descent],
-        stop: IntArray,
-    ) -> list[Future[object]]:
-        if not multipliers.is_done:
-            descent = descents[0]
-            if number & (number - 1) == 0 and number > 1:
-                # now and then a start from what the prices suggest, kept if it gets better
-                descent = descents[1]
-                descent.restart(multipliers.decoded)
-            return [
-                pool.submit(multipliers.advance, _ROUND_WORK, self.incumbent.cost_ns, stop),
-                pool.submit(descent.advance, _ROUND_WORK, stop),
-            ]
-        return [pool.submit(descent.advance, _ROUND_WORK, stop) for descent in descents]
-
-    def _waited(self, tasks: list[Future[object]], stop: IntArray) -> bool:
-        """False when the time ended first; the tasks have ended in any case."""
-        left = self.deadline.left()
-        unfinished = wait(tasks, None if left == math.inf else left).not_done
-        stop[0] = 1 if unfinished else 0
-        for task in tasks:
-            task.result()
-        return not unfinished
-
-    def _exchange(self, small: Reduced, multipliers: Multipliers, descents: list[Descent]) -> None:
-        if multipliers.decoded_rank < min(descent.rank for descent in descents):
-            descents[0].restart(multipliers.decoded)
-        best = min(descents, key=lambda descent: descent.rank)
-        for descent in descents:
-            if descent.rank > best.rank:
-                descent.restart(best.states)
-            descent.set_prices(multipliers.prices)
+        sessions: _Sessions,
+    ) -> None:
+        best, other = sorted(descents, key=lambda descent: descent.rank)
+        if best.is_within and best.origin is other.origin:
+            found = merged(best.model, best.origin, best.states, other.states, best.rank_of)
+            best.restart(found)
+        if multipliers.decoded_rank < best.rank:
+            best.restart(multipliers.decoded)
         if best.is_within:
             self._offer(small, best.states, "blocks")
         self.incumbent.raise_bound(_rounded(multipliers.bound), "multipliers")
+        for descent in descents:
+            descent.set_prices(multipliers.prices)
+        if sessions.is_over():
+            for descent in descents:
+                descent.restart(best.states)
+            descents[1].origin = descents[0].origin
 
     def _offer(self, small: Reduced, states: IntArray, stage: str) -> None:
         self.incumbent.offer(small.invert(states), stage)
@@ -156,6 +160,39 @@ class _Run:
         self.infeasible = True
         self.notes.append(note)
         self.incumbent.raise_bound(math.inf, "infeasible")
+
+
+class _Sessions:
+    """Who works in the next round, by progress and never by the clock.
+
+    The multipliers while their bound rises, and every fourth round after that. One descent goes on
+    from the best choice; the other now and then starts from what the prices suggest and has a
+    session, ever longer, to get better than that.
+    """
+
+    def __init__(self) -> None:
+        self._round = 0
+        self._left = 0
+        self._length = 1
+        self._challenges = False
+
+    def next_tasks(self, multipliers: Multipliers, descents: list[Descent]) -> list[Task]:
+        self._round += 1
+        rises = not multipliers.is_done and (multipliers.is_rising or self._round % 4 == 0)
+        if self._left == 0:
+            self._challenges = rises and self._round > 1 and not self._challenges
+            self._length = self._length + 1 if self._challenges else self._length
+            self._left = self._length if self._challenges else max(self._length // 2, 1)
+            if self._challenges:
+                descents[1].restart(multipliers.decoded)
+        self._left -= 1
+        if not rises:
+            return [descents[0].advance, descents[1].advance]
+        return [multipliers.advance, descents[1 if self._challenges else 0].advance]
+
+    def is_over(self) -> bool:
+        """Whether the challenger is to go on from the best choice, whoever has it."""
+        return self._left == 0 or not self._challenges
 
 
 def _rounded(bound: float) -> float:

@@ -18,7 +18,7 @@ from solver.lagrangian.block_solver import FlagArray, StateArray, solve_block
 from solver.lagrangian.memory import profile_of
 from solver.lagrangian.model import Model
 
-_FAN_OUT = 24  # chosen: neighbours that one node brings into a block
+_FORCED_SHARE = 0.3  # chosen: of moves that force a new state on the node in the middle
 _FRONTIER = 8  # chosen: blocks are compact, and never the same
 _RISES = 14  # chosen: of the price, in one move
 _RISE_GROWTH = 1.6  # chosen: 1.6^13 = 450
@@ -51,7 +51,7 @@ def improve(
 ) -> float:
     """Block moves on `states`, in place; the additions they took.
 
-    held: the pair tables and room for messages, choices: as much room. prices: of a byte, by
+    held: held_tables() with room for messages, choices: as much room. prices: of a byte, by
     moment. stop[0] != 0 ends it soon.
     """
     np.random.seed(seed)
@@ -62,7 +62,7 @@ def improve(
     profile = profile_of(model, states)
     inside = np.zeros(nodes, np.bool_)
     free = np.zeros(nodes, np.bool_)
-    block = np.empty(nodes, np.int64)
+    members = np.empty(nodes, np.int64)
     priced = np.zeros(starts[nodes])
     rest = np.zeros(moments)
     own = np.zeros(moments)
@@ -72,44 +72,52 @@ def improve(
         trial[n] = states[n]
     work = 0.0
     while work < rules.work and stop[0] == 0:
-        count = _grow(model, first, edges, rules.size, inside, block)
-        chosen = np.empty(count, np.int64)
-        weights = np.empty(count)
+        count = _grow(model, first, edges, rules.size, inside, members)
+        block = np.empty(count, np.int64)
         for j in range(count):
-            chosen[j] = block[j]
-            inside[chosen[j]] = False
-            # over e^6: hubs, which would be fixed always, are free sometimes
-            weights[j] = np.exp(-6.0 * np.random.random())
-        plan = plan_block(model, first, edges, chosen, weights, rules.most_entries)
-        work += 2000.0 + 500.0 * count
-        if plan.messages[-1] > choices.size:
-            continue
+            block[j] = members[j]
+        forces = np.random.random() < _FORCED_SHARE
+        weights = _drawn_weights(first, block, forces)
+        plan = plan_block(model, first, edges, block, weights, rules.most_entries)
+        again = plan
         once = _additions(model, plan)
-        for p in range(plan.nodes.size):
-            free[plan.nodes[p]] = True
-        _taken(model, plan.nodes, states, own)
+        if forces:
+            weights = _drawn_weights(first, block, forces)
+            again = plan_block(model, first, edges, block, weights, rules.most_entries)
+            once += _additions(model, again)
+        work += 2000.0 + 500.0 * count
+        fits_room = max(plan.messages[-1], again.messages[-1]) <= choices.size
+        _taken(model, block, states, own)
         excess = 0.0
         for m in range(moments):
             rest[m] = profile[m] - own[m]
             excess += max(profile[m] - limit, 0.0)
-        before = _block_cost(model, held, first, edges, plan.nodes, free, states)
+        before = _block_cost(model, held, first, edges, block, inside, states)
         scale = _drawn_scale()
         for m in range(moments):
             own_prices[m] = scale * prices[m] * (0.7 + 0.6 * np.random.random())
+        if forces:
+            n = block[0]
+            trial[n] = int(np.random.random() * (starts[n + 1] - starts[n]))
         rise = rules.unit
-        for _ in range(_RISES):
-            _add_block_prices(model, plan.nodes, own_prices, priced)
+        for _ in range(_RISES if fits_room else 0):
+            _add_block_prices(model, block, own_prices, priced)
             work += once
-            if not solve_block(model, priced, first, edges, plan, held, choices, free, trial, stop):
+            solved = _solve(model, priced, first, edges, plan, held, choices, free, trial, stop)
+            if solved and forces:
+                solved = _solve(
+                    model, priced, first, edges, again, held, choices, free, trial, stop
+                )
+            if not solved:
                 break
-            _taken(model, plan.nodes, trial, own)
+            _taken(model, block, trial, own)
             new_excess = _raise_prices(rest, own, limit, rise, own_prices)
-            after = _block_cost(model, held, first, edges, plan.nodes, free, trial)
+            after = _block_cost(model, held, first, edges, block, inside, trial)
             if new_excess < excess or (new_excess == excess and after <= before):
                 for m in range(moments):
                     profile[m] = rest[m] + own[m]
-                for p in range(plan.nodes.size):
-                    states[plan.nodes[p]] = trial[plan.nodes[p]]
+                for j in range(count):
+                    states[block[j]] = trial[block[j]]
                 before = after
                 excess = new_excess
                 if excess == 0.0:
@@ -118,11 +126,49 @@ def improve(
                 # a higher price makes it dearer still
                 break
             rise *= _RISE_GROWTH
-        for p in range(plan.nodes.size):
-            n = plan.nodes[p]
+        for j in range(count):
+            n = block[j]
             trial[n] = states[n]
-            free[n] = False
+            inside[n] = False
     return work
+
+
+@numba.njit(cache=True, nogil=True)
+def _drawn_weights(first: IntArray, block: IntArray, forces: bool) -> FloatArray:
+    """Which nodes are fixed first: in some blocks hubs, in some whoever, in some any but hubs. The
+    first node, around which the block lies, is free unless its state is forced.
+    """
+    weights = np.empty(block.size)
+    power = int(np.random.random() * 3)
+    for j in range(block.size):
+        degree = first[block[j] + 1] - first[block[j]]
+        weights[j] = np.exp(-6.0 * np.random.random())
+        for _ in range(power):
+            weights[j] /= max(degree, 1)
+    if block.size > 0:
+        weights[0] = 1e9 if forces else 1e-9
+    return weights
+
+
+@numba.njit(cache=True, nogil=True)
+def _solve(
+    model: Model,
+    priced: FloatArray,
+    first: IntArray,
+    edges: IntArray,
+    plan: BlockPlan,
+    held: FloatArray,
+    choices: StateArray,
+    free: FlagArray,
+    trial: IntArray,
+    stop: IntArray,
+) -> bool:
+    for p in range(plan.nodes.size):
+        free[plan.nodes[p]] = True
+    solved = solve_block(model, priced, first, edges, plan, held, choices, free, trial, stop)
+    for p in range(plan.nodes.size):
+        free[plan.nodes[p]] = False
+    return solved
 
 
 @numba.njit(cache=True, nogil=True)
@@ -147,7 +193,11 @@ def _grow(
     head = 0
     while count < size:
         if head == count:
+            # the end of an edge: hubs, on which most depends, come more often
             n = int(np.random.random() * nodes)
+            if count == 0 and model.tails.size > 0 and np.random.random() < 0.5:
+                e = int(np.random.random() * model.tails.size)
+                n = model.tails[e] if np.random.random() < 0.5 else model.heads[e]
             tries = 0
             while tries < nodes and (inside[n] or starts[n + 1] - starts[n] == 1):
                 n = (n + 1) % nodes
@@ -165,7 +215,7 @@ def _grow(
         head += 1
         degree = first[n + 1] - first[n]
         offset = int(np.random.random() * degree)
-        for i in range(min(degree, _FAN_OUT)):
+        for i in range(min(degree, size // 2 + 1)):
             e = edges[first[n] + (i + offset) % degree]
             o = model.heads[e] if model.tails[e] == n else model.tails[e]
             if not inside[o] and count < size:

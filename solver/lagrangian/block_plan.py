@@ -23,10 +23,10 @@ _WIDEST = 20  # chosen: neighbours at an elimination; each has two states or mor
 
 class BlockPlan(NamedTuple):
     """Steps in order: nodes[p] goes and leaves messages[p]:messages[p+1], a table over its scope
-    scopes[first_scope[p]:first_scope[p+1]] (row-major). It sums factors
-    first_factor[p]:first_factor[p+1]: factor f starts at places[f], an edge's table counted from 0,
-    an earlier step's message from `message_base`; own_strides[f] is its stride along the step's
-    node, strides[scope_strides[f] + d] that along the scope's node d, 0 where it does not read it.
+    scopes[first_scope[p]:first_scope[p+1]], row-major, last steps first. It sums the factors
+    first_factor[p]:first_factor[p+1]: f starts at places[f] of solver.held_tables, lies there by
+    the states of the step's node one after the other, and strides[scope_strides[f] + d] is its
+    stride along the scope's node d, 0 where it does not read it.
     """
 
     nodes: IntArray
@@ -34,7 +34,6 @@ class BlockPlan(NamedTuple):
     scopes: IntArray
     first_factor: IntArray
     places: IntArray
-    own_strides: IntArray
     scope_strides: IntArray
     strides: IntArray
     messages: IntArray
@@ -242,7 +241,7 @@ def _plan(model: Model, first: IntArray, edges: IntArray, nodes: IntArray) -> Bl
         for i in range(start + 1, start + size):
             x = scopes[i]
             j = i
-            while j > start and scopes[j - 1] > x:
+            while j > start and scopes[j - 1] < x:
                 scopes[j] = scopes[j - 1]
                 j -= 1
             scopes[j] = x
@@ -253,17 +252,16 @@ def _plan(model: Model, first: IntArray, edges: IntArray, nodes: IntArray) -> Bl
             entries *= starts[o + 1] - starts[o]
         messages[p + 1] = messages[p] + entries
         if size > 0:
-            q = scopes[start]
+            q = scopes[start + size - 1]
             following[p] = inbox[q]
             inbox[q] = p
         factors += own_factors
         strides_count += own_factors * size
     first_factor = np.zeros(count + 1, np.int64)
     places = np.empty(factors, np.int64)
-    own_strides = np.empty(factors, np.int64)
     scope_strides = np.empty(factors, np.int64)
     strides = np.zeros(strides_count, np.int64)
-    message_base = tables[-1]
+    message_base = 2 * tables[-1]
     f = 0
     z = 0
     digit = np.full(count, -1, np.int64)
@@ -279,9 +277,8 @@ def _plan(model: Model, first: IntArray, edges: IntArray, nodes: IntArray) -> Bl
             o = heads[e] if is_tail else tails[e]
             q = position[o]
             if q > p:
-                places[f] = tables[e]
-                own_strides[f] = starts[o + 1] - starts[o] if is_tail else 1
-                strides[z + digit[q]] = 1 if is_tail else k
+                places[f] = tables[e] + tables[-1] if is_tail else tables[e]
+                strides[z + digit[q]] = k
                 scope_strides[f] = z
                 z += size
                 f += 1
@@ -292,9 +289,7 @@ def _plan(model: Model, first: IntArray, edges: IntArray, nodes: IntArray) -> Bl
             stride = 1
             for i in range(first_scope[m + 1] - 1, first_scope[m] - 1, -1):
                 q = scopes[i]
-                if q == p:
-                    own_strides[f] = stride
-                else:
+                if q != p:
                     strides[z + digit[q]] = stride
                 o = nodes[q]
                 stride *= starts[o + 1] - starts[o]
@@ -303,6 +298,5 @@ def _plan(model: Model, first: IntArray, edges: IntArray, nodes: IntArray) -> Bl
             m = following[m]
         first_factor[p + 1] = f
     return BlockPlan(
-        nodes, first_scope, scopes, first_factor, places, own_strides, scope_strides, strides,
-        messages,
-    )  # fmt: skip
+        nodes, first_scope, scopes, first_factor, places, scope_strides, strides, messages
+    )

@@ -29,102 +29,86 @@ def solve_block(
 ) -> bool:
     """Writes the best states of plan.nodes under `unary` to `states`; False when stopped.
 
-    held: the model's pair tables, then room for the messages. choices: as long as the messages.
-    free: by node, whether the plan eliminates it. stop[0] != 0 ends it at the next step.
+    held: held_tables(). choices: room for as many entries as the messages have. free: by node,
+    whether the plan eliminates it. stop[0] != 0 ends it at the next step.
     """
     starts, tails, heads, tables = model.starts, model.tails, model.heads, model.tables
-    base = tables[-1]
+    base = 2 * tables[-1]
     count = plan.nodes.size
-    value = np.zeros(0)
-    sums = np.empty(16)
+    widest = 1
+    most_factors = 1
+    for p in range(count):
+        n = plan.nodes[p]
+        widest = max(widest, starts[n + 1] - starts[n])
+        most_factors = max(most_factors, plan.first_factor[p + 1] - plan.first_factor[p])
+    value = np.empty(widest)
+    sums = np.empty(widest)
     digits = np.empty(64, np.int64)
     radix = np.empty(64, np.int64)
-    at = np.empty(256, np.int64)
+    at = np.empty(most_factors, np.int64)
     for p in range(count):
         if stop[0] != 0:
             return False
         n = plan.nodes[p]
-        own = starts[n]
-        k = starts[n + 1] - own
-        if k > sums.size:
-            sums = np.empty(k)
-            value = np.empty(k)
-        if value.size < sums.size:
-            value = np.empty(sums.size)
+        k = starts[n + 1] - starts[n]
+        own = unary[starts[n] : starts[n + 1]]
         for s in range(k):
-            value[s] = unary[own + s]
+            value[s] = own[s]
         for i in range(first[n], first[n + 1]):
             e = edges[i]
-            if tails[e] == n:
-                o = heads[e]
-                if not free[o]:
-                    columns = starts[o + 1] - starts[o]
-                    place = tables[e] + states[o]
-                    for s in range(k):
-                        value[s] += held[place + s * columns]
-            else:
-                o = tails[e]
-                if not free[o]:
-                    place = tables[e] + states[o] * k
-                    for s in range(k):
-                        value[s] += held[place + s]
-        f0, f1 = plan.first_factor[p], plan.first_factor[p + 1]
-        if f1 - f0 > at.size:
-            at = np.empty(f1 - f0, np.int64)
+            is_tail = tails[e] == n
+            o = heads[e] if is_tail else tails[e]
+            if not free[o]:
+                place = tables[e] + states[o] * k + (tables[-1] if is_tail else 0)
+                row = held[place : place + k]
+                for s in range(k):
+                    value[s] += row[s]
+        f0 = plan.first_factor[p]
+        factors = plan.first_factor[p + 1] - f0
         c0 = plan.first_scope[p]
         size = plan.first_scope[p + 1] - c0
         for d in range(size):
             o = plan.nodes[plan.scopes[c0 + d]]
             radix[d] = starts[o + 1] - starts[o]
             digits[d] = 0
-        for f in range(f0, f1):
-            at[f - f0] = plan.places[f]
+        for f in range(factors):
+            at[f] = plan.places[f0 + f]
         entries = plan.messages[p + 1] - plan.messages[p]
         out = base + plan.messages[p]
         for i in range(entries):
-            if f1 - f0 == 1:
-                a, sa = at[0], plan.own_strides[f0]
-                least = value[0] + held[a]
-                best = 0
-                for s in range(1, k):
-                    x = value[s] + held[a + s * sa]
-                    if x < least:
-                        least = x
-                        best = s
-            elif f1 - f0 == 2:
-                a, sa = at[0], plan.own_strides[f0]
-                b, sb = at[1], plan.own_strides[f0 + 1]
-                least = value[0] + held[a] + held[b]
-                best = 0
-                for s in range(1, k):
-                    x = value[s] + held[a + s * sa] + held[b + s * sb]
-                    if x < least:
-                        least = x
-                        best = s
+            if factors == 1:
+                row = held[at[0] : at[0] + k]
+                for s in range(k):
+                    sums[s] = value[s] + row[s]
+            elif factors == 2:
+                row = held[at[0] : at[0] + k]
+                other = held[at[1] : at[1] + k]
+                for s in range(k):
+                    sums[s] = value[s] + row[s] + other[s]
             else:
                 for s in range(k):
                     sums[s] = value[s]
-                for f in range(f0, f1):
-                    a, sa = at[f - f0], plan.own_strides[f]
+                for f in range(factors):
+                    row = held[at[f] : at[f] + k]
                     for s in range(k):
-                        sums[s] += held[a + s * sa]
-                least = sums[0]
-                best = 0
-                for s in range(1, k):
-                    if sums[s] < least:
-                        least = sums[s]
-                        best = s
+                        sums[s] += row[s]
+            least = sums[0]
+            best = 0
+            for s in range(1, k):
+                if sums[s] < least:
+                    least = sums[s]
+                    best = s
             held[out + i] = least
             choices[plan.messages[p] + i] = best
             d = size - 1
             while d >= 0:
                 digits[d] += 1
                 if digits[d] < radix[d]:
-                    for f in range(f0, f1):
-                        at[f - f0] += plan.strides[plan.scope_strides[f] + d]
+                    for f in range(factors):
+                        at[f] += plan.strides[plan.scope_strides[f0 + f] + d]
                     break
-                for f in range(f0, f1):
-                    at[f - f0] -= (radix[d] - 1) * plan.strides[plan.scope_strides[f] + d]
+                for f in range(factors):
+                    at[f] -= (radix[d] - 1) * plan.strides[plan.scope_strides[f0 + f] + d]
                 digits[d] = 0
                 d -= 1
     for p in range(count - 1, -1, -1):
@@ -134,3 +118,24 @@ def solve_block(
             place = place * (starts[o + 1] - starts[o]) + states[o]
         states[plan.nodes[p]] = choices[plan.messages[p] + place]
     return True
+
+
+def held_tables(model: Model, room: int) -> FloatArray:
+    """The pair tables, their transposes, and room for so many entries of messages."""
+    size = len(model.pair)
+    held = np.empty(2 * size + room)
+    held[:size] = model.pair
+    _transpose(model, held)
+    return held
+
+
+@numba.njit(cache=True, nogil=True)
+def _transpose(model: Model, held: FloatArray) -> None:
+    for e in range(model.tails.size):
+        a, b = model.tails[e], model.heads[e]
+        rows = model.starts[a + 1] - model.starts[a]
+        columns = model.starts[b + 1] - model.starts[b]
+        to = model.tables[e] + model.tables[-1]
+        for s in range(rows):
+            for t in range(columns):
+                held[to + t * rows + s] = model.pair[model.tables[e] + s * columns + t]

@@ -8,6 +8,7 @@ import numpy as np
 
 from solver.cost_graph import FloatArray, IntArray
 from solver.lagrangian.block_moves import Rules, improve
+from solver.lagrangian.block_solver import held_tables
 from solver.lagrangian.memory import ActiveMoments, cost_of, peaks, profile_of
 from solver.lagrangian.model import Model
 from solver.lagrangian.reductions import adjacency
@@ -25,16 +26,17 @@ _FIRST_RISE = 0.002  # chosen: of the mean price of a byte
 
 
 class Descent:
-    """states: the best choice so far. Every block move is kept only if no moment is over the limit,
-    or as long as the start was over it, if fewer bytes are.
+    """states: the best choice so far, from origin on. A block move is kept if no moment is over
+    the limit, or, as long as the start was over it, if fewer bytes are.
     """
 
     def __init__(self, model: Model, memory_limit: float, states: IntArray, seed: int) -> None:
         self.model = model
         self.limit = memory_limit
         self.states = states.copy()
+        self.origin = self.states
         self._adjacency = adjacency(model)
-        self._held = np.concatenate([model.pair, np.empty(_ROOM)])
+        self._held = held_tables(model, _ROOM)
         self._choices = np.empty(_ROOM, dtype=np.int16)
         self._random = np.random.default_rng(seed)
         self._prices = np.zeros(model.moments)
@@ -45,7 +47,7 @@ class Descent:
         self._works = np.full(len(self._kinds), 1.0)
         self._active = ActiveMoments.of(model, peaks(profile_of(model, states), -math.inf))
         self._watch(profile_of(model, states))
-        self.rank = self._rank_of(self.states)
+        self.rank = self.rank_of(self.states)
 
     @property
     def is_within(self) -> bool:
@@ -57,7 +59,8 @@ class Descent:
 
     def restart(self, states: IntArray) -> None:
         self.states = states.copy()
-        self.rank = self._rank_of(states)
+        self.origin = self.states
+        self.rank = self.rank_of(states)
         self._watch(profile_of(self.model, states))
 
     def set_prices(self, prices: FloatArray) -> None:
@@ -65,7 +68,9 @@ class Descent:
         dearest = np.argsort(-prices, kind="stable")[:_MOST_PRICED]
         self._active.add(dearest[prices[dearest] > 0])
 
-    def advance(self, work: float, stop: IntArray) -> None:
+    def advance(self, work: float, aim: float, stop: IntArray) -> None:
+        """Block moves for about this many additions. aim is not looked at."""
+        del aim
         done = 0.0
         while done < work and stop[0] == 0:
             kind = self._drawn_kind()
@@ -96,7 +101,7 @@ class Descent:
             trial,
             stop,
         )
-        rank = self._rank_of(trial)
+        rank = self.rank_of(trial)
         if rank[0] > 0.0:
             self._watch(profile_of(self.model, trial))
         if rank <= self.rank:
@@ -115,7 +120,7 @@ class Descent:
         rates = self._gains / self._works
         return int(self._random.choice(len(rates), p=rates / rates.sum()))
 
-    def _rank_of(self, states: IntArray) -> tuple[float, float]:
+    def rank_of(self, states: IntArray) -> tuple[float, float]:
         """(bytes over the limit, summed over the moments; cost)."""
         profile = profile_of(self.model, states)
         return (

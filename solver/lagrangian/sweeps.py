@@ -31,7 +31,7 @@ def no_messages(model: Model) -> Messages:
     return Messages(np.zeros(at_tail[-1]), at_tail, np.zeros(at_head[-1]), at_head)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
 def _send(
     value: FloatArray,
     share: float,
@@ -49,34 +49,38 @@ def _send(
 
     Normalised to least 0; what was taken off is returned.
     """
-    least = np.inf
+    # views, so that no index can be negative: that is what lets the loops vectorise
+    come = inbox[own : own + k]
+    go = outbox[other : other + ko]
+    cells = pair[table : table + k * ko]
+    for t in range(ko):
+        go[t] = np.inf
     if is_tail:
-        for t in range(ko):
-            outbox[other + t] = np.inf
+        rows = cells.reshape(k, ko)
         for s in range(k):
-            x = share * value[s] - inbox[own + s]
-            row = table + s * ko
+            x = share * value[s] - come[s]
+            row = rows[s]
             for t in range(ko):
-                y = x + pair[row + t]
-                outbox[other + t] = y if y < outbox[other + t] else outbox[other + t]
-        for t in range(ko):
-            y = outbox[other + t]
-            least = y if y < least else least
+                y = x + row[t]
+                go[t] = y if y < go[t] else go[t]
     else:
         for s in range(k):
-            inbox[own + s] = share * value[s] - inbox[own + s]
+            come[s] = share * value[s] - come[s]
+        columns = cells.reshape(ko, k)
         for t in range(ko):
-            row = table + t * k
+            row = columns[t]
             y = np.inf
             for s in range(k):
-                x = inbox[own + s] + pair[row + s]
+                x = come[s] + row[s]
                 y = x if x < y else y
-            outbox[other + t] = y
-            least = y if y < least else least
+            go[t] = y
         for s in range(k):
-            inbox[own + s] = share * value[s] - inbox[own + s]
+            come[s] = share * value[s] - come[s]
+    least = np.inf
     for t in range(ko):
-        outbox[other + t] -= least
+        least = go[t] if go[t] < least else least
+    for t in range(ko):
+        go[t] -= least
     return least
 
 

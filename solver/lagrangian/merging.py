@@ -1,0 +1,48 @@
+"""Two choices that started from one: what each made better, in one choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from solver.cost_graph import IntArray
+from solver.lagrangian.model import Model
+
+_MOST_PARTS = 50  # chosen: parts that are tried one by one
+
+Rank = tuple[float, float]
+
+
+def merged(
+    model: Model,
+    origin: IntArray,
+    first: IntArray,
+    second: IntArray,
+    rank: Callable[[IntArray], Rank],
+) -> IntArray:
+    """`first` with those changes of `second` that touch none of first's and make it better.
+
+    Changes of nodes that no edge joins cost what they cost, whatever the others do.
+    """
+    changed = (first != origin) | (second != origin)
+    touching = changed[model.tails] & changed[model.heads]
+    edges = coo_array(
+        (np.ones(int(touching.sum())), (model.tails[touching], model.heads[touching])),
+        shape=(model.nodes, model.nodes),
+    )
+    part = connected_components(edges, directed=False)[1]
+    taken = np.unique(part[first != origin])
+    own = np.setdiff1d(np.unique(part[second != origin]), taken)
+    best, best_rank = first, rank(first)
+    together = np.where(np.isin(part, own), second, first)
+    if len(own) and rank(together) < best_rank:
+        return together
+    for number in own[:_MOST_PARTS]:
+        trial = np.where(part == number, second, best)
+        trial_rank = rank(trial)
+        if trial_rank < best_rank:
+            best, best_rank = trial, trial_rank
+    return best
