@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.mindspore_completion import Fixed, Placement, complete, fixed
+from bench.mindspore_completion import AXES, Fixed, Placement, complete, fixed
 from bench.mindspore_record import document, text
 from bench.mindspore_strategies import DATA, Cuts, Recorded, recorded
 from bench.timing import say
@@ -50,7 +50,8 @@ class Row:
 
     ranked: MindSpore's where its own numbering of devices says; None where that would take a mesh
     of too many axes. microbatches: the fewest with which its strategies fit, and ours are given as
-    many; where they never fit, the fewest for ours, None where nothing does.
+    many; where they never fit, the fewest for ours, None where nothing does. Not searched on meshes
+    of more than AXES axes: exact search under a limit takes too long there.
     """
 
     case: Recorded
@@ -72,6 +73,8 @@ def compared(case: Recorded) -> Row:
     ranked = complete(given, given.cuts, placement=Placement.RANKS)
     if max(_total(theirs), _total(ours)) <= given.topology.device.memory_bytes:
         return Row(case, given, ranked, theirs, ours, 1, theirs, ours)
+    if given.axes > AXES:
+        return Row(case, given, ranked, theirs, ours, None, None, None)
     count, fitting = _fewest(given, given.cuts)
     if count is None:
         count, own = _fewest(given, {})
