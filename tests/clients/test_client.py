@@ -13,10 +13,13 @@ from meshwright.client import Client, SearchCancelled
 from meshwright.schema import Answer as Answered
 from meshwright.schema import (
     Certificate,
+    Constraints,
     Graph,
     GraphError,
     MeshwrightError,
     NotFound,
+    Pin,
+    Plan,
     Progress,
     Request,
     Topology,
@@ -84,6 +87,28 @@ def test_the_job_is_followed_to_its_end() -> None:
     assert [request.url.path for request in asked] == ["/v1/plan", *["/v1/jobs/job_1"] * 2]
 
 
+def test_what_a_plan_may_be_is_sent_where_it_is_said() -> None:
+    ended = {**JOB, "state": "succeeded", "outcome": "infeasible",
+             "infeasible": {"constraint": "memory", "detail": "too big"}}  # fmt: skip
+    made, asked = client(httpx.Response(200, json=ended), httpx.Response(200, json=ended))
+    with made:
+        for wishes in (
+            {},
+            {
+                "solver": "semi_auto", "rest": "propagate", "module": "layers.*",
+                "constraints": Constraints(fully_use_devices=True),
+                "pins": [Pin(op="*", inputs=((8, 1),))],
+            },
+        ):  # fmt: skip
+            made.plan("graph_1", "h100-1x8", **wishes)  # type: ignore[arg-type]  # as it is passed on
+    plain, full = (json.loads(request.content) for request in asked)
+    assert plain == {"graph": "graph_1", "topology": "h100-1x8"}
+    assert full == {
+        **plain, "solver": "semi_auto", "rest": "propagate", "module": "layers.*",
+        "constraints": {"fully_use_devices": True}, "pins": [{"op": "*", "inputs": [[8, 1]]}],
+    }  # fmt: skip
+
+
 def found() -> tuple[httpx.Response, httpx.Response]:
     """A plan and its certificate as a service sends them."""
     plan = tiny(Request.from_dict(REQUEST)).plan
@@ -123,6 +148,26 @@ def test_who_does_not_ask_does_not_wait_for_the_verification_of_others() -> None
     assert "verify" not in json.loads(asked[0].content)
 
 
+def test_a_cancelled_search_may_still_give_its_best_plan_so_far() -> None:
+    plan, _ = found()
+    cancelled = {**JOB, "state": "cancelled"}
+    kept = {**cancelled, "plan": Plan.from_dict(plan.json()).id}
+    kept |= {"seconds": [0.5, 2], "ended_early": True}
+    answers = [httpx.Response(200, json=job) for job in (cancelled, kept)]
+    made, asked = client(*answers, plan)
+    answer = ask(made, on_progress=lambda _: None)
+    assert isinstance(answer, Answered)
+    assert answer.plan is not None
+    assert (answer.seconds, answer.ended_early) == ((0.5, 2), True)
+    assert asked[1].url.params["wait"] == "20.0"  # until the plan is there, or will never be
+
+
+def test_a_cancelled_search_has_no_plan_that_was_verified() -> None:
+    made, _ = client(httpx.Response(200, json={**JOB, "state": "cancelled", "plan": "plan_7"}))
+    with pytest.raises(SearchCancelled, match="plan_7 is stored, not verified"):
+        ask(made, verify=True)
+
+
 def test_large_bodies_are_compressed() -> None:
     made, asked = client(httpx.Response(201, json={"id": "graph_1"}))
     graph = Graph.from_dict({**GRAPH, "notes": ["n" * 5000]})
@@ -149,7 +194,7 @@ def test_a_problem_comes_back_as_the_error_it_was() -> None:
     ],
 )
 def test_a_job_that_ends_badly_raises(job: dict[str, object], error: type[MeshwrightError]) -> None:
-    made, _ = client(httpx.Response(200, json={**JOB, **job}))
+    made, _ = client(*[httpx.Response(200, json={**JOB, **job})] * 2)
     with pytest.raises(error):
         ask(made)
 

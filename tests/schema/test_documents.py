@@ -21,6 +21,7 @@ from meshwright.schema import (
     MemoryUse,
     Mesh,
     MeshAxis,
+    Pin,
     Plan,
     PlanError,
     Request,
@@ -257,6 +258,14 @@ def test_a_request_comes_back_from_json_as_it_was():
         ({"budget": {"max_axes": 5}}, "/budget/max_axes"),
         ({"pins": [{"op": "", "strategy": {}}]}, "/pins/0/op"),
         ({"pins": [{"op": "a"}]}, "pin 'a' says nothing"),
+        ({"pins": [{"op": "a", "strategy": {}, "inputs": []}]}, "pin 'a' says two things"),
+        ({"pins": [{"op": "a", "outputs": [], "data_parallel": True}]}, "says two things"),
+        ({"pins": [{"op": "a", "inputs": [[0]]}]}, "/pins/0/inputs/0/0"),
+        ({"pins": [{"op": "a", "inputs": [[True]]}]}, "/pins/0/inputs/0/0"),
+        ({"constraints": {"slice_alignment": 0}}, "/constraints/slice_alignment"),
+        ({"constraints": {"use_all": True}}, "/constraints/use_all"),
+        ({"rest": "guess"}, "/rest"),
+        ({"module": ""}, "/module"),
         ({"solver": "luck"}, "/solver"),
         ({"graph": None}, "/graph"),
     ],
@@ -265,6 +274,25 @@ def test_a_request_that_cannot_be_is_refused(change, names):
     with pytest.raises(RequestError) as wrong:
         Request.from_dict({"graph": GRAPH, "topology": TOPOLOGY, **change})
     assert names in wrong.value.detail
+
+
+def test_a_pin_says_only_what_was_said():
+    for said in (
+        {"op": "a", "strategy": {}},
+        {"op": "a", "inputs": [[8, ["dp", "cp"]], None], "outputs": [[1, 1]]},
+        {"op": "a", "data_parallel": True},
+    ):
+        assert Pin.model_validate(said).model_dump(mode="json") == said
+    assert Pin(op="a", inputs=(("dp", 1),)) == Pin(op="a", inputs=((("dp",), 1),))
+
+
+def test_a_setup_says_how_inputs_are_loaded():
+    cuts = Setup.from_dict({"dataset": [[8, "dp"], None]})
+    assert cuts.dataset == ((8, ("dp",)), None)
+    assert Setup.from_json(cuts.to_json()) == cuts
+    assert Setup(dataset="any", allow_all_to_all=True).id == Setup().id != cuts.id
+    with pytest.raises(SetupError, match="/dataset"):
+        Setup.from_dict({"dataset": "some"})
 
 
 def plan() -> Plan:

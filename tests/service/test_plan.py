@@ -76,6 +76,19 @@ def test_a_topology_may_be_a_preset(serve: Serve) -> None:
     assert http.get("/v1/topologies").json()["topologies"][0]["name"] == "h100-2x8"
 
 
+def test_other_terms_are_another_request_and_defaults_are_none(serve: Serve) -> None:
+    http = serve()
+    other = [
+        {"solver": "semi_auto"}, {"solver": "semi_auto", "rest": "propagate"}, {"module": "l*"},
+        {"constraints": {"fully_use_devices": True}},
+    ]  # fmt: skip
+    for terms in ({}, *other):
+        assert http.post("/v1/plan", json=request(**terms), headers=WAIT).status_code == 200
+    same = {"rest": "data_parallel", "constraints": {"slice_alignment": 1}}
+    assert http.post("/v1/plan", json=request(**same)).status_code == 200
+    assert len(http.get("/v1/jobs").json()["jobs"]) == 1 + len(other)
+
+
 def test_another_setup_is_another_request(serve: Serve) -> None:
     http = serve()
     for setup in ({}, {"global_batch": 16}, {"phase": "inference"}):

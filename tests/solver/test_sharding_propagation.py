@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
@@ -290,22 +291,37 @@ def test_without_seeds_examples_come_within_one_per_cent_of_the_optimum(name: st
     assert answer.cost_ns <= 1.01 * least_cost_ns(found, {})
 
 
-def test_from_two_projections_megatron_spreads_over_llama():
-    pins = (
-        Pin(op="*.q_proj", strategy={"b0": ("gpu1",), "n": ("gpu0",)}),
-        Pin(op="*.up_proj", strategy={"b0": ("gpu1",), "n": ("gpu0",)}),
-    )
-    found = example("llama3-8b", "h100-1x8", 2, pins, allow_all_to_all=False)
+@pytest.mark.parametrize(
+    ("name", "seeds", "wanted"),
+    [
+        ("llama3-8b", ("*.q_proj", "*.up_proj"), {
+            "*.k_proj": "n0", "*.v_proj": "n0", "*.attention": "g", "*.o_proj": "k0",
+            "*.gate_proj": "n", "*.down_proj": "k",
+        }),
+        ("bert-large", ("*.query", "*.intermediate.dense"), {
+            "*.key": "n0", "*.value": "n0", "*.self.attention": "g", "*[0-9].output.dense": "k",
+        }),
+    ],
+)  # fmt: skip
+def test_from_two_projections_megatron_spreads(
+    name: str, seeds: tuple[str, ...], wanted: dict[str, str]
+):
+    """Two ways of data, four of tensors: heads and columns, then rows; nothing heavy repeated."""
+    pins = tuple(Pin(op=op, strategy={"b0": ("gpu1",), "n": ("gpu0",)}) for op in seeds)
+    found = example(name, "h100-1x8", 2, pins, allow_all_to_all=False)
     answer = propagated(found, *pins)
     assert answer.conflicts == ()
-    wanted = {"k_proj": "n0", "v_proj": "n0", "o_proj": "k0", "gate_proj": "n", "down_proj": "k"}
-    for position, op in enumerate(found.problem.ops):
-        for name, part in wanted.items():
-            if op.name.endswith(name):
-                assert axes_on(found, op.name, answer.strategies[position]) == {
-                    "gpu0": part, "gpu1": "b0",
-                }, op.name  # fmt: skip
-    assert answer.cost_ns == pytest.approx(completed_cost_ns(found, answer.strategies), rel=1e-9)
+    for glob, part in wanted.items():
+        ops = [op.name for op in found.problem.ops if fnmatchcase(op.name, glob)]
+        assert len(ops) >= 5  # of a folded graph
+        for op in ops:
+            position = next(p for p, own in enumerate(found.problem.ops) if own.name == op)
+            placed = axes_on(found, op, answer.strategies[position])
+            assert placed["gpu0"] == part, op
+            assert placed["gpu1"] in ("b0", "b"), op
+    allowed = pin_filters(found.problem, pinned_ops(found.problem, pins, found.values.views),
+                          found.mesh)  # fmt: skip
+    assert answer.cost_ns <= 1.002 * least_cost_ns(found, allowed)
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "wide-deep"])
