@@ -105,7 +105,7 @@ def _states_alone(request: Request) -> Infeasible | None:
             f"parameters, gradients and optimizer state alone need {needed / 2**30:.1f} GiB on a "
             f"device even when split over all {topology.device_count} devices; "
             f"{topology.device.name} has {available / 2**30:.1f} GiB after the reserve. "
-            f"At least {-(-total // available)} devices, a smaller model or narrower states would "
+            f"At least {-(-total // max(1, available))} devices, a smaller model or narrower states would "
             "do."
         ),
         needed_bytes=needed,

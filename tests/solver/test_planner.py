@@ -580,14 +580,31 @@ def test_a_rule_that_counts_no_flops_is_refused_and_its_op_named(flops):
         plan(Request(graph=maker.graph("strange:out"), topology=topology(2)))
 
 
-def test_what_is_too_entangled_for_three_axes_is_planned_on_fewer():
+def entangled() -> GraphMaker:
     # 6 tensors that 6 ops read all together: eliminating any one joins the 5 or 6 others
     maker = GraphMaker()
     tensors = [
         maker.op("gelu", [maker.parameter(f"p{k}", 64, 64)], [64, 64], f"t{k}") for k in range(6)
     ]
     rule = ", ".join(["a b"] * 6) + " -> a b"
-    mixed = [maker.op("mix", tensors, [64, 64], f"m{k}", rule=rule) for k in range(6)]
-    found = planned(Request(graph=maker.graph(*mixed), topology=topology(2, 4)))
+    for k in range(6):
+        maker.op("mix", tensors, [64, 64], f"m{k}", rule=rule)
+    return maker
+
+
+def test_what_is_too_entangled_for_three_axes_is_eliminated_on_fewer():
+    graph = entangled().graph(*(f"m{k}:out" for k in range(6)))
+    request = Request(graph=graph, topology=topology(2, 4), solver="dynamic_programming")
+    found = planned(request)
     assert [len(mesh.split(" × ")) for mesh in found.search.meshes] == [2]
     assert found.search.lower_bound_ns <= found.cost.step_ns
+
+
+def test_what_is_too_entangled_to_eliminate_is_searched_all_the_same():
+    graph = entangled().graph(*(f"m{k}:out" for k in range(6)))
+    request = Request(graph=graph, topology=topology(2, 4), budget=Budget(seconds=20))
+    found = planned(request)
+    assert max(len(mesh.split(" × ")) for mesh in found.search.meshes) == 3
+    assert found.search.lower_bound_ns <= found.cost.step_ns
+    fewer = request.model_copy(update={"solver": "dynamic_programming"})
+    assert found.cost.step_ns <= planned(fewer).cost.step_ns * (1 + 1e-9)
