@@ -46,6 +46,10 @@ class Child:
             return None
         return {"lost": self._last_words()} if message is None else message
 
+    def interrupt(self) -> None:
+        """Ask the process to end soon, with what it has."""
+        self._process.send_signal(signal.SIGTERM)
+
     def end(self) -> None:
         """Kill what is left of the process group and clean up."""
         with contextlib.suppress(ProcessLookupError):

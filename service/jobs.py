@@ -4,7 +4,8 @@
     queued <- running    when the lease runs out, the search is lost or the worker stops
 
 A job that verifies has its plan as soon as that is found, and keeps it whatever comes after: the
-next attempt only verifies. One whose plan was known when it was queued does not search at all.
+next attempt only verifies. One whose plan was known when it was queued does not search at all. One
+that is cancelled while it searches may have a plan a moment later (`service.cancelled`).
 
 Every change is one UPDATE that names the state, and for a worker the attempt, that it leaves. Where
 no row changed, the job is not the caller's any more: it ends its search and writes nothing.
@@ -13,6 +14,7 @@ no row changed, the job is not the caller's any more: it ends its search and wri
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,11 +22,11 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    Select,
     and_,
     case,
     func,
     insert,
-    literal,
     or_,
     select,
     update,
@@ -38,14 +40,19 @@ from meshwright.schema import (
     Plan,
     Progress,
 )
-from service import certificates, documents
+from service import certificates, documents, job_events
 from service.database import Database
 from service.errors import ParameterError, WorkerLost
 from service.paging import Page, PageRequest, read_page
-from service.tables import JobEventRow, JobRow
+from service.tables import JobRow
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 FINAL = ("succeeded", "failed", "cancelled")
+
+
+def has_ended(job: Row[Any]) -> bool:
+    """Whether nothing more will come of a job: it is final, and no plan is on its way."""
+    return job.state in FINAL and not job.is_held
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,8 @@ class Jobs:
         verify: bool = False,
         plan: str | None = None,
         outcome: str | None = None,
+        seconds: Sequence[float] | None = None,
+        ended_early: bool = False,
     ) -> str:
         """Queue a job inside the caller's transaction; with a plan, only to verify that."""
         job = f"job_{uuid.uuid4().hex}"
@@ -93,6 +102,8 @@ class Jobs:
                 verify=verify,
                 plan=plan,
                 outcome=outcome,
+                seconds=seconds,
+                ended_early=ended_early,
                 created=self._database.now,
             )
         )
@@ -100,12 +111,16 @@ class Jobs:
         return job
 
     def find(self, connection: Connection, request: str) -> Row[Any] | None:
-        """The newest job that answers this request, or will; any that has found its plan does."""
+        """The newest job that answers this request, or will; any that has found its plan does.
+
+        One that was cancelled before its search had ended does not, plan or no plan.
+        """
+        found = and_(JobRow.plan.is_not(None), JobRow.ended_early.is_(False))
         return connection.execute(
-            select(JobRow.__table__)
+            self._rows()
             .where(
                 JobRow.request == request,
-                or_(JobRow.state.in_(("queued", "running", "succeeded")), JobRow.plan.is_not(None)),
+                or_(JobRow.state.in_(("queued", "running", "succeeded")), found),
             )
             .order_by(JobRow.created.desc(), JobRow.id.desc())
             .limit(1)
@@ -134,6 +149,8 @@ class Jobs:
             verify=True,
             plan=job.plan,
             outcome=job.outcome,
+            seconds=job.seconds,
+            ended_early=job.ended_early,
         )
 
     def get(self, job: str) -> Row[Any]:
@@ -201,9 +218,15 @@ class Jobs:
                 self._note(connection, claim.job, claim.attempt, {"progress": body})
             return ours
 
-    def succeed(self, claim: Claim, plan: Plan) -> Literal["ended", "to verify", "not ours"]:
-        """Store the plan, and end the job unless its plan is to be verified; all or nothing."""
-        found = {"outcome": plan.search.outcome, "plan": plan.id}
+    def succeed(
+        self, claim: Claim, plan: Plan, *, seconds: Sequence[float] = (), ended_early: bool = False
+    ) -> Literal["ended", "to verify", "not ours"]:
+        """Store the plan, and end the job unless its plan is to be verified; all or nothing.
+
+        seconds, ended_early: as of an Answer.
+        """
+        found: dict[str, Any] = {"outcome": plan.search.outcome, "plan": plan.id}
+        found |= {"seconds": list(seconds), "ended_early": ended_early}
         with self._database.writing() as connection:
             asked = select(JobRow.verify).where(_ours(claim)).with_for_update()
             verify = connection.execute(asked).scalar()
@@ -263,12 +286,15 @@ class Jobs:
             return ours
 
     def cancel(self, job: str) -> Row[Any]:
-        """End the job unless it has ended; its worker notices and ends the search."""
+        """End the job unless it has ended; its worker notices and ends the search.
+
+        The lease stays: until the worker lets go of it, or it runs out, a plan may still come.
+        """
         with self._database.writing() as connection:
             changed = connection.execute(
                 update(JobRow)
                 .where(JobRow.id == job, JobRow.state.in_(("queued", "running")))
-                .values(state="cancelled", finished=self._database.now, lease_until=None)
+                .values(state="cancelled", finished=self._database.now)
             )
             row = self._get(connection, job)
             if changed.rowcount:
@@ -276,10 +302,15 @@ class Jobs:
             return row
 
     def _get(self, connection: Connection, job: str) -> Row[Any]:
-        row = connection.execute(select(JobRow.__table__).where(JobRow.id == job)).first()
+        row = connection.execute(self._rows().where(JobRow.id == job)).first()
         if row is None:
             raise NotFound(f"no job has the id {job[:100]!r}")
         return row
+
+    def _rows(self) -> Select[Any]:
+        """Rows of jobs; `is_held`: a worker has the job, or had it when it was cancelled."""
+        held = and_(JobRow.lease_until.is_not(None), JobRow.lease_until > self._database.now)
+        return select(JobRow.__table__, held.label("is_held"))
 
     def _lapsed(self) -> ColumnElement[bool]:
         return and_(JobRow.state == "running", JobRow.lease_until < self._database.now)
@@ -321,16 +352,7 @@ class Jobs:
         return ours
 
     def _note(self, connection: Connection, job: str, attempt: int, body: Any) -> None:
-        last = select(func.coalesce(func.max(JobEventRow.seq), 0)).where(JobEventRow.job == job)
-        connection.execute(
-            insert(JobEventRow).values(
-                job=job,
-                seq=last.scalar_subquery() + literal(1),
-                at=self._database.now,
-                attempt=attempt,
-                body=body,
-            )
-        )
+        job_events.note(connection, job, attempt, body, now=self._database.now)
 
 
 def _ours(claim: Claim) -> ColumnElement[bool]:

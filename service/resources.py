@@ -15,6 +15,9 @@ from service.documents import Entry
 class Job(BaseModel):
     """A search and what came of it; `plan` and `outcome` are set once that is found.
 
+    seconds: how long after the start each entry of the plan's `search.history` was found.
+    ended_early: the search was cancelled or took too long; the plan is the best until then.
+
     certificate: what executing the plan showed. Look at its outcome: a job whose plan turns out to
     be wrong has succeeded all the same.
     """
@@ -31,6 +34,8 @@ class Job(BaseModel):
     progress: Progress | None = None
     outcome: Literal["optimal", "feasible", "infeasible"] | None = None
     plan: str | None = None
+    seconds: tuple[float, ...] | None = None
+    ended_early: bool = False
     verify: bool = False
     certificate: Certificate | None = None
     infeasible: Infeasible | None = None
@@ -119,6 +124,8 @@ def job_of(row: Row[Any]) -> Job:
         progress=row.progress,
         outcome=row.outcome,
         plan=row.plan,
+        seconds=row.seconds,
+        ended_early=row.ended_early,
         verify=row.verify,
         certificate=row.certificate,
         infeasible=row.infeasible,

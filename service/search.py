@@ -1,55 +1,44 @@
 """The process of one search: `python -m service.search PLANNER`.
 
 Reads the request as one line of JSON and writes lines of JSON: any number of {"progress": …}, then
-one of {"plan": …}, {"infeasible": …}, {"problem": …}, {"fault": traceback}. Ends with its parent.
+one of {"plan": …, "seconds": […], "ended_early": …}, {"infeasible": …}, {"problem": …},
+{"fault": traceback}. SIGTERM asks it for the best plan so far. Ends with its parent.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
-import time
 import traceback
 from typing import Any
 
 from meshwright.planner import find_planner
-from meshwright.schema import Answer, MeshwrightError, Progress, Request
-from service.child_process import Lines, converse
-
-INTERVAL_S = 0.1  # between two reports of one phase; chosen
-
-
-class Reporter:
-    """Writes progress, of one phase at most every INTERVAL_S."""
-
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
-        self._phase = ""
-        self._next = 0.0
-
-    def __call__(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if progress.phase == self._phase and now < self._next and progress.done < progress.total:
-            return
-        self._phase, self._next = progress.phase, now + INTERVAL_S
-        self._lines.write({"progress": progress.model_dump(mode="json", exclude_none=True)})
+from meshwright.schema import MeshwrightError, Request
+from meshwright.stopping import StopSignal
+from service.child_process import converse
+from service.reporter import Reporter
 
 
 def main() -> None:
     """Answer the request on standard input."""
-    text, lines = converse()
+    with StopSignal(signal.SIGTERM) as stop:
+        text, lines = converse()
+        with Reporter(lines) as reporter:
+            message = _message(text, reporter, stop)
+        lines.write(message)
+
+
+def _message(text: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any]:
     try:
         request = Request.from_json(text)
-        answer = find_planner(sys.argv[1])(request, Reporter(lines))
-        lines.write(_message(answer))
+        answer = find_planner(sys.argv[1])(request, reporter, stop)
     except MeshwrightError as error:
-        lines.write({"problem": error.problem()})
+        return {"problem": error.problem()}
     except Exception:
-        lines.write({"fault": traceback.format_exc()})
-
-
-def _message(answer: Answer) -> dict[str, Any]:
+        return {"fault": traceback.format_exc()}
     if answer.plan is not None:
-        return {"plan": answer.plan.to_dict()}
+        found = {"seconds": answer.seconds, "ended_early": stop.heeded}
+        return {"plan": answer.plan.to_dict(), **found}
     if answer.infeasible is not None:
         return {"infeasible": answer.infeasible.model_dump(mode="json", exclude_none=True)}
     return {"fault": "the planner answered with neither a plan nor why there is none"}

@@ -85,6 +85,8 @@ class JobRow(Base):
     request: the digest of what was asked; `asked` names the documents.
     losses: attempts that ended without a word.
     verify: the plan is to be executed too. Where a job has a plan and goes on, only that is left.
+    lease_until: of a cancelled job, as long as its worker may still store a plan.
+    seconds, ended_early: of the search that found the plan, as in an Answer.
     """
 
     __tablename__ = "jobs"
@@ -115,6 +117,8 @@ class JobRow(Base):
     trace: Mapped[str | None] = mapped_column(Text)
     verify: Mapped[bool] = mapped_column(Boolean, server_default=false())
     certificate: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    seconds: Mapped[list[float] | None] = mapped_column(JSON(none_as_null=True))
+    ended_early: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
 
 class JobEventRow(Base):

@@ -9,17 +9,15 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable
-from typing import Any
 
-from meshwright.problems import error_of
-from meshwright.schema import Certificate, Infeasible, Plan, Progress
-from service import documents
+from meshwright.schema import Progress
+from service import cancelled, documents
 from service.child import Child
 from service.database import Database
-from service.errors import Internal, TimedOut
+from service.errors import Internal
 from service.jobs import Claim, Jobs
 from service.settings import Settings
+from service.tasks import Interrupted, SearchTask, Task, VerifyTask
 
 log = logging.getLogger(__name__)
 DOCUMENTS = (("graph", "graph"), ("topology", "topo"), ("setup", "setup"), ("calibration", "cal"))
@@ -63,77 +61,24 @@ class Worker:
             self._news.clear()
 
     def _work(self, claim: Claim) -> None:
-        plan = claim.plan or self._search(claim)
-        if plan is not None:
-            self._verify(claim, plan)
+        try:
+            plan = claim.plan or self._search(claim)
+            if plan is not None:
+                self._verify(claim, plan)
+        finally:
+            cancelled.let_go(self._database, claim)
 
     def _search(self, claim: Claim) -> str | None:
         """Search; the plan that is then to be verified."""
-        found: list[str] = []
-
-        def hear(message: dict[str, Any]) -> bool:
-            match message:
-                case {"progress": body}:
-                    return not self._jobs.progress(claim, Progress.model_validate(body))
-                case {"plan": body}:
-                    plan = Plan.from_dict(body)
-                    if self._jobs.succeed(claim, plan) == "to verify":
-                        found.append(plan.id)
-                case {"infeasible": body}:
-                    self._jobs.succeed_without_plan(claim, Infeasible.model_validate(body))
-                case {"problem": body}:
-                    self._jobs.fail(claim, error_of(body))
-                case {"fault": trace}:
-                    log.error("job %s: the planner failed\n%s", claim.job, trace)
-                    detail = f"the planner failed: {trace.strip().splitlines()[-1]}"
-                    self._jobs.fail(claim, Internal(detail), trace=trace)
-                case {"lost": trace}:
-                    self._lose(claim, trace)
-            return True
-
-        def late() -> None:
-            detail = f"the search took longer than {self._settings.solve_s:g} s"
-            self._jobs.fail(claim, TimedOut(f"{detail}; give it a smaller budget"))
-
-        arguments = [self._settings.planner]
-        self._run_child(
-            claim, "service.search", arguments, self._settings.solve_s, hear=hear, late=late
-        )
-        return found[0] if found else None
+        task = SearchTask(claim, self._database, self._jobs, self._settings)
+        self._run_child(claim, task)
+        return task.to_verify
 
     def _verify(self, claim: Claim, plan: str) -> None:
         """Execute the plan of a job and end it with the certificate."""
-        limit_s = self._settings.verify_s
-
-        def hear(message: dict[str, Any]) -> bool:
-            match message:
-                case {"certificate": body}:
-                    trace = message.get("trace")
-                    if trace:
-                        log.error("job %s: the verifier failed\n%s", claim.job, trace)
-                    certificate = Certificate.from_dict(body)
-                    if certificate.outcome == "failed":
-                        log.error("plan %s is wrong: %s", plan, certificate.detail)
-                    self._jobs.certify(claim, certificate, trace=trace)
-                case {"lost": trace}:
-                    self._lose(claim, trace)
-            return True
-
-        def late() -> None:
-            why = f"time: executing it takes longer than {limit_s:g} s"
-            certificate = Certificate(plan=plan, outcome="not verifiable", detail=why)
-            self._jobs.certify(claim, certificate)
-
         begun = Progress(phase="verifying", done=0, total=1)
         if self._jobs.renew(claim) and self._jobs.progress(claim, begun):
-            arguments = [self._settings.verifier, str(self._settings.verify_memory_bytes)]
-            self._run_child(
-                claim, "service.verification", arguments, limit_s, plan=plan, hear=hear, late=late
-            )
-
-    def _lose(self, claim: Claim, trace: str) -> None:
-        log.warning("job %s: its process was lost\n%s", claim.job, trace)
-        self._jobs.lost(claim, trace=trace)
+            self._run_child(claim, VerifyTask(claim, plan, self._jobs, self._settings))
 
     def _sent(self, claim: Claim, plan: str | None) -> bytes:
         """What a child is told, as JSON, put together without parsing the documents."""
@@ -148,57 +93,62 @@ class Worker:
                 parts["plan"] = documents.read(connection, "plan", plan)
         return documents.join(parts, asked if plan is None else {})
 
-    def _run_child(
-        self,
-        claim: Claim,
-        module: str,
-        arguments: list[str],
-        seconds: float,
-        *,
-        plan: str | None = None,
-        hear: Callable[[dict[str, Any]], bool],
-        late: Callable[[], None],
-    ) -> None:
-        """Run a child to its last word, which `hear` tells, while the job stays ours."""
+    def _run_child(self, claim: Claim, task: Task) -> None:
+        """Run a child to its last word, while the job stays ours and for the grace after that."""
         try:
-            child = Child(module, arguments, self._sent(claim, plan))
+            child = Child(task.module, task.arguments, self._sent(claim, task.plan))
         except Exception:
             trace = traceback.format_exc()
             log.exception("job %s could not be started", claim.job)
             self._jobs.fail(claim, Internal("the job could not be started"), trace=trace)
             return
         try:
-            self._follow(claim, child, seconds, hear, late)
+            self._follow(claim, child, task)
         finally:
             child.end()
 
-    def _follow(
-        self,
-        claim: Claim,
-        child: Child,
-        seconds: float,
-        hear: Callable[[dict[str, Any]], bool],
-        late: Callable[[], None],
-    ) -> None:
-        deadline = time.monotonic() + seconds
-        renewal = self._settings.lease_s / 3
-        renew_at = time.monotonic() + renewal
+    def _follow(self, claim: Claim, child: Child, task: Task) -> None:
+        interrupted: Interrupted = "no"
+        deadline = time.monotonic() + task.limit_s
+        lease = _Lease(self._jobs, claim, self._settings.lease_s / 3)
         while True:
             message = child.next(self._settings.poll_s)
-            if message is not None and hear(message):
+            if message is not None and task.hear(message, interrupted):
                 return
             if self._stopping.is_set():
                 child.end()
                 self._jobs.release(claim)
                 return
-            now = time.monotonic()
-            if now > deadline:
-                child.end()
-                late()
-                return
-            if now > renew_at:
-                renew_at = now + renewal
-                if not self._jobs.renew(claim):
+            if interrupted != "cancelled" and not lease.is_ours():
+                if not cancelled.is_cancelled(self._database, claim):
                     return
-            elif not self._jobs.holds(claim):
+                if not task.cancel_grace_s:
+                    return
+                interrupted, deadline = "cancelled", time.monotonic() + task.cancel_grace_s
+                child.interrupt()
+            elif time.monotonic() > deadline:
+                if interrupted == "no" and task.late_grace_s:
+                    interrupted, deadline = "late", time.monotonic() + task.late_grace_s
+                    child.interrupt()
+                    continue
+                child.end()
+                if interrupted != "cancelled":
+                    task.late()
                 return
+
+
+class _Lease:
+    """Whether a job is still ours, asked of the database; renewed now and then."""
+
+    def __init__(self, jobs: Jobs, claim: Claim, every_s: float) -> None:
+        self._jobs = jobs
+        self._claim = claim
+        self._every_s = every_s
+        self._renew_at = time.monotonic() + every_s
+
+    def is_ours(self) -> bool:
+        now = time.monotonic()
+        if now < self._renew_at:
+            return self._jobs.holds(self._claim)
+        self._renew_at = now + self._every_s
+        return self._jobs.renew(self._claim)

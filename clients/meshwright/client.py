@@ -104,6 +104,8 @@ class Client:
         """Ask for a plan and wait for it. Documents may be ids, the topology a preset's name.
 
         verify: the plan is executed too, and the answer has its certificate; look at its outcome.
+        Raises SearchCancelled where somebody cancels the search and it has no plan yet, or verify
+        is asked; else the answer is the best plan until then, `ended_early`.
         """
         body: dict[str, Any] = {"graph": _sent(graph), "topology": _sent(topology)}
         if setup is not None:
@@ -127,6 +129,8 @@ class Client:
         path = "/v1/plan" + ("?fresh=true" if search == "fresh" else "")
         answer = self._json("POST", path, body)
         while "stages" not in answer:
+            if answer.get("state") == "cancelled" and not answer.get("plan"):
+                answer = self._json("GET", f"/v1/jobs/{answer['id']}?wait={WAIT_S}")  # it may come
             ended = self._ended(answer, verify=verify)
             if ended is not None:
                 return ended
@@ -211,18 +215,22 @@ class Client:
         return self._json("POST", f"/v1/jobs/{_segment(job)}/cancel")
 
     def _ended(self, job: dict[str, Any], *, verify: bool) -> Answer | None:
+        search: dict[str, Any] = {"seconds": job.get("seconds") or ()}
+        search["ended_early"] = job.get("ended_early", False)
         if job.get("plan") and not verify:  # it may be under verification for somebody else
-            return Answer(plan=self.get_plan(job["plan"]))
+            return Answer(plan=self.get_plan(job["plan"]), **search)
         match job.get("state"):
             case "succeeded" if job.get("infeasible"):
                 return Answer(infeasible=Infeasible.model_validate(job["infeasible"]))
             case "succeeded":
                 plan = job["plan"]
-                return Answer(plan=self.get_plan(plan), certificate=self.certificate(plan))
+                found = self.get_plan(plan)
+                return Answer(plan=found, certificate=self.certificate(plan), **search)
             case "failed":
                 raise error_of(job["problem"])
             case "cancelled":
-                raise SearchCancelled(f"the search {job['id']} was cancelled")
+                left = f"; {job['plan']} is stored, not verified" if job.get("plan") else ""
+                raise SearchCancelled(f"the search {job['id']} was cancelled{left}")
             case "queued" | "running":
                 return None
         raise self._strange()

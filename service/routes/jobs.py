@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Row
 
-from service.jobs import FINAL
+from service.jobs import has_ended
 from service.paging import Paging
 from service.resources import Job, JobList, job_of
 from service.state import Service, State
@@ -36,13 +36,13 @@ async def get_job(
     job: str,
     wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for its end")] = 0,
 ) -> Job:
-    """One job; with `wait`, once it has ended or the time is over."""
-    return job_of(await wait_for(request, service, job, wait, lambda row: row.state in FINAL))
+    """One job; with `wait`, once nothing more will come of it or the time is over."""
+    return job_of(await wait_for(request, service, job, wait, has_ended))
 
 
 @router.post("/{job}/cancel", response_model_exclude_none=True, summary="Cancel a job")
 def cancel_job(service: Service, job: str) -> Job:
-    """End a job; what has ended stays as it is."""
+    """End a job; what has ended stays as it is. The best plan so far may follow in a moment."""
     return job_of(service.jobs.cancel(job))
 
 

@@ -15,7 +15,7 @@ from meshwright.schema.model import Model
 from meshwright.schema.request import MAX_PINS, Rest, Solver
 from service import certificates, documents, immutable
 from service.body import Body, read_body
-from service.jobs import FINAL
+from service.jobs import has_ended
 from service.planning import Asked, check, understand
 from service.resources import Job, job_of
 from service.routes.jobs import wait_for
@@ -103,7 +103,7 @@ def _store(service: State, connection: Any, asked: Asked) -> str:
 
 def _is_answered(job: Row[Any], *, verify: bool) -> bool:
     """Whether a job has come to its end, or to its plan where no certificate is asked for."""
-    return job.state in FINAL or (job.plan is not None and not verify)
+    return has_ended(job) or (job.plan is not None and not verify)
 
 
 def _answer(service: State, row: Row[Any], *, verify: bool) -> Response:

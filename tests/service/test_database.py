@@ -48,6 +48,7 @@ def test_a_store_of_the_first_storey_keeps_its_jobs(tmp_path: Path) -> None:
     with database.reading() as connection:
         row = connection.execute(select(JobRow.__table__)).one()
     assert (row.id, row.verify, row.certificate) == ("j", False, None)
+    assert (row.seconds, row.ended_early) == (None, False)
     database.close()
 
 

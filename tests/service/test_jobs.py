@@ -20,10 +20,10 @@ from meshwright.schema import (
     Request,
     Topology,
 )
-from service import certificates, documents
+from service import cancelled, certificates, documents
 from service.database import Database
 from service.errors import Internal
-from service.jobs import Claim, Jobs
+from service.jobs import Claim, Jobs, has_ended
 from tests.service.samples import GRAPH, REQUEST, TOPOLOGY
 
 NOW = literal_column("(SELECT at FROM clock)", Float())
@@ -127,6 +127,7 @@ def test_an_older_attempt_may_write_nothing(table: Table, plan: Plan) -> None:
     assert not table.jobs.fail(mine, Internal("late"))
     assert not table.jobs.release(mine)
     assert not table.jobs.lost(mine, trace="")
+    assert not cancelled.keep(table.database, mine, plan, seconds=(), ended_early=True)
     with table.database.reading() as connection:
         assert not documents.exists(connection, "plan", plan.id)  # stored with its job or not
     assert table.jobs.get(mine.job).state == "running"
@@ -208,6 +209,57 @@ def test_a_cancelled_job_is_nobodys(table: Table, plan: Plan) -> None:
     assert table.jobs.cancel(job).state == "cancelled"
     assert table.jobs.succeed(claim, plan) == "not ours"
     assert table.jobs.get(job).state == "cancelled"
+
+
+def test_the_plan_of_a_cancelled_search_is_kept_once(table: Table, plan: Plan) -> None:
+    job = table.submit()
+    claim = table.claim()
+    found: dict[str, Any] = {"seconds": [0.5], "ended_early": True}
+    assert not cancelled.keep(table.database, claim, plan, **found)  # it runs
+    table.jobs.cancel(job)
+    assert cancelled.is_cancelled(table.database, claim)
+    older = Claim(claim.job, claim.attempt - 1, {})
+    assert not cancelled.keep(table.database, older, plan, **found)
+    assert cancelled.keep(table.database, claim, plan, **found)
+    assert not cancelled.keep(table.database, claim, plan, **found)
+    row = table.jobs.get(job)
+    assert (row.state, row.plan, row.outcome) == ("cancelled", plan.id, "optimal")
+    assert (row.seconds, row.ended_early) == ([0.5], True)
+    with table.database.reading() as connection:
+        assert documents.exists(connection, "plan", plan.id)
+
+
+def test_a_plan_that_was_cut_short_by_a_cancel_answers_nobody_else(
+    table: Table, plan: Plan
+) -> None:
+    for ended_early in (True, False):
+        job = table.submit()
+        claim = table.claim()
+        table.jobs.cancel(job)
+        cancelled.keep(table.database, claim, plan, seconds=(), ended_early=ended_early)
+        with table.database.reading() as connection:
+            answer = table.jobs.find(connection, "request_1")
+        assert (answer is None) == ended_early
+
+
+def test_a_cancelled_job_has_ended_when_its_worker_lets_go_or_its_lease_runs_out(
+    table: Table,
+) -> None:
+    queued = table.submit()
+    assert has_ended(table.jobs.cancel(queued))
+    first = table.submit()
+    claim = table.claim()
+    assert not has_ended(table.jobs.get(first))
+    cancelled.let_go(table.database, claim)  # of what is not cancelled: nothing
+    assert table.jobs.holds(claim)
+    assert not has_ended(table.jobs.cancel(first))
+    cancelled.let_go(table.database, claim)
+    assert has_ended(table.jobs.get(first))
+    second = table.submit()
+    table.claim()
+    table.jobs.cancel(second)
+    table.turn_clock(11)
+    assert has_ended(table.jobs.get(second))
 
 
 def test_cancel_leaves_what_has_ended_as_it_is(table: Table, plan: Plan) -> None:

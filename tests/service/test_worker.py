@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
 from service.app import create_app
@@ -56,10 +59,94 @@ def test_the_worker_goes_on_after_a_cancel(serve: Serve) -> None:
     assert _pid(http, second, 1)
 
 
-def test_a_search_that_takes_too_long_is_ended(serve: Serve) -> None:
-    http = serve("endless", solve_s=0.3)
+def test_a_cancelled_search_leaves_its_best_plan_so_far(serve: Serve) -> None:
+    http = serve("improving", cancel_grace_s=20)  # as long as a busy machine may take
+    job = _submit(http)
+    _pid(http, job, 1)
+    begun = time.monotonic()
+    cancelled = http.post(f"/v1/jobs/{job}/cancel").json()
+    assert time.monotonic() - begun < 1
+    assert cancelled["state"] == "cancelled"
+    ended = _ended(http, job)
+    assert (ended["state"], ended["outcome"], ended["ended_early"]) == (
+        "cancelled",
+        "feasible",
+        True,
+    )
+    assert ended["finished_at"] == cancelled["finished_at"]
+    plan = http.get(f"/v1/plans/{ended['plan']}").json()
+    history = plan["search"]["history"]
+    assert plan["cost"]["step_ns"] == history[-1]["cost_ns"] <= ended["progress"]["incumbent_ns"]
+    assert len(ended["seconds"]) == len(history)
+    assert ended["seconds"] == sorted(ended["seconds"])
+
+
+def test_who_waits_for_a_plan_gets_the_best_until_the_cancel(serve: Serve) -> None:
+    http = serve("improving", cancel_grace_s=20)
+    job = _submit(http)
+    _pid(http, job, 1)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(http.post, "/v1/plan", json=REQUEST, headers={"Prefer": "wait=20"})
+        http.post(f"/v1/jobs/{job}/cancel")
+        answer = waiting.result(timeout=20)
+    assert answer.json()["search"]["outcome"] == "feasible"
+    assert answer.headers["location"] == f"/v1/jobs/{job}"
+    assert http.post("/v1/plan", json=REQUEST).headers["location"] != f"/v1/jobs/{job}"
+
+
+def test_a_search_that_is_cancelled_before_it_has_a_plan_leaves_none(serve: Serve) -> None:
+    http = serve("fruitless", cancel_grace_s=20)
+    job = _submit(http)
+    _pid(http, job, 1)
+    cancelled = http.post(f"/v1/jobs/{job}/cancel").json()
+    assert _ended(http, job) == cancelled
+    assert "plan" not in cancelled
+    assert "infeasible" not in cancelled
+
+
+def test_a_cancelled_search_that_goes_on_is_killed_after_its_grace(serve: Serve) -> None:
+    http = serve("endless", cancel_grace_s=0.5)
+    job = _submit(http)
+    pid = _pid(http, job, 1)
+    begun = time.monotonic()
+    http.post(f"/v1/jobs/{job}/cancel")
+    assert "plan" not in _ended(http, job)
+    assert time.monotonic() - begun >= 0.5
+    assert not _alive(pid)
+
+
+def test_a_search_that_takes_too_long_succeeds_with_its_best_plan(serve: Serve) -> None:
+    verifier = "tests.service.verifiers:passing"
+    http = serve("improving", solve_s=4, solve_grace_s=20, verifier=verifier)
+    job = http.post("/v1/plan", json={**REQUEST, "verify": True}).json()["id"]
+    ended = _ended(http, job)
+    assert (ended["state"], ended["outcome"]) == ("succeeded", "feasible")
+    assert ended["ended_early"]
+    assert ended["certificate"]["outcome"] == "verified"  # it is verified as any other
+    plan = http.get(f"/v1/plans/{ended['plan']}").json()
+    assert plan["search"]["lower_bound_ns"] == 1
+    assert http.post("/v1/plan", json=REQUEST).json() == plan  # another search finds no more
+
+
+@pytest.mark.parametrize(
+    ("planner", "solve_s"), [("fruitless", 1.5), ("endless", 1.5), ("endless", 0.05)]
+)
+def test_a_search_that_takes_too_long_without_a_plan_fails(
+    serve: Serve, planner: str, solve_s: float
+) -> None:
+    http = serve(planner, solve_s=solve_s, solve_grace_s=1)
     job = _ended(http, _submit(http))
     assert job["problem"]["type"] == "urn:meshwright:problem:timed-out"
+    assert job["attempt"] == 1
+    assert "plan" not in job
+
+
+def test_both_the_best_cost_and_the_bound_of_a_search_are_told(serve: Serve) -> None:
+    http = serve("improving")
+    job = _submit(http)
+    _pid(http, job, 1)
+    progress = http.get(f"/v1/jobs/{job}").json()["progress"]
+    assert progress["lower_bound_ns"] == 1 < progress["incumbent_ns"] <= 100
 
 
 def test_a_planner_that_cannot_be_found_fails_the_job(serve: Serve) -> None:

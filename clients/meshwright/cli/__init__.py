@@ -1,6 +1,7 @@
 """The command line: `meshwright`.
 
-Exit codes: 0 done, 1 no plan fits, 2 bad input, 3 a service, a planner or a framework is missing.
+Exit codes: 0 done, 1 no plan fits, 2 bad input, 3 a service, a planner or a framework is missing,
+130 ended by Ctrl-C.
 """
 
 from __future__ import annotations

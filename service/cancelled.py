@@ -1,0 +1,60 @@
+"""Cancelled jobs: final at once, and yet their searches may give a plan a moment later.
+
+The lease of the worker stays until it lets go: so long may a plan come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, and_, select, update
+
+from meshwright.schema import Plan
+from service import documents, job_events
+from service.database import Database
+from service.jobs import Claim
+from service.tables import JobRow
+
+
+def is_cancelled(database: Database, claim: Claim) -> bool:
+    """Whether the job was cancelled while this attempt ran."""
+    with database.reading() as connection:
+        return connection.execute(select(JobRow.id).where(_cancelled(claim))).first() is not None
+
+
+def keep(
+    database: Database, claim: Claim, plan: Plan, *, seconds: Sequence[float], ended_early: bool
+) -> bool:
+    """Store the plan beside the cancelled job, both or neither; False where it is none or has one.
+
+    seconds, ended_early: as of an Answer.
+    """
+    without = and_(_cancelled(claim), JobRow.plan.is_(None))
+    with database.writing() as connection:
+        if connection.execute(select(JobRow.id).where(without).with_for_update()).first() is None:
+            return False
+        documents.put_plan(connection, plan, now=database.now)
+        connection.execute(
+            update(JobRow)
+            .where(without)
+            .values(
+                plan=plan.id,
+                outcome=plan.search.outcome,
+                seconds=list(seconds),
+                ended_early=ended_early,
+            )
+        )
+        job_events.note(connection, claim.job, claim.attempt, {"plan": plan.id}, now=database.now)
+        return True
+
+
+def let_go(database: Database, claim: Claim) -> None:
+    """Give up the lease of the job if it was cancelled: no plan will come any more."""
+    with database.writing() as connection:
+        connection.execute(update(JobRow).where(_cancelled(claim)).values(lease_until=None))
+
+
+def _cancelled(claim: Claim) -> ColumnElement[bool]:
+    return and_(
+        JobRow.id == claim.job, JobRow.attempt == claim.attempt, JobRow.state == "cancelled"
+    )

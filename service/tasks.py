@@ -1,0 +1,135 @@
+"""What a worker has child processes do for a job, and what it makes of their words."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal, Protocol
+
+from meshwright.problems import error_of
+from meshwright.schema import Certificate, Infeasible, Plan, Progress
+from service import cancelled
+from service.database import Database
+from service.errors import Internal, TimedOut
+from service.jobs import Claim, Jobs
+from service.settings import Settings
+
+log = logging.getLogger(__name__)
+Interrupted = Literal["no", "cancelled", "late"]  # why a child was asked to end
+
+
+class Task(Protocol):
+    """One child process of a job.
+
+    plan: the plan that the child is told of. limit_s: from then on it is late. Where it is late, or
+    the job is cancelled, it is asked to end, and after a grace killed; 0 kills at once.
+    """
+
+    module: str
+    arguments: list[str]
+    plan: str | None
+    limit_s: float
+    late_grace_s: float
+    cancel_grace_s: float
+
+    def hear(self, message: dict[str, Any], interrupted: Interrupted) -> bool:
+        """Act on a message of the child's; whether it was the last one."""
+        ...
+
+    def late(self) -> None:
+        """It took too long, and gave nothing of use."""
+        ...
+
+
+class SearchTask:
+    """Finds the plan of a job. to_verify: the plan, where it is to be verified next."""
+
+    module = "service.search"
+
+    def __init__(self, claim: Claim, database: Database, jobs: Jobs, settings: Settings) -> None:
+        self.arguments = [settings.planner]
+        self.plan: str | None = None
+        self.limit_s = settings.solve_s
+        self.late_grace_s = settings.solve_grace_s
+        self.cancel_grace_s = settings.cancel_grace_s
+        self.to_verify: str | None = None
+        self._claim = claim
+        self._database = database
+        self._jobs = jobs
+
+    def hear(self, message: dict[str, Any], interrupted: Interrupted) -> bool:
+        claim, jobs = self._claim, self._jobs
+        match message:
+            case {"progress": body}:
+                jobs.progress(claim, Progress.model_validate(body))
+                return False
+            case {"plan": body}:
+                self._keep(Plan.from_dict(body), message["seconds"], message["ended_early"])
+            case {"infeasible": {"constraint": "time"}} if interrupted == "late":
+                self.late()
+            case {"infeasible": body}:
+                jobs.succeed_without_plan(claim, Infeasible.model_validate(body))
+            case {"problem": body}:
+                jobs.fail(claim, error_of(body))
+            case {"fault": trace}:
+                log.error("job %s: the planner failed\n%s", claim.job, trace)
+                detail = f"the planner failed: {trace.strip().splitlines()[-1]}"
+                jobs.fail(claim, Internal(detail), trace=trace)
+            case {"lost": trace} if interrupted == "no":
+                lose(jobs, claim, trace)
+            case {"lost": _} if interrupted == "late":
+                self.late()
+        return True
+
+    def late(self) -> None:
+        detail = f"the search took longer than {self.limit_s:g} s and had no plan by then"
+        self._jobs.fail(self._claim, TimedOut(f"{detail}; give it fewer axes or a smaller graph"))
+
+    def _keep(self, plan: Plan, seconds: list[float], ended_early: bool) -> None:
+        found: dict[str, Any] = {"seconds": seconds, "ended_early": ended_early}
+        match self._jobs.succeed(self._claim, plan, **found):
+            case "to verify":
+                self.to_verify = plan.id
+            case "not ours":
+                cancelled.keep(self._database, self._claim, plan, **found)
+
+
+class VerifyTask:
+    """Executes the plan of a job and ends it with the certificate."""
+
+    module = "service.verification"
+    late_grace_s = 0.0
+    cancel_grace_s = 0.0
+
+    def __init__(self, claim: Claim, plan: str, jobs: Jobs, settings: Settings) -> None:
+        self.arguments = [settings.verifier, str(settings.verify_memory_bytes)]
+        self.plan: str | None = plan
+        self.limit_s = settings.verify_s
+        self._claim = claim
+        self._of = plan
+        self._jobs = jobs
+
+    def hear(self, message: dict[str, Any], interrupted: Interrupted) -> bool:
+        del interrupted  # it has no grace
+        match message:
+            case {"certificate": body}:
+                trace = message.get("trace")
+                if trace:
+                    log.error("job %s: the verifier failed\n%s", self._claim.job, trace)
+                certificate = Certificate.from_dict(body)
+                if certificate.outcome == "failed":
+                    log.error("plan %s is wrong: %s", self._of, certificate.detail)
+                self._jobs.certify(self._claim, certificate, trace=trace)
+            case {"lost": trace}:
+                lose(self._jobs, self._claim, trace)
+        return True
+
+    def late(self) -> None:
+        why = f"time: executing it takes longer than {self.limit_s:g} s"
+        certificate = Certificate(plan=self._of, outcome="not verifiable", detail=why)
+        self._jobs.certify(self._claim, certificate)
+
+
+def lose(jobs: Jobs, claim: Claim, trace: str) -> None:
+    """The process ended without a last word."""
+    log.warning("job %s: its process was lost\n%s", claim.job, trace)
+    jobs.lost(claim, trace=trace)
