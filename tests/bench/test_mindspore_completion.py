@@ -6,7 +6,7 @@ import pytest
 
 from bench.mindspore_completion import Placement, complete, fixed
 from costmodel.presets import preset
-from meshwright.schema import Pin, Request
+from meshwright.schema import Budget, Pin, Request
 from solver.planner import plan
 from tests.bench.mindspore_cases import DATA_PARALLEL, HALVES, case_of
 
@@ -22,9 +22,8 @@ def test_the_judge_says_of_fixed_cuts_what_it_says_of_pins() -> None:
         for op in given.graph.ops
         if op.kind != "cast"
     )
-    answer = plan(
-        Request(graph=given.graph, topology=given.topology, pins=pins, solver="dynamic_programming")
-    )
+    cheapest = Budget(simplicity=0.0)
+    answer = plan(Request(graph=given.graph, topology=given.topology, pins=pins, budget=cheapest))
     assert found is not None
     assert answer.plan is not None
     assert answer.plan.cost.step_ns == pytest.approx(found.step_ns, rel=1e-12)
