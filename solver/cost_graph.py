@@ -17,7 +17,7 @@ very same array objects are solved once. Nobody may write to an array after it w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -90,17 +90,14 @@ class CostGraph:
 
     @cached_property
     def cost_sums(self) -> _Sums:
-        return _sums(
-            ((node.cost, k) for k, node in enumerate(self.nodes)),
-            ((e.cost, e.tail, e.head) for e in self.edges if isinstance(e, Edge)),
-        )
+        edges = [edge for edge in self.edges if isinstance(edge, Edge)]
+        return _Sums.of([node.cost for node in self.nodes], edges, [edge.cost for edge in edges])
 
     @cached_property
     def memory_sums(self) -> _Sums:
-        return _sums(
-            ((node.memory, k) for k, node in enumerate(self.nodes)),
-            ((e.memory, e.tail, e.head) for e in self.edges if isinstance(e, Edge)),
-        )
+        edges = [edge for edge in self.edges if isinstance(edge, Edge)]
+        memories = [edge.memory for edge in edges]
+        return _Sums.of([node.memory for node in self.nodes], edges, memories)
 
     @cached_property
     def timeline(self) -> Timeline | None:
@@ -109,13 +106,10 @@ class CostGraph:
     @cached_property
     def selects(self) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
         """Projections by the vector they hold, with their tails and heads."""
-        found: dict[int, tuple[IntArray, list[int], list[int]]] = {}
-        for edge in self.edges:
-            if isinstance(edge, Projection):
-                _, tails, heads = found.setdefault(id(edge.select), (edge.select, [], []))
-                tails.append(edge.tail)
-                heads.append(edge.head)
-        return tuple((select, np.array(a), np.array(b)) for select, a, b in found.values())
+        found = [edge for edge in self.edges if isinstance(edge, Projection)]
+        tails, heads = _ends(found)
+        groups = _by_array([edge.select for edge in found])
+        return tuple((found[own[0]].select, tails[own], heads[own]) for own in groups)
 
     def __post_init__(self) -> None:
         limit = self.memory_limit_bytes
@@ -153,34 +147,49 @@ class _Sums:
     nodes: tuple[tuple[FloatArray, IntArray], ...]
     edges: tuple[tuple[FloatArray, IntArray, IntArray], ...]
 
-    def at(self, states: IntArray) -> Iterator[float]:
-        for table, nodes in self.nodes:
-            yield from table[states[nodes]].tolist()
-        yield from self.edges_at(states)
+    @staticmethod
+    def of(
+        of_nodes: Sequence[FloatArray | None],
+        edges: Sequence[Edge],
+        of_edges: Sequence[FloatArray | None],
+    ) -> _Sums:
+        tails, heads = _ends(edges)
+        return _Sums(
+            tuple((_some(of_nodes[own[0]]), own) for own in _by_array(of_nodes)),
+            tuple((_some(of_edges[own[0]]), tails[own], heads[own]) for own in _by_array(of_edges)),
+        )
 
-    def edges_at(self, states: IntArray) -> Iterator[float]:
-        for table, tails, heads in self.edges:
-            yield from table[states[tails], states[heads]].tolist()
+    def at(self, states: IntArray) -> list[float]:
+        found = [table[states[nodes]] for table, nodes in self.nodes]
+        values: list[float] = np.concatenate([*found, self.edges_at(states)]).tolist()
+        return values
+
+    def edges_at(self, states: IntArray) -> FloatArray:
+        none: FloatArray = np.empty(0)
+        found = [table[states[tails], states[heads]] for table, tails, heads in self.edges]
+        return np.concatenate([none, *found])
 
 
-def _sums(
-    nodes: Iterable[tuple[FloatArray | None, int]],
-    edges: Iterable[tuple[FloatArray | None, int, int]],
-) -> _Sums:
-    by_node: dict[int, tuple[FloatArray, list[int]]] = {}
-    for table, node in nodes:
-        if table is not None:
-            by_node.setdefault(id(table), (table, []))[1].append(node)
-    by_edge: dict[int, tuple[FloatArray, list[int], list[int]]] = {}
-    for table, tail, head in edges:
-        if table is not None:
-            _, tails, heads = by_edge.setdefault(id(table), (table, [], []))
-            tails.append(tail)
-            heads.append(head)
-    return _Sums(
-        tuple((table, np.array(own)) for table, own in by_node.values()),
-        tuple((table, np.array(a), np.array(b)) for table, a, b in by_edge.values()),
+def _by_array(arrays: Sequence[FloatArray | IntArray | None]) -> list[IntArray]:
+    """The places that hold the same array, None left out."""
+    ids = np.fromiter((0 if a is None else id(a) for a in arrays), np.int64, len(arrays))
+    order = np.argsort(ids, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(ids[order])) + 1)
+    return [own for own in groups if len(own) and ids[own[0]]]
+
+
+def _ends(edges: Sequence[Edge | Projection]) -> tuple[IntArray, IntArray]:
+    """The tails and the heads."""
+    count = len(edges)
+    return (
+        np.fromiter((edge.tail for edge in edges), np.int64, count),
+        np.fromiter((edge.head for edge in edges), np.int64, count),
     )
+
+
+def _some(table: FloatArray | None) -> FloatArray:
+    assert table is not None
+    return table
 
 
 def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> ChoiceCost:
@@ -204,7 +213,7 @@ def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> Choic
     taken = np.zeros(len(states))
     for memory, own in graph.memory_sums.nodes:
         taken[own] = memory[states[own]]
-    always = math.fsum(graph.memory_sums.edges_at(states))
+    always = math.fsum(graph.memory_sums.edges_at(states).tolist())
     return ChoiceCost(cost, always + graph.timeline.peak(taken))
 
 
