@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -249,8 +250,13 @@ def widedeep(*, batch: int = 64, vocab: int = 51200) -> Twin:
 
 def example(name: str, symbols: Mapping[str, int]) -> Graph:
     """A stored example with these sizes."""
-    graph = Graph.from_json(gzip.decompress((GRAPHS / f"{name}.json.gz").read_bytes()))
+    graph = _stored(name)
     return graph.model_copy(update={"symbols": {**graph.symbols, **symbols}})
+
+
+@cache
+def _stored(name: str) -> Graph:
+    return Graph.from_json(gzip.decompress((GRAPHS / f"{name}.json.gz").read_bytes()))
 
 
 MODELS: Mapping[str, Callable[..., Twin]] = {
