@@ -58,7 +58,6 @@ class _Run:
         self.infeasible = False
         self.minimum_memory_bytes: float | None = None
         self.notes: list[str] = []
-        self.pairs: Pairs | None = None
 
     def outcome(self) -> Outcome:
         try:

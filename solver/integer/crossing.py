@@ -5,6 +5,8 @@ All cuts are priced at once: a node or pair changes what it adds where the cut p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from solver.cost_graph import FloatArray
@@ -19,7 +21,7 @@ def crossed(pairs: Pairs, first: dict[int, int], second: dict[int, int]) -> dict
     forbidden = np.zeros(len(order) + 1)
     memory: dict[Life, FloatArray] = {}
 
-    def add(table: Table, ranks: tuple[int, ...], places: list[tuple[int, ...]]) -> None:
+    def add(table: Table, ranks: tuple[int, ...], places: Sequence[tuple[int, ...]]) -> None:
         """places: before the cut reaches it, as it passes each end."""
         bounds = [0, *(rank + 1 for rank in ranks), len(order) + 1]
         for place, start, stop in zip(places, bounds, bounds[1:], strict=False):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from ortools.sat.python import cp_model
+from ortools.sat.python.cp_model_helper import Literal
 
 from solver.cost_graph import FloatArray, IntArray
 from solver.integer.dual import Dual
@@ -29,7 +30,6 @@ _LARGEST = 2.0**60  # sums of an objective stay below 2^63, with room for what p
 _FINEST = 2.0**40  # chosen: a scale no finer than 1e-12 of a ns or byte
 _EPSILON = 2.0**-52
 
-Literal = cp_model.IntVar | cp_model.NotBooleanVariable
 AnyInt = NDArray[np.int64]
 
 
@@ -298,7 +298,6 @@ class Encoding:
             )
 
     def hint(self, places: dict[int, int]) -> None:
-        self.model.clear_hints()
         for node, place in places.items():
             for other, literal in enumerate(self.states[node]):
                 if isinstance(literal, cp_model.IntVar):

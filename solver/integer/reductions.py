@@ -107,7 +107,7 @@ def _consistent(pairs: Pairs, arcs: Sequence[Arc], deadline: Deadline) -> set[in
 
 
 def _supported(edge: Table) -> NDArray[np.bool_]:
-    return np.isfinite(edge.cost).any(axis=1)
+    return np.asarray(np.isfinite(edge.cost).any(axis=1))
 
 
 def _affordable(pairs: Pairs, upper_ns: float, deadline: Deadline) -> set[int]:
@@ -196,10 +196,10 @@ def _separable(pairs: Pairs, node: int) -> bool:
 def _parts(edge: Table) -> tuple[Table, Table] | None:
     if not np.isfinite(edge.cost).all():
         return None
-    arrays = {None: edge.cost, **edge.memory}
+    arrays: list[tuple[Life | None, FloatArray]] = [(None, edge.cost), *edge.memory.items()]
     rows: dict[Life | None, FloatArray] = {}
     columns: dict[Life | None, FloatArray] = {}
-    for life, array in arrays.items():
+    for life, array in arrays:
         rows[life] = array[:, 0] if array.shape[1] == 1 else array.min(axis=1)
         columns[life] = array[0] - rows[life][0]
         if len(array) == 1:  # without rounding
@@ -291,7 +291,7 @@ def _eliminate(pairs: Pairs, node: int) -> bool:
         own = (pairs.nodes[around[0]], table)
         pairs.nodes[around[0]] = pairs.memo.get(("sum",), own, lambda: added(*own))
     else:
-        pairs.add_edge(*around, table)
+        pairs.add_edge(around[0], around[1], table)
     return True
 
 
