@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from meshwright.schema import Answer, Finding, Infeasible, Plan, Request, Search
+from meshwright.schema import Answer, Finding, Plan, Request, Search
 from solver.evaluate import cost_of, ledger_of
-from solver.mesh_search import TOLERANCE, History, MeshOutcome, shown
-from solver.notes import UNEVEN_WOULD_DO, idle_axes, repeated_work
+from solver.mesh_search import TOLERANCE, MeshOutcome, MeshSearch, shown
+from solver.notes import idle_axes, repeated_work
 from solver.plan_document import stage_document
+from solver.why_none import why_none
 
 
 def answer_of(
     request: Request,
     outcomes: Sequence[MeshOutcome],
-    simplified: Callable[[MeshOutcome], MeshOutcome],
-    history: History,
+    search: MeshSearch,
 ) -> Answer:
     """The best plan of all outcomes, as simple as may be."""
     solved = [o for o in outcomes if o.outcome.choice is not None]
     if not solved:
-        return Answer(infeasible=_infeasible(outcomes))
-    best = simplified(min(solved, key=lambda o: o.outcome.cost_ns))
+        return Answer(infeasible=why_none(outcomes, search))
+    best = search.simplified(min(solved, key=lambda o: o.outcome.cost_ns))
     return Answer(
-        plan=_plan(request, outcomes, best, tuple(history.findings)),
-        seconds=tuple(history.seconds),
+        plan=_plan(request, outcomes, best, tuple(search.history.findings)),
+        seconds=tuple(search.history.seconds),
     )
 
 
@@ -98,61 +98,3 @@ def _plan(
 
 def _with_chunks(searched: MeshOutcome) -> str:
     return "" if searched.models.problem.uneven.mode == "refuse" else " with uneven chunks"
-
-
-def _infeasible(outcomes: Sequence[MeshOutcome]) -> Infeasible:
-    problem = outcomes[0].models.problem
-    capacity = problem.topology.device.memory_bytes
-    available = int(capacity * (1 - problem.setup.memory_reserve))
-    least = [
-        o.outcome.minimum_memory_bytes
-        for o in outcomes
-        if o.outcome.minimum_memory_bytes is not None
-    ]
-    short = [o.short_bytes for o in outcomes if o.short_bytes is not None]
-    if short:
-        needed = int(min(short))
-        return Infeasible(
-            constraint="memory",
-            detail=(
-                f"the strategies that {outcomes[0].found_by} decides on need at least "
-                f"{needed / 2**30:.1f} GiB on a device, {problem.topology.device.name} has "
-                f"{available / 2**30:.1f} GiB after the reserve; a search for the whole "
-                "(dynamic_programming, auto) may find a plan that fits"
-            ),
-            needed_bytes=needed,
-            available_bytes=available,
-        )
-    if any(o.outcome.status == "unknown" for o in outcomes):
-        return Infeasible(
-            constraint="time",
-            detail="the time budget ended before any plan that fits was found; give more seconds",
-            needed_bytes=int(min(least)) if least else None,
-            available_bytes=available if least else None,
-        )
-    if not least:
-        broken = [o.broken_pin for o in outcomes if o.broken_pin is not None]
-        tried = "; ".join(dict.fromkeys(shown(o.mesh) for o in outcomes))
-        return Infeasible(
-            constraint="pins",
-            detail=f"op {broken[0]!r} can keep its pin on none of the meshes "
-            f"({tried}): the sizes of its factors do not "
-            "divide by the axes, or what it reads or makes cannot be split so"
-            + ("; " + UNEVEN_WOULD_DO if problem.setup.uneven == "refuse" else "")
-            if len(broken) == len(outcomes)
-            else "no plan keeps all pins: two of them contradict each other",
-        )
-    needed = int(min(least))
-    return Infeasible(
-        constraint="memory",
-        detail=(
-            f"every plan needs at least {needed / 2**30:.1f} GiB on a device "
-            f"({problem.topology.device.name} has {capacity / 2**30:.1f} GiB, of which "
-            f"{problem.setup.memory_reserve:.0%} are kept free: {available / 2**30:.1f} GiB); "
-            f"{needed / available:.2f} times what there is, with {problem.microbatches} "
-            "microbatch(es). More microbatches, a smaller batch, a shorter sequence or more "
-            "devices would do."
-        ),
-        needed_bytes=needed,
-        available_bytes=available,
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from solver.folding import KEPT, MIDDLE, Folding
 from solver.lowering import Models
 from solver.values import Value
@@ -22,28 +24,50 @@ def work_bound_ns(models: Models, folding: Folding) -> float:
     return total
 
 
-def memory_bound_bytes(models: Models, folding: Folding) -> float:
-    """On one device: every parameter and every saved value where it lies finest."""
+@dataclass(frozen=True, slots=True)
+class Least:
+    """The least that parameters and saved values of one look take on one device, in bytes.
+
+    name: one of them. count: how many there are.
+    """
+
+    name: str
+    count: int
+    value: float = 0.0
+    gradient: float = 0.0
+    optimizer: float = 0.0
+    activation: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Of all of them together."""
+        return self.count * (self.value + self.gradient + self.optimizer + self.activation)
+
+
+def least_memory(models: Models, folding: Folding) -> tuple[Least, ...]:
+    """Every parameter and every saved value where it lies finest: no plan takes less in all."""
     times = _times(folding)
-    least: dict[tuple[int, bool], float] = {}
-    total = 0.0
+    known: dict[tuple[int, bool], Least] = {}
+    found = []
     for value in models.values.values:
         if value.is_free or not (value.is_parameter or value.is_saved):
             continue
         key = (id(models.ops.space(value.root)), value.is_parameter)
-        if key not in least:
-            least[key] = _least_bytes(models, value)
-        total += least[key] * times.get(value.root, 1)
-    return total
+        if key not in known:
+            known[key] = _least(models, value)
+        found.append(replace(known[key], name=value.root, count=times.get(value.root, 1)))
+    return tuple(found)
 
 
-def _least_bytes(models: Models, value: Value) -> float:
+def _least(models: Models, value: Value) -> Least:
     if value.is_parameter:
         model = models.parameter(value)
-        value_bytes, gradient_bytes, optimizer_bytes = model.memory_bytes(model.states)
-        return float((value_bytes + gradient_bytes + optimizer_bytes).min())
+        parts = model.memory_bytes(model.states)
+        at = int((parts[0] + parts[1] + parts[2]).argmin())
+        held, gradient, optimizer = (float(part[at]) for part in parts)
+        return Least("", 1, value=held, gradient=gradient, optimizer=optimizer)
     space = models.ops.space(value.root)
-    return float(space.local_bytes(space.states).min())
+    return Least("", 1, activation=float(space.local_bytes(space.states).min()))
 
 
 def _times(folding: Folding) -> dict[str, int]:

@@ -75,7 +75,7 @@ def plan(request: Request, report: Report | None = None, stop: Stop = never) -> 
                 check(request)  # says it of the graph as it was given
                 raise
             break  # the graph cannot be run at so small a batch
-        answer = answer_of(request, outcomes, search.simplified, history)
+        answer = answer_of(request, outcomes, search)
         if answer.infeasible is None or answer.infeasible.constraint != "memory":
             break
     return answer

@@ -160,18 +160,21 @@ class Unfolding:
         """A choice of another lowering of the same problem, of which this one has all states."""
         mine, theirs = self._owners.states_of_node(), other._owners.states_of_node()
         found = np.empty(len(choice), dtype=np.int64)
-        for node, owner in enumerate(self._owners.of_node):
-            run = None if owner is None else self.folding.runs[owner[0]]
-            places = [node]
-            if self.folding.runs:
-                copies = (
-                    [0]
-                    if run is None or owner is None
-                    else [copy for copy in range(run.copies) if run.kept(copy) == owner[1]]
-                )
-                places = [self._at(node, copy) for copy in copies]
+        for node in range(len(self.lowered.graph.nodes)):
+            places = self.places(node)
             found[places] = _positions(mine[node], theirs[node])[choice[places]]
         return found
+
+    def places(self, node: int) -> list[int]:
+        """The nodes of the whole graph that a node of the folded one stands for."""
+        if not self.folding.runs:
+            return [node]
+        owner = self._owners.of_node[node]
+        if owner is None:
+            return [self._at(node, 0)]
+        run = self.folding.runs[owner[0]]
+        copies = [copy for copy in range(run.copies) if run.kept(copy) == owner[1]]
+        return [self._at(node, copy) for copy in copies]
 
     def repeats(self) -> list[list[int]]:
         """Nodes of the whole graph that are one op or parameter in copies of a run.

@@ -14,12 +14,12 @@ from pydantic import (
 
 from meshwright.schema.calibration import Calibration
 from meshwright.schema.certificate import Certificate
-from meshwright.schema.cuts import Cuts
+from meshwright.schema.cuts import Cuts, show_cuts
 from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
 from meshwright.schema.mesh import Axis
 from meshwright.schema.model import Document, Model, Whole
-from meshwright.schema.plan import Plan
+from meshwright.schema.plan import MemoryUse, Plan
 from meshwright.schema.setup import Setup
 from meshwright.schema.topology import Topology
 
@@ -53,10 +53,26 @@ class Pin(Model):
             )
         return self
 
+    def __str__(self) -> str:
+        """As people type it for `--pin`."""
+        if self.data_parallel:
+            return f"{self.op}:data_parallel"
+        if self.strategy is not None:
+            said = ",".join(f"{factor}={'+'.join(axes)}" for factor, axes in self.strategy.items())
+            return f"{self.op}:{said}"
+        given, made = (_tensors(own) for own in (self.inputs, self.outputs))
+        return f"{self.op}:{given}" + (f"->{made}" if made else "")
+
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = serialize(self)
         return {key: value for key, value in found.items() if value not in (None, False)}
+
+
+def _tensors(cuts: tuple[Cuts | None, ...] | None) -> str:
+    if cuts is None:
+        return ""
+    return f"({','.join('_' if own is None else show_cuts(own) for own in cuts)})"
 
 
 class Constraints(Model):
@@ -135,16 +151,29 @@ class Request(Document):
         return self.model_copy(update={"verify": False}).id if self.verify else super().id
 
 
+class Consumer(Model):
+    """What takes memory: `count` tensors like the one named, `bytes` on one device together."""
+
+    tensor: str
+    count: int
+    bytes: int
+
+
 class Infeasible(Model):
     """No plan, and why: the constraint that binds and by how much it is missed.
 
     time: the search ended before it had found a plan, or proved that there is none.
+    least, largest: of memory, what every plan takes of each kind, and of which tensors most. pins:
+    those that no plan keeps together; with any one of them left out there is a plan.
     """
 
     constraint: Literal["memory", "pins", "time"]
     detail: str
     needed_bytes: int | None = None
     available_bytes: int | None = None
+    least: MemoryUse | None = None
+    largest: tuple[Consumer, ...] = ()
+    pins: tuple[str, ...] = ()
 
 
 class Progress(Model):

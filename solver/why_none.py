@@ -1,0 +1,161 @@
+"""Why there is no plan: the constraint that binds, by how much, and what would do.
+
+memory   what every plan takes at the least, by kind and by tensor
+pins     a smallest set of pins that no plan keeps together (solver/infeasibility.py)
+time     the search ended first
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from meshwright.schema import Infeasible, MemoryUse
+from meshwright.schema.request import Consumer
+from solver.bounds import Least, least_memory
+from solver.mesh_search import MeshOutcome, MeshSearch, shown
+from solver.notes import UNEVEN_WOULD_DO
+from solver.problem import Problem
+
+LARGEST = 5  # chosen: tensors that an explanation names
+GIB = 2**30
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer in a dotted name
+
+
+def why_none(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeasible:
+    """Outcomes of which none has a choice, in words."""
+    short = [o.short_bytes for o in outcomes if o.short_bytes is not None]
+    if short:
+        return _strategies_do_not_fit(outcomes[0], min(short))
+    least = [
+        o.outcome.minimum_memory_bytes
+        for o in outcomes
+        if o.outcome.minimum_memory_bytes is not None
+    ]
+    if any(o.outcome.status == "unknown" for o in outcomes):
+        return Infeasible(
+            constraint="time",
+            detail="the time budget ended before any plan that fits was found; give more seconds",
+            needed_bytes=int(min(least)) if least else None,
+            available_bytes=_available(outcomes[0].models.problem) if least else None,
+        )
+    if not least:
+        return _pins_are_not_kept(outcomes, search)
+    return _nothing_fits(outcomes, search)
+
+
+def _available(problem: Problem) -> int:
+    return int(problem.topology.device.memory_bytes * (1 - problem.setup.memory_reserve))
+
+
+def _strategies_do_not_fit(outcome: MeshOutcome, needed_bytes: float) -> Infeasible:
+    problem = outcome.models.problem
+    available = _available(problem)
+    return Infeasible(
+        constraint="memory",
+        detail=(
+            f"the strategies that {outcome.found_by} decides on need at least "
+            f"{needed_bytes / GIB:.1f} GiB on a device, {problem.topology.device.name} has "
+            f"{available / GIB:.1f} GiB after the reserve; a search for the whole "
+            "(dynamic_programming, auto) may find a plan that fits"
+        ),
+        needed_bytes=int(needed_bytes),
+        available_bytes=available,
+    )
+
+
+def _pins_are_not_kept(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeasible:
+    broken = [o.broken_pin for o in outcomes if o.broken_pin is not None]
+    if len(broken) == len(outcomes):
+        tried = "; ".join(dict.fromkeys(shown(o.mesh) for o in outcomes))
+        refuses = outcomes[0].models.problem.setup.uneven == "refuse"
+        return Infeasible(
+            constraint="pins",
+            detail=(
+                f"op {broken[0]!r} can keep its pin on none of the meshes ({tried}): the sizes of "
+                "its factors do not divide by the axes, or what it reads or makes cannot be split "
+                "so" + ("; " + UNEVEN_WOULD_DO if refuses else "")
+            ),
+        )
+    mesh = next(o.mesh for o in outcomes if o.broken_pin is None)
+    pins = search.contradiction(mesh)
+    which = f": {', '.join(map(repr, pins))}" if pins else ""
+    return Infeasible(
+        constraint="pins",
+        detail=f"no plan keeps all pins; these contradict each other{which}"
+        if pins
+        else "no plan keeps all pins: two of them contradict each other",
+        pins=pins,
+    )
+
+
+def _nothing_fits(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeasible:
+    best = min(outcomes, key=_needed)
+    problem, needed = best.models.problem, _needed(best)
+    capacity = problem.topology.device.memory_bytes
+    available = _available(problem)
+    parts = least_memory(best.models, search.folding)
+    use = _use(parts)
+    pins: tuple[str, ...] = ()
+    also = ""
+    if search.pins and sum(part.total for part in parts) <= available:
+        pins = search.contradiction(best.mesh)
+        also = (
+            f" Without one of the pins {', '.join(map(repr, pins))} there is a plan."
+            if pins
+            else ""
+        )
+    kinds = ", ".join(
+        f"{what} {bytes_ / GIB:.1f}"
+        for what, bytes_ in (
+            ("parameters", use.parameters),
+            ("gradients", use.gradients),
+            ("optimizer state", use.optimizer),
+            ("saved activations", use.activations),
+        )
+        if bytes_
+    )
+    return Infeasible(
+        constraint="memory",
+        detail=(
+            f"every plan needs at least {needed / GIB:.1f} GiB on a device ({kinds}); "
+            f"{problem.topology.device.name} has {capacity / GIB:.1f} GiB, of which "
+            f"{problem.setup.memory_reserve:.0%} are kept free: {available / GIB:.1f} GiB. "
+            f"That is {needed / max(1, available):.2f} times what there is, with "
+            f"{problem.microbatches} microbatch(es). More microbatches, a smaller batch, a shorter "
+            f"sequence or more devices would do.{also}"
+        ),
+        needed_bytes=int(needed),
+        available_bytes=available,
+        least=use.model_copy(update={"reserved": capacity - available, "capacity": capacity}),
+        largest=_largest(parts),
+        pins=pins,
+    )
+
+
+def _needed(outcome: MeshOutcome) -> float:
+    found = outcome.outcome.minimum_memory_bytes
+    return float("inf") if found is None else found
+
+
+def _use(parts: Sequence[Least]) -> MemoryUse:
+    return MemoryUse(
+        parameters=int(sum(part.count * part.value for part in parts)),
+        gradients=int(sum(part.count * part.gradient for part in parts)),
+        optimizer=int(sum(part.count * part.optimizer for part in parts)),
+        activations=int(sum(part.count * part.activation for part in parts)),
+    )
+
+
+def _largest(parts: Sequence[Least]) -> tuple[Consumer, ...]:
+    """Tensors of repeated layers together: `layers.*.mlp`."""
+    found: dict[str, Consumer] = {}
+    for part in parts:
+        name = NUMBER.sub("*", part.name)
+        old = found.get(name, Consumer(tensor=name, count=0, bytes=0))
+        found[name] = Consumer(
+            tensor=part.name if not old.count and part.count == 1 else name,
+            count=old.count + part.count,
+            bytes=old.bytes + int(part.total),
+        )
+    return tuple(sorted(found.values(), key=lambda own: -own.bytes)[:LARGEST])

@@ -1,0 +1,73 @@
+"""What an answer without a plan says: by how much, of what, and which pins are in the way."""
+
+from __future__ import annotations
+
+from meshwright.schema import Infeasible, Pin, Request, Topology
+from solver.planner import plan
+from tests.solver.test_planner import mlp_request, refused, topology
+
+
+def with_memory(request: Request, memory_bytes: int) -> Request:
+    device = request.topology.device.model_copy(update={"memory_bytes": memory_bytes})
+    cluster: Topology = request.topology.model_copy(update={"device": device})
+    setup = request.setup.model_copy(update={"memory_reserve": 0.0, "microbatches": 1})
+    return request.model_copy(update={"topology": cluster, "setup": setup})
+
+
+def roomy() -> Request:
+    return mlp_request(512, topology(2, 4), rows=64, width=512)
+
+
+def least(request: Request) -> Infeasible:
+    found = refused(with_memory(request, 2**24))
+    assert found.constraint == "memory"
+    return found
+
+
+def test_what_is_needed_is_the_sum_of_its_kinds_and_to_the_byte_enough() -> None:
+    found = least(roomy())
+    assert found.needed_bytes is not None
+    assert found.least is not None
+    total = found.least.total - found.least.reserved
+    assert abs(total - found.needed_bytes) <= 4
+    assert plan(with_memory(roomy(), found.needed_bytes + 1)).plan is not None
+    assert plan(with_memory(roomy(), found.needed_bytes - 1)).plan is None
+
+
+def test_the_largest_consumers_are_named_in_order() -> None:
+    found = least(roomy())
+    sizes = [own.bytes for own in found.largest]
+    assert sizes == sorted(sizes, reverse=True)
+    names = {tensor.name for tensor in roomy().graph.tensors}
+    assert {own.tensor for own in found.largest} <= names
+    assert f"{(found.needed_bytes or 0) / 2**30:.1f} GiB" in found.detail
+
+
+def test_pins_that_together_need_too_much_are_named_and_each_is_needed_for_that() -> None:
+    request = roomy()
+    ops = [op.name for op in request.graph.ops]
+    pins = tuple(Pin(op=name, strategy={}) for name in ops)
+    needed = least(request).needed_bytes
+    assert needed is not None
+    small = with_memory(request, int(needed * 1.3))
+    assert plan(small).plan is not None
+    found = refused(small.model_copy(update={"pins": pins}))
+    assert found.pins
+    named = [pin for pin in pins if str(pin) in found.pins]
+    assert len(named) == len(found.pins)
+    assert plan(small.model_copy(update={"pins": tuple(named)})).plan is None
+    for pin in named:
+        others = tuple(own for own in named if own is not pin)
+        assert plan(small.model_copy(update={"pins": others})).plan is not None
+    assert all(repr(name) in found.detail for name in found.pins)
+
+
+def test_strategies_of_a_search_that_do_not_fit_are_not_called_a_proof() -> None:
+    request = roomy()
+    needed = least(request).needed_bytes
+    assert needed is not None
+    small = with_memory(request, needed + 1)
+    found = plan(small.model_copy(update={"solver": "semi_auto"}))
+    assert found.plan is not None or (
+        found.infeasible is not None and "may find a plan that fits" in found.infeasible.detail
+    )
