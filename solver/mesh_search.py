@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Finding, Mesh, Progress, Request
-from solver.bounds import memory_bound_bytes, work_bound_ns
+from solver.bounds import least_memory, work_bound_ns
 from solver.constraints import Filters, filters
 from solver.deadline import Deadline
 from solver.dynamic_programming import dynamic_programming
@@ -29,6 +29,7 @@ from solver.elimination.eliminator import TableTooLarge
 from solver.exact import exact
 from solver.folding import Folding
 from solver.incumbent import Progress as Step
+from solver.infeasibility import Restriction, explain_infeasible
 from solver.lagrangian_search import lagrangian_search
 from solver.lowering import Models, lower
 from solver.meshes import meshes
@@ -36,9 +37,10 @@ from solver.op_sketches import OpSketches
 from solver.outcome import Budget, ChoiceSearch, Outcome
 from solver.pins import Allowed, check_axes, pinned_ops
 from solver.problem import Problem
+from solver.propagation.given import Propagation
 from solver.recursive_programming import Strategies, recursive_programming
 from solver.semi_auto import semi_auto
-from solver.sharding_propagation import sharding_propagation
+from solver.sharding_propagation import at_prices, sharding_propagation
 from solver.simplicity import simpler
 from solver.states import IntArray
 from solver.uneven import Uneven
@@ -49,6 +51,9 @@ Say = Callable[[Progress], None]
 
 # chosen: a gap below what any cost model can tell apart; the search stops there
 TOLERANCE = 1e-3
+
+# chosen: a plan that takes less of the memory was not made dearer by the limit
+ROOMY = 0.8
 
 TOO_LARGE = "its tables would be too large"
 
@@ -176,6 +181,29 @@ class MeshSearch:
         models = Models(problem, self.values, mesh, self.sketches)
         return MeshOutcome(mesh, _NOT_SEARCHED, models, left_out=why)
 
+    def contradiction(self, mesh: Mesh) -> tuple[str, ...]:
+        """A smallest set of pins that no plan on the mesh keeps, in the memory there is.
+
+        Empty where the time ended first, or pins are not what is in the way.
+        """
+        models, given = self._models(mesh, self.problem)
+        unfolding = Unfolding(self.folding, lower(models, given.allowed, self._limit(models)))
+        masks: dict[str, dict[int, NDArray[np.bool_]]] = {}
+        for position, pin in self.pins.items():
+            model = models.ops.model(position)
+            kept = given.pinned[position](model, model.choices)
+            own = masks.setdefault(str(pin), {})
+            own.update(dict.fromkeys(unfolding.places(unfolding.lowered.op_node[position]), kept))
+        explained = explain_infeasible(
+            unfolding.graph,
+            [Restriction(pin, own) for pin, own in masks.items()],
+            seconds=self.deadline.left_s(),
+            stop=self.deadline.stop,
+        )
+        if explained is None or explained.constraint != "restrictions":
+            return ()
+        return explained.names
+
     def _wants_a_plan_soon(self) -> bool:
         return self.request.solver == "auto" and self.request.budget.seconds is not None
 
@@ -199,7 +227,7 @@ class MeshSearch:
         broken = _broken_pin(models, given.all)
         if broken is not None:
             return MeshOutcome(mesh, _IMPOSSIBLE, models, broken_pin=broken)
-        least = memory_bound_bytes(models, self.folding)
+        least = sum(part.total for part in least_memory(models, self.folding))
         if least > self._limit(models):
             return MeshOutcome(mesh, replace(_IMPOSSIBLE, minimum_memory_bytes=least), models)
         solver = self.request.solver
@@ -244,6 +272,7 @@ class MeshSearch:
         """Strategies by a search over ops, the rest exact: a plan, but no proof."""
         bound = work_bound_ns(models, self.folding)
         least: list[float] = []
+        best: MeshOutcome | None = None
         for strategies, notes in self._strategies(models, given, name):
             rows = {position: _Row(row) for position, row in strategies.items()}
             unfolding = Unfolding(self.folding, lower(models, rows, self._limit(models)))
@@ -252,9 +281,15 @@ class MeshSearch:
             )
             if found.choice is not None:
                 own = replace(found, lower_bound_ns=bound, status="feasible")
-                return MeshOutcome(models.mesh, own, models, name, unfolding, notes=notes)
-            if found.minimum_memory_bytes is not None:
+                if best is None or own.cost_ns < best.outcome.cost_ns:
+                    best = MeshOutcome(models.mesh, own, models, name, unfolding, notes=notes)
+                is_roomy = found.memory_bytes < ROOMY * self._limit(models)
+                if is_roomy or name == "recursive_programming":
+                    break  # its later answers are leaner, and only for want of room
+            elif found.minimum_memory_bytes is not None:
                 least.append(found.minimum_memory_bytes)
+        if best is not None:
+            return best
         unknown = replace(_NOT_SEARCHED, lower_bound_ns=bound)
         short = min(least, default=None)
         return MeshOutcome(models.mesh, unknown, models, name, short_bytes=short)
@@ -268,12 +303,16 @@ class MeshSearch:
                 yield own, ()
             return
         tied = self._tied()
-        if name == "semi_auto":
-            found = semi_auto(models, given.pinned, self.request.rest, tied, given.allowed)
-        else:
-            found = sharding_propagation(models, given.pinned, tied, given.allowed)
-        notes = (*(str(conflict) for conflict in found.conflicts), *found.notes)
-        yield {p: tuple(map(int, row)) for p, row in found.strategies.items()}, notes
+
+        def ask(ns_per_byte: float) -> Propagation:
+            if name == "semi_auto":
+                rest = self.request.rest
+                return semi_auto(models, given.pinned, rest, tied, given.allowed, ns_per_byte)
+            return sharding_propagation(models, given.pinned, tied, given.allowed, ns_per_byte)
+
+        for found in at_prices(ask, self._limit(models)):
+            notes = (*(str(conflict) for conflict in found.conflicts), *found.notes)
+            yield {p: tuple(map(int, row)) for p, row in found.strategies.items()}, notes
 
     def _tied(self) -> list[list[int]]:
         """Positions of ops that folding wants to have one strategy."""
