@@ -69,24 +69,12 @@ def find_blocks(
     max_entries: int,
 ) -> list[Block]:
     """One block for every run that has an interior whose tables stay within `max_entries`."""
-    owners = {
-        node: (number, repeat)
-        for number, run in enumerate(runs)
-        for repeat in range(run.repeats)
-        for node in run.interior(repeat)
-    }
-    edges: dict[tuple[int, int], list[AnyEdge]] = {}
-    for edge in graph.edges:
-        first, second = owners.get(edge.tail), owners.get(edge.head)
-        if first is not None:
-            edges.setdefault(first, []).append(edge)
-        if second is not None and second != first:
-            edges.setdefault(second, []).append(edge)
+    edges = _edges_inside(graph, runs)
     blocks = []
     inside: set[int] = set()
     outside: set[int] = set()
     for number, run in enumerate(runs):
-        own = [edges.get((number, repeat), []) for repeat in range(run.repeats)]
+        own = edges[number]
         order = _order(graph, extents, run, own[run.repeats // 2], max_entries)
         if not order:
             continue
@@ -105,6 +93,23 @@ def find_blocks(
         inside |= block.hidden()
         outside.update(node for repeat in block.repeats for node in repeat.outside)
     return blocks
+
+
+def _edges_inside(graph: CostGraph, runs: Sequence[Run]) -> list[list[list[AnyEdge]]]:
+    """By run and repeat: the edges that touch its interior."""
+    found: list[list[list[AnyEdge]]] = [[[] for _ in range(run.repeats)] for run in runs]
+    inside: list[list[AnyEdge] | None] = [None] * len(graph.nodes)
+    for run, own in zip(runs, found, strict=True):
+        for repeat in range(run.repeats):
+            for node in run.interior(repeat):
+                inside[node] = own[repeat]
+    for edge in graph.edges:
+        first, second = inside[edge.tail], inside[edge.head]
+        if first is not None:
+            first.append(edge)
+        if second is not None and second is not first:
+            second.append(edge)
+    return found
 
 
 def _order(
