@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, nan
+from math import inf, isfinite, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +118,7 @@ class MeshSearch:
         self.deadline = deadline
         self.history = history
         self.say = say
+        self.now = Progress(phase="starting", done=0, total=1)
         self.values = find_values(problem)
         self.sketches = OpSketches(problem, self.values)
         self.pins = pinned_ops(problem, request.pins, self.values.views)
@@ -137,7 +138,8 @@ class MeshSearch:
             best = min((o.outcome.cost_ns for o in outcomes), default=inf)
             phase = f"{shown(mesh)}, {self.problem.microbatches} microbatch(es)"
             incumbent = best if best < inf else None
-            self.say(Progress(phase=phase, done=done, total=len(spaces), incumbent_ns=incumbent))
+            self.now = Progress(phase=phase, done=done, total=len(spaces), incumbent_ns=incumbent)
+            self.say(self.now)
             left = self.deadline.left_s()
             budget = Budget(
                 seconds=None if left is None else left / (len(spaces) - done),
@@ -332,6 +334,10 @@ class MeshSearch:
         def hear(step: Step) -> None:
             if step.cost_ns is not None:
                 self.history.add(search, mesh, step.cost_ns)
+            best = self.history.findings[-1].cost_ns if self.history.findings else None
+            bound = step.lower_bound_ns if isfinite(step.lower_bound_ns) else None
+            update = {"incumbent_ns": best, "lower_bound_ns": bound}
+            self.say(self.now.model_copy(update=update))
 
         return hear
 

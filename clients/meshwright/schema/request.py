@@ -177,7 +177,10 @@ class Infeasible(Model):
 
 
 class Progress(Model):
-    """What a search can say while it runs; costs in nanoseconds of one step."""
+    """What a search can say while it runs; costs in nanoseconds of one step.
+
+    incumbent_ns: of the best plan so far. lower_bound_ns: of all plans on the mesh that it is at.
+    """
 
     phase: str
     done: int
