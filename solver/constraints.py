@@ -56,7 +56,7 @@ def filters(
     Raises RequestError where the request's `module` matches no op.
     """
     views = values.views
-    outside = _outside(problem, request.module, views)
+    outside = outside_of(problem, request.module, views)
     batch = batch_parts(problem) if outside else ()
     allowed: dict[int, Allowed] = {}
     for position in range(len(problem.ops)):
@@ -74,8 +74,11 @@ def filters(
     )
 
 
-def _outside(problem: Problem, module: str | None, views: frozenset[int]) -> frozenset[int]:
-    """Positions of the ops that a request for a submodule does not search."""
+def outside_of(problem: Problem, module: str | None, views: frozenset[int]) -> frozenset[int]:
+    """Positions of the ops that a request for a submodule does not search.
+
+    Raises RequestError where the module's glob matches no op.
+    """
     if module is None:
         return frozenset()
     planned = [position for position in range(len(problem.ops)) if position not in views]

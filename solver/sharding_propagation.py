@@ -23,7 +23,7 @@ from solver.propagation.spread import Spread
 from solver.states import IntArray
 
 # chosen: what all of a device's memory costs, in steps; a folded graph has a part of both
-PRICES = (0.3, 3.0, 30.0)
+PRICES = (0.1, 1.0, 10.0, 30.0)
 
 
 def sharding_propagation(
