@@ -520,7 +520,11 @@ def test_progress_names_each_mesh_and_ends():
     plan(mlp_request(4, topology(2, 8)), said.append)
     assert said[0].phase == "reading"
     assert said[-1].done == said[-1].total
-    assert sum("node" in progress.phase for progress in said) == len(meshes(topology(2, 8), 3))
+    on_meshes = [progress for progress in said if "node" in progress.phase]
+    assert len({progress.phase for progress in on_meshes}) == len(meshes(topology(2, 8), 3))
+    costs = [progress.incumbent_ns for progress in on_meshes if progress.incumbent_ns is not None]
+    assert costs
+    assert costs == sorted(costs, reverse=True)
 
 
 def test_an_empty_graph_has_an_empty_plan():
