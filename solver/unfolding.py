@@ -182,25 +182,23 @@ class Unfolding:
         Copies at the ends are left out where they can choose among other states.
         """
         lowered, nodes = self.lowered, self.lowered.graph.nodes
-        names = {op.name: p for p, op in enumerate(lowered.models.problem.ops)}
-        node_of = {name: lowered.op_node[p] for name, p in names.items() if p in lowered.op_node}
-        node_of.update(lowered.parameter_node)
+        ops = lowered.models.problem.ops
+        op_node = {ops[position].name: node for position, node in lowered.op_node.items()}
         found = []
         for run in self.folding.runs:
-            kept = [(*run.ops[run.number(c)], *run.tensors[run.number(c)]) for c in range(KEPT)]
-            for k, name in enumerate(kept[MIDDLE]):
-                if name not in node_of:
-                    continue
-                table = nodes[node_of[name]].cost
-                of_kept = [node_of.get(own[k]) for own in kept]
-                copies = ((of_kept[run.kept(copy)], copy) for copy in range(run.copies))
-                found.append(
-                    [
-                        self._at(node, copy)
-                        for node, copy in copies
-                        if node is not None and nodes[node].cost is table
-                    ]
-                )
+            for names, node_of in ((run.ops, op_node), (run.tensors, lowered.parameter_node)):
+                kept = [[node_of.get(name) for name in names[run.number(c)]] for c in range(KEPT)]
+                for k, middle in enumerate(kept[MIDDLE]):
+                    if middle is None:
+                        continue
+                    of_copies = [(kept[run.kept(copy)][k], copy) for copy in range(run.copies)]
+                    found.append(
+                        [
+                            self._at(node, copy)
+                            for node, copy in of_copies
+                            if node is not None and nodes[node].cost is nodes[middle].cost
+                        ]
+                    )
         return found
 
     def activation_edges(self) -> list[Edge]:

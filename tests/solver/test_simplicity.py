@@ -1,0 +1,105 @@
+"""Simplicity: never dearer than the tolerance, never fussier, and counted as people would count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from costmodel.calibrations import default_calibration
+from costmodel.presets import preset
+from meshwright.schema import Budget as Limits
+from meshwright.schema import Graph, Request, Setup
+from solver.cost_graph import evaluate_choice
+from solver.dynamic_programming import dynamic_programming
+from solver.folding import fold
+from solver.lowering import Models, lower
+from solver.meshes import meshes
+from solver.outcome import Budget
+from solver.planner import plan
+from solver.problem import build_problem
+from solver.simplicity import _Counter, simpler
+from solver.unfolding import Unfolding
+from solver.values import find_values
+from tests.solver.test_recursive_programming import stored
+
+
+def unfolded(graph: Graph, cluster: str, share: float = 1.0) -> Unfolding:
+    """The cost graph of the first mesh; the limit is that share of a device."""
+    devices = preset(cluster)
+    folding = fold(graph, {})
+    problem = build_problem(folding.graph, devices, Setup(), default_calibration(), 1)
+    models = Models(problem, find_values(problem), meshes(devices, 2)[0])
+    return Unfolding(folding, lower(models, {}, devices.device.memory_bytes * share))
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "share"),
+    [
+        ("llama3-8b", "h100-8x8", 0.9),
+        ("llama3-8b", "h100-8x8", 0.73),
+        ("wide-deep", "h100-3x4", 0.9),
+    ],
+)
+@pytest.mark.parametrize("tolerance", [0.002, 0.02])
+def test_a_simpler_choice_is_within_the_tolerance_and_the_limit(
+    name: str, cluster: str, share: float, tolerance: float
+) -> None:
+    unfolding = unfolded(stored(name), cluster, share)
+    best = dynamic_programming(unfolding.graph, Budget(tolerance=1e-3))
+    assert best.choice is not None
+    found = simpler(unfolding, best.choice, tolerance, Budget())
+    if found is None:
+        return
+    assert found.after.total < found.before.total
+    real = evaluate_choice(unfolding.graph, found.choice)
+    assert real.cost_ns == found.cost_ns <= best.cost_ns * (1 + tolerance)
+    limit = unfolding.graph.memory_limit_bytes
+    assert limit is not None
+    assert real.memory_bytes <= limit
+
+
+def test_odd_layers_and_re_layouts_are_counted() -> None:
+    unfolding = unfolded(stored("llama3-8b"), "h100-8x8")
+    counter = _Counter(unfolding)
+    best = dynamic_programming(unfolding.graph, Budget(tolerance=1e-3)).choice
+    assert best is not None
+    before = counter.count(best)
+    (first, *_) = [nodes for nodes in counter.repeats if len(nodes) > 3]
+    odd = best.copy()
+    odd[first[1]] = (odd[first[1]] + 1) % unfolding.graph.nodes[first[1]].cost.size
+    assert counter.count(odd).odd_repeats == before.odd_repeats + 1
+    moved = sum(
+        float(edge.cost[best[edge.tail], best[edge.head]]) > 0
+        for edge in unfolding.activation_edges()
+    )
+    assert before.relayouts == moved
+
+
+def test_priced_cost_is_cost_and_count_times_price() -> None:
+    unfolding = unfolded(stored("bert-large"), "h100-8x8")
+    counter = _Counter(unfolding)
+    best = dynamic_programming(unfolding.graph, Budget(tolerance=1e-3)).choice
+    assert best is not None
+    priced = counter.priced(best, 1000.0)
+    random = np.random.default_rng(0)
+    for nodes in counter.repeats[::5]:
+        choice = best.copy()
+        choice[nodes[0]] = random.integers(unfolding.graph.nodes[nodes[0]].cost.size)
+        plain, dearer = (evaluate_choice(g, choice).cost_ns for g in (unfolding.graph, priced))
+        if not np.isfinite(plain):
+            continue
+        assert dearer == pytest.approx(plain + 1000.0 * counter.count(choice).total)
+
+
+def test_a_plan_says_what_simplicity_cost_and_none_where_it_is_not_wanted() -> None:
+    request = Request(graph=stored("llama3-8b"), topology=preset("h100-8x8"))
+    fussy = plan(request.model_copy(update={"budget": Limits(simplicity=0)})).plan
+    simple = plan(request).plan
+    assert fussy is not None
+    assert simple is not None
+    assert fussy.search.simplicity_ns == 0
+    extra = simple.search.cost_ns - fussy.search.cost_ns
+    assert simple.search.simplicity_ns == pytest.approx(extra, abs=1.0)
+    assert 0 <= extra <= 0.005 * fussy.search.cost_ns
+    assert len(simple.stages[0].redistributions) <= len(fussy.stages[0].redistributions)
+    assert simple.search.outcome == fussy.search.outcome
