@@ -43,7 +43,3 @@ class Deadline:
         if self.stop():
             return 0.0
         return None if self.ends == math.inf else max(0.0, self.ends - time.monotonic())
-
-    def left(self) -> float:
-        """Seconds, inf without an end."""
-        return max(self.ends - time.monotonic(), 0.0)

@@ -20,15 +20,22 @@ from solver.cost_graph import CostGraph, IntArray
 from solver.deadline import Deadline, OutOfTime
 from solver.incumbent import Incumbent, Report
 from solver.lagrangian.descent import Descent
+from solver.lagrangian.enumeration import cheapest_of_all
 from solver.lagrangian.memory import leanest
 from solver.lagrangian.merging import merged
-from solver.lagrangian.model import Model, model_of
+from solver.lagrangian.model import Model, model_of, states_of
 from solver.lagrangian.multipliers import Multipliers
 from solver.lagrangian.reductions import Reduced, reduced
 from solver.outcome import Budget, Outcome, outcome_of
 
-_ROUND_WORK = 4e8  # chosen: additions of one side in one round; 0.5 s
+_ROUND_WORK = 4e8  # chosen: most additions of one side in one round; 0.5 s
+_ENUMERATED = 50_000  # chosen: choices that are all looked at; 0.1 s
+_LEAST_ROUND_WORK = 3e5  # chosen: 0.5 ms
+_WORK_PER_ENTRY = 2000.0  # chosen: additions in one round by entries of the model
 _IDLE_ROUNDS = 12  # chosen: rounds without progress that end a search without a time limit
+_WORTH_A_TRY = 1.01  # chosen: cost of a start, of the best
+_MEMORY_ROUNDING = 1e-9  # chosen: relative, where memory is not in whole bytes
+_STOP_SECONDS = 0.1  # chosen: between looks at whether to stop
 _GRACE_SECONDS = 0.5  # chosen: for compiled loops to see that they are to stop
 _FORBIDDEN_SHARE = 1e3  # chosen: what a forbidden entry costs, of the sum of all largest costs
 
@@ -63,11 +70,12 @@ class _Run:
         self.cores = cores
         self.seed = seed
         self.start = start
-        self.deadline = Deadline.after(budget.seconds)
+        self.deadline = Deadline.after(budget.seconds, budget.stop)
         self.incumbent = Incumbent(graph, budget.tolerance, report)
         if start is not None:
             self.incumbent.offer(start, "start")
         self.limit = math.inf if graph.memory_limit_bytes is None else graph.memory_limit_bytes
+        self.round_work = _ROUND_WORK
         self.infeasible = False
         self.notes: list[str] = []
 
@@ -75,24 +83,45 @@ class _Run:
         try:
             self._search()
         except OutOfTime:
-            self.notes.append(f"stopped after {self.budget.seconds} s")
+            self.notes.append(self._why_stopped())
         return outcome_of(self.incumbent, self.infeasible, None, tuple(self.notes))
+
+    def _why_stopped(self) -> str:
+        if self.budget.stop():
+            return "stopped on request"
+        return f"stopped after {self.budget.seconds} s"
 
     def _search(self) -> None:
         small = reduced(model_of(self.graph), self.deadline)
         if small.model is None:
             self._prove_infeasible("every choice takes a forbidden state or pair")
             return
-        if (small.model.base > self.limit).any():
+        if (small.model.base > self.limit * (1 + _MEMORY_ROUNDING)).any():
             self._prove_infeasible("every choice takes more memory than the limit")
             return
+        if (small.model.usage % 1.0).any():
+            # sums in another order must not exceed the limit by a rounding
+            self.limit *= 1 - _MEMORY_ROUNDING
+        if np.prod(small.model.extents.astype(np.float64)) <= _ENUMERATED:
+            self._enumerate(small, small.model)
+            return
+        entries = len(small.model.pair) + len(small.model.unary)
+        self.round_work = min(max(_WORK_PER_ENTRY * entries, _LEAST_ROUND_WORK), _ROUND_WORK)
         self._improve(small, _softened(small.model))
+
+    def _enumerate(self, small: Reduced, model: Model) -> None:
+        best = cheapest_of_all(model, self.limit)
+        if best is None:
+            self._prove_infeasible("every choice takes too much memory, or what is forbidden")
+            return
+        self._offer(small, best, "enumeration")
+        self.incumbent.raise_bound(self.incumbent.cost_ns, "enumeration")
 
     def _improve(self, small: Reduced, model: Model) -> None:
         first = leanest(model)
         self._offer(small, first, "leanest")
         if self.start is not None:
-            first = small.project(self.start)
+            first = small.project(states_of(self.graph, self.start))
         multipliers = Multipliers(model, self.limit)
         descents = [Descent(model, self.limit, first, self.seed + number) for number in range(2)]
         stop = np.zeros(1, dtype=np.int64)
@@ -104,7 +133,8 @@ class _Run:
                 before = self.incumbent.cost_ns, self.incumbent.lower_bound_ns
                 tasks = sessions.next_tasks(multipliers, descents)
                 running = [
-                    pool.submit(task, _ROUND_WORK, self.incumbent.cost_ns, stop) for task in tasks
+                    pool.submit(task, self.round_work, self.incumbent.cost_ns, stop)
+                    for task in tasks
                 ]
                 in_time = self._waited(running, stop)
                 self._exchange(small, multipliers, descents, sessions)
@@ -120,8 +150,11 @@ class _Run:
 
     def _waited(self, running: list[Future[None]], stop: IntArray) -> bool:
         """False when the time ended first; then the tasks end at once, or are left to end."""
-        left = self.deadline.left()
-        unfinished = wait(running, None if left == math.inf else left).not_done
+        unfinished = set(running)
+        while unfinished and not self.deadline.is_over():
+            left = self.deadline.left_s()
+            step = _STOP_SECONDS if left is None else min(left, _STOP_SECONDS)
+            unfinished = wait(unfinished, step).not_done
         if not unfinished:
             for task in running:
                 task.result()
@@ -154,7 +187,7 @@ class _Run:
             descents[1].origin = descents[0].origin
 
     def _offer(self, small: Reduced, states: IntArray, stage: str) -> None:
-        self.incumbent.offer(small.invert(states), stage)
+        self.incumbent.offer(small.invert(states)[: len(self.graph.nodes)], stage)
 
     def _prove_infeasible(self, note: str) -> None:
         self.infeasible = True
@@ -180,7 +213,12 @@ class _Sessions:
         self._round += 1
         rises = not multipliers.is_done and (multipliers.is_rising or self._round % 4 == 0)
         if self._left == 0:
-            self._challenges = rises and self._round > 1 and not self._challenges
+            best = min(descent.rank for descent in descents)
+            self._challenges = (
+                rises
+                and not self._challenges
+                and (best[0] > 0.0 or multipliers.decoded_rank[1] < _WORTH_A_TRY * best[1])
+            )
             self._length = self._length + 1 if self._challenges else self._length
             self._left = self._length if self._challenges else max(self._length // 2, 1)
             if self._challenges:

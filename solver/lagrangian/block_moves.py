@@ -18,7 +18,9 @@ from solver.lagrangian.block_solver import FlagArray, StateArray, solve_block
 from solver.lagrangian.memory import profile_of
 from solver.lagrangian.model import Model
 
-_FORCED_SHARE = 0.3  # chosen: of moves that force a new state on the node in the middle
+_SMALL = 100  # chosen: blocks of up to this size have any size up to it
+_FORCED_SHARE = 0.2  # chosen: of moves that force a new state on the node in the middle
+_LARGEST_FORCED = 1000  # chosen: nodes that answer to it
 _FRONTIER = 8  # chosen: blocks are compact, and never the same
 _RISES = 14  # chosen: of the price, in one move
 _RISE_GROWTH = 1.6  # chosen: 1.6^13 = 450
@@ -72,18 +74,24 @@ def improve(
         trial[n] = states[n]
     work = 0.0
     while work < rules.work and stop[0] == 0:
-        count = _grow(model, first, edges, rules.size, inside, members)
+        size = rules.size
+        if size <= _SMALL:
+            size = 1 + int(np.random.random() * size)
+        count = _grow(model, first, edges, size, inside, members)
         block = np.empty(count, np.int64)
         for j in range(count):
             block[j] = members[j]
-        forces = np.random.random() < _FORCED_SHARE
-        weights = _drawn_weights(first, block, forces)
-        plan = plan_block(model, first, edges, block, weights, rules.most_entries)
+        forces = 1 < count <= _LARGEST_FORCED and np.random.random() < _FORCED_SHARE
+        movable = np.empty(count - 1 if forces else count, np.int64)
+        for j in range(movable.size):
+            movable[j] = block[count - movable.size + j]
+        weights = _drawn_weights(first, movable, forces)
+        plan = plan_block(model, first, edges, movable, weights, rules.most_entries)
         again = plan
         once = _additions(model, plan)
         if forces:
-            weights = _drawn_weights(first, block, forces)
-            again = plan_block(model, first, edges, block, weights, rules.most_entries)
+            weights = _drawn_weights(first, movable, forces)
+            again = plan_block(model, first, edges, movable, weights, rules.most_entries)
             once += _additions(model, again)
         work += 2000.0 + 500.0 * count
         fits_room = max(plan.messages[-1], again.messages[-1]) <= choices.size
@@ -99,9 +107,14 @@ def improve(
         if forces:
             n = block[0]
             trial[n] = int(np.random.random() * (starts[n + 1] - starts[n]))
+        # nodes that are alike must not all move at the same price
+        spread = 0.1 * np.random.random() ** 4
+        shares = np.empty(count)
+        for j in range(count):
+            shares[j] = 1.0 + spread * (np.random.random() - 0.5)
         rise = rules.unit
         for _ in range(_RISES if fits_room else 0):
-            _add_block_prices(model, block, own_prices, priced)
+            _add_block_prices(model, block, shares, own_prices, priced)
             work += once
             solved = _solve(model, priced, first, edges, plan, held, choices, free, trial, stop)
             if solved and forces:
@@ -136,7 +149,7 @@ def improve(
 @numba.njit(cache=True, nogil=True)
 def _drawn_weights(first: IntArray, block: IntArray, forces: bool) -> FloatArray:
     """Which nodes are fixed first: in some blocks hubs, in some whoever, in some any but hubs. The
-    first node, around which the block lies, is free unless its state is forced.
+    first node, around which the block lies, is free unless that is the one whose state is forced.
     """
     weights = np.empty(block.size)
     power = int(np.random.random() * 3)
@@ -145,8 +158,8 @@ def _drawn_weights(first: IntArray, block: IntArray, forces: bool) -> FloatArray
         weights[j] = np.exp(-6.0 * np.random.random())
         for _ in range(power):
             weights[j] /= max(degree, 1)
-    if block.size > 0:
-        weights[0] = 1e9 if forces else 1e-9
+    if not forces:
+        weights[0] = 1e-9
     return weights
 
 
@@ -274,9 +287,9 @@ def _raise_prices(
 
 @numba.njit(cache=True, nogil=True)
 def _add_block_prices(
-    model: Model, nodes: IntArray, prices: FloatArray, priced: FloatArray
+    model: Model, nodes: IntArray, shares: FloatArray, prices: FloatArray, priced: FloatArray
 ) -> None:
-    """Unary costs of these nodes with the memory that they take priced."""
+    """Unary costs of these nodes, with their shares of the price of the memory that they take."""
     upto = np.zeros(prices.size + 1)
     for m in range(prices.size):
         upto[m + 1] = upto[m] + prices[m]
@@ -287,7 +300,7 @@ def _add_block_prices(
         for s in range(k):
             priced[at + s] = model.unary[at + s]
         for j in range(model.first_term[n], model.first_term[n + 1]):
-            price = upto[model.until[j]] - upto[model.since[j]]
+            price = shares[p] * (upto[model.until[j]] - upto[model.since[j]])
             if price != 0.0:
                 for s in range(k):
                     priced[at + s] += price * model.usage[model.usages[j] + s]

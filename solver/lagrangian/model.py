@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.cost_graph import CostGraph, FloatArray, IntArray, Projection
+from solver.cost_graph import CostGraph, Edge, FloatArray, IntArray, Projection
 
 
 class Model(NamedTuple):
@@ -79,11 +79,10 @@ def model_of(graph: CostGraph) -> Model:
         if isinstance(edge, Projection):
             table = np.full((extents[a], extents[b]), np.inf)
             table[np.arange(extents[a]), edge.select] = 0.0
-        elif edge.memory is not None and edge.memory.any():
-            rows, columns = np.nonzero(np.isfinite(edge.cost))
-            if not len(rows):
-                rows, columns = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        elif _has_node(edge):
+            rows, columns = _pairs(edge)
             owners.append(len(unary))
+            assert edge.memory is not None
             usage.append(edge.memory[rows, columns])
             for end, states in ((a, rows), (b, columns)):
                 table = np.full((len(rows), extents[end]), np.inf)
@@ -99,6 +98,29 @@ def model_of(graph: CostGraph) -> Model:
         heads.append(max(a, b))
         pair.append((table if a < b else table.T).ravel())
     return _assembled(graph, unary, tails, heads, pair, owners, usage)
+
+
+def states_of(graph: CostGraph, choice: IntArray) -> IntArray:
+    """A choice as states of the model's nodes."""
+    found = choice.tolist()
+    for edge in graph.edges:
+        if isinstance(edge, Edge) and _has_node(edge):
+            rows, columns = _pairs(edge)
+            same = (rows == choice[edge.tail]) & (columns == choice[edge.head])
+            found.append(int(np.argmax(same)))
+    return np.array(found, dtype=np.int64)
+
+
+def _has_node(edge: Edge) -> bool:
+    return edge.memory is not None and bool(edge.memory.any())
+
+
+def _pairs(edge: Edge) -> tuple[IntArray, IntArray]:
+    """The pairs of states that an edge's node has as its own: those allowed, or any one."""
+    rows, columns = np.nonzero(np.isfinite(edge.cost))
+    if not len(rows):
+        return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    return rows.astype(np.int64), columns.astype(np.int64)
 
 
 def _assembled(

@@ -24,6 +24,7 @@ _LONGER, _SHORTER, _FAILURES = 1.1, 0.66, 10  # published: Barahona, Anbil, with
 _AVERAGED = 0.1  # published: the same
 _SHORTEST_STEP = 1e-7  # chosen: no bound moves any more
 _RISING_SHARE = 0.004  # chosen: of the gap, in one call
+_STEP_WORK = 3e4  # measured: what one step costs besides its sweep, in additions
 _FULL_LOOK = 10  # chosen: steps between looks at all moments
 _HOPED_GAP = 0.05  # chosen: while no choice within the limit is known
 
@@ -45,7 +46,7 @@ class Multipliers:
         self._step = _FIRST_STEP
         self._failures = 0
         self._rounds = 0
-        self._work = 3.0 * len(model.pair) + 10.0 * len(model.unary)
+        self._work = 3.0 * len(model.pair) + 10.0 * len(model.unary) + _STEP_WORK
 
     @property
     def prices(self) -> FloatArray:
