@@ -250,8 +250,9 @@ class MeshSearch:
         """A search over the whole cost graph of the mesh."""
         unfolding = Unfolding(self.folding, lower(models, given.all, self._limit(models)))
         listener = self._listener(name, models.mesh)
+        start = self._start(models, given, unfolding, budget) if search is exact else None
         try:
-            found = search(unfolding.graph, budget, listener)
+            found = search(unfolding.graph, budget, listener, start)
         except TableTooLarge:
             if self.request.solver != "auto":
                 return self._left_out(models.mesh, models.problem, TOO_LARGE)
