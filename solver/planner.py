@@ -63,7 +63,7 @@ def plan(request: Request, report: Report | None = None, stop: Stop = never) -> 
     answer = Answer(infeasible=_states_alone(request))
     if answer.infeasible is not None:
         return answer
-    folding = fold(request.graph, matching_pins(request.graph, request.pins))
+    folding = fold(request.graph, matching_pins(request.graph, request.pins, request.module))
     for count in _microbatch_counts(request):
         try:
             search, outcomes = _search_what_fits(request, folding, count, deadline, history, say)

@@ -15,10 +15,11 @@ from solver.evaluate import evaluate
 from solver.lowering import Models, lower
 from solver.outcome import Budget
 from solver.pins import pinned_ops
+from solver.planner import plan
 from solver.verify import verify
 from tests.solver.completions import axes_on, completed_plan, least_cost_ns
 from tests.solver.random_problems import Case, cases
-from tests.solver.small_graphs import GraphMaker, models
+from tests.solver.small_graphs import GraphMaker, models, topology
 
 
 def constrained(found: Models, *pins: Pin, module: str | None = None, **wishes: Any) -> Filters:
@@ -147,17 +148,19 @@ COLUMNS = Pin(op="columns", strategy={"d1": ("a0",)})
 def test_without_all_to_all_a_plan_gathers_and_slices(allow: bool):
     found = transposed(allow)
     own = constrained(found, ROWS, COLUMNS)
-    plan = completed_plan(found, dict(enumerate(best(found, own).values())))
+    own_plan = completed_plan(found, dict(enumerate(best(found, own).values())))
     kinds = {
         step.kind
-        for r in plan.stages[0].redistributions
+        for r in own_plan.stages[0].redistributions
         if r.tensor == "rows:out"
         for step in (*r.forward, *r.backward)
     }
     assert ("all_to_all" in kinds) == allow
     assert allow or {"all_gather", "slice"} <= kinds
-    assert evaluate(found.problem, plan).step_ns == pytest.approx(plan.cost.step_ns, rel=1e-9)
-    assert verify(found.problem, plan).outcome == "verified"
+    assert evaluate(found.problem, own_plan).step_ns == pytest.approx(
+        own_plan.cost.step_ns, rel=1e-9
+    )
+    assert verify(found.problem, own_plan).outcome == "verified"
 
 
 def test_all_to_alls_only_ever_help():
@@ -279,3 +282,26 @@ def test_pinned_ops_follow_nobody():
     pin = Pin(op="act", strategy={"d0": ("a0",)})
     own = constrained(found, pin, elementwise_follow=True)
     assert "act" not in {found.problem.ops[p].name for p in own.followers}
+
+
+def test_a_submodule_of_one_of_many_layers_is_searched_alone():
+    """Equal layers are folded; the one that is asked for is not."""
+    maker = GraphMaker(batch=8)
+    x = maker.input("x", "batch", 64)
+    for k in range(12):
+        fields = {"module": f"layers.{k}"}
+        x = maker.op("linear", [x, maker.parameter(f"w{k}", 64, 64)], ["batch", 64], f"fc{k}",
+                     **fields)  # fmt: skip
+        x = maker.op("gelu", [x], ["batch", 64], f"act{k}", **fields)
+    request = Request(
+        graph=maker.graph(x), topology=topology(2, 4), setup=Setup(microbatches=1),
+        module="layers.5", pins=(Pin(op="fc5", strategy={"n": ("gpu0",)}),),
+        solver="dynamic_programming",
+    )  # fmt: skip
+    found = plan(request).plan
+    assert found is not None
+    axes = {axis.name for axis in found.stages[0].mesh.axes}
+    for own in found.stages[0].ops:
+        if own.op not in ("fc5", "act5"):
+            (used,) = own.strategy.values()
+            assert set(used) == axes, own.op
