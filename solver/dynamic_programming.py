@@ -22,6 +22,8 @@ from solver.elimination.label_search import LabelSearch
 from solver.elimination.order import Program, elimination_program
 from solver.elimination.solution import Weights, solve
 from solver.incumbent import Incumbent, Report
+from solver.lagrangian_search import lagrangian_search
+from solver.lifetimes import without_lifetimes
 from solver.outcome import Budget, Outcome, outcome_of
 
 _SOLUTIONS_HELD = 5
@@ -33,7 +35,14 @@ def dynamic_programming(
     report: Report | None = None,
     start: IntArray | None = None,
 ) -> Outcome:
-    """Deterministic where time does not cut it. Raises TableTooLarge, before any table is made."""
+    """Deterministic where time does not cut it. Raises TableTooLarge, before any table is made.
+
+    Where lifetimes make a difference the search is lagrangian_search, which may leave a gap.
+    """
+    always = without_lifetimes(graph)
+    if always is None:
+        return lagrangian_search(graph, budget, report, start)
+    graph = always
     return _Run(graph, budget, report, start).outcome()
 
 

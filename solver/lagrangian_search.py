@@ -102,7 +102,7 @@ class _Run:
         if (small.model.usage % 1.0).any():
             # sums in another order must not exceed the limit by a rounding
             self.limit *= 1 - _MEMORY_ROUNDING
-        if np.prod(small.model.extents.astype(np.float64)) <= _ENUMERATED:
+        if np.log(small.model.extents).sum() <= math.log(_ENUMERATED):
             self._enumerate(small, small.model)
             return
         entries = len(small.model.pair) + len(small.model.unary)
