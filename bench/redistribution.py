@@ -18,6 +18,7 @@ from bench.timing import REPEATS, median_seconds, reference_loop, say
 from costmodel.collectives import Interconnect
 from solver.layout_graph import cached_layout_graph
 from solver.redistribution import Redistributions
+from solver.slot_families import cached_families
 from solver.states import StateSpace
 
 # like h100-8x8 and v100-8x8: 8 nodes of 8 devices
@@ -37,6 +38,7 @@ def values(axes: int, slots: int) -> Redistributions:
 def stages(axes: int, slots: int) -> tuple[float, float, float]:
     """Seconds for graph, prices and pairs, from nothing."""
     cached_layout_graph.cache_clear()
+    cached_families.cache_clear()
     moves = values(axes, slots)
     states = np.arange(len(moves.space.states))
     times = [time.perf_counter()]

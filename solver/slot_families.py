@@ -39,11 +39,13 @@ class Families:
 
 def families_of(space: StateSpace) -> Families:
     """The families of a space; spaces whose layouts and interchangeable slots are alike share."""
-    return _families(space.states.tobytes(), space.slots, space.axis_sizes, _alike(space))
+    return cached_families(space.states.tobytes(), space.slots, space.axis_sizes, _alike(space))
 
 
 @lru_cache(maxsize=64)
-def _families(content: bytes, n: int, axis_sizes: tuple[int, ...], classes: Classes) -> Families:
+def cached_families(
+    content: bytes, n: int, axis_sizes: tuple[int, ...], classes: Classes
+) -> Families:
     axes = len(axis_sizes)
     count = len(content) // (8 * axes) if axes else 1
     states = np.frombuffer(content, dtype=np.int64).reshape(count, axes).copy()
