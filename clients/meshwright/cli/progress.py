@@ -23,11 +23,10 @@ class ProgressLine:
         console = notices()
         self._bar = rich_progress.Progress(
             rich_progress.SpinnerColumn(),
-            rich_progress.TextColumn("{task.description}"),
+            _Phase(stop),
             rich_progress.BarColumn(bar_width=24),
             rich_progress.TextColumn("{task.fields[found]}"),
             rich_progress.TimeElapsedColumn(),
-            _Stopping(stop),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -56,17 +55,20 @@ class ProgressLine:
         )
 
 
-class _Stopping(rich_progress.ProgressColumn):
-    """Looks at the signal while it is drawn: its handler may touch no lock of the console's."""
+class _Phase(rich_progress.ProgressColumn):
+    """The phase, or that the search is asked to end.
+
+    It looks at the signal while it is drawn: a handler may touch no lock of the console's.
+    """
 
     def __init__(self, stop: StopSignal | None) -> None:
         super().__init__()
         self._stop = stop
 
     def render(self, task: rich_progress.Task) -> Text:
-        del task
-        asked = self._stop is not None and self._stop.asked
-        return Text("ending the search; Ctrl-C again ends at once" if asked else "", style="yellow")
+        if self._stop is not None and self._stop.asked:
+            return Text("ending the search; Ctrl-C again ends at once", style="yellow")
+        return Text(task.description)
 
 
 def found_text(progress: Progress) -> str:
