@@ -16,7 +16,8 @@ class Settings(BaseSettings):
     workers: worker loops in this process; each runs one solve at a time.
     verifier: the same for what executes plans, in the group `meshwright.verifier`.
     solve_s: a solve that runs longer is asked for its best plan; where none comes its job fails.
-    solve_grace_s, cancel_grace_s: how long it has for that, and after a cancel.
+    solve_grace_s, cancel_grace_s: how long it has for that, and after a cancel. Chosen: writing the
+        plan of Llama-3 8B takes a second, several on a busy machine.
     verify_s, verify_memory_bytes: an execution that takes more is ended: not verifiable.
     max_losses: how often the process of a solve may be lost before its job fails.
     """
@@ -34,8 +35,8 @@ class Settings(BaseSettings):
     poll_s: float = Field(default=0.1, gt=0, le=10)
     lease_s: float = Field(default=15, gt=0)
     solve_s: float = Field(default=900, gt=0)
-    solve_grace_s: float = Field(default=5, ge=0, le=600)
-    cancel_grace_s: float = Field(default=1, ge=0, le=60)
+    solve_grace_s: float = Field(default=30, ge=0, le=600)
+    cancel_grace_s: float = Field(default=5, ge=0, le=60)
     verify_s: float = Field(default=900, gt=0)
     verify_memory_bytes: int = Field(default=8 * 2**30, ge=2**28)
     max_losses: int = Field(default=3, ge=1)

@@ -34,7 +34,7 @@ def test_a_search_that_is_killed_once_is_tried_again(serve: Serve) -> None:
 
 
 def test_cancel_ends_the_search_and_keeps_its_progress(serve: Serve) -> None:
-    http = serve("endless")
+    http = serve("endless", cancel_grace_s=0.1)
     job = _submit(http)
     pid = _pid(http, job, 1)
     cancelled = http.post(f"/v1/jobs/{job}/cancel").json()
@@ -51,7 +51,7 @@ def test_a_queued_job_can_be_cancelled(serve: Serve) -> None:
 
 
 def test_the_worker_goes_on_after_a_cancel(serve: Serve) -> None:
-    http = serve("endless")
+    http = serve("endless", cancel_grace_s=0.1)
     first = _submit(http)
     _pid(http, first, 1)
     second = _submit(http, "?fresh=true")
