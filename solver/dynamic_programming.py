@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from solver.cost_graph import CostGraph, Edge, IntArray
+from solver.cost_graph import ChoiceCost, CostGraph, Edge, IntArray
 from solver.deadline import Deadline, OutOfTime
 from solver.elimination import multiplier
 from solver.elimination.eliminator import TableTooLarge
 from solver.elimination.label_search import LabelSearch
 from solver.elimination.order import Program, elimination_program
-from solver.elimination.solution import Weights, solve
+from solver.elimination.solution import Solution, Weights, solve
 from solver.incumbent import Incumbent, Report
 from solver.lagrangian_search import lagrangian_search
 from solver.lifetimes import without_lifetimes
@@ -43,15 +43,23 @@ def dynamic_programming(
     if always is None:
         return lagrangian_search(graph, budget, report, start)
     graph = always
-    return _Run(graph, budget, report, start).outcome()
+    return DynamicProgramming(graph, budget, report, start).outcome(budget)
 
 
-class _Run:
-    """One run: facts collected stage by stage, so that a cut leaves an honest outcome."""
+class DynamicProgramming:
+    """The search in two steps: where the first shows that the rest is not worth it, leave that out.
+
+    Facts are collected stage by stage, so that a cut leaves an honest outcome.
+    """
 
     def __init__(
-        self, graph: CostGraph, budget: Budget, report: Report | None, start: IntArray | None
+        self,
+        graph: CostGraph,
+        budget: Budget,
+        report: Report | None = None,
+        start: IntArray | None = None,
     ) -> None:
+        """budget: of the first step. Raises TableTooLarge."""
         self.graph = graph
         self.budget = budget
         self.deadline = Deadline.after(budget.seconds, budget.stop)
@@ -61,32 +69,54 @@ class _Run:
         self.infeasible = False
         self.minimum_memory_bytes: float | None = None
         self.notes: list[str] = []
-
-    def outcome(self) -> Outcome:
+        self._program: Program | None = None
+        self._cheapest: Solution | None = None
+        self._over: ChoiceCost | None = None
         try:
-            self.incumbent.raise_bound(_sum_of_least(self.graph), "start")
-            self.deadline.check()
-            program = elimination_program(self.graph, self.budget.max_table_entries)
-            self._check_held(program)
-            self._search(program)
+            self._begin()
         except OutOfTime:
-            self.notes.append(f"stopped after {self.budget.seconds} s")
+            self.notes.append(f"stopped after {budget.seconds} s")
+
+    @property
+    def floor_ns(self) -> float:
+        """The least cost without the limit, or what is known of it."""
+        return self.incumbent.lower_bound_ns
+
+    def outcome(self, budget: Budget) -> Outcome:
+        """What is found and proved in all; budget: of the second step."""
+        if self._cheapest is not None and self._program is not None:
+            self.budget = budget
+            self.deadline = Deadline.after(budget.seconds, budget.stop)
+            try:
+                self._close(self._program, self._cheapest)
+            except OutOfTime:
+                self.notes.append(f"stopped after {budget.seconds} s")
         return outcome_of(
             self.incumbent, self.infeasible, self.minimum_memory_bytes, tuple(self.notes)
         )
 
-    def _search(self, program: Program) -> None:
-        incumbent, deadline = self.incumbent, self.deadline
-        cheapest = solve(program, Weights(1.0, 0.0), deadline)
+    def _begin(self) -> None:
+        self.incumbent.raise_bound(_sum_of_least(self.graph), "start")
+        self.deadline.check()
+        program = elimination_program(self.graph, self.budget.max_table_entries)
+        self._check_held(program)
+        cheapest = solve(program, Weights(1.0, 0.0), self.deadline)
         if cheapest.value == math.inf:
             self._prove_infeasible("every choice takes a forbidden state or pair")
             return
-        over = incumbent.offer(cheapest.choice(), "cost")
-        if incumbent.choice is not None:
-            incumbent.raise_bound(incumbent.cost_ns, "cost")
+        over = self.incumbent.offer(cheapest.choice(), "cost")
+        limit = self.graph.memory_limit_bytes
+        if limit is None or over.memory_bytes <= limit:
+            self.incumbent.raise_bound(self.incumbent.cost_ns, "cost")
             return
-        incumbent.raise_bound(cheapest.value, "cost")
-        if self._is_beaten():
+        self.incumbent.raise_bound(cheapest.value, "cost")
+        self._program, self._cheapest, self._over = program, cheapest, over
+
+    def _close(self, program: Program, cheapest: Solution) -> None:
+        """Keep the limit, which the cheapest choice does not."""
+        incumbent, deadline = self.incumbent, self.deadline
+        assert self._over is not None
+        if incumbent.is_closed() or self._is_beaten():
             return
         leanest = solve(program, Weights(0.0, 1.0), deadline)
         within = incumbent.offer(leanest.choice(), "memory")
@@ -94,7 +124,7 @@ class _Run:
         if incumbent.choice is None:
             self._prove_infeasible("every choice takes more memory than the limit")
             return
-        peak = multiplier.peak(cheapest, over, within, incumbent, deadline)
+        peak = multiplier.peak(cheapest, self._over, within, incumbent, deadline)
         if peak is None or incumbent.is_closed() or self._is_beaten():
             return
         if _SOLUTIONS_HELD * program.entries() > self.budget.max_held_entries:

@@ -58,7 +58,7 @@ class Incumbent:
 
     def allowance_ns(self) -> float:
         """Choices that save no more than this on the incumbent are not looked for."""
-        return max(self.tolerance, ROUNDING) * abs(self.cost_ns)
+        return (self.tolerance + ROUNDING) * abs(self.cost_ns)
 
     def is_closed(self) -> bool:
         return self.choice is not None and (

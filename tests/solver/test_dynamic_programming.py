@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.cost_graph import FORBIDDEN, CostGraph, Edge, Node, evaluate_choice
-from solver.dynamic_programming import dynamic_programming
+from solver.dynamic_programming import DynamicProgramming, dynamic_programming
 from solver.elimination.eliminator import TableTooLarge
 from solver.incumbent import Progress
 from solver.outcome import Budget, Outcome
@@ -54,6 +54,20 @@ def test_the_limit_binds_exactly() -> None:
     assert (within.cost_ns, below.cost_ns) == (5.0, 6.0)
     assert below.status == "optimal"
     assert below.minimum_memory_bytes == 1.0
+
+
+def test_a_start_is_kept_only_until_something_cheaper_is_found() -> None:
+    for limit, start, best in ((9.99, [0, 1], 6.0), (10.0, [0, 0], 5.0), (9.99, [1, 1], 6.0)):
+        outcome = dynamic_programming(two_nodes(limit), Budget(), start=np.array(start))
+        assert (outcome.status, outcome.cost_ns, outcome.lower_bound_ns) == ("optimal", best, best)
+
+
+def test_the_first_step_knows_the_least_cost_without_the_limit_and_the_second_keeps_it() -> None:
+    search = DynamicProgramming(two_nodes(9.99), Budget())
+    assert search.floor_ns == 5.0
+    assert search.outcome(Budget(cutoff_ns=5.0)).status == "unknown"
+    again = DynamicProgramming(two_nodes(9.99), Budget())
+    assert again.outcome(Budget(cutoff_ns=7.0)).cost_ns == 6.0
 
 
 def test_a_limit_below_the_least_memory_is_infeasible() -> None:
