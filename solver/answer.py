@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from meshwright.schema import Answer, Finding, Plan, Request, Search
 from solver.evaluate import cost_of, ledger_of
-from solver.mesh_search import TOLERANCE, MeshOutcome, MeshSearch, shown
+from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
+from solver.mesh_search import MeshSearch
 from solver.notes import idle_axes, repeated_work
 from solver.plan_document import stage_document
 from solver.why_none import why_none

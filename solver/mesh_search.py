@@ -12,19 +12,18 @@ auto                          dynamic_programming; where its tables would be too
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema import Finding, Mesh, Progress, Request
+from meshwright.schema import Mesh, Progress, Request
 from solver.bounds import least_memory, work_bound_ns
 from solver.constraints import Filters, filters
 from solver.deadline import Deadline
-from solver.dynamic_programming import dynamic_programming
+from solver.dynamic_programming import DynamicProgramming, dynamic_programming
 from solver.elimination.eliminator import TableTooLarge
 from solver.exact import exact
 from solver.folding import Folding
@@ -32,6 +31,7 @@ from solver.incumbent import Progress as Step
 from solver.infeasibility import Restriction, explain_infeasible
 from solver.lagrangian_search import lagrangian_search
 from solver.lowering import Models, lower
+from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History, MeshOutcome, shown
 from solver.meshes import meshes
 from solver.op_sketches import OpSketches
 from solver.outcome import Budget, ChoiceSearch, Outcome
@@ -49,55 +49,27 @@ from solver.values import find_values
 
 Say = Callable[[Progress], None]
 
-# chosen: a gap below what any cost model can tell apart; the search stops there
-TOLERANCE = 1e-3
-
 # chosen: a plan that takes less of the memory was not made dearer by the limit
 ROOMY = 0.8
 
-TOO_LARGE = "its tables would be too large"
-
-
-@dataclass(frozen=True, slots=True)
-class MeshOutcome:
-    """What was found and proved on one mesh.
-
-    outcome.lower_bound_ns holds for every plan on the mesh; `infeasible` is only said of all plans.
-    broken_pin: the op that can keep its pin in no way. short_bytes: the least memory of the
-    strategies that a search found, where that is too much. left_out: why nothing is known.
-    simplicity_ns: what it costs more than the cheapest choice found, for being simpler.
-    """
-
-    mesh: Mesh
-    outcome: Outcome
-    models: Models
-    found_by: str = ""
-    unfolding: Unfolding | None = None
-    broken_pin: str | None = None
-    left_out: str = ""
-    short_bytes: float | None = None
-    notes: tuple[str, ...] = ()
-    simplicity_ns: float = 0.0
+# chosen: meshes whose tables are kept between the two rounds; some 100 MB each at the most
+HELD = 8
 
 
 @dataclass(slots=True)
-class History:
-    """Cheaper and cheaper plans, and how many seconds after the start each was found."""
+class _Begun:
+    """A mesh between the two rounds of a search.
 
-    started: float = field(default_factory=time.monotonic)
-    findings: list[Finding] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    floor_ns: no plan on it costs less. ended: its outcome, where the first round is enough.
+    unfolding, search: let go of where too many are held, and then made again.
+    """
 
-    def add(self, search: str, mesh: Mesh, cost_ns: float) -> None:
-        if self.findings and cost_ns >= self.findings[-1].cost_ns:
-            return
-        self.findings.append(Finding(search=search, mesh=shown(mesh), cost_ns=cost_ns))
-        self.seconds.append(time.monotonic() - self.started)
-
-
-def shown(mesh: Mesh) -> str:
-    """A mesh in words."""
-    return " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)
+    models: Models
+    given: Filters
+    floor_ns: float = -inf
+    ended: MeshOutcome | None = None
+    unfolding: Unfolding | None = None
+    search: DynamicProgramming | None = None
 
 
 class MeshSearch:
@@ -125,31 +97,49 @@ class MeshSearch:
         check_axes(list(self.pins.values()), meshes(request.topology, request.budget.max_axes))
 
     def run(self, candidates: Sequence[Mesh]) -> list[MeshOutcome]:
-        """The outcome of every mesh, with and without uneven cuts where both may be."""
-        outcomes: list[MeshOutcome] = []
+        """The outcome of every mesh, with and without uneven cuts where both may be.
+
+        In two rounds: the first says what a mesh can be worth, the second searches the most
+        promising first, so that most others need no more than to be beaten.
+        """
         spaces = [(mesh, own) for mesh in candidates for own in _spaces(self.problem, mesh)]
+        outcomes: list[MeshOutcome] = []
         if self._wants_a_plan_soon():
             coarsest = meshes(self.request.topology, 1)[0]
             outcomes += self._quickly(coarsest, next(_spaces(self.problem, coarsest)))
-        for done, (mesh, problem) in enumerate(spaces):
-            if done and self.deadline.is_over():
-                outcomes += [self._left_out(*space, "the time was over") for space in spaces[done:]]
-                break
-            best = min((o.outcome.cost_ns for o in outcomes), default=inf)
-            phase = f"{shown(mesh)}, {self.problem.microbatches} microbatch(es)"
-            incumbent = best if best < inf else None
-            self.now = Progress(phase=phase, done=done, total=len(spaces), incumbent_ns=incumbent)
-            self.say(self.now)
-            left = self.deadline.left_s()
-            budget = Budget(
-                seconds=None if left is None else left / (len(spaces) - done),
-                tolerance=TOLERANCE,
-                cutoff_ns=best,
-                stop=self.deadline.stop,
-            )
-            outcomes.append(self._on(mesh, problem, budget))
-        self.say(Progress(phase="done", done=len(spaces), total=len(spaces)))
+        begun: list[_Begun] = []
+        steps = 2 * len(spaces)
+        for mesh, problem in spaces:
+            own = self._begun(mesh, problem, self._step(mesh, len(begun), steps, outcomes))
+            begun.append(own)
+            self._let_go(begun)
+        begun.sort(key=lambda own: own.floor_ns)
+        for done, own in enumerate(begun, len(begun)):
+            budget = self._step(own.models.mesh, done, steps, outcomes)
+            outcomes.append(self._ended(own, budget))
+        self.say(Progress(phase="done", done=steps, total=steps))
         return outcomes
+
+    def _step(self, mesh: Mesh, done: int, steps: int, outcomes: Sequence[MeshOutcome]) -> Budget:
+        """Say what comes next; what it may use up."""
+        best = min((o.outcome.cost_ns for o in outcomes), default=inf)
+        phase = f"{shown(mesh)}, {self.problem.microbatches} microbatch(es)"
+        incumbent = best if best < inf else None
+        self.now = Progress(phase=phase, done=done, total=steps, incumbent_ns=incumbent)
+        self.say(self.now)
+        left = self.deadline.left_s()
+        return Budget(
+            seconds=None if left is None else left / (steps - done),
+            tolerance=TOLERANCE,
+            cutoff_ns=best,
+            stop=self.deadline.stop,
+        )
+
+    def _let_go(self, begun: Sequence[_Begun]) -> None:
+        held = [own for own in begun if own.search is not None]
+        if len(held) > HELD:
+            worst = max(held, key=lambda own: own.floor_ns)
+            worst.search = worst.unfolding = None
 
     def simplified(self, best: MeshOutcome) -> MeshOutcome:
         """The simplest plan on the mesh of the best that is about as good."""
@@ -178,10 +168,6 @@ class MeshSearch:
         return replace(
             best, outcome=outcome, notes=(*best.notes, note), simplicity_ns=max(0.0, extra_ns)
         )
-
-    def _left_out(self, mesh: Mesh, problem: Problem, why: str) -> MeshOutcome:
-        models = Models(problem, self.values, mesh, self.sketches)
-        return MeshOutcome(mesh, _NOT_SEARCHED, models, left_out=why)
 
     def contradiction(self, mesh: Mesh) -> tuple[str, ...]:
         """A smallest set of pins that no plan on the mesh keeps, in the memory there is.
@@ -224,43 +210,67 @@ class MeshSearch:
         models.followers = given.followers
         return models, given
 
-    def _on(self, mesh: Mesh, problem: Problem, budget: Budget) -> MeshOutcome:
+    def _begun(self, mesh: Mesh, problem: Problem, budget: Budget) -> _Begun:
+        """The first round: what is told without a search, and the least cost without the limit."""
         models, given = self._models(mesh, problem)
+        own = _Begun(models, given)
+        if self.deadline.is_over():
+            own.ended = MeshOutcome(mesh, _NOT_SEARCHED, models, left_out="the time was over")
+            return own
         broken = _broken_pin(models, given.all)
         if broken is not None:
-            return MeshOutcome(mesh, _IMPOSSIBLE, models, broken_pin=broken)
+            own.ended = MeshOutcome(mesh, _IMPOSSIBLE, models, broken_pin=broken)
+            return own
         least = sum(part.total for part in least_memory(models, self.folding))
         if least > self._limit(models):
-            return MeshOutcome(mesh, replace(_IMPOSSIBLE, minimum_memory_bytes=least), models)
-        solver = self.request.solver
-        if solver == "auto" or solver == "dynamic_programming":
-            return self._whole(models, given, "dynamic_programming", dynamic_programming, budget)
-        if solver == "exact":
-            return self._whole(models, given, "exact", exact, budget)
-        return self._decided(models, given, solver, budget)
+            outcome = replace(_IMPOSSIBLE, minimum_memory_bytes=least)
+            own.ended = MeshOutcome(mesh, outcome, models)
+            return own
+        if self.request.solver in ("auto", "dynamic_programming"):
+            self._eliminate(own, budget)
+        return own
 
-    def _whole(
-        self,
-        models: Models,
-        given: Filters,
-        name: str,
-        search: ChoiceSearch,
-        budget: Budget,
-    ) -> MeshOutcome:
-        """A search over the whole cost graph of the mesh."""
-        unfolding = Unfolding(self.folding, lower(models, given.all, self._limit(models)))
-        listener = self._listener(name, models.mesh)
-        start = self._start(models, given, unfolding, budget) if search is exact else None
+    def _eliminate(self, own: _Begun, budget: Budget) -> None:
+        """Begin dynamic programming, or leave it where its tables would be too large."""
+        own.unfolding = self._whole(own)
+        listener = self._listener("dynamic_programming", own.models.mesh)
         try:
-            found = search(unfolding.graph, budget, listener, start)
+            own.search = DynamicProgramming(own.unfolding.graph, budget, listener)
+            own.floor_ns = own.search.floor_ns
         except TableTooLarge:
+            own.floor_ns = inf  # not known, and last in turn
             if self.request.solver != "auto":
-                return self._left_out(models.mesh, models.problem, TOO_LARGE)
-            start = self._start(models, given, unfolding, budget)
-            name = "lagrangian_search"
-            listener = self._listener(name, models.mesh)
-            found = lagrangian_search(unfolding.graph, budget, listener, start)
-        return MeshOutcome(models.mesh, found, models, name, unfolding)
+                own.ended = MeshOutcome(
+                    own.models.mesh, _NOT_SEARCHED, own.models, left_out=TOO_LARGE
+                )
+
+    def _ended(self, own: _Begun, budget: Budget) -> MeshOutcome:
+        """The second round."""
+        if own.ended is not None:
+            return own.ended
+        mesh, models = own.models.mesh, own.models
+        solver = self.request.solver
+        if solver not in ("auto", "dynamic_programming", "exact"):
+            return self._decided(models, own.given, solver, budget)
+        if budget.cutoff_ns <= own.floor_ns < inf:
+            note = "no plan here costs less than one of another mesh"
+            beaten = Outcome("unknown", None, inf, nan, own.floor_ns, None, (note,))
+            return MeshOutcome(mesh, beaten, models)
+        if own.search is None and -inf < own.floor_ns < inf:
+            self._eliminate(own, budget)  # it was let go of
+        unfolding = own.unfolding or self._whole(own)
+        if own.search is not None:
+            found = own.search.outcome(budget)
+            return MeshOutcome(mesh, found, models, "dynamic_programming", unfolding)
+        name, search = ("exact", exact) if solver == "exact" else _LARGE
+        start = self._start(models, own.given, unfolding, budget)
+        found = search(unfolding.graph, budget, self._listener(name, mesh), start)
+        return MeshOutcome(mesh, found, models, name, unfolding)
+
+    def _whole(self, own: _Begun) -> Unfolding:
+        """The whole cost graph of a mesh."""
+        lowered = lower(own.models, own.given.all, self._limit(own.models))
+        return Unfolding(self.folding, lowered)
 
     def _start(
         self, models: Models, given: Filters, unfolding: Unfolding, budget: Budget
@@ -343,6 +353,7 @@ class MeshSearch:
         return hear
 
 
+_LARGE: tuple[str, ChoiceSearch] = ("lagrangian_search", lagrangian_search)
 _IMPOSSIBLE = Outcome("infeasible", None, inf, nan, inf, None)
 _NOT_SEARCHED = Outcome("unknown", None, inf, nan, -inf, None)
 

@@ -26,7 +26,8 @@ from solver.answer import answer_of
 from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
 from solver.folding import Folding, fold
-from solver.mesh_search import TOO_LARGE, History, MeshOutcome, MeshSearch
+from solver.mesh_outcome import TOO_LARGE, History, MeshOutcome
+from solver.mesh_search import MeshSearch
 from solver.meshes import meshes
 from solver.pins import check_axes, matching_pins, pinned_ops
 from solver.problem import build_problem, step_batch, with_gradient
@@ -105,8 +106,8 @@ def _states_alone(request: Request) -> Infeasible | None:
             f"parameters, gradients and optimizer state alone need {needed / 2**30:.1f} GiB on a "
             f"device even when split over all {topology.device_count} devices; "
             f"{topology.device.name} has {available / 2**30:.1f} GiB after the reserve. "
-            f"At least {-(-total // max(1, available))} devices, a smaller model or narrower states would "
-            "do."
+            f"At least {-(-total // max(1, available))} devices, a smaller model or narrower "
+            "states would do."
         ),
         needed_bytes=needed,
         available_bytes=available,

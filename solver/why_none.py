@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from meshwright.schema import Infeasible, MemoryUse
 from meshwright.schema.request import Consumer
 from solver.bounds import Least, least_memory
-from solver.mesh_search import MeshOutcome, MeshSearch, shown
+from solver.mesh_outcome import MeshOutcome, shown
+from solver.mesh_search import MeshSearch
 from solver.notes import UNEVEN_WOULD_DO
 from solver.problem import Problem
 

@@ -1,0 +1,58 @@
+"""What searches find and prove on meshes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from meshwright.schema import Finding, Mesh
+from solver.lowering import Models
+from solver.outcome import Outcome
+from solver.unfolding import Unfolding
+
+# chosen: a gap below what any cost model can tell apart; the search stops there
+TOLERANCE = 1e-3
+
+TOO_LARGE = "its tables would be too large"
+
+
+@dataclass(frozen=True, slots=True)
+class MeshOutcome:
+    """What was found and proved on one mesh.
+
+    outcome.lower_bound_ns holds for every plan on the mesh; `infeasible` is only said of all plans.
+    broken_pin: the op that can keep its pin in no way. short_bytes: the least memory of the
+    strategies that a search found, where that is too much. left_out: why nothing is known.
+    simplicity_ns: what it costs more than the cheapest choice found, for being simpler.
+    """
+
+    mesh: Mesh
+    outcome: Outcome
+    models: Models
+    found_by: str = ""
+    unfolding: Unfolding | None = None
+    broken_pin: str | None = None
+    left_out: str = ""
+    short_bytes: float | None = None
+    notes: tuple[str, ...] = ()
+    simplicity_ns: float = 0.0
+
+
+@dataclass(slots=True)
+class History:
+    """Cheaper and cheaper plans, and how many seconds after the start each was found."""
+
+    started: float = field(default_factory=time.monotonic)
+    findings: list[Finding] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def add(self, search: str, mesh: Mesh, cost_ns: float) -> None:
+        if self.findings and cost_ns >= self.findings[-1].cost_ns:
+            return
+        self.findings.append(Finding(search=search, mesh=shown(mesh), cost_ns=cost_ns))
+        self.seconds.append(time.monotonic() - self.started)
+
+
+def shown(mesh: Mesh) -> str:
+    """A mesh in words."""
+    return " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)
