@@ -79,7 +79,7 @@ def _settle_unreached(given: Given, spread: Spread) -> list[str]:
         if spread.weights[node] > spread.weights[known]:
             heaviest[int(labels[node])] = node
     before = spread.state.copy()
-    spread.spread((node, node) for node in heaviest.values())
+    spread.spread(heaviest.values())
     grown = completed(given.graph, spread.state)
     spread.state[:] = before
     spread.fix(given.data_parallel([position_of[node] for node in left]))
@@ -90,11 +90,11 @@ def _settle_unreached(given: Given, spread: Spread) -> list[str]:
     notes = []
     for label, node in heaviest.items():
         count = sum(int(labels[own]) == label for own in left)
-        inside = labels == label
         is_grown = costs[0][label] < costs[1][label]
-        spread.state[inside] = (grown if is_grown else parallel)[inside]
+        better = grown if is_grown else parallel
+        spread.fix({own: int(better[own]) for own in left if labels[own] == label})
         name = given.graph.nodes[node].name
-        how = f"grown from its heaviest op {name!r}" if is_grown else "data parallel"
+        how = f"grown from its heaviest op {name!r}" if is_grown else "data parallel at first"
         notes.append(
             f"no strategy was given for any of the {count} ops connected with {name!r}: they are "
             f"{how} ({costs[0][label] / 1e6:.3g} ms grown, {costs[1][label] / 1e6:.3g} ms data "

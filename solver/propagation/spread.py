@@ -17,17 +17,7 @@ import numpy as np
 from solver.cost_graph import CostGraph, FloatArray, IntArray, Projection
 from solver.propagation.outlook import OPEN, Outlook
 
-NOWHERE = -1
 SWEEPS = 3  # chosen: later ones find next to nothing
-
-
-@dataclass(slots=True)
-class Reached:
-    """How an op was reached: from which op, through which node between, and from which seed."""
-
-    parent: int
-    seed: int
-    hops: int
 
 
 @dataclass(slots=True)
@@ -35,7 +25,7 @@ class Spread:
     """Settles the ops of a cost graph. Nodes are those of the graph.
 
     ops: its op nodes, weights: what each costs undivided. tied: op nodes -> all of its group.
-    reached: of every op that was reached, from the seeds on.
+    state: of every node, OPEN or fixed. reached: ops in the order in which they were settled.
     """
 
     graph: CostGraph
@@ -45,7 +35,7 @@ class Spread:
     seeds: Sequence[int]
     state: IntArray = field(init=False)
     outlook: Outlook = field(init=False)
-    reached: dict[int, Reached] = field(default_factory=dict)
+    reached: dict[int, None] = field(default_factory=dict)
     _results: dict[int, list[tuple[int, IntArray]]] = field(init=False)
     _is_op: set[int] = field(init=False)
 
@@ -56,41 +46,40 @@ class Spread:
         for edge in self.graph.edges:
             if isinstance(edge, Projection):
                 self._results[edge.tail].append((edge.head, edge.select))
-        seeds = set(self.seeds)
-        for op in self.ops:
-            # what is fixed counts from the first look on
-            if op in seeds and len(self.graph.nodes[op].cost) == 1:
-                self._fix(op, 0)
         self.outlook = Outlook(self.graph, self.state)
 
     def run(self) -> None:
         """Settle the seeds and whatever can be reached from them."""
-        self.spread((op, op) for op in self.seeds)
+        self.spread(self.seeds)
 
-    def spread(self, starts: Iterable[tuple[int, int]]) -> None:
-        """Settle from (op, its seed) on."""
-        queue: list[tuple[int, float, int, int, int]] = []
-        for op, seed in starts:
-            heapq.heappush(queue, (0, -self.weights[op], op, NOWHERE, seed))
+    def spread(self, starts: Iterable[int]) -> None:
+        """Settle ops from some on."""
+        queue = [(0, -self.weights[op], op) for op in starts]
+        heapq.heapify(queue)
         opened: set[int] = set()
         while queue:
-            hops, _, op, parent, seed = heapq.heappop(queue)
+            hops, _, op = heapq.heappop(queue)
             if op in self.reached:
                 continue
-            self.reached[op] = Reached(parent, seed, hops)
+            self.reached[op] = None
             self.settle(op)
             for near in self._neighbours(op, opened):
                 if near not in self.reached:
-                    heapq.heappush(queue, (hops + 1, -self.weights[near], near, op, seed))
+                    heapq.heappush(queue, (hops + 1, -self.weights[near], near))
 
     def settle(self, op: int) -> None:
-        """Give an op, and what is tied to it, the state of the least cost, unless it has one."""
+        """Give an op, and what is tied to it, the state of the least cost, unless it has one.
+
+        Where what is settled around it forbids all of its states, its own cost decides.
+        """
         if self.state[op] != OPEN:
             return
         group = self.tied.get(op, (op,))
         total: FloatArray = np.zeros(len(self.graph.nodes[op].cost))
         for own in group:
             total = total + self.outlook.of(own)
+        if not np.isfinite(total.min()):
+            total = sum((self.graph.nodes[own].cost for own in group), np.zeros(len(total)))
         best = int(np.argmin(total))
         for own in group:
             self._fix(own, best)
