@@ -52,18 +52,21 @@ def lagrangian_search(
     seed: int = 0,
 ) -> Outcome:
     """Deterministic where time does not cut it, whatever the cores."""
-    return _Run(graph, budget, report, start, cores, seed).outcome()
+    return LagrangianSearch(graph, budget, report, start, cores=cores, seed=seed).outcome()
 
 
-class _Run:
+class LagrangianSearch:
+    """The search as an object: what it has found can be read while it runs in another thread."""
+
     def __init__(
         self,
         graph: CostGraph,
         budget: Budget,
-        report: Report | None,
-        start: IntArray | None,
-        cores: int,
-        seed: int,
+        report: Report | None = None,
+        start: IntArray | None = None,
+        *,
+        cores: int = 2,
+        seed: int = 0,
     ) -> None:
         self.graph = graph
         self.budget = budget
@@ -84,6 +87,9 @@ class _Run:
             self._search()
         except OutOfTime:
             self.notes.append(self._why_stopped())
+        return self.outcome_so_far()
+
+    def outcome_so_far(self) -> Outcome:
         return outcome_of(self.incumbent, self.infeasible, None, tuple(self.notes))
 
     def _why_stopped(self) -> str:
