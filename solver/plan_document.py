@@ -183,6 +183,7 @@ def _steps(
     order: tuple[int, ...] = (),
 ) -> tuple[Step, ...]:
     """A path as steps. order: the ranks of a parameter's axes; else the path's own."""
+    order = order and _with_passing_axes(order, path, moves.space.slots)
 
     def layout(placed: Placed) -> Layout:
         codes, ranks = placed.codes, order or placed.ranks
@@ -203,6 +204,20 @@ def _steps(
             )
         )
     return tuple(steps)
+
+
+def _with_passing_axes(order: tuple[int, ...], path: Path, slots: int) -> tuple[int, ...]:
+    """The order, in which axes that lie on a slot only on the way come last, as they are laid."""
+    if not path:
+        return order
+    ends = (path[0].before.codes, path[-1].after.codes)
+    ranks = list(order)
+    for step, move in enumerate(path, 1 + max(order)):
+        for a in move.axes:
+            passes = all(codes[a] >= slots for codes in ends)
+            if passes and move.before.codes[a] >= slots > move.after.codes[a]:
+                ranks[a] = step
+    return tuple(ranks)
 
 
 def _parameter_transfers(
