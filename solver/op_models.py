@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from solver.op_info import TensorInfo
 from solver.op_model import OpModel, PortModel
 from solver.op_sketches import OpSketch, OpSketches
 from solver.problem import Problem
 from solver.states import StateSpace
 from solver.uneven import Key
-from solver.values import Values
+from solver.values import Value, Values
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class OpModels:
     _models: dict[Hashable, OpModel] = field(default_factory=dict)
     _by_position: dict[int, OpModel] = field(default_factory=dict)
     _by_root: dict[str, StateSpace] = field(default_factory=dict)
+    _by_look: dict[Hashable, StateSpace] = field(default_factory=dict)
 
     def space(self, root: str) -> StateSpace:
         """The states of the value with this root tensor."""
@@ -37,6 +39,19 @@ class OpModels:
             return known
         value = self.values.value_of[root]
         info = self.problem.tensors[value.root]
+        # tensors of equal shape and slots share the tuple of them
+        look = (id(info.slots), value.slots, info.tensor.dtype, info.has_gradient)
+        is_alike = not info.chunks and not self.problem.uneven.is_any
+        found = self._by_look.get(look) if is_alike else None
+        if found is None:
+            made = self._space(value, info)
+            found = self._spaces.setdefault(made, made)
+        if is_alike:
+            self._by_look[look] = found
+        self._by_root[root] = found
+        return found
+
+    def _space(self, value: Value, info: TensorInfo) -> StateSpace:
         sizes = [info.slots[slot].size for slot in value.slots]
         spans = self._spans([(value.root, slot) for slot in value.slots], sizes)
         counts: tuple[int, ...] = ()
@@ -47,14 +62,14 @@ class OpModels:
                 len(lengths) * max(lengths) if lengths else span for lengths, span in pairs
             )
             counts = tuple(len(lengths) for lengths in own)
-        space = StateSpace(
+        return StateSpace(
             tuple(sizes), self.axis_sizes, info.bytes, info.has_gradient, spans, counts
         )
-        self._by_root[root] = self._spaces.setdefault(space, space)
-        return self._by_root[root]
 
     def _spans(self, keys: Sequence[Key], sizes: Sequence[int]) -> tuple[int, ...]:
         """The spans of slots or parts, their sizes where they have none; () where none has."""
+        if not self.problem.uneven.is_any:
+            return ()
         own = [self.problem.uneven.span(key, self.axis_sizes) for key in keys]
         if all(span is None for span in own):
             return ()

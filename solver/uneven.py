@@ -81,6 +81,11 @@ class Uneven:
     spans: Mapping[Key, int] | None = None
 
     @property
+    def is_any(self) -> bool:
+        """Whether any slot or part may have a span."""
+        return bool(self.sizes or self.spans)
+
+    @property
     def padded(self) -> bool:
         """Whether what is stored and sent is filled up to equal shapes."""
         return self.mode == "pad"
