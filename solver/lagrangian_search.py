@@ -204,7 +204,7 @@ class LagrangianSearch:
 class _Sessions:
     """Who works in the next round, by progress and never by the clock.
 
-    The multipliers while their bound rises, and every fourth round after that. One descent goes on
+    The multipliers while their bound rises, and every second round after that. One descent goes on
     from the best choice; the other now and then starts from what the prices suggest and has a
     session, ever longer, to get better than that.
     """
@@ -217,7 +217,7 @@ class _Sessions:
 
     def next_tasks(self, multipliers: Multipliers, descents: list[Descent]) -> list[Task]:
         self._round += 1
-        rises = not multipliers.is_done and (multipliers.is_rising or self._round % 4 == 0)
+        rises = not multipliers.is_done and (multipliers.is_rising or self._round % 2 == 0)
         if self._left == 0:
             best = min(descent.rank for descent in descents)
             self._challenges = (
