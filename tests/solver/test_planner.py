@@ -28,7 +28,7 @@ from meshwright.schema import (
 from solver.assignment import Assignment, Read
 from solver.evaluate import cost_of, evaluate, ledger_of
 from solver.lowering import Models
-from solver.mesh_search import TOLERANCE
+from solver.mesh_outcome import TOLERANCE
 from solver.meshes import meshes
 from solver.planner import check, plan
 from solver.uneven import Uneven
