@@ -200,7 +200,7 @@ def _sweep(
                     if masked >= 0:
                         _put(writes, cursor, edges, r, masked, first_price + _MASK, r)
     _permutes(places, groups, kind, strides, writes, cursor, edges)
-    return nodes
+    return int(nodes)
 
 
 @numba.njit(nogil=True)
