@@ -100,7 +100,14 @@ class _Run:
             if outcome.choice is None:
                 return None
             outer = self._inner(lowered, outcome.choice, outer, axis.size)
-        return {p: self._valid(p, codes) for p, codes in self.codes.items()}
+        known: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
+        for position, codes in self.codes.items():
+            model = self.models.ops.model(position)
+            key = (id(model), codes)
+            if key not in known:
+                known[key] = _valid(model, codes)
+            self.codes[position] = known[key]
+        return self.codes
 
     def _allowed(self, k: int) -> dict[int, Allowed]:
         """What pins leave of the codes on axis k, given those on the axes before it."""
@@ -155,15 +162,15 @@ class _Run:
                         if name in found and like in found:
                             found[name] = found[like]
 
-    def _valid(self, position: int, codes: tuple[int, ...]) -> tuple[int, ...]:
-        """A strategy of the whole mesh; where codes do not go together, inner axes are idle."""
-        model = self.models.ops.model(position)
-        own = list(codes)
-        for k in reversed(range(-1, len(own))):
-            if model.is_valid(tuple(own)):
-                break
-            own[k] = model.idle
-        return tuple(own)
+
+def _valid(model: OpModel, codes: tuple[int, ...]) -> tuple[int, ...]:
+    """A strategy of the whole mesh; where codes do not go together, inner axes are idle."""
+    own = list(codes)
+    for k in reversed(range(-1, len(own))):
+        if model.is_valid(tuple(own)):
+            break
+        own[k] = model.idle
+    return tuple(own)
 
 
 class _Keeps:

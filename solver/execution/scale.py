@@ -28,7 +28,8 @@ from meshwright.schema import Graph, GraphError, Layout, Op, OpPlan, Setup, Stag
 from meshwright.schema import Tensor as GraphTensor
 from meshwright.schema.sizes import size_value, symbols_in
 from solver.classes import Classes
-from solver.execution.scaled_stage import AXIS, scaled_stage
+from solver.execution.scaled_mesh import scaled_mesh
+from solver.execution.scaled_stage import scaled_stage
 from solver.op_info import OpInfo
 from solver.problem import Problem, build_problem
 from solver.uneven import Key, Uneven, index_classes
@@ -171,8 +172,12 @@ class _Sizes:
         for info in self.problem.tensors.values():
             for k, slot in enumerate(info.slots):
                 old[self.find((info.name, k))] = slot.size
+        devices = {str(axis.name): axis.size for axis in scaled_mesh(self.stage).axes}
         needed = {
-            key: math.lcm(1, *(AXIS ** len(axes) for axes in self.axes.get(key, ()))) for key in old
+            key: math.lcm(
+                1, *(math.prod(devices[a] for a in axes) for axes in self.axes.get(key, ()))
+            )
+            for key in old
         }
         spatial = self._spatial()
         divisor = self._common_divisor(spatial, old, needed)

@@ -1,21 +1,15 @@
-"""A plan's stage on a scaled-down problem: two devices an axis, the same axes on the same slots."""
+"""A plan's stage on a scaled-down problem and mesh: the same axes on the same slots."""
 
 from __future__ import annotations
 
-from meshwright.schema import Dim, Layout, LayoutPair, Mesh, MeshAxis, OwnStep, Stage, SubDim
+from meshwright.schema import Dim, Layout, LayoutPair, Mesh, OwnStep, Stage, SubDim
+from solver.execution.scaled_mesh import scaled_mesh
 from solver.problem import Problem
-
-AXIS = 2  # chosen: the least that has groups
 
 
 def scaled_stage(stage: Stage, small: Problem) -> Stage:
     """The stage with all layouts at the sizes and spans of the small problem."""
-    mesh = Mesh(
-        axes=tuple(
-            MeshAxis(name=axis.name, size=min(axis.size, AXIS), level=axis.level)
-            for axis in stage.mesh.axes
-        )
-    )
+    mesh = scaled_mesh(stage)
     sizes = tuple(axis.size for axis in mesh.axes)
 
     def span(tensor: str, k: int) -> int | None:
