@@ -18,6 +18,7 @@ import numpy as np
 
 from solver.cost_graph import CostGraph, IntArray
 from solver.deadline import Deadline, OutOfTime
+from solver.elimination.eliminator import TableTooLarge
 from solver.incumbent import Incumbent, Report
 from solver.lagrangian.descent import Descent
 from solver.lagrangian.enumeration import cheapest_of_all
@@ -29,10 +30,11 @@ from solver.lagrangian.reductions import Reduced, reduced
 from solver.outcome import Budget, Outcome, outcome_of
 
 _ROUND_WORK = 4e8  # chosen: most additions of one side in one round; 0.5 s
+_COPIES = 10  # measured: of all tables at the peak: both ways round for each descent, and reduced
 _ENUMERATED = 50_000  # chosen: choices that are all looked at; 0.1 s
 _LEAST_ROUND_WORK = 3e5  # chosen: 0.5 ms
 _WORK_PER_ENTRY = 2000.0  # chosen: additions in one round by entries of the model
-_IDLE_ROUNDS = 12  # chosen: rounds without progress that end a search without a time limit
+_IDLE_ROUNDS, _IDLE_ROUNDS_IN_TIME = 12, 400  # chosen: rounds without progress that end a search
 _WORTH_A_TRY = 1.01  # chosen: cost of a start, of the best
 _MEMORY_ROUNDING = 1e-9  # chosen: relative, where memory is not in whole bytes
 _STOP_SECONDS = 0.1  # chosen: between looks at whether to stop
@@ -51,7 +53,9 @@ def lagrangian_search(
     cores: int = 2,
     seed: int = 0,
 ) -> Outcome:
-    """Deterministic where time does not cut it, whatever the cores."""
+    """Deterministic where time does not cut it, whatever the cores. Raises TableTooLarge where the
+    tables of all edges together, each counted as often as it is used, are too large to be held.
+    """
     return LagrangianSearch(graph, budget, report, start, cores=cores, seed=seed).outcome()
 
 
@@ -98,6 +102,7 @@ class LagrangianSearch:
         return f"stopped after {self.budget.seconds} s"
 
     def _search(self) -> None:
+        self._check_held()
         small = reduced(model_of(self.graph), self.deadline)
         if small.model is None:
             self._prove_infeasible("every choice takes a forbidden state or pair")
@@ -114,6 +119,15 @@ class LagrangianSearch:
         entries = len(small.model.pair) + len(small.model.unary)
         self.round_work = min(max(_WORK_PER_ENTRY * entries, _LEAST_ROUND_WORK), _ROUND_WORK)
         self._improve(small, _softened(small.model))
+
+    def _check_held(self) -> None:
+        extents = self.graph.extents
+        pairs = [(edge.tail, edge.head) for edge in self.graph.edges]
+        ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        entries = int((extents[ends[:, 0]] * extents[ends[:, 1]]).sum())
+        most = self.budget.max_held_entries // _COPIES
+        if entries > most:
+            raise TableTooLarge("all edges together", entries, most)
 
     def _enumerate(self, small: Reduced, model: Model) -> None:
         best = cheapest_of_all(model, self.limit)
@@ -133,9 +147,10 @@ class LagrangianSearch:
         stop = np.zeros(1, dtype=np.int64)
         sessions = _Sessions()
         idle = 0
+        most_idle = _IDLE_ROUNDS if self.budget.seconds is None else _IDLE_ROUNDS_IN_TIME
         pool = ThreadPoolExecutor(max_workers=self.cores)
         try:
-            while idle < _IDLE_ROUNDS and not self.incumbent.is_closed():
+            while idle < most_idle and not self.incumbent.is_closed():
                 before = self.incumbent.cost_ns, self.incumbent.lower_bound_ns
                 tasks = sessions.next_tasks(multipliers, descents)
                 running = [
@@ -246,9 +261,13 @@ def _rounded(bound: float) -> float:
 
 def _softened(model: Model) -> Model:
     """Forbidden entries as very large numbers: a choice that takes one can still be improved."""
+    if np.isfinite(model.pair).all() and np.isfinite(model.unary).all():
+        return model
     unary, pair = model.unary.copy(), model.pair.copy()
-    finite = pair[pair < np.inf]
-    widest = float(np.ptp(finite)) if len(finite) else 0.0
-    large = _FORBIDDEN_SHARE * (widest + float(np.ptp(unary)) + 1.0)
-    pair[pair == np.inf] = large
+    widest = 1.0
+    for table in (unary, pair):
+        finite = table[np.isfinite(table)]
+        widest += float(np.ptp(finite)) if len(finite) else 0.0
+    for table in (unary, pair):
+        table[table == np.inf] = _FORBIDDEN_SHARE * widest
     return model._replace(unary=unary, pair=pair)

@@ -42,7 +42,10 @@ class Descent:
         self._prices = np.zeros(model.moments)
         live = int((model.extents > 1).sum())
         sizes = sorted({min(size, live) for size in _SIZES})
-        self._kinds = [(size, entries) for size in sizes for entries in _ENTRIES]
+        # a tree needs tables of one node's states
+        most_states = float(np.quantile(model.extents, 0.99)) if model.nodes else 1.0
+        largest = sorted({max(entries, int(most_states)) for entries in _ENTRIES})
+        self._kinds = [(size, entries) for size in sizes for entries in largest]
         self._gains = np.zeros(len(self._kinds))
         self._works = np.full(len(self._kinds), 1.0)
         self._active = ActiveMoments.of(model, peaks(profile_of(model, states), -math.inf))

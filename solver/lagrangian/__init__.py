@@ -1,0 +1,1 @@
+"""Lagrange multipliers, message passing and block moves over flat cost graphs."""
