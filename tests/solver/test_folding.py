@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import solver.planner
-from meshwright.schema import Graph, Pin, Plan, Request, Setup
+from meshwright.schema import Budget, Graph, Pin, Plan, Request, Setup
 from solver.evaluate import evaluate
 from solver.folding import Folding, fold
 from solver.planner import plan
@@ -84,7 +84,12 @@ def test_a_folded_plan_is_the_plan_of_the_whole_graph(
 ) -> None:
     graph, setup, memory_bytes = CASES[case]
     devices = topology(2, 4, memory_bytes=memory_bytes, bytes_per_s=1e9)
-    request = Request(graph=graph, topology=devices, setup=Setup(**{"microbatches": 1, **setup}))
+    request = Request(
+        graph=graph,
+        topology=devices,
+        setup=Setup(**{"microbatches": 1, **setup}),
+        budget=Budget(simplicity=0),
+    )
     assert fold(graph, {}).runs
     folded = plan(request).plan
     assert folded is not None
