@@ -21,7 +21,8 @@ from solver.deadline import Deadline, OutOfTime
 from solver.lagrangian.model import Model, offsets
 from solver.lagrangian.remap import Remap, kept_states
 
-_DOMINANCE_STEPS = 400_000_000  # chosen: of one look at all nodes; some 0.5 s
+_DOMINANCE_STEPS = 200_000_000  # chosen: of one look at all nodes; some 0.5 s
+_DOMINANCE_NODE_STEPS = 20_000_000  # chosen: at worst, of a node that is looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,11 @@ def _drop_dominated(
         k = starts[n + 1] - own
         if steps > most_steps:
             return
+        entries = 1
+        for j in range(first[n], first[n + 1]):
+            entries += (tables[edges[j] + 1] - tables[edges[j]]) // k
+        if entries * k * k > _DOMINANCE_NODE_STEPS:
+            continue
         for worse in range(k):
             if not alive[own + worse]:
                 continue
