@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from math import inf, nan
 
 from meshwright.schema import Finding, Mesh
 from solver.lowering import Models
@@ -12,6 +13,8 @@ from solver.unfolding import Unfolding
 
 # chosen: a gap below what any cost model can tell apart; the search stops there
 TOLERANCE = 1e-3
+
+NOT_SEARCHED = Outcome("unknown", None, inf, nan, -inf, None)
 
 TOO_LARGE = "its tables would be too large"
 

@@ -12,7 +12,7 @@ auto                          dynamic_programming; where its tables would be too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 
@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Mesh, Progress, Request
-from solver.bounds import least_memory, work_bound_ns
+from solver.bounds import least_memory
+from solver.completion import completed, op_strategies
 from solver.constraints import Filters, filters
 from solver.deadline import Deadline
-from solver.dynamic_programming import DynamicProgramming, dynamic_programming
+from solver.dynamic_programming import DynamicProgramming
 from solver.elimination.eliminator import TableTooLarge
 from solver.exact import exact
 from solver.folding import Folding
@@ -31,16 +32,12 @@ from solver.incumbent import Progress as Step
 from solver.infeasibility import Restriction, explain_infeasible
 from solver.lagrangian_search import lagrangian_search
 from solver.lowering import Models, lower
-from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History, MeshOutcome, shown
+from solver.mesh_outcome import NOT_SEARCHED, TOLERANCE, TOO_LARGE, History, MeshOutcome, shown
 from solver.meshes import meshes
 from solver.op_sketches import OpSketches
 from solver.outcome import Budget, ChoiceSearch, Outcome
 from solver.pins import Allowed, check_axes, pinned_ops
 from solver.problem import Problem
-from solver.propagation.given import Propagation
-from solver.recursive_programming import Strategies, recursive_programming
-from solver.semi_auto import semi_auto
-from solver.sharding_propagation import at_prices, sharding_propagation
 from solver.simplicity import simpler
 from solver.states import IntArray
 from solver.uneven import Uneven
@@ -48,9 +45,6 @@ from solver.unfolding import Unfolding
 from solver.values import find_values
 
 Say = Callable[[Progress], None]
-
-# chosen: a plan that takes less of the memory was not made dearer by the limit
-ROOMY = 0.8
 
 # chosen: meshes whose tables are kept between the two rounds; some 100 MB each at the most
 HELD = 8
@@ -175,7 +169,9 @@ class MeshSearch:
         Empty where the time ended first, or pins are not what is in the way.
         """
         models, given = self._models(mesh, self.problem)
-        unfolding = Unfolding(self.folding, lower(models, given.allowed, self._limit(models)))
+        unfolding = Unfolding(
+            self.folding, lower(models, given.allowed, models.problem.memory_limit_bytes)
+        )
         masks: dict[str, dict[int, NDArray[np.bool_]]] = {}
         for position, pin in self.pins.items():
             model = models.ops.model(position)
@@ -215,14 +211,14 @@ class MeshSearch:
         models, given = self._models(mesh, problem)
         own = _Begun(models, given)
         if self.deadline.is_over():
-            own.ended = MeshOutcome(mesh, _NOT_SEARCHED, models, left_out="the time was over")
+            own.ended = MeshOutcome(mesh, NOT_SEARCHED, models, left_out="the time was over")
             return own
         broken = _broken_pin(models, given.all)
         if broken is not None:
             own.ended = MeshOutcome(mesh, _IMPOSSIBLE, models, broken_pin=broken)
             return own
         least = sum(part.total for part in least_memory(models, self.folding))
-        if least > self._limit(models):
+        if least > models.problem.memory_limit_bytes:
             outcome = replace(_IMPOSSIBLE, minimum_memory_bytes=least)
             own.ended = MeshOutcome(mesh, outcome, models)
             return own
@@ -241,7 +237,7 @@ class MeshSearch:
             own.floor_ns = inf  # not known, and last in turn
             if self.request.solver != "auto":
                 own.ended = MeshOutcome(
-                    own.models.mesh, _NOT_SEARCHED, own.models, left_out=TOO_LARGE
+                    own.models.mesh, NOT_SEARCHED, own.models, left_out=TOO_LARGE
                 )
 
     def _ended(self, own: _Begun, budget: Budget) -> MeshOutcome:
@@ -269,7 +265,7 @@ class MeshSearch:
 
     def _whole(self, own: _Begun) -> Unfolding:
         """The whole cost graph of a mesh."""
-        lowered = lower(own.models, own.given.all, self._limit(own.models))
+        lowered = lower(own.models, own.given.all, own.models.problem.memory_limit_bytes)
         return Unfolding(self.folding, lowered)
 
     def _start(
@@ -283,63 +279,9 @@ class MeshSearch:
 
     def _decided(self, models: Models, given: Filters, name: str, budget: Budget) -> MeshOutcome:
         """Strategies by a search over ops, the rest exact: a plan, but no proof."""
-        bound = work_bound_ns(models, self.folding)
-        least: list[float] = []
-        best: MeshOutcome | None = None
-        for strategies, notes in self._strategies(models, given, name):
-            rows = {position: _Row(row) for position, row in strategies.items()}
-            unfolding = Unfolding(self.folding, lower(models, rows, self._limit(models)))
-            found = dynamic_programming(
-                unfolding.graph, replace(budget, cutoff_ns=inf), self._listener(name, models.mesh)
-            )
-            if found.choice is not None:
-                own = replace(found, lower_bound_ns=bound, status="feasible")
-                if best is None or own.cost_ns < best.outcome.cost_ns:
-                    best = MeshOutcome(models.mesh, own, models, name, unfolding, notes=notes)
-                is_roomy = found.memory_bytes < ROOMY * self._limit(models)
-                if is_roomy or name == "recursive_programming":
-                    break  # its later answers are leaner, and only for want of room
-            elif found.minimum_memory_bytes is not None:
-                least.append(found.minimum_memory_bytes)
-        if best is not None:
-            return best
-        unknown = replace(_NOT_SEARCHED, lower_bound_ns=bound)
-        short = min(least, default=None)
-        return MeshOutcome(models.mesh, unknown, models, name, short_bytes=short)
-
-    def _strategies(
-        self, models: Models, given: Filters, name: str
-    ) -> Iterator[tuple[Strategies, tuple[str, ...]]]:
-        if name == "recursive_programming":
-            limit = self._limit(models)
-            for own in recursive_programming(models, self.folding, given.all, limit):
-                yield own, ()
-            return
-        tied = self._tied()
-
-        def ask(ns_per_byte: float) -> Propagation:
-            if name == "semi_auto":
-                rest = self.request.rest
-                return semi_auto(models, given.pinned, rest, tied, given.allowed, ns_per_byte)
-            return sharding_propagation(models, given.pinned, tied, given.allowed, ns_per_byte)
-
-        for found in at_prices(ask, self._limit(models)):
-            notes = (*(str(conflict) for conflict in found.conflicts), *found.notes)
-            yield {p: tuple(map(int, row)) for p, row in found.strategies.items()}, notes
-
-    def _tied(self) -> list[list[int]]:
-        """Positions of ops that folding wants to have one strategy."""
-        by_name = {op.name: position for position, op in enumerate(self.problem.ops)}
-        return [
-            [by_name[name] for name in names]
-            for run in self.folding.runs
-            for names in run.alike()
-            if names[0] in by_name
-        ]
-
-    def _limit(self, models: Models) -> float:
-        problem = models.problem
-        return problem.topology.device.memory_bytes * (1 - problem.setup.memory_reserve)
+        strategies = op_strategies(models, self.folding, given, name, self.request.rest)
+        listener = self._listener(name, models.mesh)
+        return completed(models, self.folding, name, strategies, budget, listener)
 
     def _listener(self, search: str, mesh: Mesh) -> Callable[[Step], None]:
         def hear(step: Step) -> None:
@@ -355,18 +297,6 @@ class MeshSearch:
 
 _LARGE: tuple[str, ChoiceSearch] = ("lagrangian_search", lagrangian_search)
 _IMPOSSIBLE = Outcome("infeasible", None, inf, nan, inf, None)
-_NOT_SEARCHED = Outcome("unknown", None, inf, nan, -inf, None)
-
-
-class _Row:
-    """Keeps one strategy."""
-
-    def __init__(self, row: Iterable[int]) -> None:
-        self.row = np.array(tuple(row), dtype=np.int64)
-
-    def __call__(self, _: object, choices: IntArray) -> NDArray[np.bool_]:
-        kept: NDArray[np.bool_] = (choices == self.row).all(axis=1)
-        return kept
 
 
 def _spaces(problem: Problem, mesh: Mesh) -> Iterator[Problem]:

@@ -64,6 +64,11 @@ class Problem:
         return replace(self, uneven=Uneven())
 
     @property
+    def memory_limit_bytes(self) -> float:
+        """What a plan may take of a device."""
+        return self.topology.device.memory_bytes * (1 - self.setup.memory_reserve)
+
+    @property
     def training(self) -> bool:
         return self.setup.phase == "training"
 

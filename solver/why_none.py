@@ -46,7 +46,7 @@ def why_none(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeasible:
 
 
 def _available(problem: Problem) -> int:
-    return int(problem.topology.device.memory_bytes * (1 - problem.setup.memory_reserve))
+    return int(problem.memory_limit_bytes)
 
 
 def _strategies_do_not_fit(outcome: MeshOutcome, needed_bytes: float) -> Infeasible:

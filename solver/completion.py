@@ -1,0 +1,103 @@
+"""Strategies of ops, completed to plans: what lies between ops, parameters, what is saved.
+
+A search over ops proposes strategies, the leanest last. With these fixed the rest is solved exactly
+under the memory limit, so that every such search gives plans that fit, or says what they lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from meshwright.schema.request import Rest
+from solver.bounds import work_bound_ns
+from solver.constraints import Filters
+from solver.dynamic_programming import dynamic_programming
+from solver.folding import Folding
+from solver.incumbent import Report
+from solver.lowering import Models, lower
+from solver.mesh_outcome import NOT_SEARCHED, MeshOutcome
+from solver.outcome import Budget
+from solver.pins import exactly
+from solver.propagation.given import Propagation
+from solver.recursive_programming import Strategies, recursive_programming
+from solver.semi_auto import semi_auto
+from solver.sharding_propagation import at_prices, sharding_propagation
+from solver.unfolding import Unfolding
+
+# chosen: a plan that takes less of the memory was not made dearer by the limit
+ROOMY = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A strategy for every op by position, and what is to be said of it."""
+
+    strategies: Strategies
+    notes: tuple[str, ...] = ()
+
+
+def op_strategies(
+    models: Models, folding: Folding, given: Filters, name: str, rest: Rest
+) -> Iterator[Proposal]:
+    """What the search of this name proposes on a mesh; models: of the folded graph."""
+    limit = models.problem.memory_limit_bytes
+    if name == "recursive_programming":
+        for own in recursive_programming(models, folding, given.all, limit):
+            yield Proposal(own)
+        return
+    tied = _tied(models, folding)
+
+    def ask(ns_per_byte: float) -> Propagation:
+        if name == "semi_auto":
+            return semi_auto(models, given.pinned, rest, tied, given.allowed, ns_per_byte)
+        return sharding_propagation(models, given.pinned, tied, given.allowed, ns_per_byte)
+
+    for found in at_prices(ask, limit):
+        notes = (*(str(conflict) for conflict in found.conflicts), *found.notes)
+        yield Proposal({p: tuple(map(int, row)) for p, row in found.strategies.items()}, notes)
+
+
+def completed(
+    models: Models,
+    folding: Folding,
+    name: str,
+    proposals: Iterable[Proposal],
+    budget: Budget,
+    report: Report,
+) -> MeshOutcome:
+    """The best plan with the proposed strategies; its bound is that of all plans on the mesh."""
+    bound = work_bound_ns(models, folding)
+    limit = models.problem.memory_limit_bytes
+    least: list[float] = []
+    best: MeshOutcome | None = None
+    for proposal in proposals:
+        fixed = {p: exactly(np.array(row)) for p, row in proposal.strategies.items()}
+        unfolding = Unfolding(folding, lower(models, fixed, limit))
+        found = dynamic_programming(unfolding.graph, replace(budget, cutoff_ns=inf), report)
+        if found.choice is not None:
+            own = replace(found, lower_bound_ns=bound, status="feasible")
+            if best is None or own.cost_ns < best.outcome.cost_ns:
+                best = MeshOutcome(models.mesh, own, models, name, unfolding, notes=proposal.notes)
+            if found.memory_bytes < ROOMY * limit or name == "recursive_programming":
+                break  # later proposals are leaner, and only for want of room
+        elif found.minimum_memory_bytes is not None:
+            least.append(found.minimum_memory_bytes)
+    if best is not None:
+        return best
+    unknown = replace(NOT_SEARCHED, lower_bound_ns=bound)
+    return MeshOutcome(models.mesh, unknown, models, name, short_bytes=min(least, default=None))
+
+
+def _tied(models: Models, folding: Folding) -> list[list[int]]:
+    """Positions of ops that folding wants to have one strategy."""
+    by_name = {op.name: position for position, op in enumerate(models.problem.ops)}
+    return [
+        [by_name[name] for name in names]
+        for run in folding.runs
+        for names in run.alike()
+        if names[0] in by_name
+    ]
