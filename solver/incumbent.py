@@ -58,11 +58,12 @@ class Incumbent:
 
     def allowance_ns(self) -> float:
         """Choices that save no more than this on the incumbent are not looked for."""
-        return (self.tolerance + ROUNDING) * abs(self.cost_ns)
+        return max(self.tolerance, ROUNDING) * abs(self.cost_ns)
 
     def is_closed(self) -> bool:
+        rounding = ROUNDING * abs(self.cost_ns)
         return self.choice is not None and (
-            self.cost_ns - self.lower_bound_ns <= self.allowance_ns()
+            self.cost_ns - self.lower_bound_ns <= self.allowance_ns() + rounding
         )
 
     def _tell(self, stage: str) -> None:

@@ -260,7 +260,10 @@ class MeshSearch:
             return MeshOutcome(mesh, found, models, "dynamic_programming", unfolding)
         name, search = ("exact", exact) if solver == "exact" else _LARGE
         start = self._start(models, own.given, unfolding, budget)
-        found = search(unfolding.graph, budget, self._listener(name, mesh), start)
+        try:
+            found = search(unfolding.graph, budget, self._listener(name, mesh), start)
+        except TableTooLarge:
+            return MeshOutcome(mesh, NOT_SEARCHED, models, left_out=TOO_LARGE)
         return MeshOutcome(mesh, found, models, name, unfolding)
 
     def _whole(self, own: _Begun) -> Unfolding:
