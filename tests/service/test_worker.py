@@ -87,6 +87,7 @@ def test_who_waits_for_a_plan_gets_the_best_until_the_cancel(serve: Serve) -> No
     _pid(http, job, 1)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(http.post, "/v1/plan", json=REQUEST, headers={"Prefer": "wait=20"})
+        time.sleep(1.0)  # it has to come in before the cancel, or it asks for a search of its own
         http.post(f"/v1/jobs/{job}/cancel")
         answer = waiting.result(timeout=20)
     assert answer.json()["search"]["outcome"] == "feasible"
