@@ -1,0 +1,85 @@
+"""Every search gives plans that are priced by the one judge, proved by execution, and honest."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from costmodel.presets import preset
+from meshwright.schema import Budget, Graph, Plan, Progress, Request, Setup, Topology
+from meshwright.schema.request import Solver
+from solver.deadline import never
+from solver.evaluate import evaluate
+from solver.planner import plan
+from solver.verify import verify_documents
+from tests.solver.small_graphs import problem
+from tests.solver.test_planner import mlp_request, topology
+from tests.solver.test_recursive_programming import stored
+
+SOLVERS: tuple[Solver, ...] = get_args(Solver)
+MLP = mlp_request(16, topology(2, 4), rows=32, width=256)
+CASES: dict[str, tuple[Graph, Topology]] = {
+    "wide-deep": (stored("wide-deep"), preset("h100-2x8")),
+    "mlp": (
+        transformer_mlp(16, rows=32, width=256).graph("loss:out", loss="loss:out"),
+        topology(2, 4),
+    ),
+}
+
+
+def planned(case: str, solver: Solver) -> Plan:
+    graph, devices = CASES[case]
+    request = Request(
+        graph=graph,
+        topology=devices,
+        solver=solver,
+        setup=Setup(microbatches=1),
+        budget=Budget(simplicity=0),
+    )
+    found = plan(request).plan
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("case", CASES)
+def test_plans_are_judged_proved_and_never_better_than_the_optimum(
+    case: str, solver: Solver
+) -> None:
+    graph, devices = CASES[case]
+    setup = Setup(microbatches=1)
+    found, best = planned(case, solver), planned(case, "dynamic_programming")
+    assert evaluate(problem(graph, devices, setup), found) == found.cost
+    assert found.search.cost_ns == found.cost.step_ns
+    assert found.search.lower_bound_ns <= best.cost.step_ns * (1 + 1e-9)
+    assert best.search.lower_bound_ns <= found.cost.step_ns * (1 + 1e-9)
+    certificate = verify_documents(found, graph, devices, setup)
+    assert certificate.outcome == "verified", certificate.detail
+    assert found.search.solver == solver
+    assert found.search.found_by in (solver, "dynamic_programming")
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_histories_descend_to_the_plan(solver: Solver) -> None:
+    found = planned("wide-deep", solver)
+    costs = [finding.cost_ns for finding in found.search.history]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] == pytest.approx(found.cost.step_ns, rel=1e-9)
+    assert found.search.history[-1].search == found.search.found_by
+
+
+def test_a_budget_brings_a_plan_at_once_and_a_stop_ends_the_search() -> None:
+    said: list[Progress] = []
+
+    def has_plan() -> bool:
+        return any(progress.incumbent_ns is not None for progress in said)
+
+    within = MLP.model_copy(update={"budget": Budget(seconds=60)})
+    cut = plan(within, said.append, has_plan)
+    assert cut.plan is not None
+    assert cut.plan.search.history[0].search == "recursive_programming"
+    assert cut.plan.search.lower_bound_ns <= cut.plan.cost.step_ns
+    whole = plan(within, stop=never)
+    assert whole.plan is not None
+    assert whole.plan.cost.step_ns <= cut.plan.cost.step_ns
