@@ -21,10 +21,7 @@ SOLVERS: tuple[Solver, ...] = get_args(Solver)
 MLP = mlp_request(16, topology(2, 4), rows=32, width=256)
 CASES: dict[str, tuple[Graph, Topology]] = {
     "wide-deep": (stored("wide-deep"), preset("h100-2x8")),
-    "mlp": (
-        transformer_mlp(16, rows=32, width=256).graph("loss:out", loss="loss:out"),
-        topology(2, 4),
-    ),
+    "mlp": (MLP.graph, MLP.topology),
 }
 
 
