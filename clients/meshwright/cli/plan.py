@@ -202,7 +202,11 @@ def _binding(infeasible: Infeasible) -> str:
         if needed is not None and available is not None
         else ""
     )
-    return f"{infeasible.constraint}: {infeasible.detail}{numbers}"
+    largest = ", ".join(
+        f"{own.tensor} ({own.count} of them, {show_bytes(own.bytes)})" for own in infeasible.largest
+    )
+    most = f"\nmost of it: {largest}" if largest else ""
+    return f"{infeasible.constraint}: {infeasible.detail}{numbers}{most}"
 
 
 def _is_file(topology: str) -> bool:
