@@ -1,4 +1,4 @@
-"""`python -m bench.solvers [--verify] [NAME ...]`: every search on every example.
+"""`python -m bench.solvers [--verify] [--solver S] [NAME ...]`: every search on every example.
 
 A line a case: what the exact search finds, then each other search: its cost over that. All run with
 as many microbatches as the exact plan has. `--verify` executes every plan (solver/verify.py) too.
@@ -32,15 +32,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="examples; all where none is named")
     parser.add_argument("--verify", action="store_true", help="execute every plan")
+    parser.add_argument(
+        "--solver", action="append", choices=OTHERS, help="only this one beside the optimum"
+    )
     options = parser.parse_args()
     say(f"{'case':34} {'optimum ms':>11} {'gap %':>6} {'s':>6}  others: cost/optimum in s")
     for case in CASES:
         if not options.names or case.name in options.names:
-            for line in _lines(case, with_proof=options.verify):
+            others = tuple(options.solver or OTHERS)
+            for line in _lines(case, others, with_proof=options.verify):
                 say(line)
 
 
-def _lines(case: Case, *, with_proof: bool) -> Iterator[str]:
+def _lines(case: Case, others: tuple[Solver, ...], *, with_proof: bool) -> Iterator[str]:
     request = case.request.model_copy(update={"solver": BEST, "budget": Budget(simplicity=0)})
     best, seconds = _timed(request)
     name = f"{case.name} on {case.topology}" + (
@@ -55,7 +59,7 @@ def _lines(case: Case, *, with_proof: bool) -> Iterator[str]:
         + _proof(best, request, with_proof=with_proof)
     )
     setup = request.setup.model_copy(update={"microbatches": best.plan.microbatches})
-    for solver in OTHERS:
+    for solver in others:
         budget = Budget(simplicity=0, seconds=CP_SAT_S if solver == "exact" else None)
         own = request.model_copy(update={"solver": solver, "setup": setup, "budget": budget})
         found, seconds = _timed(own)
