@@ -187,12 +187,15 @@ class ParameterModel:
     def order(self, state: IntArray, needed: IntArray) -> tuple[int, ...]:
         """Ranks of the axes on a slot: the reader's first, the value's, the gradient's, the rest.
 
-        Every gather takes, and every reduction gives, the last axes of its slots: neighbours.
+        Every gather takes, and every reduction gives, the last axes of its slots: neighbours. Of
+        equal axes those come first on which the reader leaves equal gradients: these are sliced
+        before the others are reduced.
         """
         n = self.space.slots
         chain = (needed, self.value(state), self.gradient(state))
         return tuple(
-            next((rank for rank, codes in enumerate(chain) if codes[a] < n), len(chain))
+            2 * next((rank for rank, codes in enumerate(chain) if codes[a] < n), len(chain))
+            + int(needed[a] != n)
             for a in range(len(state))
         )
 
