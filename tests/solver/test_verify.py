@@ -15,6 +15,7 @@ from solver.planner import plan
 from solver.problem import Problem, build_problem
 from solver.verify import verify, verify_documents
 from tests.solver.small_graphs import GraphMaker, problem, topology
+from tests.solver.test_planner import mlp_request
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "graphs"
 KINDS = ("slice", "mask", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute")
@@ -203,3 +204,19 @@ def test_what_has_no_kernel_is_never_a_pass() -> None:
         build_problem(graph, devices, Setup(), problem(graph, devices).calibration), found
     )
     assert (certificate.outcome, "dreaming" in certificate.detail) == ("not verifiable", True)
+
+
+def test_a_weight_whose_gradient_is_whole_on_inner_axes_is_reduced_into_its_shards() -> None:
+    # on gpu the product is repeated: its gradient is sliced there before nodes reduce it
+    request = mlp_request(16, topology(2, 4), rows=32, width=256)
+    pins = tuple(Pin(op=name, strategy={"b0": ("node",)}) for name in ("up", "down"))
+    found = plan(request.model_copy(update={"pins": pins})).plan
+    assert found is not None
+    paths = [
+        [step.kind for step in (*moved.backward, *moved.per_step)]
+        for moved in found.stages[0].redistributions
+        if moved.tensor in ("w up", "w down") and moved.traffic == "gradient"
+    ]
+    assert any(kinds[:2] == ["slice", "reduce_scatter"] for kinds in paths), paths
+    certificate = verify_documents(found, request.graph, request.topology, request.setup)
+    assert certificate.outcome == "verified", certificate.detail
