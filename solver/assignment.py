@@ -165,7 +165,7 @@ def _places(models: Models, value: Value, layout: Layout, axis: str) -> list[int
 def strategies_of_stage(models: Models, stage: Stage) -> dict[int, Codes]:
     """Position of op -> its strategy; raises PlanError for an op too many or too few."""
     problem = models.problem
-    positions = {op.name: position for position, op in enumerate(problem.ops)}
+    positions = problem.position_of
     _check_once("op", [planned.op for planned in stage.ops])
     ops: dict[int, Codes] = {}
     for planned in stage.ops:

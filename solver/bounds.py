@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from solver.folding import KEPT, MIDDLE, Folding
+from solver.folding import MIDDLE, Folding
 from solver.lowering import Models
 from solver.values import Value
 
@@ -73,7 +73,7 @@ def _least(models: Models, value: Value) -> Least:
 def _times(folding: Folding) -> dict[str, int]:
     """How many copies of the whole graph an op or tensor of the folded one stands for."""
     return {
-        name: run.copies - KEPT + 1
+        name: run.stood_for
         for run in folding.runs
         for names in (run.ops, run.tensors)
         for name in names[run.number(MIDDLE)]

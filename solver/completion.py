@@ -94,7 +94,7 @@ def completed(
 
 def _tied(models: Models, folding: Folding) -> list[list[int]]:
     """Positions of ops that folding wants to have one strategy."""
-    by_name = {op.name: position for position, op in enumerate(models.problem.ops)}
+    by_name = models.problem.position_of
     return [
         [by_name[name] for name in names]
         for run in folding.runs

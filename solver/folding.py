@@ -45,6 +45,11 @@ class Run:
     def copies(self) -> int:
         return len(self.ops)
 
+    @property
+    def stood_for(self) -> int:
+        """How many copies of the graph the middle one stands for."""
+        return self.copies - KEPT + 1
+
     def number(self, kept: int) -> int:
         """Which copy of the graph a kept copy is."""
         return kept if kept <= MIDDLE else self.copies - KEPT + kept

@@ -41,7 +41,6 @@ class Outer:
     the same of its shardable slots. kept: root of a parameter -> what lies at rest.
     """
 
-    sizes: tuple[int, ...] = ()
     parts: dict[int, tuple[int, ...]] = field(default_factory=dict)
     slots: dict[str, tuple[int, ...]] = field(default_factory=dict)
     kept: dict[str, Kept] = field(default_factory=dict)

@@ -52,6 +52,11 @@ class Problem:
     def op_by_name(self) -> Mapping[str, OpInfo]:
         return {op.name: op for op in self.ops}
 
+    @cached_property
+    def position_of(self) -> Mapping[str, int]:
+        """The position of every op, by name."""
+        return {op.name: position for position, op in enumerate(self.ops)}
+
     def of_stage(self, stage: Stage) -> Problem:
         """The problem as a plan's stage solves it: it need not use what the setup allows."""
         if stage.uneven == self.uneven.mode:

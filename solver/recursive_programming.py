@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from meshwright.schema import Mesh
 from solver.cost_graph import CostGraph, Edge
 from solver.dynamic_programming import dynamic_programming
-from solver.folding import KEPT, MIDDLE, Folding
+from solver.folding import MIDDLE, Folding
 from solver.local_models import (
     Kept,
     LocalModels,
@@ -122,7 +122,7 @@ class _Run:
         """What the axes inside this one find. Kept copies that stand for others stay alike."""
         ops = lowered.models.ops
         values = self.models.values
-        inner = Outer((*outer.sizes, size))
+        inner = Outer()
         code_of: dict[int, int] = {}
         for position, node in lowered.op_node.items():
             code_of[position] = int(lowered.op_choices[position][choice[node]][0])
@@ -152,7 +152,7 @@ class _Run:
         self, code_of: dict[int, int], rest_of: dict[str, int], state_of: dict[str, int]
     ) -> None:
         """The kept copies next to the middle one have to be like it (`solver.unfolding`)."""
-        by_name = {op.name: position for position, op in enumerate(self.models.problem.ops)}
+        by_name = self.models.problem.position_of
         for run in self.folding.runs:
             for like, *names in run.alike():
                 for name in names:
@@ -201,7 +201,7 @@ def _weighted(folding: Folding, lowered: Lowered) -> CostGraph:
         latest = max((own for node in nodes if (own := owners[node]) is not None), default=None)
         if latest is None or latest[1] != MIDDLE:
             return 1
-        return folding.runs[latest[0]].copies - KEPT + 1
+        return folding.runs[latest[0]].stood_for
 
     nodes = tuple(
         replace(

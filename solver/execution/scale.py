@@ -134,7 +134,7 @@ class _Sizes:
 
     def _place(self) -> None:
         """Which axes lie together on a class, anywhere in the plan."""
-        positions = {op.name: position for position, op in enumerate(self.problem.ops)}
+        positions = self.problem.position_of
         for planned in self.stage.ops:
             position = positions[planned.op]
             op = self.problem.ops[position]
