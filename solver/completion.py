@@ -13,7 +13,6 @@ from math import inf
 import numpy as np
 
 from meshwright.schema.request import Rest
-from solver.bounds import work_bound_ns
 from solver.constraints import Filters
 from solver.dynamic_programming import dynamic_programming
 from solver.folding import Folding
@@ -69,8 +68,7 @@ def completed(
     budget: Budget,
     report: Report,
 ) -> MeshOutcome:
-    """The best plan with the proposed strategies; its bound is that of all plans on the mesh."""
-    bound = work_bound_ns(models, folding)
+    """The best plan with the proposed strategies; of other plans it says nothing."""
     limit = models.problem.memory_limit_bytes
     least: list[float] = []
     best: MeshOutcome | None = None
@@ -79,17 +77,16 @@ def completed(
         unfolding = Unfolding(folding, lower(models, fixed, limit))
         found = dynamic_programming(unfolding.graph, replace(budget, cutoff_ns=inf), report)
         if found.choice is not None:
-            own = replace(found, lower_bound_ns=bound, status="feasible")
+            own = replace(found, lower_bound_ns=-inf, status="feasible")
             if best is None or own.cost_ns < best.outcome.cost_ns:
-                best = MeshOutcome(models.mesh, own, models, name, unfolding, notes=proposal.notes)
+                best = MeshOutcome(own, models, name, unfolding, notes=proposal.notes)
             if found.memory_bytes < ROOMY * limit or name == "recursive_programming":
                 break  # later proposals are leaner, and only for want of room
         elif found.minimum_memory_bytes is not None:
             least.append(found.minimum_memory_bytes)
     if best is not None:
         return best
-    unknown = replace(NOT_SEARCHED, lower_bound_ns=bound)
-    return MeshOutcome(models.mesh, unknown, models, name, short_bytes=min(least, default=None))
+    return MeshOutcome(NOT_SEARCHED, models, name, short_bytes=min(least, default=None))
 
 
 def _tied(models: Models, folding: Folding) -> list[list[int]]:

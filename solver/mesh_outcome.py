@@ -29,7 +29,6 @@ class MeshOutcome:
     simplicity_ns: what it costs more than the cheapest choice found, for being simpler.
     """
 
-    mesh: Mesh
     outcome: Outcome
     models: Models
     found_by: str = ""
@@ -39,6 +38,10 @@ class MeshOutcome:
     short_bytes: float | None = None
     notes: tuple[str, ...] = ()
     simplicity_ns: float = 0.0
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.models.mesh
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Mesh, Progress, Request
-from solver.bounds import least_memory
+from solver.bounds import least_memory, work_bound_ns
 from solver.completion import completed, op_strategies
 from solver.constraints import Filters, filters
 from solver.deadline import Deadline
@@ -211,16 +211,16 @@ class MeshSearch:
         models, given = self._models(mesh, problem)
         own = _Begun(models, given)
         if self.deadline.is_over():
-            own.ended = MeshOutcome(mesh, NOT_SEARCHED, models, left_out="the time was over")
+            own.ended = MeshOutcome(NOT_SEARCHED, models, left_out="the time was over")
             return own
         broken = _broken_pin(models, given.all)
         if broken is not None:
-            own.ended = MeshOutcome(mesh, _IMPOSSIBLE, models, broken_pin=broken)
+            own.ended = MeshOutcome(_IMPOSSIBLE, models, broken_pin=broken)
             return own
         least = sum(part.total for part in least_memory(models, self.folding))
         if least > models.problem.memory_limit_bytes:
             outcome = replace(_IMPOSSIBLE, minimum_memory_bytes=least)
-            own.ended = MeshOutcome(mesh, outcome, models)
+            own.ended = MeshOutcome(outcome, models)
             return own
         if self.request.solver in ("auto", "dynamic_programming"):
             self._eliminate(own, budget)
@@ -236,9 +236,7 @@ class MeshSearch:
         except TableTooLarge:
             own.floor_ns = inf  # not known, and last in turn
             if self.request.solver != "auto":
-                own.ended = MeshOutcome(
-                    own.models.mesh, NOT_SEARCHED, own.models, left_out=TOO_LARGE
-                )
+                own.ended = MeshOutcome(NOT_SEARCHED, own.models, left_out=TOO_LARGE)
 
     def _ended(self, own: _Begun, budget: Budget) -> MeshOutcome:
         """The second round."""
@@ -247,24 +245,26 @@ class MeshSearch:
         mesh, models = own.models.mesh, own.models
         solver = self.request.solver
         if solver not in ("auto", "dynamic_programming", "exact"):
-            return self._decided(models, own.given, solver, budget)
+            decided = self._decided(models, own.given, solver, budget)
+            bound = work_bound_ns(models, self.folding)
+            return replace(decided, outcome=replace(decided.outcome, lower_bound_ns=bound))
         if budget.cutoff_ns <= own.floor_ns < inf:
             note = "no plan here costs less than one of another mesh"
             beaten = Outcome("unknown", None, inf, nan, own.floor_ns, None, (note,))
-            return MeshOutcome(mesh, beaten, models)
+            return MeshOutcome(beaten, models)
         if own.search is None and -inf < own.floor_ns < inf:
             self._eliminate(own, budget)  # it was let go of
         unfolding = own.unfolding or self._whole(own)
         if own.search is not None:
             found = own.search.outcome(budget)
-            return MeshOutcome(mesh, found, models, "dynamic_programming", unfolding)
+            return MeshOutcome(found, models, "dynamic_programming", unfolding)
         name, search = ("exact", exact) if solver == "exact" else _LARGE
         start = self._start(models, own.given, unfolding, budget)
         try:
             found = search(unfolding.graph, budget, self._listener(name, mesh), start)
         except TableTooLarge:
-            return MeshOutcome(mesh, NOT_SEARCHED, models, left_out=TOO_LARGE)
-        return MeshOutcome(mesh, found, models, name, unfolding)
+            return MeshOutcome(NOT_SEARCHED, models, left_out=TOO_LARGE)
+        return MeshOutcome(found, models, name, unfolding)
 
     def _whole(self, own: _Begun) -> Unfolding:
         """The whole cost graph of a mesh."""
