@@ -24,17 +24,18 @@ def answer_of(
         return Answer(infeasible=why_none(outcomes, search))
     best = search.simplified(min(solved, key=lambda o: o.outcome.cost_ns))
     return Answer(
-        plan=_plan(request, outcomes, best, tuple(search.history.findings)),
+        plan=plan_of(request, outcomes, best, tuple(search.history.findings)),
         seconds=tuple(search.history.seconds),
     )
 
 
-def _plan(
+def plan_of(
     request: Request,
     outcomes: Sequence[MeshOutcome],
     best: MeshOutcome,
     history: tuple[Finding, ...],
 ) -> Plan:
+    """The plan of the best outcome, which has a choice, with what is proved by all of them."""
     assert best.unfolding is not None
     assert best.outcome.choice is not None
     models, unfolding = best.models, best.unfolding

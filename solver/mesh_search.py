@@ -194,7 +194,7 @@ class MeshSearch:
     def _quickly(self, mesh: Mesh, problem: Problem) -> Iterator[MeshOutcome]:
         """A plan to fall back on; it says nothing of any other."""
         models, given = self._models(mesh, problem)
-        if _broken_pin(models, given.all) is None:
+        if broken_pin(models, given.all) is None:
             budget = Budget(self.deadline.left_s(), tolerance=TOLERANCE, stop=self.deadline.stop)
             found = self._decided(models, given, "recursive_programming", budget)
             if found.outcome.choice is not None:
@@ -213,7 +213,7 @@ class MeshSearch:
         if self.deadline.is_over():
             own.ended = MeshOutcome(NOT_SEARCHED, models, left_out="the time was over")
             return own
-        broken = _broken_pin(models, given.all)
+        broken = broken_pin(models, given.all)
         if broken is not None:
             own.ended = MeshOutcome(_IMPOSSIBLE, models, broken_pin=broken)
             return own
@@ -309,7 +309,8 @@ def _spaces(problem: Problem, mesh: Mesh) -> Iterator[Problem]:
         yield problem
 
 
-def _broken_pin(models: Models, allowed: Mapping[int, Allowed]) -> str | None:
+def broken_pin(models: Models, allowed: Mapping[int, Allowed]) -> str | None:
+    """The name of an op that can be nothing that it is allowed to be."""
     for position, keep in allowed.items():
         model = models.ops.model(position)
         if not keep(model, model.choices).any():

@@ -61,7 +61,7 @@ def plan(request: Request, report: Report | None = None, stop: Stop = never) -> 
     say(Progress(phase="reading", done=0, total=1))
     history = History()
     deadline = Deadline.after(request.budget.seconds, stop)
-    answer = Answer(infeasible=_states_alone(request))
+    answer = Answer(infeasible=states_alone(request))
     if answer.infeasible is not None:
         return answer
     folding = fold(request.graph, matching_pins(request.graph, request.pins, request.module))
@@ -82,7 +82,7 @@ def plan(request: Request, report: Report | None = None, stop: Stop = never) -> 
     return answer
 
 
-def _states_alone(request: Request) -> Infeasible | None:
+def states_alone(request: Request) -> Infeasible | None:
     """Refuse at once what no sharding and no batch can make fit: a bound on every plan's memory."""
     graph, setup, topology = request.graph, request.setup, request.topology
     shapes = graph.instantiate(setup.symbols)
