@@ -1,0 +1,108 @@
+"""Pipeline schedules: what each pipeline rank does, one action after the other.
+
+A *stage* is a stretch of the graph, numbered from 0; a *pipeline rank* is the devices that hold one
+stage or several. An action is one of a stage's passes over one microbatch:
+
+    F   forward
+    B   backward, of inputs and weights at once
+    I   backward, of inputs alone: what the stage before waits for
+    W   backward, of weights alone: nobody waits for it but the optimizer
+
+I and W are the halves of B where a schedule splits it (Qi et al. 2023, "Zero Bubble Pipeline
+Parallelism"). What F saved is held until B or W has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from solver.states import IntArray
+
+
+class Pass(IntEnum):
+    """What an action does; the names are those of PyTorch's pipeline schedules."""
+
+    F = 0
+    B = 1
+    I = 2  # noqa: E741  # the field's letter
+    W = 3
+
+
+class Action(NamedTuple):
+    """A pass of a stage over a microbatch."""
+
+    stage: int
+    what: Pass
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.what.name}{self.microbatch}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """orders[r]: what pipeline rank r does, first to last. rank_of[s]: the rank that holds stage s.
+
+    Every stage makes every pass over every microbatch once: F and B, or F, I and W.
+    """
+
+    kind: str
+    microbatches: int
+    rank_of: tuple[int, ...]
+    orders: tuple[tuple[Action, ...], ...]
+
+    @property
+    def ranks(self) -> int:
+        return len(self.orders)
+
+    @property
+    def stages(self) -> int:
+        return len(self.rank_of)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether backward passes are split into I and W."""
+        return any(action.what is Pass.W for action in self.orders[0])
+
+    @cached_property
+    def in_flight(self) -> tuple[int, ...]:
+        """The most microbatches whose saved activations each stage holds at one time."""
+        held, most = [0] * self.stages, [0] * self.stages
+        for order in self.orders:
+            for stage, what, _ in order:
+                if what is Pass.F:
+                    held[stage] += 1
+                    most[stage] = max(most[stage], held[stage])
+                elif what is not Pass.I:
+                    held[stage] -= 1
+        return tuple(most)
+
+    @cached_property
+    def table(self) -> tuple[IntArray, IntArray]:
+        """All actions as rows (stage, pass, microbatch), and where each rank's begin and end."""
+        rows = [action for order in self.orders for action in order]
+        counts = [len(order) for order in self.orders]
+        return (
+            np.array(rows, dtype=np.int64).reshape(-1, 3),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        )
+
+
+def placed_in_turn(ranks: int, stages_per_rank: int) -> tuple[int, ...]:
+    """Stage s on rank s modulo the ranks: 0 1 2 0 1 2."""
+    return tuple(range(ranks)) * stages_per_rank
+
+
+def placed_as_v(ranks: int) -> tuple[int, ...]:
+    """Two stages a rank, down and up again: 0 1 2 2 1 0. First and last stage share a rank."""
+    return (*range(ranks), *reversed(range(ranks)))
+
+
+def stages_on(rank_of: Iterable[int], rank: int) -> list[int]:
+    return [stage for stage, own in enumerate(rank_of) if own == rank]
