@@ -22,14 +22,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 
-from meshwright.schema import Graph, GraphError, Layout, Op, OpPlan, Setup, Stage
+from meshwright.schema import Graph, Layout, Op, OpPlan, Setup, Stage
 from meshwright.schema import Tensor as GraphTensor
-from meshwright.schema.sizes import size_value, symbols_in
+from meshwright.schema.sizes import symbols_in
 from solver.classes import Classes
 from solver.execution.scaled_mesh import scaled_mesh
 from solver.execution.scaled_stage import scaled_stage
+from solver.execution.symbol_sizes import SymbolSizes, Wanted
 from solver.op_info import OpInfo
 from solver.problem import Problem, build_problem
 from solver.uneven import Key, Uneven, index_classes
@@ -37,7 +37,6 @@ from solver.uneven import Key, Uneven, index_classes
 KEPT = 16  # chosen: kernel windows, experts, segments of a fused projection
 SCALES = (1, 2, 3)  # chosen: times the least sizes, until the structure is that of the plan
 CHUNK = 2  # chosen: the least of which a chunk can be short and not empty
-MOST_SYMBOL = 32  # chosen: covers every uneven size of four axes
 
 
 class ScaleError(Exception):
@@ -75,7 +74,8 @@ def _scaled(problem: Problem, stage: Stage, scale: int) -> Scaled:
             p.slot_of for p in (*other.inputs, *other.outputs)
         ]:
             raise ScaleError(
-                f"op {op.name!r} has the rule {op.notation} and, scaled down, {other.notation}"
+                f"op {op.name!r} has the rule {op.notation} over {_shapes(problem, op)} and, "
+                f"scaled down, {other.notation} over {_shapes(small, other)}"
             )
     return Scaled(small, scaled_stage(stage, small))
 
@@ -182,7 +182,9 @@ class _Sizes:
         spatial = self._spatial()
         divisor = self._common_divisor(spatial, old, needed)
         uneven = self._uneven(old)
-        symbolic = self._symbolic(needed, uneven)
+        symbolic = self._symbol_sizes(old, needed, uneven).sizes(self.problem.graph.symbols)
+        if symbolic is None:
+            raise ScaleError("no small values of the symbols suit the axes of the plan")
         chosen = {}
         for key, size in old.items():
             if key in symbolic:
@@ -247,6 +249,20 @@ class _Sizes:
                     length = sum(math.prod(sizes[f] for f in product) for product in dim)
                     chosen[own[-1]] = length // math.prod(chosen[key] for key in own[:-1])
 
+    def _symbol_sizes(
+        self, old: Mapping[Key, int], needed: Mapping[Key, int], uneven: Mapping[Key, bool]
+    ) -> SymbolSizes:
+        """The classes that are a dim of their own, whose length has symbols."""
+        found = SymbolSizes()
+        for info in self.problem.tensors.values():
+            for d, size in enumerate(info.tensor.shape):
+                own = [k for k, slot in enumerate(info.slots) if slot.dim == d]
+                if not isinstance(size, int) and len(own) == 1 and symbols_in(size):
+                    key = self.find((info.name, own[0]))
+                    wanted = Wanted(needed[key], min(2, old[key]), uneven.get(key))
+                    found.add(key, size, wanted)
+        return found
+
     def _spatial(self) -> set[Key]:
         """Classes of dims that a rule shards with a halo."""
         found: set[Key] = set()
@@ -273,71 +289,10 @@ class _Sizes:
                 return divisor
         return 1
 
-    def _symbolic(self, needed: Mapping[Key, int], uneven: Mapping[Key, bool]) -> dict[Key, int]:
-        """Sizes of classes that follow the graph's symbols, at the symbols' small values."""
-        graph = self.problem.graph
-        least = dict.fromkeys(graph.symbols, 2)
-        slots: dict[Key, tuple[GraphTensor, int]] = {}
-        for info in self.problem.tensors.values():
-            for d, size in enumerate(info.tensor.shape):
-                own = [k for k, slot in enumerate(info.slots) if slot.dim == d]
-                if isinstance(size, int) or len(own) != 1 or not symbols_in(size):
-                    continue
-                key = self.find((info.name, own[0]))
-                slots.setdefault(key, (info.tensor, d))
-        for _ in range(64):  # chosen: doublings of the symbols until every class divides
-            sizes = {key: _size(tensor, d, least) for key, (tensor, d) in slots.items()}
-            short = [key for key, size in sizes.items() if size is None or size % needed[key]]
-            if not short:
-                return self._uneven_symbols(slots, needed, uneven, least) or {
-                    key: size for key, size in sizes.items() if size is not None
-                }
-            for name in least:
-                if any(name in symbols_in(slots[key][0].shape[slots[key][1]]) for key in short):
-                    least[name] *= 2
-        raise ScaleError("no small values of the symbols suit the axes of the plan")
 
-    @staticmethod
-    def _uneven_symbols(
-        slots: Mapping[Key, tuple[GraphTensor, int]],
-        needed: Mapping[Key, int],
-        uneven: Mapping[Key, bool],
-        least: Mapping[str, int],
-    ) -> dict[Key, int] | None:
-        """Sizes at values of the symbols that leave uneven classes uneven, if there are any."""
-
-        def suits(key: Key, size: int | None) -> bool:
-            if size is None or key not in uneven:
-                return size is not None and size % needed[key] == 0
-            missing = -size % needed[key]
-            return missing > 0 and (missing >= -(-size // needed[key])) == uneven[key]
-
-        names = sorted(
-            {
-                name
-                for key, (tensor, d) in slots.items()
-                if key in uneven
-                for name in symbols_in(tensor.shape[d])
-            }
-        )
-        for values in sorted(product(range(2, MOST_SYMBOL + 1), repeat=len(names)), key=sum):
-            symbols = {**least, **dict(zip(names, values, strict=True))}
-            sizes = {}
-            for key, (tensor, d) in slots.items():
-                size = _size(tensor, d, symbols)
-                if size is None or not suits(key, size):
-                    break
-                sizes[key] = size
-            else:
-                return sizes if names else None
-        return None
-
-
-def _size(tensor: GraphTensor, d: int, symbols: Mapping[str, int]) -> int | None:
-    try:
-        return size_value(tensor.shape[d], symbols)
-    except GraphError:
-        return None
+def _shapes(problem: Problem, op: OpInfo) -> str:
+    ports = (*op.inputs, *op.outputs)
+    return ", ".join("×".join(map(str, problem.tensors[port.tensor].shape)) for port in ports)
 
 
 def _small_chunks(count: int) -> tuple[int, ...]:

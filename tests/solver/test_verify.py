@@ -10,7 +10,7 @@ import pytest
 
 from costmodel.presets import preset
 from meshwright.schema import Graph, Plan, PlanError, Request, Setup, Stage, Step
-from meshwright.schema.request import Pin
+from meshwright.schema.request import Pin, Solver
 from solver.planner import plan
 from solver.problem import Problem, build_problem
 from solver.verify import verify, verify_documents
@@ -218,5 +218,36 @@ def test_a_weight_whose_gradient_is_whole_on_inner_axes_is_reduced_into_its_shar
         if moved.tensor in ("w up", "w down") and moved.traffic == "gradient"
     ]
     assert any(kinds[:2] == ["slice", "reduce_scatter"] for kinds in paths), paths
+    certificate = verify_documents(found, request.graph, request.topology, request.setup)
+    assert certificate.outcome == "verified", certificate.detail
+
+
+def mixture() -> Graph:
+    """Eight experts of which every token asks two: each has room for a quarter of the tokens."""
+    make = GraphMaker(batch=8, seq=32)
+    rows, room = ["batch", "seq", 16], [8, "batch", "seq//4", 16]
+    x = make.op("gelu", [make.input("x", *rows)], rows, name="tokens")
+    gate = make.op("linear", [x, make.parameter("wg", 8, 16)], ["batch", "seq", 8], name="gate")
+    best = make.tensor("best", ["batch", "seq", 2])
+    which = make.tensor("which", ["batch", "seq", 2], dtype="int64")
+    make.ops.append(
+        {"name": "choose", "kind": "topk", "inputs": [gate], "outputs": [best, which],
+         "attrs": {"k": 2, "dim": 2}}
+    )  # fmt: skip
+    sent = make.op("moe_dispatch", [x, which], room, name="send", attrs={"capacity_factor": 1.0})
+    made = make.op("expert_matmul", [sent, make.parameter("we", 8, 16, 16)], room, name="experts",
+                   attrs={"weight_layout": "efh"})  # fmt: skip
+    back = make.op("moe_combine", [made, which, best], rows, name="back",
+                   attrs={"capacity_factor": 1.0})  # fmt: skip
+    labels = make.tensor("labels", ["batch", "seq"], "label", dtype="int64")
+    loss = make.op("cross_entropy", [back, labels], [], name="loss")
+    return make.graph(loss, loss=loss)
+
+
+@pytest.mark.parametrize("solver", ["semi_auto", "dynamic_programming"])
+def test_room_of_experts_stays_divisible_where_only_the_batch_is_cut(solver: Solver) -> None:
+    request = Request(graph=mixture(), topology=topology(8), solver=solver)
+    found = plan(request).plan
+    assert found is not None
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified", certificate.detail
