@@ -46,7 +46,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema import Axis, Calibration, LayoutError, Mesh, Topology
+from meshwright.schema import Axis, Calibration, LayoutError, Link, Mesh, Topology
 
 Collective = Literal[
     "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "send"
@@ -58,11 +58,32 @@ NS_PER_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
+class CollectiveCost:
+    """The time of one collective as a straight line over its payload."""
+
+    latency_ns: float
+    ns_per_byte: float
+
+    @overload
+    def ns(self, payload_bytes: float) -> float: ...
+    @overload
+    def ns(self, payload_bytes: NDArray[Any]) -> NDArray[np.float64]: ...
+    def ns(self, payload_bytes: float | NDArray[Any]) -> float | NDArray[np.float64]:
+        """Time for one payload, or elementwise for an array of payloads."""
+        if isinstance(payload_bytes, np.ndarray):
+            payload_bytes = payload_bytes.astype(np.float64)
+        return self.latency_ns + self.ns_per_byte * payload_bytes
+
+
+FREE = CollectiveCost(latency_ns=0.0, ns_per_byte=0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Interconnect:
     """A topology's links as the collectives see them: one entry a level, slowest first.
 
     device_bytes_per_s has the calibration's link efficiency in it. all_to_all: whether there is
-    one; where not it takes for ever.
+    one; where not it takes for ever. between_stages: of a send to the next pipeline stage.
     """
 
     levels: tuple[str, ...]
@@ -71,10 +92,16 @@ class Interconnect:
     latency_ns: tuple[int, ...]
     full_mesh: tuple[bool, ...]
     all_to_all: bool = True
+    between_stages: CollectiveCost = FREE
 
     @classmethod
     def of(
-        cls, topology: Topology, calibration: Calibration, *, all_to_all: bool = True
+        cls,
+        topology: Topology,
+        calibration: Calibration,
+        *,
+        all_to_all: bool = True,
+        stage_link: Link | None = None,
     ) -> Interconnect:
         links = [level.link for level in topology.levels]
         return cls(
@@ -86,6 +113,7 @@ class Interconnect:
             latency_ns=tuple(link.latency_ns for link in links),
             full_mesh=tuple(link.kind in FULL_MESH_KINDS for link in links),
             all_to_all=all_to_all,
+            between_stages=FREE if stage_link is None else _sent_over(stage_link, calibration),
         )
 
     def extents(self, mesh: Mesh, axes: Collection[Axis]) -> Extents:
@@ -116,27 +144,6 @@ class Interconnect:
         if self.full_mesh[level]:
             return bytes_per_s * (extent - 1) / (self.sizes[level] - 1)
         return bytes_per_s
-
-
-@dataclass(frozen=True, slots=True)
-class CollectiveCost:
-    """The time of one collective as a straight line over its payload."""
-
-    latency_ns: float
-    ns_per_byte: float
-
-    @overload
-    def ns(self, payload_bytes: float) -> float: ...
-    @overload
-    def ns(self, payload_bytes: NDArray[Any]) -> NDArray[np.float64]: ...
-    def ns(self, payload_bytes: float | NDArray[Any]) -> float | NDArray[np.float64]:
-        """Time for one payload, or elementwise for an array of payloads."""
-        if isinstance(payload_bytes, np.ndarray):
-            payload_bytes = payload_bytes.astype(np.float64)
-        return self.latency_ns + self.ns_per_byte * payload_bytes
-
-
-FREE = CollectiveCost(latency_ns=0.0, ns_per_byte=0.0)
 
 
 @lru_cache(maxsize=65536)
@@ -196,6 +203,11 @@ def _port_share(kind: Collective, level: int, extents: Extents) -> float:
             return 1 / members
         case _:
             return (extent - 1) / (extent * members)
+
+
+def _sent_over(link: Link, calibration: Calibration) -> CollectiveCost:
+    bytes_per_s = link.device_bytes_per_s * calibration.link_efficiency
+    return CollectiveCost(latency_ns=link.latency_ns, ns_per_byte=NS_PER_S / bytes_per_s)
 
 
 def _send(level: int, interconnect: Interconnect) -> CollectiveCost:

@@ -22,6 +22,7 @@ import numpy as np
 from meshwright.schema import Graph, Op
 from meshwright.schema.canonical import canonical_json
 from solver.elimination.repeats import alike_spans
+from solver.rules.known import RECEIVE
 
 KEPT = 5  # two at each end, one that stands for all between
 MIDDLE = 2  # that one
@@ -133,7 +134,7 @@ class _Stretches:
                 self.readers.setdefault(name, []).append(i)
         self.free = {t.name for t in graph.tensors if t.role in ("constant", "buffer")}
         for op in order:
-            if all(name in self.free for name in op.inputs):
+            if op.kind != RECEIVE and all(name in self.free for name in op.inputs):
                 self.free.update(op.outputs)
         self.free.update(t.name for t in graph.tensors if t.role in ("input", "label"))
         self.ends = {*graph.outputs, graph.loss}

@@ -13,6 +13,7 @@ from functools import cached_property
 from meshwright.schema import (
     Calibration,
     Graph,
+    Link,
     Op,
     PlanError,
     RuleError,
@@ -26,6 +27,7 @@ from solver.dataset import with_loading
 from solver.op_info import OpInfo, Slot, TensorInfo, op_infos
 from solver.refine import Refinement, refine
 from solver.rules import Bound, RuleTable
+from solver.rules.known import RECEIVE
 from solver.uneven import Uneven, uneven_of
 
 FLOATS = frozenset({"float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"})
@@ -36,7 +38,8 @@ class Problem:
     """Everything that `evaluate` and the searches look at. Immutable.
 
     The graph is instantiated at the batch of one microbatch. uneven: what axes may cut that they do
-    not divide.
+    not divide. in_flight: how many microbatches' saved activations are held at one time.
+    stage_link: to the pipeline stage before, where there is one.
     """
 
     graph: Graph
@@ -47,6 +50,8 @@ class Problem:
     tensors: Mapping[str, TensorInfo]
     ops: tuple[OpInfo, ...]
     uneven: Uneven
+    in_flight: int = 1
+    stage_link: Link | None = None
 
     @cached_property
     def op_by_name(self) -> Mapping[str, OpInfo]:
@@ -84,6 +89,9 @@ def build_problem(
     setup: Setup,
     calibration: Calibration,
     microbatches: int | None = None,
+    *,
+    in_flight: int = 1,
+    stage_link: Link | None = None,
 ) -> Problem:
     """The problem of running `graph`; raises MeshwrightError where its parts do not fit.
 
@@ -114,7 +122,18 @@ def build_problem(
     tensors = _with_chunks(order, bound, tensors)
     ops = op_infos(order, bound, refinement, tensors)
     uneven = uneven_of(ops, tensors, setup.uneven)
-    return Problem(graph, topology, setup, calibration, count, tensors, ops, uneven)
+    return Problem(
+        graph,
+        topology,
+        setup,
+        calibration,
+        count,
+        tensors,
+        ops,
+        uneven,
+        in_flight,
+        stage_link,
+    )
 
 
 def check_rules(graph: Graph) -> None:
@@ -167,6 +186,8 @@ def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
         t.name for t in graph.tensors if t.role == "parameter" and t.trainable and t.dtype in FLOATS
     }
     for op in order:
+        if op.attrs.get("gradient") is True and op.kind == RECEIVE:
+            live.update(op.outputs)
         if any(name in live for name in op.inputs):
             live.update(name for name in op.outputs if graph.tensor(name).dtype in FLOATS)
     wanted = {graph.loss} if graph.loss is not None else set(graph.outputs)
@@ -179,7 +200,7 @@ def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
 def _constants(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
     found = {t.name for t in graph.tensors if t.role in ("constant", "buffer")}
     for op in order:
-        if all(name in found for name in op.inputs):
+        if op.kind != RECEIVE and all(name in found for name in op.inputs):
             found.update(op.outputs)
     return frozenset(found)
 

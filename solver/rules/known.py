@@ -10,6 +10,10 @@ from meshwright.schema import OpClass, ShardingRule
 
 Shape = tuple[int, ...]
 
+# the kind of an op that makes what another pipeline stage sends; it has a rule of its own, and
+# `gradient` among its attributes says whether a gradient goes back
+RECEIVE = "receive"
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
