@@ -19,8 +19,9 @@ from bench.mindspore_strategies import Cuts, Recorded, Ways, by_level, ways_of
 from costmodel.calibrations import default_calibration
 from meshwright.schema import ConversionError, Cost, Graph, InvalidInput, Mesh, Setup, Topology
 from solver.dynamic_programming import dynamic_programming
-from solver.evaluate import cost_of, ledger_of
+from solver.evaluate import cost_of
 from solver.folding import Folding, fold
+from solver.ledger import ledger_of
 from solver.lowering import Models, lower
 from solver.meshes import MAX_AXES, meshes
 from solver.op_info import OpInfo

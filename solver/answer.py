@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.schema import Answer, Finding, Plan, Request, Search
-from solver.evaluate import cost_of, ledger_of
+from solver.evaluate import cost_of
+from solver.ledger import ledger_of
 from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
 from solver.mesh_search import MeshSearch
 from solver.notes import idle_axes, repeated_work

@@ -14,6 +14,7 @@ import numpy as np
 from meshwright.schema import Axis, Dim, Layout, LayoutPair, PlanError, Stage, SubDim
 from solver.lowering import Lowered, Models
 from solver.op_info import TensorInfo
+from solver.read_states import ReadStates
 from solver.states import IntArray
 from solver.values import Value
 
@@ -40,26 +41,61 @@ class Assignment:
 
 def assignment_of_choice(lowered: Lowered, choice: IntArray) -> Assignment:
     """What a choice of states in the lowered cost graph means."""
-
-    def codes(states: IntArray, node: int) -> Codes:
-        return tuple(int(code) for code in states[choice[node]])
-
-    parameters = {}
-    for root, node in lowered.parameter_node.items():
-        value = lowered.models.values.value_of[root]
-        parameters[root] = codes(lowered.models.parameter(value).states, node)
+    value_of, parameter = lowered.models.values.value_of, lowered.models.parameter
+    meanings, states = _Meanings(), choice.tolist()
     return Assignment(
-        {p: codes(lowered.op_choices[p], node) for p, node in lowered.op_node.items()},
-        {root: codes(lowered.rest_states[root], node) for root, node in lowered.rest_node.items()},
         {
-            root: Read(
-                codes(lowered.read_states[root].layouts, node),
-                bool(lowered.read_states[root].again[choice[node]]),
-            )
+            position: meanings.rows(lowered.op_choices[position])[states[node]]
+            for position, node in lowered.op_node.items()
+        },
+        {
+            root: meanings.rows(lowered.rest_states[root])[states[node]]
+            for root, node in lowered.rest_node.items()
+        },
+        {
+            root: meanings.reads(lowered.read_states[root])[states[node]]
             for root, node in lowered.read_node.items()
         },
-        parameters,
+        {
+            root: meanings.rows(parameter(value_of[root]).states)[states[node]]
+            for root, node in lowered.parameter_node.items()
+        },
     )
+
+
+class _Meanings:
+    """States in codes: one list for all nodes that share their states."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, list[Codes]] = {}
+        self._reads: dict[int, list[Read]] = {}
+
+    def rows(self, states: IntArray) -> list[Codes]:
+        found = self._rows.get(id(states))
+        if found is None:
+            found = self._rows[id(states)] = [tuple(row) for row in states.tolist()]
+        return found
+
+    def reads(self, states: ReadStates) -> list[Read]:
+        found = self._reads.get(id(states))
+        if found is None:
+            pairs = zip(self.rows(states.layouts), states.again.tolist(), strict=True)
+            found = self._reads[id(states)] = [Read(codes, again) for codes, again in pairs]
+        return found
+
+
+def look_of(models: Models, value: Value) -> int:
+    """A number that values have in common whose layouts read alike: equal states, equal layouts."""
+    return models.shared(("look", value.root), lambda: _look(models, value))
+
+
+def _look(models: Models, value: Value) -> int:
+    info = models.problem.tensors[value.root]
+    space = models.ops.space(value.root)
+    chunks, segments = tuple(info.chunks.items()), tuple(info.segments.items())
+    # tensors of equal slots hold the same tuple of them, values of equal states the same space
+    key = ("looks", id(space), id(info.slots), info.shape, value.slots, segments, chunks)
+    return models.shared(key, lambda: id(value))
 
 
 def layout_of(
@@ -69,11 +105,8 @@ def layout_of(
 
     Axes of one slot are slowest first among those of equal rank in `order`.
     """
+    key = ("layout", look_of(models, value), codes, partial, order)
     info = models.problem.tensors[value.root]
-    segments = tuple(info.segments.items())
-    spans = models.ops.space(value.root).spans
-    own = (value.slots, spans, tuple(info.chunks.items()))
-    key = ("layout", info.shape, info.slots, segments, own, codes, partial, order)
     return models.shared(key, lambda: _layout(models, info, value, codes, partial, order))
 
 
@@ -111,6 +144,11 @@ def _layout(
 
 def pair_of(models: Models, value: Value, codes: Codes) -> LayoutPair:
     """The layouts of value and gradient in a state."""
+    key = ("pair", look_of(models, value), codes)
+    return models.shared(key, lambda: _pair(models, value, codes))
+
+
+def _pair(models: Models, value: Value, codes: Codes) -> LayoutPair:
     n = len(value.slots)
     has_gradient = models.problem.tensors[value.root].has_gradient
     return LayoutPair(
@@ -314,16 +352,3 @@ def parameter_layouts(
     if not model.trained:
         return layout(model.value(row)), None, None
     return layout(model.value(row)), layout(model.gradient(row)), layout(model.optimizer(row))
-
-
-def parameter_order(models: Models, value: Value, assignment: Assignment) -> tuple[int, ...]:
-    """The order of a parameter's axes, from what its reader (or all its readers) need."""
-    if value.root in assignment.read:
-        needed = np.array(assignment.read[value.root].codes)
-    elif value.readers:
-        position, port = value.readers[0]
-        row = np.array([assignment.ops[position]])
-        needed = models.ops.model(position).required(row, port)[0]
-    else:
-        return ()
-    return models.parameter(value).order(np.array(assignment.parameters[value.root]), needed)

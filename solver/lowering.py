@@ -42,19 +42,12 @@ from solver.own_moves import own_moves_ns
 from solver.parameters import ParameterModel
 from solver.pins import Allowed
 from solver.problem import Problem
+from solver.read_states import ReadStates, once_and_again, saved_as_read_bytes, saved_bytes
 from solver.redistribution import Redistributions
 from solver.states import FloatArray, IntArray, StateSpace
 from solver.values import Value, Values
 
 A = TypeVar("A")
-
-
-@dataclass(slots=True)
-class ReadStates:
-    """States of a read node: layouts, and whether the value is gathered again (rest is saved)."""
-
-    layouts: IntArray
-    again: np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(slots=True)
@@ -80,6 +73,7 @@ class Models:
             self.problem.topology,
             self.problem.calibration,
             all_to_all=self.problem.setup.allow_all_to_all,
+            stage_link=self.problem.stage_link,
         )
         levels = tuple(self.interconnect.levels.index(axis.level) for axis in self.mesh.axes)
         sizes = tuple(axis.size for axis in self.mesh.axes)
@@ -87,9 +81,9 @@ class Models:
 
     def shared(self, key: Hashable, make: Callable[[], A]) -> A:
         """The one object of this content."""
-        if key not in self._shared:
-            self._shared[key] = make()
-        found: A = self._shared[key]
+        found: A | None = self._shared.get(key)
+        if found is None:
+            found = self._shared[key] = make()
         return found
 
     def redistributions(self, space: StateSpace) -> Redistributions:
@@ -283,7 +277,8 @@ class _Lowering:
         cost = self._activation(moves.total_ns(rows[:, None], columns[None, :]))
         if not value.is_saved:
             return cost, None
-        return cost, saved_as_read_bytes(moves, rest, needed, value.saved_by_producer)
+        saved = saved_as_read_bytes(moves, rest, needed, value.saved_by_producer)
+        return cost, saved * self.models.problem.in_flight
 
     def _activation(self, total_ns: FloatArray) -> FloatArray:
         problem = self.models.problem
@@ -303,7 +298,10 @@ class _Lowering:
         kept = value.saved_by_producer
         cost, memory = models.shared(
             ("rest node", id(space), id(states), kept),
-            lambda: (np.zeros(len(states)), space.local_bytes(states) if kept else None),
+            lambda: (
+                np.zeros(len(states)),
+                space.local_bytes(states) * models.problem.in_flight if kept else None,
+            ),
         )
         node = self._node(value.root, cost, memory)
         self.out.rest_node[value.root] = node
@@ -338,7 +336,8 @@ class _Lowering:
         cost = self._activation(total)
         if not value.is_saved:
             return cost, None
-        return cost, saved_bytes(moves, rest, read, value.saved_by_producer)
+        saved = saved_bytes(moves, rest, read, value.saved_by_producer)
+        return cost, saved * self.models.problem.in_flight
 
     def _add_read(self, value: Value) -> int:
         models = self.models
@@ -366,38 +365,9 @@ class _Lowering:
         needed = [model.required(model.choices, k) for model, k in readers]
         layouts, _ = _unique(space, np.concatenate(needed))
         key = ("read states", id(space), layouts.tobytes(), choices_again)
-        return self.models.shared(key, lambda: _once_and_again(layouts, choices_again))
-
-
-def saved_bytes(moves: Redistributions, rest: IntArray, read: ReadStates, kept: bool) -> FloatArray:
-    """(rest, read): what the read copy adds to memory; kept: the rest layout is saved anyway."""
-    same = moves.space.key(rest)[:, None] == moves.space.key(read.layouts)[None, :]
-    at_rest = moves.space.local_bytes(rest)[:, None]
-    as_read = moves.space.local_bytes(read.layouts)[None, :]
-    copy = np.where(read.again[None, :], 0.0 if kept else at_rest, as_read)
-    return np.where(same, 0.0 if kept else at_rest, copy)
-
-
-def saved_as_read_bytes(
-    moves: Redistributions, rest: IntArray, needed: IntArray, kept: bool
-) -> FloatArray:
-    """(rest, needed): the copy that one reader saves; a layout reached by slicing can be either."""
-    rows, columns = moves.space.index(rest), moves.space.index(needed)
-    free = moves.forward_ns(rows[:, None], columns[None, :]) == 0.0
-    at_rest = moves.space.local_bytes(rest)[:, None]
-    as_read = moves.space.local_bytes(needed)[None, :]
-    if kept:
-        return np.where(free, 0.0, as_read)
-    return np.where(free, np.minimum(at_rest, as_read), as_read)
+        return self.models.shared(key, lambda: once_and_again(layouts, choices_again))
 
 
 def _unique(space: StateSpace, states: IntArray) -> tuple[IntArray, IntArray]:
     _, first, select = np.unique(space.key(states), return_index=True, return_inverse=True)
     return states[first], select.reshape(-1).astype(np.int64)
-
-
-def _once_and_again(layouts: IntArray, choices_again: bool) -> ReadStates:
-    again = np.zeros(len(layouts), dtype=np.bool_)
-    if not choices_again:
-        return ReadStates(layouts, again)
-    return ReadStates(np.concatenate([layouts, layouts]), np.concatenate([again, ~again]))

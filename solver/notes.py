@@ -26,24 +26,34 @@ def repeated_work(models: Models, chosen: Chosen) -> float:
     """
     useful = done = 0.0
     devices = models.mesh.device_count
+    workers: dict[tuple[int, Codes], float] = {}
     for position, codes, times in chosen:
         model = models.ops.model(position)
+        key = (id(model), codes)
+        if key not in workers:
+            workers[key] = float(model.workers(np.array([codes]))[0])
         useful += times * model.flops
-        done += times * model.flops * devices / float(model.workers(np.array([codes]))[0])
+        done += times * model.flops * devices / workers[key]
     return max(0.0, 1 - useful / done) if done else 0.0
 
 
 def idle_axes(models: Models, chosen: Chosen) -> list[str]:
     """Axes on which hardly anything is sharded: their devices repeat each other's work."""
     notes = []
-    for a, axis in enumerate(models.mesh.axes):
-        flops = useful = 0.0
-        for position, codes, times in chosen:
-            model = models.ops.model(position)
-            flops += model.flops * times
-            useful += model.flops * times if _shares(model, codes, a) else 0.0
+    shares: dict[tuple[int, Codes], list[bool]] = {}
+    useful = [0.0] * len(models.mesh.axes)
+    flops = 0.0
+    for position, codes, times in chosen:
+        model = models.ops.model(position)
+        key = (id(model), codes)
+        if key not in shares:
+            shares[key] = _shares(model, codes)
+        flops += model.flops * times
+        for a, is_shared in enumerate(shares[key]):
+            useful[a] += model.flops * times if is_shared else 0.0
+    for axis, own in zip(models.mesh.axes, useful, strict=True):
         # chosen: an axis that carries less than half of the arithmetic is worth a word
-        if axis.size == 1 or useful >= flops / 2:
+        if axis.size == 1 or own >= flops / 2:
             continue
         why = "sharding more of it would cost more than it saves"
         if _possible(models, chosen, axis.size) < flops / 2:
@@ -52,17 +62,17 @@ def idle_axes(models: Models, chosen: Chosen) -> list[str]:
             if refused and _possible(_uneven(models), chosen, axis.size) >= flops / 2:
                 why += f"; {UNEVEN_WOULD_DO}"
         notes.append(
-            f"axis {axis.name!r} of size {axis.size} shards {useful / max(flops, 1):.0%} of "
+            f"axis {axis.name!r} of size {axis.size} shards {own / max(flops, 1):.0%} of "
             f"the arithmetic, the rest is repeated on its devices: {why}"
         )
     return notes
 
 
-def _shares(model: OpModel, codes: Codes, a: int) -> bool:
-    """Whether more devices share the work of an op for having an axis."""
-    without = (*codes[:a], model.idle, *codes[a + 1 :])
-    with_axis, alone = model.workers(np.array([codes, without]))
-    return bool(with_axis > alone)
+def _shares(model: OpModel, codes: Codes) -> list[bool]:
+    """For every axis, whether more devices share the work of an op for having it."""
+    without = [(*codes[:a], model.idle, *codes[a + 1 :]) for a in range(len(codes))]
+    with_all, *alone = model.workers(np.array([codes, *without])).tolist()
+    return [with_all > own for own in alone]
 
 
 def _uneven(models: Models) -> Models:

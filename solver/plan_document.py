@@ -1,7 +1,11 @@
-"""Plan documents from assignments: names instead of codes, steps with groups, bytes and times."""
+"""Plan documents from assignments: names instead of codes, steps with groups, bytes and times.
+
+What is written is written once for each content, and named for all that have it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -21,19 +25,21 @@ from solver.assignment import (
     Assignment,
     Codes,
     layout_of,
+    look_of,
     pair_of,
     parameter_layouts,
-    parameter_order,
 )
-from solver.evaluate import Ledger, Share, Transfer
+from solver.ledger import Ledger, Share, Transfer
+from solver.ledger_items import Items
 from solver.lowering import Models
 from solver.op_model import OpModel
 from solver.own_moves import own_moves
-from solver.parameters import ParameterModel
 from solver.peak_memory import peak_elements
 from solver.redistribution import Path, Placed, Redistributions
 from solver.states import PARTIAL, IntArray
 from solver.values import Reader, Value
+
+UNNAMED = ""  # of what is written for a content
 
 
 def stage_document(
@@ -62,7 +68,7 @@ def stage_document(
             *(
                 _transfer(models, transfer)
                 for transfer in ledger.transfers
-                if transfer.forward or transfer.backward
+                if transfer.way.forward or transfer.way.backward
             ),
             *_parameter_transfers(models, assignment, ledger),
         ),
@@ -70,6 +76,14 @@ def stage_document(
 
 
 def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
+    op, model = models.problem.ops[position], models.ops.model(position)
+    times = (ledger.op_compute_ns[position], ledger.op_communication_ns[position])
+    # ops of equal parts hold the same tuple of them
+    key = ("op plan", id(model), id(op.parts), op.op.kind, op.notation, codes, times)
+    return models.shared(key, lambda: _op_of(models, position, codes, times)).like(op=op.name)
+
+
+def _op_of(models: Models, position: int, codes: Codes, times: tuple[float, float]) -> OpPlan:
     op = models.problem.ops[position]
     model = models.ops.model(position)
     strategy: dict[str, tuple[Axis, ...]] = {}
@@ -82,7 +96,7 @@ def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
         elif code > model.idle:
             partial[axis] = model.groups[code - model.parts - 1][0]
     return OpPlan(
-        op=op.name,
+        op=UNNAMED,
         kind=op.op.kind,
         rule=op.notation,
         strategy=strategy,
@@ -92,11 +106,9 @@ def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
             for axis, code in zip(models.mesh.names, codes, strict=True)
             if len(model.parts_of_code[code]) > 1
         ),
-        own_steps=models.shared(
-            ("own steps", model, codes), lambda: _own_steps(models, model, codes)
-        ),
-        compute_ns=ledger.op_compute_ns[position],
-        communication_ns=ledger.op_communication_ns[position],
+        own_steps=_own_steps(models, model, codes),
+        compute_ns=times[0],
+        communication_ns=times[1],
     )
 
 
@@ -117,62 +129,83 @@ def _own_steps(models: Models, model: OpModel, codes: Codes) -> tuple[OwnStep, .
 
 
 def _tensor(models: Models, value: Value, assignment: Assignment, ledger: Ledger) -> TensorPlan:
-    read = assignment.read.get(value.root)
-    rest = (
-        pair_of(models, value, assignment.rest[value.root])
-        if value.root in assignment.rest
-        else pair_of(models, value, _value_codes(models, value, assignment))
-    )
+    root = value.root
+    read = assignment.read.get(root)
+    rest = assignment.rest.get(root)
+    if rest is None:
+        rest = _value_codes(models, value, assignment.parameters[root])
     saved = "none"
     if value.is_saved and not value.is_parameter:
         saved = "rest" if read is not None and read.again else "read"
-    return TensorPlan(
-        tensor=value.root,
-        rest=rest,
-        read=pair_of(models, value, read.codes) if read is not None else None,
-        saved=saved,  # type: ignore[arg-type]  # one of the literals above
-        saved_bytes=round(ledger.saved_bytes.get(value.root, 0.0)),
-    )
+    saved_bytes = round(ledger.saved_bytes.get(root, 0.0))
+    codes = read.codes if read is not None else None
+    return models.shared(
+        ("tensor plan", look_of(models, value), rest, codes, saved, saved_bytes),
+        lambda: TensorPlan(
+            tensor=UNNAMED,
+            rest=pair_of(models, value, rest),
+            read=pair_of(models, value, codes) if codes is not None else None,
+            saved=saved,  # type: ignore[arg-type]  # one of the literals above
+            saved_bytes=saved_bytes,
+        ),
+    ).like(tensor=root)
 
 
-def _value_codes(models: Models, value: Value, assignment: Assignment) -> Codes:
-    model = models.parameter(value)
-    row = model.value(np.array([assignment.parameters[value.root]]))[0]
-    return tuple(int(code) for code in row)
+def _value_codes(models: Models, value: Value, codes: Codes) -> Codes:
+    row = models.parameter(value).value(np.array([codes]))[0]
+    return tuple(row.tolist())
 
 
 def _parameter(
     models: Models, value: Value, codes: Codes, assignment: Assignment, ledger: Ledger
 ) -> ParameterPlan:
-    layouts = parameter_layouts(models, value, codes, parameter_order(models, value, assignment))
     held = ledger.parameter_bytes.get(value.root, (0.0, 0.0, 0.0))
-    return ParameterPlan(
-        tensor=value.root,
-        value=layouts[0],
-        gradient=layouts[1],
-        optimizer=layouts[2],
-        value_bytes=round(held[0]),
-        gradient_bytes=round(held[1]),
-        optimizer_bytes=round(held[2]),
-    )
+    order = parameter_order(models, value, assignment)
+    key = ("parameter plan", look_of(models, value), id(models.parameter(value)), codes, order)
+
+    def written() -> ParameterPlan:
+        layouts = parameter_layouts(models, value, codes, order)
+        return ParameterPlan(
+            tensor=UNNAMED,
+            value=layouts[0],
+            gradient=layouts[1],
+            optimizer=layouts[2],
+            value_bytes=round(held[0]),
+            gradient_bytes=round(held[1]),
+            optimizer_bytes=round(held[2]),
+        )
+
+    return models.shared((*key, held), written).like(tensor=value.root)
 
 
 def _transfer(models: Models, transfer: Transfer) -> Redistribution:
-    value = models.values.value_of[transfer.root]
-    moves = models.redistributions(models.ops.space(value.root))
-    exposed = models.problem.calibration.exposed.activation
-    op, input_ = _named(models, transfer.reader)
-    return Redistribution(
-        tensor=transfer.root,
-        op=op,
-        input=input_,
-        traffic="activation",
-        forward=_steps(models, value, moves, transfer.forward),
-        backward=_steps(models, value, moves, transfer.backward),
-        again=transfer.again,
-        ns=transfer.ns,
-        exposed_ns=transfer.ns * exposed,
-    )
+    value, way = models.values.value_of[transfer.root], transfer.way
+
+    def written() -> Redistribution:
+        moves = models.redistributions(models.ops.space(value.root))
+        return Redistribution(
+            tensor=UNNAMED,
+            op=None,
+            traffic="activation",
+            forward=_steps(models, value, moves, way.forward),
+            backward=_steps(models, value, moves, way.backward),
+            again=way.again,
+            ns=way.ns,
+            exposed_ns=way.ns * models.problem.calibration.exposed.activation,
+        )
+
+    # the ledger's items keep one way for all that are equal, for as long as there are models
+    found = models.shared(("transfer", look_of(models, value), id(way)), written)
+    return _named(models, found, transfer.root, transfer.reader)
+
+
+def _named(
+    models: Models, content: Redistribution, root: str, reader: Reader | None
+) -> Redistribution:
+    """Under the names of its tensor, of the op that reads it and of which input."""
+    if reader is None:
+        return content.like(tensor=root)
+    return content.like(tensor=root, op=models.problem.ops[reader[0]].name, input=reader[1])
 
 
 def _steps(
@@ -222,96 +255,93 @@ def _with_passing_axes(order: tuple[int, ...], path: Path, slots: int) -> tuple[
 
 def _parameter_transfers(
     models: Models, assignment: Assignment, ledger: Ledger
-) -> list[Redistribution]:
+) -> Iterator[Redistribution]:
     """Gathers for each reader, reductions of its gradient, and what follows the update."""
-    found = []
-    calibration = models.problem.calibration
-    for (root, reader), (gather_ns, reduce_ns) in ledger.parameter_ns.items():
+    for (root, reader), times in ledger.parameter_ns.items():
         value = models.values.value_of[root]
-        model = models.parameter(value)
-        row = np.array([assignment.parameters[root]])
         order = parameter_order(models, value, assignment)
+        codes = assignment.parameters[root]
         if reader is None:
-            spread = _parameter_path(
-                models, value, model.value_moves, model.optimizer(row), model.value(row), order
-            )
-            spread_ns = float(model.spread_ns(row)[0])
-            if spread:
-                found.append(
-                    Redistribution(
-                        tensor=root,
-                        op=None,
-                        traffic="parameter",
-                        per_step=spread,
-                        ns=spread_ns,
-                        exposed_ns=spread_ns * calibration.exposed.parameter,
-                    )
-                )
-            if root not in assignment.read:
-                continue
-            gather_ns = max(0.0, gather_ns - spread_ns)
-        needed = _needed(models, value, assignment, reader)
-        found += _reader_transfers(
-            models, value, model, row, needed, reader, gather_ns, reduce_ns, order
+            read = assignment.read.get(root)
+            needed = read.codes if read is not None else None
+        else:
+            needed = _needed(models, assignment, reader)
+        own = (codes, needed, order, reader is None, times)
+        key = ("parameter ways", look_of(models, value), id(models.parameter(value)), *own)
+        found = models.shared(
+            key,
+            lambda value=value, own=own: tuple(_parameter_ways(models, value, *own)),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
         )
-    return found
+        for content in found:
+            yield _named(models, content, root, reader)
 
 
-def _needed(
-    models: Models, value: Value, assignment: Assignment, reader: Reader | None
-) -> IntArray:
-    if reader is None:
-        return np.array([assignment.read[value.root].codes])
-    position, k = reader
-    return models.ops.model(position).required(np.array([assignment.ops[position]]), k)
-
-
-def _named(models: Models, reader: Reader | None) -> tuple[str | None, int | None]:
-    """A reader as plans say it: its op, and which of its inputs."""
-    return (None, None) if reader is None else (models.problem.ops[reader[0]].name, reader[1])
-
-
-def _reader_transfers(
+def _parameter_ways(
     models: Models,
     value: Value,
-    model: ParameterModel,
-    row: IntArray,
-    needed: IntArray,
-    reader: Reader | None,
-    gather_ns: float,
-    reduce_ns: float,
+    codes: Codes,
+    needed: Codes | None,
     order: tuple[int, ...],
-) -> list[Redistribution]:
-    found = []
-    gather = _parameter_path(
-        models, value, model.value_moves, model.value(row), model.read_value(needed), order
-    )
+    spreads: bool,
+    times: tuple[float, float],
+) -> Iterator[Redistribution]:
+    """spreads: first what follows the update. needed: None where that is all."""
+    model, row = models.parameter(value), np.array([codes])
+    gather_ns, reduce_ns = times
     exposed = models.problem.calibration.exposed
-    op, input_ = _named(models, reader)
-    if gather:
-        found.append(
-            Redistribution(
-                tensor=value.root, op=op, input=input_, traffic="parameter", forward=gather,
-                again=model.trained, ns=gather_ns, exposed_ns=gather_ns * exposed.parameter,
-            )
-        )  # fmt: skip
-    if model.trained:
-        kept = model.accumulated(row, needed)[0]
-        often = _parameter_path(
-            models, value, model.gradient_moves, model.left_gradient(needed), kept, order
+    if spreads:
+        steps = _parameter_path(
+            models, value, model.value_moves, model.optimizer(row), model.value(row), order
         )
-        once = _parameter_path(
-            models, value, model.gradient_moves, kept, model.optimizer(row), order
-        )
-        if often or once:
-            found.append(
-                Redistribution(
-                    tensor=value.root, op=op, input=input_, traffic="gradient",
-                    backward=often, per_step=once, ns=reduce_ns,
-                    exposed_ns=reduce_ns * exposed.gradient,
-                )
+        ns = float(model.spread_ns(row)[0])
+        gather_ns = max(0.0, gather_ns - ns)
+        if steps:
+            yield Redistribution(
+                tensor=UNNAMED, op=None, traffic="parameter", per_step=steps,
+                ns=ns, exposed_ns=ns * exposed.parameter,
             )  # fmt: skip
-    return found
+    if needed is None:
+        return
+    read = np.array([needed])
+    gather = _parameter_path(
+        models, value, model.value_moves, model.value(row), model.read_value(read), order
+    )
+    if gather:
+        yield Redistribution(
+            tensor=UNNAMED, op=None, traffic="parameter", forward=gather,
+            again=model.trained, ns=gather_ns, exposed_ns=gather_ns * exposed.parameter,
+        )  # fmt: skip
+    if not model.trained:
+        return
+    kept = model.accumulated(row, read)[0]
+    moves = model.gradient_moves
+    often = _parameter_path(models, value, moves, model.left_gradient(read), kept, order)
+    once = _parameter_path(models, value, moves, kept, model.optimizer(row), order)
+    if often or once:
+        yield Redistribution(
+            tensor=UNNAMED, op=None, traffic="gradient", backward=often, per_step=once,
+            ns=reduce_ns, exposed_ns=reduce_ns * exposed.gradient,
+        )  # fmt: skip
+
+
+def parameter_order(models: Models, value: Value, assignment: Assignment) -> tuple[int, ...]:
+    """The order of a parameter's axes, from what its reader (or all its readers) need."""
+    if value.root in assignment.read:
+        needed = assignment.read[value.root].codes
+    elif value.readers:
+        needed = _needed(models, assignment, value.readers[0])
+    else:
+        return ()
+    model, codes = models.parameter(value), assignment.parameters[value.root]
+    key = ("parameter order", id(model), codes, needed)
+    return models.shared(key, lambda: model.order(np.array(codes), np.array(needed)))
+
+
+def _needed(models: Models, assignment: Assignment, reader: Reader) -> Codes:
+    """The state in which a reader needs its input."""
+    position, port = reader
+    model = models.ops.model(position)
+    return Items.of(models).needed(model, assignment.ops[position], port)
 
 
 def _parameter_path(

@@ -16,10 +16,11 @@ import numpy as np
 from meshwright.schema import Padding, Stage
 from solver.assignment import Assignment, assignment_of_choice
 from solver.cost_graph import CostGraph, Edge, Node, Projection
-from solver.evaluate import Share
 from solver.folding import KEPT, MIDDLE, Folding
-from solver.lowering import Lowered, ReadStates
+from solver.ledger import Share
+from solver.lowering import Lowered
 from solver.padding import paddings
+from solver.read_states import ReadStates
 from solver.states import IntArray
 
 AnyEdge = Edge | Projection

@@ -11,7 +11,8 @@ from meshwright.schema import Cost, Graph, Mesh, MeshAxis, Pin, Plan, Search, Se
 from solver.assignment import Assignment, assignment_of_choice
 from solver.cost_graph import CostGraph, Edge, IntArray, Node, Projection
 from solver.dynamic_programming import dynamic_programming
-from solver.evaluate import cost_of, ledger_of
+from solver.evaluate import cost_of
+from solver.ledger import ledger_of
 from solver.lowering import Lowered, Models, lower
 from solver.outcome import Budget
 from solver.pins import allowed_strategies, pinned_ops

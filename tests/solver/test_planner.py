@@ -26,7 +26,8 @@ from meshwright.schema import (
     Topology,
 )
 from solver.assignment import Assignment, Read
-from solver.evaluate import cost_of, evaluate, ledger_of
+from solver.evaluate import cost_of, evaluate
+from solver.ledger import ledger_of
 from solver.lowering import Models
 from solver.mesh_outcome import TOLERANCE
 from solver.meshes import meshes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -46,6 +46,19 @@ class Model(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, strict=False, validate_default=False
     )
+
+    def like(self, **changes: Any) -> Self:
+        """This value with other content in some fields, which nobody checks.
+
+        `model_copy` in a third of its time, for the hundreds of thousands of items of a large plan.
+        """
+        found = object.__new__(type(self))
+        fill = object.__setattr__
+        fill(found, "__dict__", {**self.__dict__, **changes})
+        fill(found, "__pydantic_fields_set__", self.__pydantic_fields_set__)
+        fill(found, "__pydantic_extra__", None)
+        fill(found, "__pydantic_private__", None)
+        return found
 
 
 class Document(Model):

@@ -1,0 +1,219 @@
+"""What the items of a plan cost, each content once: ops by strategy, values by layouts.
+
+Ops and values of repeated layers are a few contents over and over. Here an op is its model and its
+strategy, a value the space of its states and the states it goes through; names come in only where
+an error has to say one. Spaces and models are told apart by identity: `OpModels` and `Models` keep
+one object of each content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.schema import PlanError
+from solver.assignment import Codes, Read
+from solver.lowering import Models
+from solver.op_model import OpModel
+from solver.own_moves import own_moves_ns
+from solver.parameters import ParameterModel
+from solver.read_states import ReadStates, saved_as_read_bytes, saved_bytes
+from solver.redistribution import Path
+from solver.states import StateSpace
+
+Pair = tuple[float, float]
+
+
+class Way(NamedTuple):
+    """A redistribution: paths in each microbatch, whether forward runs again, time of one step."""
+
+    forward: Path
+    backward: Path
+    again: bool
+    ns: float
+
+
+class ValueItems(NamedTuple):
+    """Ways from the producer: to all readers together, where they share one, and to each reader.
+
+    None where nothing moves. saved_bytes: None where nothing is saved.
+    """
+
+    shared: Way | None
+    to_readers: tuple[Way | None, ...]
+    saved_bytes: float | None
+
+
+class ParameterItems(NamedTuple):
+    """Times of one step; pairs are of gathers and of reductions, one for every target."""
+
+    update_ns: float
+    spread_ns: float
+    bytes: tuple[float, float, float]
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(slots=True)
+class Items:
+    """The items of one problem on one mesh."""
+
+    models: Models
+    _ops: dict[Hashable, Pair] = field(default_factory=dict)
+    _states: dict[Hashable, Codes] = field(default_factory=dict)
+    _ways: dict[Hashable, Way] = field(default_factory=dict)
+    _values: dict[Hashable, ValueItems] = field(default_factory=dict)
+    _parameters: dict[Hashable, ParameterItems] = field(default_factory=dict)
+
+    @staticmethod
+    def of(models: Models) -> Items:
+        """The one object of these models."""
+        return models.shared("items", lambda: Items(models))
+
+    def op(self, model: OpModel, codes: Codes) -> Pair:
+        """ns of compute, and of what the op moves by itself."""
+        key = (id(model), codes)
+        found = self._ops.get(key)
+        if found is None:
+            models, row = self.models, np.array([codes])
+            count = models.problem.microbatches
+            found = self._ops[key] = (
+                count * float(models.compute_ns(model, row)[0]),
+                count * float(own_moves_ns(model, row, models.interconnect)[0]),
+            )
+        return found
+
+    def needed(self, model: OpModel, codes: Codes, port: int) -> Codes:
+        """The state in which a strategy needs an input."""
+        key = (id(model), codes, port)
+        found = self._states.get(key)
+        if found is None:
+            row = model.required(np.array([codes]), port)[0]
+            found = self._states[key] = tuple(row.tolist())
+        return found
+
+    def made(self, model: OpModel, codes: Codes, port: int) -> Codes:
+        """The state in which an output comes out."""
+        key = (id(model), codes, -1 - port)
+        found = self._states.get(key)
+        if found is None:
+            row = model.made(np.array([codes]), port)[0]
+            found = self._states[key] = tuple(row.tolist())
+        return found
+
+    def way(self, space: StateSpace, source: Codes, target: Codes, again: bool) -> Way | None:
+        """The redistribution between two states; None where they are one."""
+        if source == target:
+            return None
+        key = (id(space), source, target, again)
+        found = self._ways.get(key)
+        if found is None:
+            moves = self.models.redistributions(space)
+            a, b = (space.index(np.array([codes])) for codes in (source, target))
+            ns = float(moves.total_ns(a, b)[0])
+            ns += float(moves.forward_ns(a, b)[0]) if again else 0.0
+            found = self._ways[key] = Way(
+                moves.forward_path(int(a[0]), int(b[0])),
+                moves.backward_path(int(a[0]), int(b[0])),
+                again,
+                ns * self.models.problem.microbatches,
+            )
+        return found
+
+    def value(
+        self,
+        space: StateSpace,
+        made: Codes,
+        read: Read | None,
+        readers: tuple[tuple[Codes, bool], ...],
+        saved: tuple[bool, bool],
+    ) -> ValueItems:
+        """readers: what each needs, and whether it does again in its backward pass.
+
+        saved: whether anybody needs the value in the backward pass, and whether its producer does.
+        """
+        key = (id(space), made, read and (read.codes, read.again), readers, saved)
+        found = self._values.get(key)
+        if found is None:
+            if read is None:
+                found = self._value_as_made(space, made, readers, saved)
+            else:
+                found = self._value_as_read(space, made, read, readers, saved)
+            self._values[key] = found
+        return found
+
+    def _value_as_made(
+        self,
+        space: StateSpace,
+        made: Codes,
+        readers: tuple[tuple[Codes, bool], ...],
+        saved: tuple[bool, bool],
+    ) -> ValueItems:
+        is_saved, by_producer = saved
+        kept: float | None = None
+        for needed, _ in readers if is_saved else ():
+            moves = self.models.redistributions(space)
+            copy = saved_as_read_bytes(moves, np.array([made]), np.array([needed]), by_producer)
+            kept = float(copy[0, 0])
+        if by_producer:
+            kept = (kept or 0.0) + _local(space, made)
+        ways = tuple([self.way(space, made, needed, False) for needed, _ in readers])
+        return ValueItems(None, ways, kept)
+
+    def _value_as_read(
+        self,
+        space: StateSpace,
+        made: Codes,
+        read: Read,
+        readers: tuple[tuple[Codes, bool], ...],
+        saved: tuple[bool, bool],
+    ) -> ValueItems:
+        is_saved, by_producer = saved
+        kept: float | None = None
+        if is_saved:
+            moves = self.models.redistributions(space)
+            states = ReadStates(np.array([read.codes]), np.array([read.again]))
+            kept = float(saved_bytes(moves, np.array([made]), states, by_producer)[0, 0])
+            kept += _local(space, made) if by_producer else 0.0
+        shared = self.way(space, made, read.codes, read.again)
+        ways = tuple([self.way(space, read.codes, needed, again) for needed, again in readers])
+        return ValueItems(shared, ways, kept)
+
+    def parameter(
+        self, model: ParameterModel, codes: Codes, targets: tuple[Codes, ...], name: str
+    ) -> ParameterItems:
+        """targets: the states that are needed. PlanError where it rests coarser than one of them.
+
+        name: for that error.
+        """
+        key = (id(model), codes, targets)
+        found = self._parameters.get(key)
+        if found is None:
+            states = np.array([codes])
+            value, gradient, optimizer = (float(own[0]) for own in model.memory_bytes(states))
+            found = self._parameters[key] = ParameterItems(
+                float(model.update_ns(states)[0]),
+                float(model.spread_ns(states)[0]),
+                (value, gradient, optimizer),
+                tuple([self._target(model, codes, target, name) for target in targets]),
+            )
+        return found
+
+    def _target(self, model: ParameterModel, codes: Codes, target: Codes, name: str) -> Pair:
+        states, needed = np.array([codes]), np.array([target])
+        count = self.models.problem.microbatches
+        gathers = 2 if model.trained else 1
+        gather = float(model.gather_ns(states, needed)[0, 0]) * gathers * count
+        often, once = model.reduce_ns(states, needed)
+        if not np.isfinite(gather + float(often[0, 0]) + float(once[0, 0])):
+            raise PlanError(
+                f"parameter {name!r} rests in the state {codes}, which is coarser than the "
+                f"state {target} that its reader needs"
+            )
+        return gather, float(often[0, 0]) * count + float(once[0, 0])
+
+
+def _local(space: StateSpace, codes: Codes) -> float:
+    return float(space.local_bytes(np.array([codes]))[0])
