@@ -67,7 +67,8 @@ def _least(models: Models, value: Value) -> Least:
         held, gradient, optimizer = (float(part[at]) for part in parts)
         return Least("", 1, value=held, gradient=gradient, optimizer=optimizer)
     space = models.ops.space(value.root)
-    return Least("", 1, activation=float(space.local_bytes(space.states).min()))
+    saved = float(space.local_bytes(space.states).min())
+    return Least("", 1, activation=saved * models.problem.in_flight)
 
 
 def _times(folding: Folding) -> dict[str, int]:
