@@ -18,7 +18,7 @@ from meshwright.schema import Mesh
 from solver.lowering import Models
 from solver.op_model import OpModel, PortModel
 from solver.op_models import OpModels
-from solver.op_sketches import OpSketch
+from solver.op_sketch import OpSketch
 from solver.parameters import ParameterModel
 from solver.states import FloatArray, IntArray, StateSpace
 from solver.values import Value

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.operators import op_ns
-from meshwright.schema import Calibration, Device, OpClass
+from meshwright.schema import Calibration, Device
+from solver.op_sketch import OpSketch, PortSketch
 from solver.placements import placements
 from solver.states import FloatArray, IntArray, StateSpace
 
@@ -38,43 +39,25 @@ from solver.states import FloatArray, IntArray, StateSpace
 ATTENTION_BACKWARD = 2.5
 
 
-@dataclass(frozen=True, slots=True)
-class PortModel:
-    """One input or output. slot_of: part -> position among the value's shardable slots."""
+@dataclass(frozen=True, kw_only=True)
+class PortModel(PortSketch):
+    """One input or output on the mesh; no space where it is free."""
 
     space: StateSpace | None
-    slot_of: tuple[tuple[int, int], ...]
-    bytes: int
-    has_gradient: bool
-    saved: bool
-    is_parameter: bool
 
 
-@dataclass(frozen=True)
-class OpModel:
+@dataclass(frozen=True, kw_only=True)
+class OpModel(OpSketch):
     """The strategies of an op, by content: two ops of equal shape share one model.
 
-    followers: a part, and the parts that may follow it. spans: of the parts, equal to their sizes
-    where they have none; () where no part has one.
+    spans: of the parts, equal to their sizes where they have none; () where no part has one.
     """
 
-    op_class: OpClass
-    dtype: str
-    flops: float
-    sizes: tuple[int, ...]
-    shardable: tuple[bool, ...]
-    reused: tuple[bool, ...]
-    halo_elements: tuple[int, ...]
-    groups: tuple[tuple[int, ...], ...]
     inputs: tuple[PortModel, ...]
     outputs: tuple[PortModel, ...]
-    sparse_inputs: tuple[int, ...]
-    skewed: tuple[bool, ...]
     axis_sizes: tuple[int, ...]
     axis_levels: tuple[int, ...]
-    followers: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    spans: tuple[int, ...] = ()
-    candidates: int = 0
+    spans: tuple[int, ...]
 
     @property
     def parts(self) -> int:

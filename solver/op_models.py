@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from solver.op_info import TensorInfo
 from solver.op_model import OpModel, PortModel
-from solver.op_sketches import OpSketch, OpSketches
+from solver.op_sketch import OpSketch
+from solver.op_sketches import OpSketches
 from solver.problem import Problem
 from solver.states import StateSpace
 from solver.uneven import Key
@@ -108,28 +109,15 @@ class OpModels:
         spans: tuple[int, ...],
     ) -> OpModel:
         del position
-        ports = [
-            PortModel(
-                space, port.slot_of, port.bytes, port.has_gradient, port.saved, port.is_parameter
-            )
+        ports = tuple(
+            PortModel(**vars(port), space=space)
             for space, port in zip(spaces, (*sketch.inputs, *sketch.outputs), strict=True)
-        ]
-        return OpModel(
-            sketch.op_class,
-            sketch.dtype,
-            sketch.flops,
-            sketch.sizes,
-            sketch.shardable,
-            sketch.reused,
-            sketch.halo_elements,
-            sketch.groups,
-            tuple(ports[: len(sketch.inputs)]),
-            tuple(ports[len(sketch.inputs) :]),
-            sketch.sparse_inputs,
-            sketch.skewed,
-            self.axis_sizes,
-            self.axis_levels,
-            sketch.followers,
-            spans,
-            sketch.candidates,
         )
+        on_mesh = {
+            "inputs": ports[: len(sketch.inputs)],
+            "outputs": ports[len(sketch.inputs) :],
+            "axis_sizes": self.axis_sizes,
+            "axis_levels": self.axis_levels,
+            "spans": spans,
+        }
+        return OpModel(**{**vars(sketch), **on_mesh})

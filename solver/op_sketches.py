@@ -1,4 +1,4 @@
-"""What is known of an op's strategies before there is a mesh, one object for ops of equal content.
+"""The sketches of a problem's ops, one object for ops of equal content.
 
 Repeated layers are the same few sketches over and over, so that a mesh costs as much as its
 different ops.
@@ -9,42 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from meshwright.schema import OpClass
 from solver.op_info import OpInfo
+from solver.op_sketch import OpSketch, PortSketch
 from solver.problem import Problem
 from solver.values import Values
-
-
-@dataclass(frozen=True, slots=True)
-class PortSketch:
-    """One input or output. slot_of: part -> position among the value's shardable slots."""
-
-    is_free: bool
-    slot_of: tuple[tuple[int, int], ...]
-    bytes: int
-    has_gradient: bool
-    saved: bool
-    is_parameter: bool
-
-
-@dataclass(frozen=True, slots=True)
-class OpSketch:
-    """The fields of an OpModel that no mesh changes."""
-
-    op_class: OpClass
-    dtype: str
-    flops: float
-    sizes: tuple[int, ...]
-    shardable: tuple[bool, ...]
-    reused: tuple[bool, ...]
-    halo_elements: tuple[int, ...]
-    groups: tuple[tuple[int, ...], ...]
-    inputs: tuple[PortSketch, ...]
-    outputs: tuple[PortSketch, ...]
-    sparse_inputs: tuple[int, ...]
-    skewed: tuple[bool, ...]
-    followers: tuple[tuple[int, tuple[int, ...]], ...]
-    candidates: int
 
 
 @dataclass(slots=True)
@@ -103,20 +71,22 @@ class OpSketches:
             )
         )
         return OpSketch(
-            op.known.op_class if op.known is not None else "memory",
-            self.problem.tensors[(op.op.inputs or op.op.outputs)[0]].tensor.dtype,
-            op.flops,
-            tuple(part.size for part in op.parts),
-            tuple(part.shardable and j in allowed for j, part in enumerate(op.parts)),
-            tuple(part.reused for part in op.parts),
-            tuple(part.halo_elements for part in op.parts),
-            groups,
-            inputs,
-            tuple(self._port(op, position, k, False) for k in range(len(op.outputs))),
-            op.known.sparse_inputs if op.known is not None else (),
-            tuple(op.known is not None and part.factor in op.known.skewed for part in op.parts),
-            _followers(op, allowed, inputs),
-            op.known.candidates if op.known is not None else 0,
+            op_class=op.known.op_class if op.known is not None else "memory",
+            dtype=self.problem.tensors[(op.op.inputs or op.op.outputs)[0]].tensor.dtype,
+            flops=op.flops,
+            sizes=tuple(part.size for part in op.parts),
+            shardable=tuple(part.shardable and j in allowed for j, part in enumerate(op.parts)),
+            reused=tuple(part.reused for part in op.parts),
+            halo_elements=tuple(part.halo_elements for part in op.parts),
+            groups=groups,
+            inputs=inputs,
+            outputs=tuple(self._port(op, position, k, False) for k in range(len(op.outputs))),
+            sparse_inputs=op.known.sparse_inputs if op.known is not None else (),
+            skewed=tuple(
+                op.known is not None and part.factor in op.known.skewed for part in op.parts
+            ),
+            followers=_followers(op, allowed, inputs),
+            candidates=op.known.candidates if op.known is not None else 0,
         )
 
     def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortSketch:
@@ -126,18 +96,18 @@ class OpSketches:
         to_root: Mapping[int, int] = value.slot_of[port.tensor]
         places = {slot: place for place, slot in enumerate(value.slots)}
         return PortSketch(
-            value.is_free,
-            tuple(
+            is_free=value.is_free,
+            slot_of=tuple(
                 sorted(
                     (part, places.get(to_root[slot], -1) if not value.is_free else 0)
                     for part, slot in port.slot_of.items()
                     if value.is_free or to_root[slot] in places
                 )
             ),
-            info.bytes,
-            info.has_gradient,
-            is_input and (position, k) in value.saving,
-            value.is_parameter,
+            bytes=info.bytes,
+            has_gradient=info.has_gradient,
+            saved=is_input and (position, k) in value.saving,
+            is_parameter=value.is_parameter,
         )
 
 

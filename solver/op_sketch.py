@@ -1,0 +1,40 @@
+"""What is known of an op's strategies before there is a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshwright.schema import OpClass
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortSketch:
+    """One input or output. slot_of: part -> position among the value's shardable slots."""
+
+    is_free: bool
+    slot_of: tuple[tuple[int, int], ...]
+    bytes: int
+    has_gradient: bool
+    saved: bool
+    is_parameter: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpSketch:
+    """What no mesh changes. followers: a part, and the parts that may follow it."""
+
+    op_class: OpClass
+    dtype: str
+    flops: float
+    sizes: tuple[int, ...]
+    shardable: tuple[bool, ...]
+    reused: tuple[bool, ...]
+    halo_elements: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    inputs: Sequence[PortSketch]
+    outputs: Sequence[PortSketch]
+    sparse_inputs: tuple[int, ...]
+    skewed: tuple[bool, ...]
+    followers: tuple[tuple[int, tuple[int, ...]], ...]
+    candidates: int
