@@ -46,6 +46,11 @@ class TensorInfo:
         return self.tensor.name
 
     @property
+    def is_free(self) -> bool:
+        """Whether every device can load or make any part of it."""
+        return self.constant or self.tensor.role in ("input", "label")
+
+    @property
     def elements(self) -> int:
         return math.prod(self.shape)
 

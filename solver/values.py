@@ -1,21 +1,18 @@
 """Values: tensors with their views, and which of their slots are worth sharding.
 
-A slot is shardable where the op that makes the value and an op that reads it can both put an axis
-there; in a dim that has no such slot, where either can (experts, which dispatch makes whole and
-expert products shard: an all-to-all lies between). Inputs, labels and constants are *free*: every
-device can load or make any part of them, so that they take whatever layout is asked for.
+Inputs, labels and constants are *free*: every device can load or make any part of them, so that
+they take whatever layout is asked for. `solver.shardable` says what is worth sharding.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from solver.op_info import OpInfo, Port
+from solver.op_info import OpInfo
 from solver.problem import Problem
-
-Reader = tuple[int, int]  # position of the op, of its input
+from solver.shardable import Reader, Root, Shardable
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ def find_values(problem: Problem) -> Values:
     """Group tensors into values; a fixed point of which slots and parts are shardable."""
     counts = {len(info.slots) for info in problem.tensors.values()}
     same = {count: {k: k for k in range(count)} for count in counts}
-    roots: dict[str, tuple[str, Mapping[int, int]]] = {
+    roots: dict[str, Root] = {
         name: (name, same[len(info.slots)]) for name, info in problem.tensors.items()
     }
     views = set()
@@ -75,61 +72,45 @@ def find_values(problem: Problem) -> Values:
         members.setdefault(root, {})[name] = mapping
     producers: dict[str, Reader] = {}
     readers: dict[str, list[Reader]] = {root: [] for root in members}
+    saves = _Saves(problem)
+    saved: set[str] = set()
+    saving: dict[str, list[Reader]] = {}
     for position, op in enumerate(problem.ops):
         if position in views:
             continue
+        own = saves.of(op)
         for k, port in enumerate(op.outputs):
             producers[port.tensor] = (position, k)
         for k, port in enumerate(op.inputs):
             readers[roots[port.tensor][0]].append((position, k))
-    alike: dict[int, set[int]] = {}  # ops of equal parts share the tuple of them
-    for op in problem.ops:
-        if id(op.parts) not in alike:
-            alike[id(op.parts)] = _parts_with_axes(op)
-    parts = [
-        set() if position in views else set(alike[id(op.parts)])
-        for position, op in enumerate(problem.ops)
-    ]
-    shardable = _Shardable(problem, roots, producers, readers, parts)
-    shardable.solve()
-    slots = shardable.slots
+        saved.update([op.outputs[k].tensor for k in own.outputs])
+        for k in own.inputs:
+            saving.setdefault(roots[op.inputs[k].tensor][0], []).append((position, k))
+    shardable = Shardable(problem, roots, producers, readers, frozenset(views))
     values = []
     for root, names in members.items():
         info = problem.tensors[root]
         is_parameter = info.tensor.role == "parameter"
+        slots = shardable.slots[root]
         values.append(
             Value(
                 root,
                 names,
-                _with_largest(slots[root], problem, root) if is_parameter else slots[root],
+                _with_largest(slots, problem, root) if is_parameter else slots,
                 producers.get(root),
                 tuple(readers[root]),
-                _is_free(problem, root),
+                info.is_free,
                 is_parameter,
-                root in producers and _saves_output(problem, producers[root]),
-                frozenset(reader for reader in readers[root] if _saves_input(problem, reader)),
+                root in saved,
+                frozenset(saving.get(root, ())),
             )
         )
     return Values(
         tuple(values),
         {name: value for value in values for name in value.slot_of},
         frozenset(views),
-        tuple(frozenset(own) for own in parts),
+        tuple(shardable.parts),
     )
-
-
-def _parts_with_axes(op: OpInfo) -> set[int]:
-    """Parts on which axes can lie, by themselves or with a part that they follow."""
-    own = {j for j, part in enumerate(op.parts) if part.shardable or part.may_follow}
-    return own - _without_leaders(op, own)
-
-
-def _without_leaders(op: OpInfo, parts: set[int]) -> set[int]:
-    """Those of `parts` that axes reach only with a part that they follow, and none is there."""
-    left = {op.parts[j].factor for j in parts}
-    return {
-        j for j in parts if not op.parts[j].shardable and left.isdisjoint(op.parts[j].may_follow)
-    }
 
 
 def _with_largest(slots: tuple[int, ...], problem: Problem, root: str) -> tuple[int, ...]:
@@ -138,12 +119,7 @@ def _with_largest(slots: tuple[int, ...], problem: Problem, root: str) -> tuple[
     if not sizes:
         return slots
     largest = max(range(len(sizes)), key=lambda k: (sizes[k], -k))
-    return tuple(sorted({*slots, largest}))
-
-
-def _is_free(problem: Problem, root: str) -> bool:
-    info = problem.tensors[root]
-    return info.constant or info.tensor.role in ("input", "label")
+    return slots if largest in slots else tuple(sorted({*slots, largest}))
 
 
 def _is_view(problem: Problem, op: OpInfo) -> bool:
@@ -160,99 +136,52 @@ def _is_view(problem: Problem, op: OpInfo) -> bool:
     )
 
 
-@dataclass(slots=True)
-class _Shardable:
-    """The fixed point of slots and parts: what changes in one value wakes the ops around it."""
+class _Saved(NamedTuple):
+    """Which inputs and outputs an op needs in its backward pass."""
 
-    problem: Problem
-    roots: Mapping[str, tuple[str, Mapping[int, int]]]
-    producers: Mapping[str, Reader]
-    readers: Mapping[str, list[Reader]]
-    parts: list[set[int]]
-    slots: dict[str, tuple[int, ...]] = field(default_factory=dict)
-
-    def solve(self) -> None:
-        waiting = OrderedDict.fromkeys(self.readers)
-        while waiting:
-            root, _ = waiting.popitem(last=False)
-            self.slots[root] = self._wanted(root)
-            if _is_free(self.problem, root):
-                continue
-            around = [position for position, _ in self.readers[root]]
-            around += [self.producers[root][0]] if root in self.producers else []
-            for position in around:
-                for other in self._give_up(position, root):
-                    waiting[other] = None
-
-    def _wanted(self, root: str) -> tuple[int, ...]:
-        ops = self.problem.ops
-        wanted = {
-            slot
-            for position, k in self.readers[root]
-            for slot in self._slots_at(position, ops[position].inputs[k])
-        }
-        if root not in self.producers:
-            return tuple(sorted(wanted))
-        position, k = self.producers[root]
-        made = self._slots_at(position, ops[position].outputs[k])
-        dims: dict[int, set[int]] = {}
-        for slot in wanted | made:
-            dims.setdefault(self.problem.tensors[root].slots[slot].dim, set()).add(slot)
-        kept = [(own & wanted & made) or own for own in dims.values()]
-        return tuple(sorted(set().union(*kept)))
-
-    def _slots_at(self, position: int, port: Port) -> set[int]:
-        mapping = self.roots[port.tensor][1]
-        return {mapping[s] for part, s in port.slot_of.items() if part in self.parts[position]}
-
-    def _give_up(self, position: int, root: str) -> set[str]:
-        """Drop the parts whose slot in `root` is not shardable; the values this touches."""
-        op = self.problem.ops[position]
-        lost = set()
-        for port in (*op.inputs, *op.outputs):
-            if self.roots[port.tensor][0] != root:
-                continue
-            mapping = self.roots[port.tensor][1]
-            lost |= {
-                part
-                for part, slot in port.slot_of.items()
-                if part in self.parts[position] and mapping[slot] not in self.slots[root]
-            }
-        if not lost:
-            return set()
-        self.parts[position] -= lost
-        self.parts[position] -= _without_leaders(op, self.parts[position])
-        return {self.roots[port.tensor][0] for port in (*op.inputs, *op.outputs)}
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
 
 
-def _saves_input(problem: Problem, reader: Reader) -> bool:
-    op = problem.ops[reader[0]]
-    if not _runs_backward(problem, op):
-        return False
+class _Saves:
+    """What ops save, once for all of equal rule and gradients."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._known: dict[Hashable, _Saved] = {}
+
+    def of(self, op: OpInfo) -> _Saved:
+        tensors = self.problem.tensors
+        gradients = [tensors[port.tensor].has_gradient for port in (*op.inputs, *op.outputs)]
+        key = (id(op.known), len(op.inputs), *gradients)
+        found = self._known.get(key)
+        if found is None:
+            count = len(op.inputs)
+            found = self._known[key] = _saved(op, gradients[:count], gradients[count:])
+        return found
+
+
+def _saved(op: OpInfo, inputs: list[bool], outputs: list[bool]) -> _Saved:
+    """inputs, outputs: whether each has a gradient."""
+    if not any(outputs):
+        return _Saved((), ())
     if op.known is None:
-        return True
+        return _Saved(tuple(range(len(inputs))), ())
+    return _Saved(
+        tuple(k for k in range(len(inputs)) if _saves_input(op, k, inputs)),
+        tuple(k for k in range(len(outputs)) if k in op.known.rule.saves_outputs),
+    )
+
+
+def _saves_input(op: OpInfo, k: int, has_gradient: list[bool]) -> bool:
+    assert op.known is not None
     rule = op.known.rule
-    if rule.saves_inputs is not None and reader[1] not in rule.saves_inputs:
+    if rule.saves_inputs is not None and k not in rule.saves_inputs:
         return False
     if not rule.linear:
         return True
     # a product needs one operand only for the gradient of another
-    own = next((group for group in rule.linear if reader[1] in group), ())
+    own = next((group for group in rule.linear if k in group), ())
     return any(
-        problem.tensors[port.tensor].has_gradient
-        for k, port in enumerate(op.inputs)
-        if k != reader[1] and k not in own
+        has_gradient[other] for other in range(len(op.inputs)) if other != k and other not in own
     )
-
-
-def _saves_output(problem: Problem, producer: Reader) -> bool:
-    op = problem.ops[producer[0]]
-    return (
-        op.known is not None
-        and producer[1] in op.known.rule.saves_outputs
-        and _runs_backward(problem, op)
-    )
-
-
-def _runs_backward(problem: Problem, op: OpInfo) -> bool:
-    return any(problem.tensors[port.tensor].has_gradient for port in op.outputs)
