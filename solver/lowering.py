@@ -110,14 +110,19 @@ class Models:
         )
 
     def compute_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
-        """Time of an op's own work in one microbatch, forward and backward.
+        """Time of an op's own work in one microbatch, forward and backward."""
+        forward, backward = self.passes_ns(model, choices)
+        return forward + backward
+
+    def passes_ns(self, model: OpModel, choices: IntArray) -> tuple[FloatArray, FloatArray]:
+        """`compute_ns` of the forward and of the backward pass.
 
         Compiled, memory-bound ops run inside their neighbours' kernels and launch none.
         """
         calibration = self.problem.calibration
         if self.problem.setup.execution == "compiled" and model.op_class == "memory":
             calibration = calibration.model_copy(update={"launch_ns": 0})
-        return model.compute_ns(choices, self.problem.topology.device, calibration)
+        return model.passes_ns(choices, self.problem.topology.device, calibration)
 
     def op_cost_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
         """What strategies of an op cost in one step, without redistribution."""

@@ -185,6 +185,13 @@ class OpModel(OpSketch):
 
     def compute_ns(self, choices: IntArray, device: Device, calibration: Calibration) -> FloatArray:
         """Time of the op's own work, forward and backward, without communication."""
+        forward, backward = self.passes_ns(choices, device, calibration)
+        return forward + backward
+
+    def passes_ns(
+        self, choices: IntArray, device: Device, calibration: Calibration
+    ) -> tuple[FloatArray, FloatArray]:
+        """`compute_ns` of the forward and of the backward pass."""
         flops = self.flops / self.ways(choices) * self._skew(choices)
         # what goes round a group is read by every member of it
         passing = self.leader_of_code[choices]
@@ -205,11 +212,11 @@ class OpModel(OpSketch):
             calibration=calibration,
         )
         if not self.runs_backward:
-            return forward
+            return forward, zero
         pairs = list(zip(self.inputs, moved, strict=True))
         gradients = sum((own for port, own in pairs if port.has_gradient), zero)
         saved = sum((own for port, own in pairs if port.saved), zero)
-        return forward + op_ns(
+        backward = op_ns(
             self.op_class,
             flops * self._backward_share,
             bytes_moved=gradients + saved + sum(made, zero),
@@ -217,6 +224,20 @@ class OpModel(OpSketch):
             device=device,
             calibration=calibration,
         )
+        return forward, backward
+
+    @property
+    def weights_share(self) -> float:
+        """Of the backward pass, what makes gradients of parameters alone and nobody waits for.
+
+        Products have one for each operand; other ops make all gradients at once.
+        """
+        wanted = [port.is_parameter for port in self.inputs if port.has_gradient]
+        if not any(wanted):
+            return 0.0
+        if all(wanted):
+            return 1.0
+        return 0.5 if self.op_class in ("matmul", "convolution") else 0.0
 
     @property
     def _backward_share(self) -> float:

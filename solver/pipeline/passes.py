@@ -19,7 +19,7 @@ from solver.states import IntArray
 @dataclass(frozen=True, slots=True)
 class Durations:
     """ns, by stage. A whole backward takes both halves. transfer: from a stage to the next, and of
-    its gradient back, [stages - 1]; nothing where both are on one rank."""
+    gradients back, (2, stages - 1); nothing where both are on one rank."""
 
     forward: FloatArray
     inputs: FloatArray
@@ -134,7 +134,7 @@ def _run(
                     edge = min(stage, to)
                     way = 1 if back else 0
                     if rank_of[to] != rank:
-                        end = max(end, link[way, edge]) + transfer[edge]
+                        end = max(end, link[way, edge]) + transfer[way, edge]
                         link[way, edge] = end
                     arrived[way, to, j] = end
                 at[rank] += 1

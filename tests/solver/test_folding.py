@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import solver.planner
+import solver.stage_planner
 from meshwright.schema import Budget, Graph, Pin, Plan, Request, Setup
 from solver.evaluate import evaluate
 from solver.folding import Folding, fold
@@ -63,7 +63,7 @@ def test_what_differs_is_not_folded() -> None:
 
 def _whole(request: Request, monkeypatch: pytest.MonkeyPatch) -> Plan:
     with monkeypatch.context() as patched:
-        patched.setattr(solver.planner, "fold", lambda graph, _: Folding(graph, ()))
+        patched.setattr(solver.stage_planner, "fold", lambda graph, _: Folding(graph, ()))
         found = plan(request).plan
     assert found is not None
     return found

@@ -22,6 +22,7 @@ from meshwright.schema.layout import Dim, Layout, LayoutPair, SubDim
 from meshwright.schema.mesh import Axis, Mesh, MeshAxis, Rank
 from meshwright.schema.model import Document, Model
 from meshwright.schema.notation import Factor, Notation, parse_notation
+from meshwright.schema.pipeline import Passes, Pipeline, Received, Schedule, ScheduleKind
 from meshwright.schema.plan import (
     Cost,
     Finding,
@@ -56,8 +57,9 @@ __all__ = [
     "Finding", "Graph", "GraphError", "Infeasible", "InvalidInput", "Layout", "LayoutError",
     "LayoutPair", "Level", "Link", "MemoryUse", "Mesh", "MeshAxis", "MeshwrightError", "Model",
     "NotFound", "Notation", "Op", "OpClass", "OpPlan", "Optimizer", "OwnStep", "Padding",
-    "ParameterPlan", "Pin", "Plan", "PlanError", "Progress", "Rank", "Redistribution", "Request",
-    "RequestError", "RuleError", "Search", "Setup", "SetupError", "ShardingRule", "Stage", "Step",
-    "SubDim", "Tensor", "TensorPlan", "TooLarge", "Topology", "TopologyError", "Traffic",
-    "Unavailable", "parse_notation",
+    "ParameterPlan", "Passes", "Pin", "Pipeline", "Plan", "PlanError", "Progress", "Rank",
+    "Received", "Redistribution", "Request", "RequestError", "RuleError", "Schedule",
+    "ScheduleKind", "Search", "Setup", "SetupError", "ShardingRule", "Stage", "Step", "SubDim",
+    "Tensor", "TensorPlan", "TooLarge", "Topology", "TopologyError", "Traffic", "Unavailable",
+    "parse_notation",
 ]  # fmt: skip

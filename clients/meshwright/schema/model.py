@@ -6,7 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
 from meshwright.schema.canonical import MAX_NESTING, digest, read_object
@@ -38,6 +45,7 @@ def _whole(value: object) -> object:
 
 # pydantic reads true as 1 and "64" as 64: nobody who writes these means a size
 Whole = Annotated[int, BeforeValidator(_whole)]
+Ns = Annotated[float, Field(ge=0)]
 
 
 class Model(BaseModel):

@@ -7,21 +7,21 @@ between them. Its numbers come from `evaluate` alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from meshwright.schema.errors import PlanError
 from meshwright.schema.layout import Layout, LayoutPair
 from meshwright.schema.mesh import Axis, Mesh
-from meshwright.schema.model import Document, Model
+from meshwright.schema.model import Document, Model, Ns
+from meshwright.schema.pipeline import Passes, Received, Schedule
 
 CollectiveKind = Literal[
     "slice", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "permute", "mask"
 ]
 Direction = Literal["forward", "backward", "step"]
 Saved = Literal["none", "rest", "read"]
-Ns = Annotated[float, Field(ge=0)]
 
 
 class Step(Model):
@@ -164,10 +164,15 @@ class MemoryUse(Model):
 
 
 class Cost(Model):
-    """What `evaluate` says of a plan, for one optimizer step on one device."""
+    """What `evaluate` says of a plan, for one optimizer step on one device.
+
+    With several pipeline ranks, of a device of the one that works longest; bubble_ns: what it waits
+    for others.
+    """
 
     step_ns: Ns
     compute_ns: Ns
+    bubble_ns: Ns = 0
     communication_ns: dict[str, float]
     exposed_ns: dict[str, float]
     memory_bytes: MemoryUse
@@ -177,11 +182,18 @@ class Stage(Model):
     """One pipeline stage. `ranks_from` is the first rank of its mesh.
 
     uneven: what it does with sizes that axes do not divide: what the setup allows, or `refuse`
-    where that is faster.
+    where that is faster. pipeline_rank: several stages may share it. in_flight: of so many
+    microbatches it holds the saved activations at one time. receives, passes, memory_bytes: of
+    plans with several stages; tensors received are made by ops of kind `receive`.
     """
 
     mesh: Mesh
     ranks_from: int = 0
+    pipeline_rank: int = 0
+    in_flight: int = Field(default=1, ge=1)
+    receives: tuple[Received, ...] = ()
+    passes: Passes | None = None
+    memory_bytes: MemoryUse | None = None
     uneven: Literal["refuse", "chunk", "pad"] = "refuse"
     ops: tuple[OpPlan, ...]
     tensors: tuple[TensorPlan, ...]
@@ -218,7 +230,7 @@ class Search(Model):
 
 
 class Plan(Document):
-    """A complete answer to one request.
+    """A complete answer to one request. schedule: of plans with several stages.
 
     repeated_work: the share of the arithmetic that devices do in vain because others do it too; a
     device that waits for longer chunks than its own repeats nothing. padding: what is filled up.
@@ -235,6 +247,7 @@ class Plan(Document):
     calibration: str
     microbatches: int = Field(default=1, ge=1)
     stages: tuple[Stage, ...]
+    schedule: Schedule | None = None
     cost: Cost
     search: Search
     repeated_work: float = Field(default=0.0, ge=0, le=1)

@@ -19,6 +19,7 @@ from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
 from meshwright.schema.mesh import Axis
 from meshwright.schema.model import Document, Model, Whole
+from meshwright.schema.pipeline import Pipeline
 from meshwright.schema.plan import MemoryUse, Plan
 from meshwright.schema.setup import Setup
 from meshwright.schema.topology import Topology
@@ -141,6 +142,7 @@ class Request(Document):
     solver: Solver = "auto"
     rest: Rest = "data_parallel"
     constraints: Constraints = Constraints()
+    pipeline: Pipeline = Pipeline()
     module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Budget()
     verify: StrictBool = False

@@ -15,8 +15,8 @@ from pydantic import Field
 from meshwright.schema.errors import InvalidInput, PlanError
 from meshwright.schema.layout import Layout
 from meshwright.schema.mesh import Mesh
-from meshwright.schema.model import Document, Model
-from meshwright.schema.plan import Ns, Step
+from meshwright.schema.model import Document, Model, Ns
+from meshwright.schema.plan import Step
 
 TransferState = Literal["value", "gradient", "optimizer"]
 MovedStates = Literal["value", "optimizer", "all"]  # what of a plan's parameters moves

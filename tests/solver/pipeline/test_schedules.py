@@ -35,7 +35,7 @@ def durations(
         np.full(stages, forward),
         np.full(stages, inputs),
         np.full(stages, weights),
-        np.full(stages - 1, transfer),
+        np.full((2, stages - 1), transfer),
     )
 
 

@@ -1,0 +1,96 @@
+"""What a stage costs, pass by pass: from its part of a plan, by the rules of `evaluate`.
+
+    forward     ops, their own collectives, redistributions of values, gathers of parameters
+    inputs      the backward pass but for what makes gradients of parameters alone; values and
+                parameters that are gathered again
+    weights     gradients of parameters, and their reductions in every microbatch
+    step        once a step: reductions of what was summed up, update, spreading
+
+Communication counts with its exposed share. What a stage receives is none of it: transfers run
+beside the passes (`solver.pipeline.passes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.schema import Cost, Passes, Stage
+from solver.assignment import assignment_of_stage
+from solver.evaluate import cost_of
+from solver.ledger import ledger_of
+from solver.lowering import Models
+from solver.problem import Problem
+from solver.values import find_values
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """cost: of one step, without receiving and waiting."""
+
+    passes: Passes
+    cost: Cost
+
+
+def stage_cost(problem: Problem, stage: Stage) -> StageCost:
+    """problem: of the stage alone. Raises PlanError where they do not fit."""
+    models = Models(problem.of_stage(stage), find_values(problem), stage.mesh)
+    assignment = assignment_of_stage(models, stage)
+    cost = cost_of(models, [(ledger_of(models, assignment), 1)])
+    exposed = problem.calibration.exposed
+    forward, inputs, weights = _compute(models, assignment.ops)
+    received = 0.0
+    for op in stage.ops:
+        for own in op.own_steps:
+            if own.what == "receive":
+                received += own.ns
+            elif own.direction == "forward":
+                forward += own.ns * exposed.activation
+            else:
+                inputs += own.ns * exposed.activation
+    for moved in stage.redistributions:
+        there = sum(step.ns for step in moved.forward)
+        back = sum(step.ns for step in moved.backward)
+        share = getattr(exposed, moved.traffic)
+        forward += there * share
+        inputs += there * share if moved.again else 0.0
+        if moved.traffic == "gradient":
+            weights += back * share
+        else:
+            inputs += back * share
+    count = problem.microbatches
+    waited = count * received * exposed.activation
+    busy = cost.step_ns - waited
+    passes = Passes(
+        forward_ns=forward,
+        inputs_ns=inputs,
+        weights_ns=weights,
+        step_ns=max(0.0, busy - count * (forward + inputs + weights)),
+    )
+    without = {
+        "step_ns": busy,
+        "communication_ns": _less(cost.communication_ns, count * received),
+        "exposed_ns": _less(cost.exposed_ns, waited),
+    }
+    return StageCost(passes, cost.model_copy(update=without))
+
+
+def _compute(models: Models, strategies: dict[int, tuple[int, ...]]) -> tuple[float, float, float]:
+    """ns of the ops' own work in one microbatch: forward, inputs, weights."""
+    known: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
+    total = np.zeros(3)
+    for position, codes in strategies.items():
+        model = models.ops.model(position)
+        key = id(model), codes
+        if key not in known:
+            forward, backward = models.passes_ns(model, np.array([codes]))
+            known[key] = float(forward[0]), float(backward[0])
+        there, back = known[key]
+        total += (there, back * (1 - model.weights_share), back * model.weights_share)
+    forward, inputs, weights = total.tolist()
+    return forward, inputs, weights
+
+
+def _less(by_traffic: dict[str, float], ns: float) -> dict[str, float]:
+    return {**by_traffic, "activation": max(0.0, by_traffic["activation"] - ns)}

@@ -1,0 +1,183 @@
+"""Plans of one stage: of a whole graph, or of what one pipeline rank runs of it.
+
+Every mesh of the topology (`solver.meshes`) is searched (`solver.mesh_search`); the best plan wins.
+The lower bound of the answer is the least of the bounds over all meshes, so that it holds for every
+plan on any of them with the same number of microbatches. Where the setup leaves that number open it
+doubles until a plan fits. An answer without a plan names the constraint that no plan can keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from costmodel.calibrations import default_calibration
+from meshwright.schema import (
+    DTYPE_BYTES,
+    Answer,
+    Infeasible,
+    InvalidInput,
+    Link,
+    Mesh,
+    Progress,
+    Request,
+    TooLarge,
+)
+from solver.answer import answer_of
+from solver.constraints import filters
+from solver.deadline import Deadline, Stop, never
+from solver.folding import Folding, fold
+from solver.mesh_outcome import TOO_LARGE, History, MeshOutcome
+from solver.mesh_search import MeshSearch
+from solver.meshes import meshes
+from solver.pins import check_axes, matching_pins, pinned_ops
+from solver.problem import build_problem, step_batch, with_gradient
+from solver.unfolding import NotAlikeError
+from solver.values import find_values
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a stage stands in a pipeline: of how many microbatches it holds saved activations, and
+    over which link it receives."""
+
+    in_flight: int = 1
+    link: Link | None = None
+
+
+ALONE = Place()
+
+
+def check(request: Request) -> None:
+    """Raise what `plan` would raise for bad input, without searching: seconds become milliseconds.
+
+    Rules are bound to the shapes of the first number of microbatches, and pins to their ops.
+    """
+    calibration = request.calibration or default_calibration()
+    count = _microbatch_counts(request)[0]
+    problem = build_problem(request.graph, request.topology, request.setup, calibration, count)
+    candidates = meshes(request.topology, request.budget.max_axes)
+    values = find_values(problem)
+    pins = pinned_ops(problem, request.pins, values.views)
+    check_axes(list(pins.values()), candidates)
+    filters(problem, request, pins, values, candidates[0])
+
+
+def plan_stage(
+    request: Request,
+    report: Report | None = None,
+    stop: Stop = never,
+    place: Place = ALONE,
+) -> Answer:
+    """The best plan of one stage, or why there is none; raises MeshwrightError for bad input."""
+    say = report or (lambda _: None)
+    say(Progress(phase="reading", done=0, total=1))
+    history = History()
+    deadline = Deadline.after(request.budget.seconds, stop)
+    answer = Answer(infeasible=states_alone(request))
+    if answer.infeasible is not None:
+        return answer
+    folding = fold(request.graph, matching_pins(request.graph, request.pins, request.module))
+    for count in _microbatch_counts(request):
+        try:
+            search, outcomes = _search_what_fits(
+                request, folding, count, place, deadline, history, say
+            )
+        except NotAlikeError:
+            folding = Folding(request.graph, ())
+            search, outcomes = _search_what_fits(
+                request, folding, count, place, deadline, history, say
+            )
+        except InvalidInput:
+            if count == 1 or request.setup.microbatches is not None:
+                check(request)  # says it of the graph as it was given
+                raise
+            break  # the graph cannot be run at so small a batch
+        answer = answer_of(request, outcomes, search)
+        if answer.infeasible is None or answer.infeasible.constraint != "memory":
+            break
+    return answer
+
+
+def states_alone(request: Request) -> Infeasible | None:
+    """Refuse at once what no sharding and no batch can make fit: a bound on every plan's memory."""
+    graph, setup, topology = request.graph, request.setup, request.topology
+    shapes = graph.instantiate(setup.symbols)
+    training = setup.phase == "training"
+    trained = with_gradient(graph, graph.topological_order()) if training else frozenset()
+    read = {name for op in graph.ops for name in op.inputs}
+    per_element = setup.optimizer.states * DTYPE_BYTES[setup.optimizer.state_dtype]
+    per_element += DTYPE_BYTES[setup.gradient_dtype]
+    total = 0
+    for tensor in graph.tensors:
+        if tensor.role == "parameter" and tensor.name in read:
+            states = per_element if tensor.name in trained else 0
+            total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
+    needed = total // topology.device_count
+    available = int(topology.device.memory_bytes * (1 - setup.memory_reserve))
+    if needed <= available:
+        return None
+    return Infeasible(
+        constraint="memory",
+        detail=(
+            f"parameters, gradients and optimizer state alone need {needed / 2**30:.1f} GiB on a "
+            f"device even when split over all {topology.device_count} devices; "
+            f"{topology.device.name} has {available / 2**30:.1f} GiB after the reserve. "
+            f"At least {-(-total // max(1, available))} devices, a smaller model or narrower "
+            "states would do."
+        ),
+        needed_bytes=needed,
+        available_bytes=available,
+    )
+
+
+def _microbatch_counts(request: Request) -> list[int]:
+    """The setup's own number, or 1, 2, 4, ... while the batch divides."""
+    setup = request.setup
+    if setup.microbatches is not None:
+        return [setup.microbatches]
+    batch = step_batch(request.graph, setup) or 1
+    counts = [1]
+    while batch % (2 * counts[-1]) == 0:
+        counts.append(2 * counts[-1])
+    return counts
+
+
+def _search_what_fits(
+    request: Request,
+    folding: Folding,
+    count: int,
+    place: Place,
+    deadline: Deadline,
+    history: History,
+    say: Report,
+) -> tuple[MeshSearch, list[MeshOutcome]]:
+    """Search meshes of fewer axes where the tables of all finer ones would be too large."""
+    calibration = request.calibration or default_calibration()
+    problem = build_problem(
+        folding.graph,
+        request.topology,
+        request.setup,
+        calibration,
+        count,
+        in_flight=place.in_flight,
+        stage_link=place.link,
+    )
+    search = MeshSearch(request, folding, problem, deadline, history, say)
+    searched: tuple[Mesh, ...] = ()
+    for axes in range(request.budget.max_axes, 0, -1):
+        candidates = meshes(request.topology, axes)
+        if candidates == searched:
+            continue
+        searched = candidates
+        outcomes = search.run(candidates)
+        if any(outcome.left_out != TOO_LARGE for outcome in outcomes):
+            return search, outcomes
+    raise TooLarge(
+        "the ops of this graph are too entangled for an exact search on any mesh of this topology; "
+        "pins on some of them make it smaller",
+        pointer="/graph",
+    )
