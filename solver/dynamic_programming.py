@@ -124,13 +124,18 @@ class DynamicProgramming:
         if incumbent.choice is None:
             self._prove_infeasible("every choice takes more memory than the limit")
             return
-        peak = multiplier.peak(cheapest, self._over, within, incumbent, deadline)
+
+        def at(ns_per_byte: float) -> Solution:
+            return solve(program, Weights(1.0, ns_per_byte), deadline, cheapest)
+
+        peak = multiplier.peak(at, self._over, within, incumbent)
         if peak is None or incumbent.is_closed() or self._is_beaten():
             return
         if _SOLUTIONS_HELD * program.entries() > self.budget.max_held_entries:
             self.notes.append("gap left open: the last stage would exceed max_held_entries")
             return
-        priced = [peak, *multiplier.beside(peak, cheapest, incumbent, deadline)]
+        best_ns_per_byte, best = peak
+        priced = [best, *multiplier.beside(at, best_ns_per_byte, incumbent)]
         search = LabelSearch(
             program, [cheapest, leanest, *priced], incumbent, deadline, self.budget.max_labels
         )

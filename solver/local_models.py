@@ -65,15 +65,22 @@ class LocalParameterModel(ParameterModel):
 class _LocalOpModels(OpModels):
     outer: Outer = field(default_factory=Outer)
     _local: dict[str, StateSpace] = field(default_factory=dict)
+    _parts: dict[tuple[int, tuple[int, ...]], StateSpace] = field(default_factory=dict)
 
     def space(self, root: str) -> StateSpace:
         known = self._local.get(root)
         if known is None:
             whole = OpModels.space(self, root)
             ways = self.outer.slots.get(root)
-            known = whole if ways is None else _space_of_part(whole, ways)
-            self._local[root] = self._spaces.setdefault(known, known)
-        return self._local[root]
+            known = self._local[root] = whole if ways is None else self._part(whole, ways)
+        return known
+
+    def _part(self, whole: StateSpace, ways: tuple[int, ...]) -> StateSpace:
+        key = (id(whole), ways)
+        if key not in self._parts:
+            made = _space_of_part(whole, ways)
+            self._parts[key] = self._spaces.setdefault(made, made)
+        return self._parts[key]
 
     def _cut(self, position: int) -> Hashable:
         return self.outer.parts.get(position)
@@ -93,11 +100,12 @@ class _LocalOpModels(OpModels):
 class LocalModels(Models):
     """Models of one more axis; the mesh is that axis alone."""
 
-    __slots__ = ("outer",)
+    __slots__ = ("_by_root", "outer")
 
     def __init__(self, whole: Models, mesh: Mesh, outer: Outer) -> None:
         super().__init__(whole.problem, whole.values, mesh, whole.sketches, whole.followers)
         self.outer = outer
+        self._by_root: dict[str, ParameterModel] = {}
         self.ops = _LocalOpModels(
             self.problem,
             self.values,
@@ -108,6 +116,12 @@ class LocalModels(Models):
         )
 
     def parameter(self, value: Value) -> ParameterModel:
+        known = self._by_root.get(value.root)
+        if known is None:
+            known = self._by_root[value.root] = self._parameter(value)
+        return known
+
+    def _parameter(self, value: Value) -> ParameterModel:
         whole = Models.parameter(self, value)
         kept = self.outer.kept.get(value.root)
         if kept is None:
@@ -160,35 +174,3 @@ def _port_of_part(whole: PortModel, ways: tuple[int, ...]) -> PortModel:
 
 def _cut(sizes: tuple[int, ...], ways: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(-(-size // way) for size, way in zip(sizes, ways, strict=False))
-
-
-def ways_of_parts(
-    model: OpModel, code: int, size: int, before: tuple[int, ...] | None
-) -> tuple[int, ...]:
-    """Into how many the parts of an op are cut, with one axis more."""
-    on = model.parts_of_code[code]
-    ways = before or (1,) * model.parts
-    return tuple(way * size if part in on else way for part, way in enumerate(ways))
-
-
-def ways_of_slots(
-    space: StateSpace, code: int, size: int, before: tuple[int, ...] | None
-) -> tuple[int, ...]:
-    """The same for the slots of a value."""
-    ways = before or (1,) * space.slots
-    return tuple(way * size if slot == code else way for slot, way in enumerate(ways))
-
-
-def kept_at_rest(model: ParameterModel, state: IntArray, seen: int, kept: Kept) -> Kept:
-    """What one axis more leaves of a parameter; seen: the code in which its reader sees it."""
-    size, n = model.space.axis_sizes[0], model.space.slots
-    row = state[None, :]
-
-    def finer(layout: IntArray) -> int:
-        return size if layout[0, 0] < n and seen >= n else 1
-
-    return Kept(
-        kept.value * finer(model.value(row)),
-        kept.gradient * finer(model.gradient(row)),
-        kept.optimizer * finer(model.optimizer(row)),
-    )

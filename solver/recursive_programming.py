@@ -1,10 +1,10 @@
 """Recursive programming: one mesh axis after the other, from the slowest link to the fastest.
 
 On one axis an op has about as many strategies as its rule has factors, so that a whole graph is
-solved exactly in milliseconds (`dynamic_programming` on the cost graph of that axis, in which every
-op competes at the weight it has). What an axis decides is kept; the next one divides what is left
-of it on each group of devices (`solver.local_models`). Time is linear in axes and, folded, nearly
-independent of the number of layers.
+solved exactly in milliseconds (`solver.axis_search`), every op competing at the weight it has. What
+an axis decides (`solver.axis_decisions`) is kept; the next one divides what is left of it on each
+group of devices (`solver.local_models`). Time is linear in axes and, folded, nearly independent of
+the number of layers.
 
 An axis may use as much memory as all axes inside it could divide by at the most. Where the
 strategies then fit on no device, the axes are gone through again with less.
@@ -15,38 +15,26 @@ double recursive) halves ops greedily in the same order, by relative sizes and w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Mesh
-from solver.cost_graph import CostGraph, Edge
-from solver.dynamic_programming import dynamic_programming
-from solver.folding import MIDDLE, Folding
-from solver.local_models import (
-    Kept,
-    LocalModels,
-    Outer,
-    kept_at_rest,
-    ways_of_parts,
-    ways_of_slots,
-)
-from solver.lowering import Lowered, Models, lower
+from solver.axis_decisions import AxisDecisions
+from solver.axis_search import AxisSearch
+from solver.folding import Folding
+from solver.local_models import LocalModels, Outer
+from solver.lowering import Models, lower
 from solver.op_model import OpModel
-from solver.outcome import Budget
 from solver.pins import Allowed
-from solver.states import FloatArray, IntArray
-from solver.unfolding import Owners
+from solver.states import IntArray
 
 Strategies = dict[int, tuple[int, ...]]
 
 # chosen: which power of the inner axes' sizes an axis may hope that they divide its memory by
 HOPES = (1.0, 0.5, 0.0)
-# chosen: an axis is solved to within this of its optimum; what lies inside it changes more
-TOLERANCE = 1e-2
 
 
 def recursive_programming(
@@ -60,107 +48,74 @@ def recursive_programming(
     models: of the folded graph on the mesh. allowed: what the strategies of some ops have to keep.
     Ends without a word where an axis finds no way to keep them or the memory.
     """
+    recursion = _Recursion(models, folding, allowed)
+    sizes = [axis.size for axis in models.mesh.axes]
+    inside = [prod(sizes[k + 1 :]) for k in range(len(sizes))]
     found: list[Strategies] = []
     for hope in HOPES:
-        own = _Run(models, folding, allowed, memory_limit_bytes, hope).strategies()
+        own = recursion.strategies([memory_limit_bytes * size**hope for size in inside])
         if own is not None and own not in found:
             found.append(own)
             yield own
 
 
-class _Run:
-    def __init__(
-        self,
-        models: Models,
-        folding: Folding,
-        allowed: Mapping[int, Allowed],
-        memory_limit_bytes: float,
-        hope: float,
-    ) -> None:
+class _Recursion:
+    """Axes solved under the same decisions of those outside are looked up, not solved again."""
+
+    def __init__(self, models: Models, folding: Folding, allowed: Mapping[int, Allowed]) -> None:
         self.models = models
         self.folding = folding
-        self.limit = memory_limit_bytes
-        self.hope = hope
+        self.alike = list(self._copies())
         self.rows = {
             position: model.choices[keep(model, model.choices)]
             for position, keep in allowed.items()
             for model in [models.ops.model(position)]
         }
-        self.codes: Strategies = {}
+        self._known: dict[tuple[bytes, ...], AxisSearch] = {}
 
-    def strategies(self) -> Strategies | None:
+    def strategies(self, limits: Sequence[float]) -> Strategies | None:
+        """limits: bytes, of every axis on what the axes outside left to it."""
         outer = Outer()
-        sizes = [axis.size for axis in self.models.mesh.axes]
-        for k, axis in enumerate(self.models.mesh.axes):
-            local = LocalModels(self.models, Mesh(axes=(axis,)), outer)
-            limit = self.limit * prod(sizes[k + 1 :]) ** self.hope
-            lowered = lower(local, self._allowed(k), limit)
-            graph = _weighted(self.folding, lowered)
-            outcome = dynamic_programming(graph, Budget(tolerance=TOLERANCE))
-            if outcome.choice is None:
+        codes: Strategies = {}
+        decided: tuple[bytes, ...] = ()
+        for k, (axis, limit) in enumerate(zip(self.models.mesh.axes, limits, strict=True)):
+            search = self._known.get(decided)
+            if search is None:
+                local = LocalModels(self.models, Mesh(axes=(axis,)), outer)
+                search = AxisSearch(self.folding, lower(local, self._allowed(k, codes), None))
+                self._known[decided] = search
+            choice = search.cheapest(limit)
+            if choice is None:
                 return None
-            outer = self._inner(lowered, outcome.choice, outer, axis.size)
-        known: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
-        for position, codes in self.codes.items():
-            model = self.models.ops.model(position)
-            key = (id(model), codes)
-            if key not in known:
-                known[key] = _valid(model, codes)
-            self.codes[position] = known[key]
-        return self.codes
+            decided = (*decided, choice.tobytes())
+            own = AxisDecisions.of(search.lowered, choice, self.alike)
+            codes = {p: (*codes.get(p, ()), code) for p, code in own.code_of.items()}
+            if k + 1 < len(limits):
+                outer = own.inside(outer, axis.size)
+        return self._valid(codes)
 
-    def _allowed(self, k: int) -> dict[int, Allowed]:
+    def _allowed(self, k: int, codes: Strategies) -> dict[int, Allowed]:
         """What pins leave of the codes on axis k, given those on the axes before it."""
         found: dict[int, Allowed] = {}
         for position, rows in self.rows.items():
-            before = np.array(self.codes.get(position, ()), dtype=np.int64)
-            codes = np.unique(rows[(rows[:, :k] == before).all(axis=1), k])
-            found[position] = _Keeps(codes)
+            before = np.array(codes.get(position, ()), dtype=np.int64)
+            found[position] = _Keeps(np.unique(rows[(rows[:, :k] == before).all(axis=1), k]))
         return found
 
-    def _inner(self, lowered: Lowered, choice: IntArray, outer: Outer, size: int) -> Outer:
-        """What the axes inside this one find. Kept copies that stand for others stay alike."""
-        ops = lowered.models.ops
-        values = self.models.values
-        inner = Outer()
-        code_of: dict[int, int] = {}
-        for position, node in lowered.op_node.items():
-            code_of[position] = int(lowered.op_choices[position][choice[node]][0])
-        rest_of: dict[str, int] = {}
-        for root, node in lowered.rest_node.items():
-            rest_of[root] = int(lowered.rest_states[root][choice[node]][0])
-        state_of = {root: int(choice[node]) for root, node in lowered.parameter_node.items()}
-        self._make_alike(code_of, rest_of, state_of)
-        for position, code in code_of.items():
-            model = ops.model(position)
-            inner.parts[position] = ways_of_parts(model, code, size, outer.parts.get(position))
-            self.codes[position] = (*self.codes.get(position, ()), code)
-        for root, code in rest_of.items():
-            inner.slots[root] = ways_of_slots(ops.space(root), code, size, outer.slots.get(root))
-        for root, index in state_of.items():
-            value = values.value_of[root]
-            reader, port = value.readers[0]
-            row = np.array([[code_of[reader]]], dtype=np.int64)
-            seen = int(ops.model(reader).required(row, port)[0, 0])
-            parameter = lowered.models.parameter(value)
-            kept = outer.kept.get(root, Kept())
-            inner.kept[root] = kept_at_rest(parameter, parameter.states[index], seen, kept)
-            inner.slots[root] = ways_of_slots(ops.space(root), seen, size, outer.slots.get(root))
-        return inner
+    def _valid(self, codes: Strategies) -> Strategies:
+        known: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
+        found: Strategies = {}
+        for position, own in codes.items():
+            model = self.models.ops.model(position)
+            key = (id(model), own)
+            if key not in known:
+                known[key] = _valid(model, own)
+            found[position] = known[key]
+        return found
 
-    def _make_alike(
-        self, code_of: dict[int, int], rest_of: dict[str, int], state_of: dict[str, int]
-    ) -> None:
-        """The kept copies next to the middle one have to be like it (`solver.unfolding`)."""
-        by_name = self.models.problem.position_of
+    def _copies(self) -> Iterator[tuple[str, ...]]:
         for run in self.folding.runs:
-            for like, *names in run.alike():
-                for name in names:
-                    if like in by_name and by_name[like] in code_of:
-                        code_of[by_name[name]] = code_of[by_name[like]]
-                    for found in (rest_of, state_of):
-                        if name in found and like in found:
-                            found[name] = found[like]
+            yield from run.alike()
 
 
 def _valid(model: OpModel, codes: tuple[int, ...]) -> tuple[int, ...]:
@@ -181,46 +136,3 @@ class _Keeps:
 
     def __call__(self, _: OpModel, choices: IntArray) -> NDArray[np.bool_]:
         return np.isin(choices[:, 0], self.codes)
-
-
-def _weighted(folding: Folding, lowered: Lowered) -> CostGraph:
-    """The folded cost graph, in which the middle copy of a run weighs as all that it stands for."""
-    graph = lowered.graph
-    if not folding.runs:
-        return graph
-    owners = Owners(folding, lowered).of_node
-    scaled: dict[tuple[int, int], FloatArray] = {}
-
-    def times(table: FloatArray, weight: int) -> FloatArray:
-        key = (id(table), weight)
-        if key not in scaled:
-            scaled[key] = table * weight
-        return scaled[key]
-
-    def weight(*nodes: int) -> int:
-        latest = max((own for node in nodes if (own := owners[node]) is not None), default=None)
-        if latest is None or latest[1] != MIDDLE:
-            return 1
-        return folding.runs[latest[0]].stood_for
-
-    nodes = tuple(
-        replace(
-            node,
-            cost=times(node.cost, own),
-            memory=node.memory if node.memory is None else times(node.memory, own),
-        )
-        if (own := weight(k)) > 1
-        else node
-        for k, node in enumerate(graph.nodes)
-    )
-    edges = tuple(
-        replace(
-            edge,
-            cost=times(edge.cost, own),
-            memory=edge.memory if edge.memory is None else times(edge.memory, own),
-        )
-        if isinstance(edge, Edge) and (own := weight(edge.tail, edge.head)) > 1
-        else edge
-        for edge in graph.edges
-    )
-    return CostGraph(nodes, edges, graph.memory_limit_bytes, spans=())

@@ -9,9 +9,10 @@ Every choice within the limit is offered to the incumbent.
 
 from __future__ import annotations
 
-from solver.cost_graph import ChoiceCost
-from solver.deadline import Deadline
-from solver.elimination.solution import Solution, Weights, solve
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from solver.cost_graph import ChoiceCost, IntArray
 from solver.incumbent import ROUNDING, Incumbent
 
 _MULTIPLIERS_TRIED = 40  # chosen: 6 to 12 do on planning graphs
@@ -22,31 +23,39 @@ _BESIDE = (0.9, 1.1)
 STAGE = "multiplier"
 
 
-def peak(
-    cheapest: Solution,
-    over: ChoiceCost,
-    within: ChoiceCost,
-    incumbent: Incumbent,
-    deadline: Deadline,
-) -> Solution | None:
-    """The solution under the best multiplier found, None where the incumbent closed before any.
+class Solved(Protocol):
+    """The least of cost + m * memory, and a choice that attains it."""
 
-    `cheapest` minimises cost alone and costs `over`, above the limit; `within` is some choice's
-    cost. Raises OutOfTime.
+    @property
+    def value(self) -> float: ...
+
+    def choice(self) -> IntArray: ...
+
+
+S = TypeVar("S", bound=Solved)
+
+
+def peak(
+    at: Callable[[float], S], over: ChoiceCost, within: ChoiceCost, incumbent: Incumbent
+) -> tuple[float, S] | None:
+    """The best multiplier found and its solution, None where the incumbent closed before any.
+
+    at: solves under a multiplier. over: what the cheapest choice costs, above the limit; within:
+    what some choice within it does.
     """
     limit = incumbent.graph.memory_limit_bytes
     assert limit is not None
-    best: Solution | None = None
+    best: tuple[float, S] | None = None
     best_bound = incumbent.lower_bound_ns
     for _ in range(_MULTIPLIERS_TRIED):
         if incumbent.is_closed():
             return best
         multiplier = (within.cost_ns - over.cost_ns) / (over.memory_bytes - within.memory_bytes)
-        solution = solve(cheapest.program, Weights(1.0, multiplier), deadline, cheapest)
+        solution = at(multiplier)
         rounding = ROUNDING * (abs(solution.value) + multiplier * limit)
         bound = solution.value - multiplier * limit - rounding
         if best is None or bound > best_bound:
-            best, best_bound = solution, max(bound, best_bound)
+            best, best_bound = (multiplier, solution), max(bound, best_bound)
         incumbent.raise_bound(bound, STAGE)
         found = incumbent.offer(solution.choice(), STAGE)
         line = over.cost_ns + multiplier * over.memory_bytes
@@ -59,18 +68,12 @@ def peak(
     return best
 
 
-def beside(
-    peak: Solution, cheapest: Solution, incumbent: Incumbent, deadline: Deadline
-) -> list[Solution]:
-    """Solutions a little off the peak: they tell which partial choices need a dearer or cheaper
-    rest.
-
-    Raises OutOfTime.
-    """
+def beside(at: Callable[[float], S], multiplier: float, incumbent: Incumbent) -> list[S]:
+    """Solutions a little off the best: they tell which partial choices need a dearer or cheaper
+    rest."""
     found = []
     for factor in _BESIDE:
-        weights = Weights(1.0, peak.weights.memory * factor)
-        solution = solve(peak.program, weights, deadline, cheapest)
+        solution = at(multiplier * factor)
         incumbent.offer(solution.choice(), STAGE)
         found.append(solution)
     return found

@@ -1,0 +1,106 @@
+"""What a choice on one axis decides, and what it leaves to the axes inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from solver.local_models import Kept, Outer
+from solver.lowering import Lowered
+from solver.op_model import OpModel
+from solver.parameters import ParameterModel
+from solver.states import IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class AxisDecisions:
+    """code_of: of ops, by position. rest_of: of values at rest, by root. state_of: parameters'."""
+
+    lowered: Lowered
+    code_of: dict[int, int]
+    rest_of: dict[str, int]
+    state_of: dict[str, int]
+
+    @staticmethod
+    def of(lowered: Lowered, choice: IntArray, alike: Sequence[tuple[str, ...]]) -> AxisDecisions:
+        """alike: names of ops and tensors of kept copies that stand for each other; all have what
+        the first has (`solver.unfolding`)."""
+        state = choice.tolist()
+        code_of = {
+            position: int(lowered.op_choices[position][state[node], 0])
+            for position, node in lowered.op_node.items()
+        }
+        rest_of = {
+            root: int(lowered.rest_states[root][state[node], 0])
+            for root, node in lowered.rest_node.items()
+        }
+        state_of = {root: state[node] for root, node in lowered.parameter_node.items()}
+        by_name = lowered.models.problem.position_of
+        for like, *names in alike:
+            first = by_name.get(like)
+            if first in code_of:
+                code_of.update((by_name[name], code_of[first]) for name in names)
+            for found in (rest_of, state_of):
+                if like in found:
+                    found.update((name, found[like]) for name in names if name in found)
+        return AxisDecisions(lowered, code_of, rest_of, state_of)
+
+    def inside(self, outer: Outer, size: int) -> Outer:
+        """What axes inside this one, of this size, find; outer: what this one found."""
+        models = self.lowered.models
+        ops, value_of = models.ops, models.values.value_of
+        found = Outer()
+        # most ops and values are like another: each is worked out once
+        parts, slots = cache(_ways_of_parts), cache(_ways)
+        seen_as, at_rest = cache(_seen), cache(_kept_at_rest)
+        for position, code in self.code_of.items():
+            model = ops.model(position)
+            found.parts[position] = parts(model, code, size, outer.parts.get(position))
+        for root, code in self.rest_of.items():
+            found.slots[root] = slots(ops.space(root).slots, code, size, outer.slots.get(root))
+        for root, state in self.state_of.items():
+            value = value_of[root]
+            reader, port = value.readers[0]
+            seen = seen_as(ops.model(reader), self.code_of[reader], port)
+            kept = outer.kept.get(root, Kept())
+            found.kept[root] = at_rest(models.parameter(value), state, seen, size, kept)
+            found.slots[root] = slots(ops.space(root).slots, seen, size, outer.slots.get(root))
+        return found
+
+
+def _ways_of_parts(
+    model: OpModel, code: int, size: int, before: tuple[int, ...] | None
+) -> tuple[int, ...]:
+    """Into how many the parts of an op are cut, with one axis more."""
+    on = model.parts_of_code[code]
+    ways = before or (1,) * model.parts
+    return tuple([way * size if part in on else way for part, way in enumerate(ways)])
+
+
+def _ways(count: int, code: int, size: int, before: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The same for the slots of a value."""
+    ways = before or (1,) * count
+    return tuple([way * size if slot == code else way for slot, way in enumerate(ways)])
+
+
+def _seen(model: OpModel, code: int, port: int) -> int:
+    """The code in which an op sees an input."""
+    return int(model.required(np.array([[code]], dtype=np.int64), port)[0, 0])
+
+
+def _kept_at_rest(model: ParameterModel, state: int, seen: int, size: int, kept: Kept) -> Kept:
+    """What one axis more leaves of a parameter; seen: the code in which its reader sees it."""
+    n = model.space.slots
+    row = model.states[state][None, :]
+
+    def finer(layout: IntArray) -> int:
+        return size if layout[0, 0] < n and seen >= n else 1
+
+    return Kept(
+        kept.value * finer(model.value(row)),
+        kept.gradient * finer(model.gradient(row)),
+        kept.optimizer * finer(model.optimizer(row)),
+    )

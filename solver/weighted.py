@@ -1,0 +1,64 @@
+"""The folded cost graph in which the middle copy of a run weighs as all that it stands for.
+
+No copies are made: a search over it decides for the middle copies together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.cost_graph import CostGraph, Edge, Node
+from solver.folding import KEPT, MIDDLE, Folding
+from solver.lowering import Lowered
+from solver.states import FloatArray
+from solver.unfolding import Owners
+
+
+class Weighted:
+    """A lowered folded graph. of_nodes, of_edges: how often each node and edge counts."""
+
+    def __init__(self, folding: Folding, lowered: Lowered) -> None:
+        self.lowered = lowered
+        graph = lowered.graph
+        self.of_nodes = np.ones(len(graph.nodes))
+        self.of_edges = np.ones(len(graph.edges))
+        if not folding.runs:
+            return
+        # by node: the run and kept copy as one number, 0 for neither, and its weight
+        own = np.zeros(len(graph.nodes), dtype=np.int64)
+        for node, owner in enumerate(Owners(folding, lowered).of_node):
+            if owner is not None:
+                own[node] = 1 + owner[0] * KEPT + owner[1]
+        times = np.ones(1 + len(folding.runs) * KEPT)
+        times[1 + MIDDLE :: KEPT] = [run.stood_for for run in folding.runs]
+        self.of_nodes = times[own]
+        tails = np.fromiter((edge.tail for edge in graph.edges), np.int64, len(graph.edges))
+        heads = np.fromiter((edge.head for edge in graph.edges), np.int64, len(graph.edges))
+        # an edge goes with the later of its ends
+        self.of_edges = times[np.maximum(own[tails], own[heads])]
+
+    def graph(self, memory_limit_bytes: float) -> CostGraph:
+        """The same as a cost graph, the weights in its numbers."""
+        graph = self.lowered.graph
+        scaled: dict[tuple[int, float], FloatArray] = {}
+
+        def times(table: FloatArray, weight: float) -> FloatArray:
+            key = (id(table), weight)
+            if key not in scaled:
+                scaled[key] = table * weight
+            return scaled[key]
+
+        def memory(part: Node | Edge, weight: float) -> FloatArray | None:
+            return None if part.memory is None else times(part.memory, weight)
+
+        nodes = [
+            Node(node.name, times(node.cost, weight), memory(node, weight)) if weight > 1 else node
+            for node, weight in zip(graph.nodes, self.of_nodes.tolist(), strict=True)
+        ]
+        edges = [
+            Edge(edge.tail, edge.head, times(edge.cost, weight), memory(edge, weight))
+            if weight > 1 and isinstance(edge, Edge)
+            else edge
+            for edge, weight in zip(graph.edges, self.of_edges.tolist(), strict=True)
+        ]
+        return CostGraph(tuple(nodes), tuple(edges), memory_limit_bytes, spans=())

@@ -1,0 +1,80 @@
+"""One axis: a middle copy weighs as all that it stands for, and any limit is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.mindspore_models import gpt
+from costmodel.calibrations import default_calibration
+from costmodel.presets import preset
+from meshwright.schema import Mesh, Setup
+from solver.axis_search import TOLERANCE, AxisSearch
+from solver.cost_graph import CostGraph, Node, evaluate_choice
+from solver.dynamic_programming import dynamic_programming
+from solver.folding import KEPT, MIDDLE, Folding, fold
+from solver.lowering import Lowered, Models, lower
+from solver.meshes import meshes
+from solver.outcome import Budget
+from solver.problem import build_problem
+from solver.unfolding import Owners, Unfolding
+from solver.values import find_values
+
+LAYERS = 12
+
+
+@pytest.fixture(scope="module")
+def folded() -> tuple[Folding, Lowered]:
+    devices = preset("h100-8x8")
+    folding = fold(gpt(layers=LAYERS, hidden=4096, heads=32).graph, {})
+    problem = build_problem(folding.graph, devices, Setup(), default_calibration(), 1)
+    axis = meshes(devices, 2)[0].axes[0]
+    models = Models(problem, find_values(problem), Mesh(axes=(axis,)))
+    return folding, lower(models, {}, None)
+
+
+def test_the_middle_weighs_as_all_copies_that_it_stands_for(
+    folded: tuple[Folding, Lowered],
+) -> None:
+    folding, lowered = folded
+    assert LAYERS > KEPT
+    unfolding = Unfolding(folding, lowered)
+    graph = AxisSearch(folding, lowered).graph(1e15)
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        # a best choice under other prices: it takes no forbidden state or pair
+        drawn = tuple(
+            Node(node.name, node.cost + random.random(len(node.cost)) * 1e9)
+            for node in lowered.graph.nodes
+        )
+        choice = dynamic_programming(CostGraph(drawn, lowered.graph.edges), Budget()).choice
+        assert choice is not None
+        for slots in Owners(folding, lowered).slots():
+            for beside in (MIDDLE - 1, MIDDLE + 1):
+                choice[slots[beside]] = choice[slots[MIDDLE]]
+        whole = np.empty(len(unfolding.graph.nodes), dtype=np.int64)
+        for node, state in enumerate(choice.tolist()):
+            whole[unfolding.places(node)] = state
+        own, all_copies = evaluate_choice(graph, choice), evaluate_choice(unfolding.graph, whole)
+        assert own.memory_bytes == pytest.approx(all_copies.memory_bytes)
+        assert own.cost_ns == pytest.approx(all_copies.cost_ns)
+        assert own.cost_ns < np.inf
+
+
+def test_the_cheapest_choice_within_any_limit(folded: tuple[Folding, Lowered]) -> None:
+    folding, lowered = folded
+    search = AxisSearch(folding, lowered)
+    free = evaluate_choice(search.graph(1e15), search.cheapest(1e15))
+    least = dynamic_programming(search.graph(0.0), Budget()).minimum_memory_bytes
+    assert least is not None
+    assert free.memory_bytes > 1.1 * least
+    for share in (0.02, 0.3, 0.7):
+        limit = least + share * (free.memory_bytes - least)
+        graph = search.graph(limit)
+        choice = search.cheapest(limit)
+        assert choice is not None
+        found = evaluate_choice(graph, choice)
+        assert found.memory_bytes <= limit
+        best = dynamic_programming(graph, Budget(tolerance=1e-3))
+        assert best.lower_bound_ns <= found.cost_ns <= best.cost_ns * (1 + TOLERANCE)
+    assert search.cheapest(0.99 * least) is None
