@@ -12,6 +12,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from service import openapi, problems
 from service.database import Database
 from service.jobs import Jobs
+from service.leases import Leases
 from service.parameters import check_parameters
 from service.routes import graphs, health, jobs, pages, plan, plans, redistributions, topologies
 from service.settings import Settings
@@ -46,9 +47,9 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
 
 def _build(settings: Settings) -> State:
     database = Database(settings.database)
-    queue = Jobs(database, lease_s=settings.lease_s, max_losses=settings.max_losses)
-    workers = tuple(Worker(database, queue, settings) for _ in range(settings.workers))
-    return State(settings, database, queue, workers)
+    leases = Leases(database, lease_s=settings.lease_s, max_losses=settings.max_losses)
+    workers = tuple(Worker(database, leases, settings) for _ in range(settings.workers))
+    return State(settings, database, Jobs(database), workers)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, and_, select, update
 from meshwright.schema import Plan
 from service import documents, job_events
 from service.database import Database
-from service.jobs import Claim
+from service.leases import Claim
 from service.tables import JobRow
 
 

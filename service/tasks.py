@@ -10,7 +10,7 @@ from meshwright.schema import Certificate, Infeasible, Plan, Progress
 from service import cancelled
 from service.database import Database
 from service.errors import Internal, TimedOut
-from service.jobs import Claim, Jobs
+from service.leases import Claim, Leases
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,9 @@ class SearchTask:
 
     module = "service.search"
 
-    def __init__(self, claim: Claim, database: Database, jobs: Jobs, settings: Settings) -> None:
+    def __init__(
+        self, claim: Claim, database: Database, leases: Leases, settings: Settings
+    ) -> None:
         self.arguments = [settings.planner]
         self.plan: str | None = None
         self.limit_s = settings.solve_s
@@ -54,39 +56,39 @@ class SearchTask:
         self.to_verify: str | None = None
         self._claim = claim
         self._database = database
-        self._jobs = jobs
+        self._leases = leases
 
     def hear(self, message: dict[str, Any], interrupted: Interrupted) -> bool:
-        claim, jobs = self._claim, self._jobs
+        claim, leases = self._claim, self._leases
         match message:
             case {"progress": body}:
-                jobs.progress(claim, Progress.model_validate(body))
+                leases.progress(claim, Progress.model_validate(body))
                 return False
             case {"plan": body}:
                 self._keep(Plan.from_dict(body), message["seconds"], message["ended_early"])
             case {"infeasible": {"constraint": "time"}} if interrupted == "late":
                 self.late()
             case {"infeasible": body}:
-                jobs.succeed_without_plan(claim, Infeasible.model_validate(body))
+                leases.succeed_without_plan(claim, Infeasible.model_validate(body))
             case {"problem": body}:
-                jobs.fail(claim, error_of(body))
+                leases.fail(claim, error_of(body))
             case {"fault": trace}:
                 log.error("job %s: the planner failed\n%s", claim.job, trace)
                 detail = f"the planner failed: {trace.strip().splitlines()[-1]}"
-                jobs.fail(claim, Internal(detail), trace=trace)
+                leases.fail(claim, Internal(detail), trace=trace)
             case {"lost": trace} if interrupted == "no":
-                lose(jobs, claim, trace)
+                lose(leases, claim, trace)
             case {"lost": _} if interrupted == "late":
                 self.late()
         return True
 
     def late(self) -> None:
         detail = f"the search took longer than {self.limit_s:g} s and had no plan by then"
-        self._jobs.fail(self._claim, TimedOut(f"{detail}; give it fewer axes or a smaller graph"))
+        self._leases.fail(self._claim, TimedOut(f"{detail}; give it fewer axes or a smaller graph"))
 
     def _keep(self, plan: Plan, seconds: list[float], ended_early: bool) -> None:
         found: dict[str, Any] = {"seconds": seconds, "ended_early": ended_early}
-        match self._jobs.succeed(self._claim, plan, **found):
+        match self._leases.succeed(self._claim, plan, **found):
             case "to verify":
                 self.to_verify = plan.id
             case "not ours":
@@ -100,13 +102,13 @@ class VerifyTask:
     late_grace_s = 0.0
     cancel_grace_s = 0.0
 
-    def __init__(self, claim: Claim, plan: str, jobs: Jobs, settings: Settings) -> None:
+    def __init__(self, claim: Claim, plan: str, leases: Leases, settings: Settings) -> None:
         self.arguments = [settings.verifier, str(settings.verify_memory_bytes)]
         self.plan: str | None = plan
         self.limit_s = settings.verify_s
         self._claim = claim
         self._of = plan
-        self._jobs = jobs
+        self._leases = leases
 
     def hear(self, message: dict[str, Any], interrupted: Interrupted) -> bool:
         del interrupted  # it has no grace
@@ -118,18 +120,18 @@ class VerifyTask:
                 certificate = Certificate.from_dict(body)
                 if certificate.outcome == "failed":
                     log.error("plan %s is wrong: %s", self._of, certificate.detail)
-                self._jobs.certify(self._claim, certificate, trace=trace)
+                self._leases.certify(self._claim, certificate, trace=trace)
             case {"lost": trace}:
-                lose(self._jobs, self._claim, trace)
+                lose(self._leases, self._claim, trace)
         return True
 
     def late(self) -> None:
         why = f"time: executing it takes longer than {self.limit_s:g} s"
         certificate = Certificate(plan=self._of, outcome="not verifiable", detail=why)
-        self._jobs.certify(self._claim, certificate)
+        self._leases.certify(self._claim, certificate)
 
 
-def lose(jobs: Jobs, claim: Claim, trace: str) -> None:
+def lose(leases: Leases, claim: Claim, trace: str) -> None:
     """The process ended without a last word."""
     log.warning("job %s: its process was lost\n%s", claim.job, trace)
-    jobs.lost(claim, trace=trace)
+    leases.lost(claim, trace=trace)

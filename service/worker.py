@@ -15,7 +15,7 @@ from service import cancelled, documents
 from service.child import Child
 from service.database import Database
 from service.errors import Internal
-from service.jobs import Claim, Jobs
+from service.leases import Claim, Leases
 from service.settings import Settings
 from service.tasks import Interrupted, SearchTask, Task, VerifyTask
 
@@ -26,10 +26,10 @@ DOCUMENTS = (("graph", "graph"), ("topology", "topo"), ("setup", "setup"), ("cal
 class Worker:
     """One loop in a thread of its own; runs one child process at a time."""
 
-    def __init__(self, database: Database, jobs: Jobs, settings: Settings) -> None:
+    def __init__(self, database: Database, leases: Leases, settings: Settings) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._database = database
-        self._jobs = jobs
+        self._leases = leases
         self._settings = settings
         self._stopping = threading.Event()
         self._news = threading.Event()
@@ -51,7 +51,7 @@ class Worker:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                claim = self._jobs.claim(self.name)
+                claim = self._leases.claim(self.name)
                 if claim is not None:
                     self._work(claim)
                     continue
@@ -70,15 +70,15 @@ class Worker:
 
     def _search(self, claim: Claim) -> str | None:
         """Search; the plan that is then to be verified."""
-        task = SearchTask(claim, self._database, self._jobs, self._settings)
+        task = SearchTask(claim, self._database, self._leases, self._settings)
         self._run_child(claim, task)
         return task.to_verify
 
     def _verify(self, claim: Claim, plan: str) -> None:
         """Execute the plan of a job and end it with the certificate."""
         begun = Progress(phase="verifying", done=0, total=1)
-        if self._jobs.renew(claim) and self._jobs.progress(claim, begun):
-            self._run_child(claim, VerifyTask(claim, plan, self._jobs, self._settings))
+        if self._leases.renew(claim) and self._leases.progress(claim, begun):
+            self._run_child(claim, VerifyTask(claim, plan, self._leases, self._settings))
 
     def _sent(self, claim: Claim, plan: str | None) -> bytes:
         """What a child is told, as JSON, put together without parsing the documents."""
@@ -100,7 +100,7 @@ class Worker:
         except Exception:
             trace = traceback.format_exc()
             log.exception("job %s could not be started", claim.job)
-            self._jobs.fail(claim, Internal("the job could not be started"), trace=trace)
+            self._leases.fail(claim, Internal("the job could not be started"), trace=trace)
             return
         try:
             self._follow(claim, child, task)
@@ -110,14 +110,14 @@ class Worker:
     def _follow(self, claim: Claim, child: Child, task: Task) -> None:
         interrupted: Interrupted = "no"
         deadline = time.monotonic() + task.limit_s
-        lease = _Lease(self._jobs, claim, self._settings.lease_s / 3)
+        lease = _Lease(self._leases, claim, self._settings.lease_s / 3)
         while True:
             message = child.next(self._settings.poll_s)
             if message is not None and task.hear(message, interrupted):
                 return
             if self._stopping.is_set():
                 child.end()
-                self._jobs.release(claim)
+                self._leases.release(claim)
                 return
             if interrupted != "cancelled" and not lease.is_ours():
                 if not cancelled.is_cancelled(self._database, claim):
@@ -140,8 +140,8 @@ class Worker:
 class _Lease:
     """Whether a job is still ours, asked of the database; renewed now and then."""
 
-    def __init__(self, jobs: Jobs, claim: Claim, every_s: float) -> None:
-        self._jobs = jobs
+    def __init__(self, leases: Leases, claim: Claim, every_s: float) -> None:
+        self._leases = leases
         self._claim = claim
         self._every_s = every_s
         self._renew_at = time.monotonic() + every_s
@@ -149,6 +149,6 @@ class _Lease:
     def is_ours(self) -> bool:
         now = time.monotonic()
         if now < self._renew_at:
-            return self._jobs.holds(self._claim)
+            return self._leases.holds(self._claim)
         self._renew_at = now + self._every_s
-        return self._jobs.renew(self._claim)
+        return self._leases.renew(self._claim)

@@ -1,4 +1,4 @@
-"""The service in a test: an app over a fresh SQLite file, and polling with a deadline."""
+"""The service in a test: an app or a job table over a fresh SQLite file, and waiting."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from meshwright.planner import find_planner
+from meshwright.schema import Plan, Request
 from service.app import create_app
 from service.settings import Settings
+from tests.service.job_table import Table
+from tests.service.samples import REQUEST
 
 ROOT = Path(__file__).resolve().parents[2]
 Serve = Callable[..., TestClient]
@@ -25,6 +29,20 @@ def _planners_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in [name for name in os.environ if name.startswith("MESHWRIGHT_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[Table]:
+    made = Table(tmp_path)
+    yield made
+    made.database.close()
+
+
+@pytest.fixture(scope="session")
+def plan() -> Plan:
+    answer = find_planner("tests.service.planners:tiny")(Request.from_dict(REQUEST))
+    assert answer.plan is not None
+    return answer.plan
 
 
 @pytest.fixture

@@ -1,0 +1,61 @@
+"""A job table for tests. The clock is a number that they turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Float, literal_column, text
+
+from meshwright.schema import Graph, Topology
+from service import documents
+from service.database import Database
+from service.jobs import Jobs
+from service.leases import Claim, Leases
+from tests.service.samples import GRAPH, TOPOLOGY
+
+NOW = literal_column("(SELECT at FROM clock)", Float())
+
+
+class Table:
+    """A job table whose leases last 10 s, and whose searches may be lost twice."""
+
+    def __init__(self, path: Path) -> None:
+        self.database = Database(f"sqlite:///{path / 'jobs.db'}", now=NOW)
+        self.database.upgrade()
+        with self.database.writing() as connection:
+            connection.execute(text("CREATE TABLE clock (at FLOAT)"))
+            connection.execute(text("INSERT INTO clock VALUES (1000)"))
+        self.jobs = Jobs(self.database)
+        self.leases = Leases(self.database, lease_s=10, max_losses=2)
+
+    def turn_clock(self, seconds: float) -> None:
+        with self.database.writing() as connection:
+            connection.execute(text("UPDATE clock SET at = at + :by"), {"by": seconds})
+
+    def submit(self, *, verify: bool = False) -> str:
+        graph, topology = Graph.from_dict(GRAPH), Topology.from_dict(TOPOLOGY)
+        with self.database.writing() as connection:
+            for document in (graph, topology):
+                documents.put(connection, document, now=self.database.now)
+            return self.jobs.submit(
+                connection,
+                request="request_1",
+                graph=graph.id,
+                topology=topology.id,
+                asked={},
+                verify=verify,
+            )
+
+    def claim(self, worker: str = "w") -> Claim:
+        claim = self.leases.claim(worker)
+        assert claim is not None
+        return claim
+
+    def events(self, job: str) -> list[Any]:
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                text("SELECT body ->> '$.state' FROM job_events WHERE job = :job ORDER BY seq"),
+                {"job": job},
+            )
+            return [row[0] for row in rows]
