@@ -1,0 +1,113 @@
+"""Models: what depends on problem and mesh, each object shared by all of equal content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import InitVar, dataclass, field
+from typing import Any, TypeVar
+
+from costmodel.collectives import Interconnect
+from meshwright.schema import Mesh
+from solver.op_model import OpModel
+from solver.op_models import OpModels
+from solver.op_sketches import OpSketches
+from solver.own_moves import own_moves_ns
+from solver.parameters import ParameterModel
+from solver.problem import Problem
+from solver.redistribution import Redistributions
+from solver.states import FloatArray, IntArray, StateSpace
+from solver.values import Value, Values
+
+A = TypeVar("A")
+
+
+@dataclass(slots=True)
+class Models:
+    """Everything that depends on problem and mesh, shared by content.
+
+    followers: position of op -> its input before which nothing is moved (`solver.elementwise`).
+    """
+
+    problem: Problem
+    values: Values
+    mesh: Mesh
+    given_sketches: InitVar[OpSketches | None] = None
+    followers: Mapping[int, int] = field(default_factory=dict)
+    sketches: OpSketches = field(init=False)
+    interconnect: Interconnect = field(init=False)
+    ops: OpModels = field(init=False)
+    _shared: dict[Hashable, Any] = field(default_factory=dict)
+
+    def __post_init__(self, given_sketches: OpSketches | None) -> None:
+        self.sketches = given_sketches or OpSketches(self.problem, self.values)
+        self.interconnect = Interconnect.of(
+            self.problem.topology,
+            self.problem.calibration,
+            all_to_all=self.problem.setup.allow_all_to_all,
+            stage_link=self.problem.stage_link,
+        )
+        levels = tuple(self.interconnect.levels.index(axis.level) for axis in self.mesh.axes)
+        sizes = tuple(axis.size for axis in self.mesh.axes)
+        self.ops = OpModels(self.problem, self.values, sizes, levels, self.sketches)
+
+    def shared(self, key: Hashable, make: Callable[[], A]) -> A:
+        """The one object of this content."""
+        found: A | None = self._shared.get(key)
+        if found is None:
+            found = self._shared[key] = make()
+        return found
+
+    def redistributions(self, space: StateSpace) -> Redistributions:
+        return self.shared(
+            ("moves", id(space)),
+            lambda: Redistributions(space, self.ops.axis_levels, self.interconnect),
+        )
+
+    def parameter(self, value: Value) -> ParameterModel:
+        space = self.ops.space(value.root)
+        dtype = self.problem.tensors[value.root].tensor.dtype
+        return self.shared(
+            ("parameter", id(space), dtype),
+            lambda: ParameterModel(
+                space,
+                dtype,
+                self.problem.setup,
+                self.problem.microbatches,
+                self.problem.topology.device,
+                self.problem.calibration,
+                self.interconnect,
+                self.ops.axis_levels,
+            ),
+        )
+
+    def compute_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
+        """Time of an op's own work in one microbatch, forward and backward."""
+        forward, backward = self.passes_ns(model, choices)
+        return forward + backward
+
+    def passes_ns(self, model: OpModel, choices: IntArray) -> tuple[FloatArray, FloatArray]:
+        """`compute_ns` of the forward and of the backward pass.
+
+        Compiled, memory-bound ops run inside their neighbours' kernels and launch none.
+        """
+        calibration = self.problem.calibration
+        if self.problem.setup.execution == "compiled" and model.op_class == "memory":
+            calibration = calibration.model_copy(update={"launch_ns": 0})
+        return model.passes_ns(choices, self.problem.topology.device, calibration)
+
+    def op_cost_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
+        """What strategies of an op cost in one step, without redistribution."""
+        exposed = self.problem.calibration.exposed.activation
+        return self.problem.microbatches * (
+            self.compute_ns(model, choices)
+            + own_moves_ns(model, choices, self.interconnect) * exposed
+        )
+
+    def reads_shared(self, value: Value) -> bool:
+        """Whether a read node stands between the value at rest and its readers."""
+        if len(value.readers) > 1:
+            return True
+        if len(value.readers) == 1 and value.is_saved and not value.is_parameter:
+            known = self.problem.ops[value.readers[0][0]].known
+            return known is not None and known.op_class == "matmul"
+        return False
