@@ -54,36 +54,35 @@ class AxisDecisions:
         ops, value_of = models.ops, models.values.value_of
         found = Outer()
         # most ops and values are like another: each is worked out once
-        parts, slots = cache(_ways_of_parts), cache(_ways)
-        seen_as, at_rest = cache(_seen), cache(_kept_at_rest)
+        ways, at_rest = cache(_ways), cache(_kept_at_rest)
+        seen_in: dict[tuple[int, int, int], int] = {}
         for position, code in self.code_of.items():
             model = ops.model(position)
-            found.parts[position] = parts(model, code, size, outer.parts.get(position))
+            on = model.parts_of_code[code]
+            found.parts[position] = ways(model.parts, on, size, outer.parts.get(position))
         for root, code in self.rest_of.items():
-            found.slots[root] = slots(ops.space(root).slots, code, size, outer.slots.get(root))
+            count = ops.space(root).slots
+            found.slots[root] = ways(count, (code,), size, outer.slots.get(root))
         for root, state in self.state_of.items():
             value = value_of[root]
             reader, port = value.readers[0]
-            seen = seen_as(ops.model(reader), self.code_of[reader], port)
-            kept = outer.kept.get(root, Kept())
+            model, code = ops.model(reader), self.code_of[reader]
+            key = (id(model), code, port)
+            if key not in seen_in:
+                seen_in[key] = _seen(model, code, port)
+            seen, kept = seen_in[key], outer.kept.get(root, Kept())
             found.kept[root] = at_rest(models.parameter(value), state, seen, size, kept)
-            found.slots[root] = slots(ops.space(root).slots, seen, size, outer.slots.get(root))
+            count = ops.space(root).slots
+            found.slots[root] = ways(count, (seen,), size, outer.slots.get(root))
         return found
 
 
-def _ways_of_parts(
-    model: OpModel, code: int, size: int, before: tuple[int, ...] | None
+def _ways(
+    count: int, on: tuple[int, ...], size: int, before: tuple[int, ...] | None
 ) -> tuple[int, ...]:
-    """Into how many the parts of an op are cut, with one axis more."""
-    on = model.parts_of_code[code]
-    ways = before or (1,) * model.parts
-    return tuple([way * size if part in on else way for part, way in enumerate(ways)])
-
-
-def _ways(count: int, code: int, size: int, before: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The same for the slots of a value."""
+    """Into how many each of so many parts or slots is cut, with one axis more that lies on some."""
     ways = before or (1,) * count
-    return tuple([way * size if slot == code else way for slot, way in enumerate(ways)])
+    return tuple([way * size if k in on else way for k, way in enumerate(ways)])
 
 
 def _seen(model: OpModel, code: int, port: int) -> int:

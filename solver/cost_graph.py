@@ -116,15 +116,24 @@ class CostGraph:
         if limit is not None and not limit >= 0:
             raise CostGraphError(f"memory_limit_bytes must be 0 or more, got {limit}")
         checked: dict[int, str | None] = {}
-        for node in {id(node): node for node in self.nodes}.values():
-            _check_node(node, checked)
-        sizes = [node.cost.size for node in self.nodes]
+        sizes = self.extents.tolist()
+        # what repeats is checked once: the same arrays, between nodes of as many states
+        arrays: set[tuple[int, int]] = set()
+        for node in self.nodes:
+            own = (id(node.cost), id(node.memory))
+            if own not in arrays:
+                arrays.add(own)
+                _check_node(node, checked)
         seen: set[tuple[int, int, int, int]] = set()
+        count = len(sizes)
         for edge in self.edges:
-            # what repeats is checked once: the same arrays between nodes of as many states
-            if 0 <= edge.tail < len(sizes) and 0 <= edge.head < len(sizes):
-                key = (*_arrays_of(edge), sizes[edge.tail], sizes[edge.head])
-                if key in seen and edge.tail != edge.head:
+            tail, head = edge.tail, edge.head
+            if 0 <= tail < count and 0 <= head < count and tail != head:
+                if isinstance(edge, Projection):
+                    key = (id(edge.select), 0, sizes[tail], sizes[head])
+                else:
+                    key = (id(edge.cost), id(edge.memory), sizes[tail], sizes[head])
+                if key in seen:
                     continue
                 seen.add(key)
             _check_edge(edge, self.nodes, checked)
@@ -257,12 +266,6 @@ def _check_edge(
     _check_costs(edge.cost, what, checked)
     if edge.memory is not None:
         _check_memory(edge.memory, shape, what, checked)
-
-
-def _arrays_of(edge: Edge | Projection) -> tuple[int, int]:
-    if isinstance(edge, Projection):
-        return id(edge.select), 0
-    return id(edge.cost), id(edge.memory)
 
 
 def _check_select(edge: Projection, shape: tuple[int, int]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from math import gcd, prod
 from typing import cast
 
 import numba
@@ -106,6 +107,20 @@ _compiled_names = cast(
 
 def _alike(space: StateSpace) -> Classes:
     """Slots in classes: those that any axes cut in the same ways."""
+    if space.spans or space.counts:
+        return _alike_slots(space)
+    # without spans only what a size shares with the mesh tells in which ways it can be cut
+    everyone = prod(space.axis_sizes)
+    shared = tuple([gcd(size, everyone) for size in space.slot_sizes])
+    return _alike_shared(shared, space.axis_sizes)
+
+
+@lru_cache(maxsize=256)
+def _alike_shared(shared: tuple[int, ...], axis_sizes: tuple[int, ...]) -> Classes:
+    return _alike_slots(StateSpace(shared, axis_sizes, 1, has_gradient=False))
+
+
+def _alike_slots(space: StateSpace) -> Classes:
     n, axes = space.slots, len(space.axis_sizes)
     subsets = np.array(list(product((False, True), repeat=axes)), dtype=np.bool_)
     on = subsets.reshape(1, len(subsets), axes)

@@ -16,7 +16,8 @@ is indexed by `key`, the state read as a number of base n + 3.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from math import gcd, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,66 @@ FloatArray = NDArray[np.float64]
 
 REPLICATED, PARTIAL, VARIED = 0, 1, 2  # offsets from n
 _MOST_PLACES = 1 << 17  # chosen: a megabyte for the look-up table of a value
+
+
+@dataclass(frozen=True, eq=False)
+class StateTable:
+    """The valid states of values that can be cut alike: (states, axes), in lexicographic order."""
+
+    slots: int
+    states: IntArray
+
+    @cached_property
+    def weights(self) -> IntArray:
+        """Of the codes of a state, read as a number of base n + 3."""
+        axes = self.states.shape[1]
+        weights: IntArray = (self.slots + 3) ** np.arange(axes - 1, -1, -1, dtype=np.int64)
+        return weights
+
+    @cached_property
+    def _keys(self) -> IntArray:
+        return self.states @ self.weights
+
+    @cached_property
+    def _place(self) -> IntArray | None:
+        """The position of the state with each key, -1 where there is none; None: too many keys."""
+        keys = (self.slots + 3) ** self.states.shape[1]
+        if keys > _MOST_PLACES:
+            return None
+        place = np.full(keys, -1, dtype=np.int64)
+        place[self._keys] = np.arange(len(self.states))
+        return place
+
+    def index(self, states: IntArray) -> IntArray:
+        """Positions of states in the table; -1 where a state is not in it."""
+        wanted = states @ self.weights
+        place = self._place
+        if place is not None:
+            found: IntArray = place[wanted]
+            return found
+        at = np.searchsorted(self._keys, wanted)
+        at[at == len(self._keys)] = 0
+        return np.where(self._keys[at] == wanted, at, -1)
+
+
+@lru_cache(maxsize=256)
+def state_table(
+    lengths: tuple[int, ...],
+    axis_sizes: tuple[int, ...],
+    has_gradient: bool,
+    counts: tuple[int, ...] = (),
+) -> StateTable:
+    """lengths: of slots or spans; they count by what they share with the mesh."""
+    n = len(lengths)
+    lies_on = (*((slot,) for slot in range(n)), *((),) * 3)
+    codes = range(n + 3 if has_gradient else n + 2)
+    found = placements(codes, n + REPLICATED, lies_on, lengths, axis_sizes)
+    sizes = np.array(axis_sizes, dtype=np.int64)
+    for slot, count in enumerate(counts):
+        if count:
+            ways = np.where(found == slot, sizes, 1).prod(axis=1)
+            found = found[(ways == 1) | (ways == count)]
+    return StateTable(n, found)
 
 
 @dataclass(frozen=True)
@@ -56,44 +117,25 @@ class StateSpace:
         return self.slots + 3
 
     @cached_property
+    def table(self) -> StateTable:
+        """The states as a table, one for all values that can be cut alike."""
+        lengths = self.spans or self.slot_sizes
+        everyone = prod(self.axis_sizes)
+        shared = tuple([gcd(length, everyone) for length in lengths])
+        return state_table(shared, self.axis_sizes, self.has_gradient, self.counts)
+
+    @property
     def states(self) -> IntArray:
         """Every valid state, in lexicographic order; not to be written to."""
-        n = self.slots
-        lies_on = (*((slot,) for slot in range(n)), *((),) * 3)
-        codes = range(self.base if self.has_gradient else self.base - 1)
-        lengths = self.spans or self.slot_sizes
-        found = placements(codes, n + REPLICATED, lies_on, lengths, self.axis_sizes)
-        sizes = np.array(self.axis_sizes, dtype=np.int64)
-        for slot, count in enumerate(self.counts):
-            if count:
-                ways = np.where(found == slot, sizes, 1).prod(axis=1)
-                found = found[(ways == 1) | (ways == count)]
-        return found
-
-    @cached_property
-    def _place(self) -> IntArray:
-        """The position of the state with each key, -1 where there is none."""
-        place = np.full(self.base ** len(self.axis_sizes), -1, dtype=np.int64)
-        place[self.key(self.states)] = np.arange(len(self.states))
-        return place
-
-    @cached_property
-    def _weights(self) -> IntArray:
-        return self.base ** np.arange(len(self.axis_sizes) - 1, -1, -1, dtype=np.int64)
+        return self.table.states
 
     def key(self, states: IntArray) -> IntArray:
         """States as numbers of base n + 3."""
-        return states @ self._weights
+        return states @ self.table.weights
 
     def index(self, states: IntArray) -> IntArray:
         """Positions of `states` in `self.states`; -1 where a state is not valid."""
-        wanted = self.key(states)
-        if self.base ** len(self.axis_sizes) <= _MOST_PLACES:
-            return self._place[wanted]
-        keys = self.key(self.states)
-        at = np.searchsorted(keys, wanted)
-        at[at == len(keys)] = 0
-        return np.where(keys[at] == wanted, at, -1)
+        return self.table.index(states)
 
     def valid(self, states: IntArray) -> NDArray[np.bool_]:
         return self.index(states) >= 0
