@@ -50,7 +50,6 @@ def with_loading(graph: Graph, setup: Setup) -> Graph:
         for op in graph.ops
     ]
     found = graph.model_copy(update={"tensors": (*graph.tensors, *made), "ops": (*loads, *ops)})
-    found.__dict__.pop("_by_name", None)
     found.__dict__["_id"] = graph.id
     return found
 

@@ -241,5 +241,4 @@ def _without(graph: Graph, order: Sequence[Op], runs: Sequence[Run]) -> Graph:
             "tensors": tuple([t for t in graph.tensors if t.name not in dropped]),
         }
     )
-    short.__dict__.pop("_by_name", None)
     return short

@@ -7,7 +7,7 @@ copies with equal choices have in common is written once, and renamed for each o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from solver.ledger import Share
 from solver.lowering import Lowered
 from solver.padding import paddings
 from solver.read_states import ReadStates
+from solver.renaming import renamed
 from solver.states import IntArray
 
 AnyEdge = Edge | Projection
@@ -136,7 +137,7 @@ class Unfolding:
             run = self.folding.runs[number]
             for copy, own in sorted(middle.pop(number, ()), key=lambda pair: pair[0]):
                 names = {**run.renamed(MIDDLE + 1, copy + 1), **run.renamed(MIDDLE, copy)}
-                found.extend(_renamed(item, names) for item in own)
+                found.extend([renamed(item, names) for item in own])
 
         for item in items[0]:
             owner = self._owners.of_name.get(getattr(item, name))
@@ -353,12 +354,6 @@ class Owners:
             tuple(p for p in self.lowered.op_node if self.belongs(problem.ops[p].name, owner)),
             tuple(value for value in self.models.values.values if self.belongs(value.root, owner)),
         )
-
-
-def _renamed(item: Any, names: Mapping[str, str]) -> Any:
-    known = type(item).model_fields
-    given = {field: str(getattr(item, field)) for field in ("op", "tensor") if field in known}
-    return item.model_copy(update={f: names[n] for f, n in given.items() if n in names})
 
 
 def _positions(mine: Any, theirs: Any) -> IntArray:

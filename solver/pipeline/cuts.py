@@ -34,13 +34,12 @@ class Weights:
 
 def crossing_bytes(anatomy: Anatomy, symbols: Mapping[str, int]) -> FloatArray:
     """By position in `anatomy.order`: bytes of all tensors that a cut before it sends, whole."""
-    place = {op.name: position for position, op in enumerate(anatomy.order)}
     shapes = anatomy.graph.instantiate(symbols)
     change = np.zeros(len(anatomy.order) + 1)
-    for name, readers in anatomy.readers.items():
+    for name, last in anatomy.last_read_at.items():
         size = prod(shapes[name]) * DTYPE_BYTES[anatomy.graph.tensor(name).dtype]
-        change[place[anatomy.maker[name].name] + 1] += size
-        change[max(place[reader.name] for reader in readers) + 1] -= size
+        change[anatomy.made_at[name] + 1] += size
+        change[last + 1] -= size
     return np.cumsum(change)[:-1]
 
 

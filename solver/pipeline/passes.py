@@ -19,7 +19,7 @@ from solver.states import IntArray
 @dataclass(frozen=True, slots=True)
 class Durations:
     """ns, by stage. A whole backward takes both halves. transfer: from a stage to the next, and of
-    gradients back, (2, stages - 1); nothing where both are on one rank."""
+    gradients back, (2, stages - 1)."""
 
     forward: FloatArray
     inputs: FloatArray
@@ -69,11 +69,8 @@ def run(schedule: Schedule, durations: Durations) -> Passes:
     """Raises DeadlockError; no schedule of `schedules` does."""
     table, bounds = schedule.table
     lengths = np.stack([durations.of(what) for what in Pass])
-    rank_of = np.array(schedule.rank_of, dtype=np.int64)
     starts, ends = np.full(len(table), np.nan), np.full(len(table), np.nan)
-    done = _run(
-        table, bounds, rank_of, lengths, durations.transfer, schedule.microbatches, starts, ends
-    )
+    done = _run(table, bounds, lengths, durations.transfer, schedule.microbatches, starts, ends)
     if not done:
         waits = [
             str(schedule.orders[rank][int(np.argmax(unfinished))])
@@ -88,14 +85,13 @@ def run(schedule: Schedule, durations: Durations) -> Passes:
 def _run(
     table: IntArray,
     bounds: IntArray,
-    rank_of: IntArray,
     lengths: FloatArray,
     transfer: FloatArray,
     microbatches: int,
     starts: FloatArray,
     ends: FloatArray,
 ) -> bool:
-    ranks, stages = bounds.size - 1, rank_of.size
+    ranks, stages = bounds.size - 1, lengths.shape[1]
     # arrived[direction, stage, microbatch]: when what that pass waits for has come
     arrived = np.full((2, stages, microbatches), np.inf)
     arrived[0, 0, :] = 0.0
@@ -133,9 +129,8 @@ def _run(
                 if what != 3 and 0 <= to < stages:
                     edge = min(stage, to)
                     way = 1 if back else 0
-                    if rank_of[to] != rank:
-                        end = max(end, link[way, edge]) + transfer[way, edge]
-                        link[way, edge] = end
+                    end = max(end, link[way, edge]) + transfer[way, edge]
+                    link[way, edge] = end
                     arrived[way, to, j] = end
                 at[rank] += 1
                 moved = True

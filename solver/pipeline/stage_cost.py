@@ -12,6 +12,7 @@ beside the passes (`solver.pipeline.passes`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,19 +77,22 @@ def stage_cost(problem: Problem, stage: Stage) -> StageCost:
     return StageCost(passes, cost.model_copy(update=without))
 
 
-def _compute(models: Models, strategies: dict[int, tuple[int, ...]]) -> tuple[float, float, float]:
+def _compute(
+    models: Models, strategies: Mapping[int, tuple[int, ...]]
+) -> tuple[float, float, float]:
     """ns of the ops' own work in one microbatch: forward, inputs, weights."""
     known: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
-    total = np.zeros(3)
+    forward = inputs = weights = 0.0
     for position, codes in strategies.items():
         model = models.ops.model(position)
         key = id(model), codes
         if key not in known:
-            forward, backward = models.passes_ns(model, np.array([codes]))
-            known[key] = float(forward[0]), float(backward[0])
+            own = models.passes_ns(model, np.array([codes]))
+            known[key] = float(own[0][0]), float(own[1][0])
         there, back = known[key]
-        total += (there, back * (1 - model.weights_share), back * model.weights_share)
-    forward, inputs, weights = total.tolist()
+        forward += there
+        inputs += back * (1 - model.weights_share)
+        weights += back * model.weights_share
     return forward, inputs, weights
 
 

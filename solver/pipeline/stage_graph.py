@@ -1,8 +1,9 @@
 """The graph of one pipeline stage.
 
 What the stage needs of an earlier one is made by an op of kind `receive`; what a later one needs is
-among its outputs. A tensor that passes by is received and sent on. Ops that depend on no parameter
-(masks, rotary tables, shifted labels) are run by every stage that needs them instead of sent.
+among its outputs. A tensor that passes by is received and sent on. Views, and ops that depend on no
+parameter (masks, rotary tables, shifted labels), belong to no stage: each that needs their results
+makes them for itself.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import pairwise
 
 from meshwright.schema import Graph, InvalidInput, Op, ShardingRule
 from solver.problem import with_gradient
+from solver.rules import RuleTable
 from solver.rules.known import RECEIVE
 
 
@@ -30,38 +32,41 @@ class Anatomy:
         return tuple(op for op in self._sorted if op.name not in self._copied)
 
     @cached_property
+    def place(self) -> Mapping[str, int]:
+        """Position in `order`, by name of the op."""
+        return {op.name: position for position, op in enumerate(self.order)}
+
+    @cached_property
     def gradient(self) -> frozenset[str]:
         return with_gradient(self.graph, self._sorted) if self.training else frozenset()
 
     @cached_property
-    def maker(self) -> Mapping[str, Op]:
-        """By tensor, the op that makes it."""
-        return self.graph.producers()
+    def made_at(self) -> Mapping[str, int]:
+        """By tensor that a shared op makes, the op's position in `order`."""
+        return {name: at for at, op in enumerate(self.order) for name in op.outputs}
 
     @cached_property
-    def readers(self) -> Mapping[str, tuple[Op, ...]]:
-        """By tensor made in a stage, the shared ops that read it."""
-        found: dict[str, list[Op]] = {}
-        for op in self.order:
-            for name in dict.fromkeys(op.inputs):
-                if name in self.maker and not self.is_copied(self.maker[name]):
-                    found.setdefault(name, []).append(op)
-        return {name: tuple(ops) for name, ops in found.items()}
+    def last_read_at(self) -> Mapping[str, int]:
+        """By tensor that a shared op makes, the last position that needs it, through views too."""
+        found: dict[str, int] = {}
+        for at, op in enumerate(self.order):
+            for name in op.inputs:
+                found.update(dict.fromkeys(self.roots(name), at))
+        return found
 
-    def is_copied(self, op: Op) -> bool:
-        """Whether every stage that needs the op's results makes them itself."""
-        return op.name in self._copied
+    def roots(self, name: str) -> tuple[str, ...]:
+        """The tensors made by shared ops from which a tensor is made."""
+        return self._roots.get(name, ())
 
-    def with_copied(self, ops: Iterable[Op]) -> list[Op]:
-        """The ops, and before them the copied ones that they need, in topological order."""
-        wanted = {op.name for op in ops}
-        waiting = [op for op in self._sorted if op.name in wanted]
+    def with_copied(self, ops: Iterable[Op], tensors: Iterable[str] = ()) -> list[Op]:
+        """The ops, and before them the copied ones that they or the tensors need, in order."""
+        wanted = {op.name: op for op in ops}
+        waiting = [*tensors, *(name for op in wanted.values() for name in op.inputs)]
         while waiting:
-            for name in waiting.pop().inputs:
-                maker = self.maker.get(name)
-                if maker is not None and self.is_copied(maker) and maker.name not in wanted:
-                    wanted.add(maker.name)
-                    waiting.append(maker)
+            maker = self._maker.get(waiting.pop())
+            if maker is not None and maker.name in self._copied and maker.name not in wanted:
+                wanted[maker.name] = maker
+                waiting += maker.inputs
         return [op for op in self._sorted if op.name in wanted]
 
     @cached_property
@@ -69,13 +74,34 @@ class Anatomy:
         return self.graph.topological_order()
 
     @cached_property
+    def _maker(self) -> Mapping[str, Op]:
+        return self.graph.producers()
+
+    @cached_property
     def _copied(self) -> frozenset[str]:
-        """Ops that depend on no parameter, but for those that none with a parameter needs."""
+        rules = RuleTable(self.graph.instantiate({}))
         weighted = {t.name for t in self.graph.tensors if t.role == "parameter"}
+        found = set()
         for op in self._sorted:
-            if any(name in weighted for name in op.inputs):
-                weighted.update(op.outputs)
-        return frozenset(op.name for op in self._sorted if not weighted.intersection(op.outputs))
+            if weighted.isdisjoint(op.inputs):
+                found.add(op.name)
+                continue
+            weighted.update(op.outputs)
+            rule = rules.rule_of(op)
+            if rule is not None and rule.known.op_class == "view":
+                found.add(op.name)
+        return frozenset(found)
+
+    @cached_property
+    def _roots(self) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for op in self._sorted:
+            if op.name in self._copied:
+                roots = tuple(dict.fromkeys(r for name in op.inputs for r in found.get(name, ())))
+                found.update(dict.fromkeys(op.outputs, roots))
+            else:
+                found.update({name: (name,) for name in op.outputs})
+        return found
 
 
 def stage_graphs(anatomy: Anatomy, cuts: Sequence[int]) -> tuple[Graph, ...]:
@@ -84,25 +110,10 @@ def stage_graphs(anatomy: Anatomy, cuts: Sequence[int]) -> tuple[Graph, ...]:
     bounds = [0, *cuts, len(anatomy.order)]
     if any(first >= last for first, last in pairwise(bounds)):
         raise InvalidInput(f"cuts {list(cuts)} of {len(anatomy.order)} ops leave a stage empty")
-    stage_of = {
-        op.name: stage
-        for stage, (first, last) in enumerate(pairwise(bounds))
-        for op in anatomy.order[first:last]
-    }
-    last_reader = {
-        name: max(stage_of[reader.name] for reader in readers)
-        for name, readers in anatomy.readers.items()
-    }
-    made_in = {name: stage_of[op.name] for name, op in anatomy.maker.items() if op.name in stage_of}
     return tuple(
-        _stage_graph(anatomy, stage, first, last, made_in, last_reader)
+        _stage_graph(anatomy, stage, first, last)
         for stage, (first, last) in enumerate(pairwise(bounds))
     )
-
-
-def _any_layout(rank: int) -> ShardingRule:
-    dims = " ".join(f"d{dim}" for dim in range(rank))
-    return ShardingRule(notation=f"-> {dims}", saves_inputs=(), flops=0)
 
 
 def received(graph: Graph) -> tuple[str, ...]:
@@ -110,17 +121,13 @@ def received(graph: Graph) -> tuple[str, ...]:
     return tuple(op.outputs[0] for op in graph.ops if op.kind == RECEIVE)
 
 
-def _stage_graph(
-    anatomy: Anatomy,
-    stage: int,
-    first: int,
-    last: int,
-    made_in: Mapping[str, int],
-    last_reader: Mapping[str, int],
-) -> Graph:
+def _stage_graph(anatomy: Anatomy, stage: int, first: int, last: int) -> Graph:
     whole = anatomy.graph
-    comes = [name for name, made in made_in.items() if made < stage <= last_reader.get(name, -1)]
-    goes = [name for name, made in made_in.items() if made <= stage < last_reader.get(name, -1)]
+    made, read = anatomy.made_at, anatomy.last_read_at
+    comes = [name for name, at in made.items() if at < first <= read.get(name, -1)]
+    goes = [name for name, at in made.items() if at < last <= read.get(name, -1)]
+    ends = {name: _made_by(anatomy, name) for name in dict.fromkeys([*whole.outputs, whole.loss])}
+    own = [name for name, at in ends.items() if name is not None and first <= at < last]
     ops = [
         *(
             Op(
@@ -132,16 +139,25 @@ def _stage_graph(
             )
             for name in comes
         ),
-        *anatomy.with_copied(anatomy.order[first:last]),
+        *anatomy.with_copied(anatomy.order[first:last], own),
     ]
     here = {name for op in ops for name in (*op.inputs, *op.outputs)}
-    outputs = [name for name in whole.outputs if made_in.get(name) == stage]
-    loss = whole.loss if made_in.get(whole.loss or "") == stage else None
     return Graph(
         name=f"{whole.name} stage {stage}",
         symbols=whole.symbols,
         tensors=tuple(tensor for tensor in whole.tensors if tensor.name in here),
         ops=tuple(ops),
-        outputs=tuple(dict.fromkeys([*goes, *outputs])),
-        loss=loss,
+        outputs=tuple(dict.fromkeys([*goes, *(name for name in own if name in whole.outputs)])),
+        loss=whole.loss if whole.loss in own else None,
     )
+
+
+def _made_by(anatomy: Anatomy, name: str | None) -> int:
+    """Where in the order a tensor can be made; what depends on no stage, in the last."""
+    roots = () if name is None else anatomy.roots(name)
+    return max((anatomy.made_at[root] for root in roots), default=len(anatomy.order) - 1)
+
+
+def _any_layout(rank: int) -> ShardingRule:
+    dims = " ".join(f"d{dim}" for dim in range(rank))
+    return ShardingRule(notation=f"-> {dims}", saves_inputs=(), flops=0)

@@ -87,6 +87,13 @@ class Document(Model):
             self.__dict__["_id"] = cached
         return cached
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Without what was worked out from the content that the update replaces, the id first."""
+        found = super().model_copy(update=update, deep=deep)
+        for name in [name for name in found.__dict__ if name.startswith("_")]:
+            del found.__dict__[name]
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """The document as JSON values, without fields at their default."""
         return self.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,161 @@
+"""A pipeline's stages before they are cut: the whole graph on the devices of one rank.
+
+It is planned on the coarsest mesh of the rank's devices, in the memory of all ranks and with as
+many microbatches in flight as 1f1b's first rank holds: what fits so would fit if every rank had an
+equal share of the graph. What its ops then take and hold, one by one, is what cuts balance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from costmodel.calibrations import default_calibration
+from costmodel.collectives import NS_PER_S
+from meshwright.schema import InvalidInput, Passes, Plan, Request
+from solver.cost_graph import FloatArray
+from solver.deadline import Stop
+from solver.pipeline.cuts import Weights, crossing_bytes, places
+from solver.pipeline.schedule import Schedule, stages_on
+from solver.pipeline.split import split
+from solver.pipeline.stage_cost import stage_cost
+from solver.pipeline.stage_graph import Anatomy
+from solver.problem import build_problem, step_batch
+from solver.stage_planner import Place, plan_stage
+from solver.states import IntArray
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """Of all the graph's ops, by position in `Anatomy.order`. whole: passes of one rank that had
+    them all; step: each op's share of what is done once a step. send_ns: of a cut, one way, in
+    every microbatch."""
+
+    weights: Weights
+    places: IntArray
+    send_ns: FloatArray
+    whole: Passes
+    step: FloatArray
+    microbatches: int
+
+    def passes(self, cuts: Sequence[int]) -> tuple[list[Passes], FloatArray]:
+        """Of the stages that cuts make, and the transfers between them, one way."""
+        often = self.weights.ns - self.whole.step_ns * self.step
+        total = max(float(often.sum()), 1e-9)
+        found = []
+        for first, last in pairwise([0, *cuts, len(often)]):
+            share = float(often[first:last].sum()) / total
+            found.append(
+                Passes(
+                    forward_ns=self.whole.forward_ns * share,
+                    inputs_ns=self.whole.inputs_ns * share,
+                    weights_ns=self.whole.weights_ns * share,
+                    step_ns=self.whole.step_ns * float(self.step[first:last].sum()),
+                )
+            )
+        return found, self.send_ns[list(cuts)]
+
+    def shares(self, cuts: Sequence[int], schedule: Schedule) -> tuple[float, ...]:
+        """How stages that share a rank's devices share their memory."""
+        weights = self.weights
+        held = [
+            float(weights.static_bytes[first:last].sum())
+            + schedule.in_flight[stage] * float(weights.saved_bytes[first:last].sum())
+            for stage, (first, last) in enumerate(pairwise([0, *cuts, len(weights.ns)]))
+        ]
+        of_rank = [
+            sum(held[stage] for stage in stages_on(schedule.rank_of, rank))
+            for rank in range(schedule.ranks)
+        ]
+        return tuple(
+            held[stage] / (of_rank[rank] or 1.0) for stage, rank in enumerate(schedule.rank_of)
+        )
+
+
+def coarse(
+    request: Request, anatomy: Anatomy, ranks: int, microbatches: int, stop: Stop
+) -> Coarse | None:
+    """None where no plan fits even so, or the graph cannot be run in so many microbatches."""
+    part, link = split(request.topology, ranks)
+    device = part.device.model_copy(update={"memory_bytes": part.device.memory_bytes * ranks})
+    calibration = request.calibration or default_calibration()
+    levels = sum(level.size > 1 for level in part.levels)
+    own = request.model_copy(
+        update={
+            "topology": part.model_copy(update={"device": device}),
+            "setup": request.setup.model_copy(update={"microbatches": microbatches}),
+            "budget": request.budget.model_copy(
+                update={"max_axes": max(levels, 1), "simplicity": 0.0}
+            ),
+        }
+    )
+    try:
+        answer = plan_stage(own, None, stop, Place(in_flight=min(ranks, microbatches)))
+    except InvalidInput:
+        return None
+    if answer.plan is None:
+        return None
+    plan = answer.plan
+    problem = build_problem(
+        request.graph, own.topology, own.setup, calibration, microbatches, in_flight=ranks
+    )
+    whole = stage_cost(problem, plan.stages[0]).passes
+    weights, step = _weights(plan, anatomy, whole, microbatches)
+    batch = step_batch(request.graph, request.setup)
+    symbols = dict(request.setup.symbols)
+    if batch is not None:
+        symbols["batch"] = batch // microbatches
+    crossing = crossing_bytes(anatomy, symbols)
+    rate = link.device_bytes_per_s * calibration.link_efficiency * part.device_count
+    send_ns = link.latency_ns + crossing / rate * NS_PER_S
+    return Coarse(weights, places(crossing), send_ns, whole, step, microbatches)
+
+
+def _weights(
+    plan: Plan, anatomy: Anatomy, whole: Passes, microbatches: int
+) -> tuple[Weights, FloatArray]:
+    """What a plan's ops take in a step and hold, and their shares of what is done once."""
+    stage = plan.stages[0]
+    place = _Places(anatomy)
+    ns, static, saved = (np.zeros(len(anatomy.order)) for _ in range(3))
+    for op in stage.ops:
+        at = anatomy.place.get(op.op)
+        if at is not None:
+            ns[at] += op.compute_ns + op.communication_ns
+    for moved in stage.redistributions:
+        at = place.of(moved.op, moved.tensor)
+        if at is not None:
+            ns[at] += moved.exposed_ns
+    for parameter in stage.parameters:
+        at = place.of(None, parameter.tensor)
+        if at is not None:
+            own = (parameter.value_bytes, parameter.gradient_bytes, parameter.optimizer_bytes)
+            static[at] += sum(own)
+    for tensor in stage.tensors:
+        at = place.of(None, tensor.tensor)
+        if at is not None:
+            saved[at] += tensor.saved_bytes
+    often = microbatches * (whole.forward_ns + whole.inputs_ns + whole.weights_ns)
+    ns *= often / max(float(ns.sum()), 1e-9)
+    step = static / max(float(static.sum()), 1.0)
+    return Weights(ns + whole.step_ns * step, static, saved), step
+
+
+class _Places:
+    """Which op an item of a plan belongs to: its reader, its maker, or the first to read it."""
+
+    def __init__(self, anatomy: Anatomy) -> None:
+        self.place: Mapping[str, int] = anatomy.place
+        self.made: Mapping[str, int] = anatomy.made_at
+        self.read: dict[str, int] = {}
+        for at, op in enumerate(anatomy.order):
+            for name in op.inputs:
+                self.read.setdefault(name, at)
+
+    def of(self, op: str | None, tensor: str) -> int | None:
+        if op is not None and op in self.place:
+            return self.place[op]
+        return self.made.get(tensor, self.read.get(tensor))

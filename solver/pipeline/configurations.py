@@ -1,0 +1,113 @@
+"""The pipelines that are tried: what the request leaves open, in numbers that can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from meshwright.schema import InvalidInput, Request, RequestError, ScheduleKind
+from solver.pipeline.schedules import schedule
+from solver.pipeline.split import rank_counts, split
+from solver.pipeline.stage_graph import Anatomy
+from solver.problem import step_batch
+
+# gpipe never beats 1f1b, which waits as long and holds less
+_TRIED: tuple[tuple[ScheduleKind, tuple[int, ...]], ...] = (
+    ("1f1b", (1,)),
+    ("zb_h1", (1,)),
+    ("interleaved_1f1b", (2, 4)),
+    ("zb_v", (2,)),
+)
+_MOST_RANKS = 64  # chosen: more than any published configuration has
+_MOST_ROUNDS = 32  # chosen: microbatches over ranks; beyond it a bubble is under 3 % of a step
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """cuts: of the user, as positions in `Anatomy.order`; None where they are to be found."""
+
+    ranks: int
+    schedule: ScheduleKind
+    stages_per_rank: int
+    microbatches: int
+    cuts: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        virtual = f" of {self.stages_per_rank} stages" if self.stages_per_rank > 1 else ""
+        return (
+            f"{self.schedule}, {self.ranks} pipeline ranks{virtual}, "
+            f"{self.microbatches} microbatches"
+        )
+
+
+def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration]:
+    """Every configuration to estimate. Raises InvalidInput where what is asked for cannot be."""
+    wanted = request.pipeline
+    cuts = _cuts(wanted.cuts, anatomy)
+    if wanted.ranks is not None:
+        split(request.topology, wanted.ranks)
+        counts: tuple[int, ...] = (wanted.ranks,)
+    else:
+        most = min(_MOST_RANKS, len(anatomy.order))
+        counts = tuple(count for count in rank_counts(request.topology) if 1 < count <= most)
+    for ranks in counts:
+        for microbatches in _microbatches(request, ranks):
+            yield from _of_ranks(request, ranks, microbatches, cuts)
+
+
+def _of_ranks(
+    request: Request, ranks: int, microbatches: int, cuts: tuple[int, ...] | None
+) -> Iterator[Configuration]:
+    wanted = request.pipeline
+    kinds = _TRIED if wanted.schedule is None else _counts(wanted.schedule)
+    for kind, counts in kinds:
+        for count in counts if wanted.stages_per_rank is None else (wanted.stages_per_rank,):
+            if cuts is not None and len(cuts) != ranks * count - 1:
+                continue
+            try:
+                schedule(kind, ranks, microbatches, count)
+            except InvalidInput:
+                if wanted.schedule is not None and request.setup.microbatches is not None:
+                    raise
+                continue
+            yield Configuration(ranks, kind, count, microbatches, cuts)
+
+
+def _counts(kind: ScheduleKind) -> tuple[tuple[ScheduleKind, tuple[int, ...]], ...]:
+    known = dict(_TRIED)
+    return ((kind, known.get(kind, (1,))),)
+
+
+def _microbatches(request: Request, ranks: int) -> list[int]:
+    """The setup's own number, or the numbers of ranks, doubling, that divide the batch."""
+    if request.setup.microbatches is not None:
+        return [request.setup.microbatches]
+    batch = step_batch(request.graph, request.setup) or 1
+    most = min(batch, _MOST_ROUNDS * ranks)
+    found = [count for count in range(1, most + 1) if batch % count == 0]
+    useful = [count for count in found if count % ranks == 0] or found[-1:]
+    doubling = useful[:1]
+    for count in useful[1:]:
+        if count >= 2 * doubling[-1]:
+            doubling.append(count)
+    return doubling
+
+
+def _cuts(names: tuple[str, ...], anatomy: Anatomy) -> tuple[int, ...] | None:
+    if not names:
+        return None
+    for place, name in enumerate(names):
+        if name not in anatomy.place:
+            raise RequestError(
+                f"no stage can begin with {name!r}: the graph has no such op, or it is a view or "
+                "depends on no parameter, which every stage makes for itself",
+                pointer=f"/pipeline/cuts/{place}",
+            )
+    cuts = tuple(anatomy.place[name] for name in names)
+    if list(cuts) != sorted(set(cuts)) or cuts[0] == 0:
+        raise RequestError(
+            "the ops with which stages begin are named in the order in which they run, the first "
+            "stage's left out",
+            pointer="/pipeline/cuts",
+        )
+    return cuts

@@ -1,0 +1,221 @@
+"""What a pipeline costs: its stages' passes in the schedule's order, and what goes between them.
+
+    step      the last rank's end: its passes and waits, then what it does once a step
+    memory    of the fullest rank: what its stages hold, and the most that they save at one time
+
+The numbers of a plan's `cost` are those of the rank that works longest; the rest of its step is
+`bubble_ns`. The gradient of a parameter that several stages hold is reduced between them once a
+step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.collectives import NS_PER_S
+from meshwright.schema import (
+    DTYPE_BYTES,
+    Cost,
+    LayoutPair,
+    MemoryUse,
+    Passes,
+    PlanError,
+    Received,
+    Stage,
+)
+from solver.cost_graph import FloatArray
+from solver.pipeline.passes import Durations, run
+from solver.pipeline.schedule import Pass, Schedule, stages_on
+from solver.pipeline.stage_cost import StageCost, stage_cost
+from solver.pipeline.stage_graph import received
+from solver.pipeline.staged import Staged
+from solver.transfer import between_stages
+from solver.transfers.holding import Site
+from solver.transfers.links import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """stages: with what they receive, their passes and memory."""
+
+    stages: tuple[Stage, ...]
+    cost: Cost
+
+
+def priced(staged: Staged, stages: Sequence[Stage]) -> Priced:
+    """Judge stages that were planned one by one; raises PlanError where they do not fit."""
+    costs = [stage_cost(staged.problem(s), stage) for s, stage in enumerate(stages)]
+    receives = [_received(staged, stages, s) for s in range(len(stages))]
+    tied = _tied_ns(staged, stages)
+    passes = [
+        own.passes.model_copy(update={"step_ns": own.passes.step_ns + extra})
+        for own, extra in zip(costs, tied, strict=True)
+    ]
+    complete = tuple(
+        stage.model_copy(
+            update={
+                "ranks_from": int(staged.devices(s)[0]),
+                "pipeline_rank": staged.schedule.rank_of[s],
+                "in_flight": staged.schedule.in_flight[s],
+                "receives": receives[s],
+                "passes": passes[s],
+                "memory_bytes": costs[s].cost.memory_bytes,
+            }
+        )
+        for s, stage in enumerate(stages)
+    )
+    return Priced(complete, _cost(staged.schedule, costs, passes, receives, tied))
+
+
+def durations(passes: Sequence[Passes], receives: Sequence[Sequence[Received]]) -> Durations:
+    """Passes and transfers as a schedule runs them."""
+    there = [sum(own.forward_ns for own in given) for given in receives[1:]]
+    back = [sum(own.backward_ns for own in given) for given in receives[1:]]
+    return Durations(
+        np.array([own.forward_ns for own in passes]),
+        np.array([own.inputs_ns for own in passes]),
+        np.array([own.weights_ns for own in passes]),
+        np.array([there, back]),
+    )
+
+
+def step_ns(schedule: Schedule, passes: Sequence[Passes], lasting: Durations) -> float:
+    """From the first pass to the end of the last rank's step."""
+    made = run(schedule, lasting)
+    _, bounds = schedule.table
+    ends = [float(made.ends[bounds[rank + 1] - 1]) for rank in range(schedule.ranks)]
+    return max(
+        end + sum(passes[stage].step_ns for stage in stages_on(schedule.rank_of, rank))
+        for rank, end in enumerate(ends)
+    )
+
+
+def saved_bytes(schedule: Schedule, rank: int, saved: FloatArray) -> float:
+    """The most that a rank's stages save at one time; saved: by stage, of one microbatch."""
+    held = most = 0.0
+    for stage, what, _ in schedule.orders[rank]:
+        if what is Pass.F:
+            held += float(saved[stage])
+            most = max(most, held)
+        elif what is not Pass.I:
+            held -= float(saved[stage])
+    return most
+
+
+def _cost(
+    schedule: Schedule,
+    costs: Sequence[StageCost],
+    passes: Sequence[Passes],
+    receives: Sequence[Sequence[Received]],
+    tied: Sequence[float],
+) -> Cost:
+    lasting = durations(passes, receives)
+    total_ns = step_ns(schedule, passes, lasting)
+    ranks = [stages_on(schedule.rank_of, rank) for rank in range(schedule.ranks)]
+    busy = [sum(costs[stage].cost.step_ns + tied[stage] for stage in stages) for stages in ranks]
+    longest = int(np.argmax(busy))
+    own = ranks[longest]
+    sent = schedule.microbatches * sum(
+        float(lasting.transfer[way, stage - 1]) for stage in own for way in (0, 1) if stage > 0
+    )
+    extra = sum(tied[stage] for stage in own)
+    full = _summed([costs[stage].cost.communication_ns for stage in own])
+    waited = _summed([costs[stage].cost.exposed_ns for stage in own])
+    full["gradient"] += extra
+    waited["gradient"] += extra
+    return Cost(
+        step_ns=total_ns,
+        compute_ns=sum(costs[stage].cost.compute_ns for stage in own),
+        bubble_ns=max(0.0, total_ns - busy[longest]),
+        communication_ns={**full, "pipeline": sent},
+        exposed_ns=waited,
+        memory_bytes=max(
+            (_memory(schedule, costs, rank) for rank in range(schedule.ranks)),
+            key=lambda own: own.total,
+        ),
+    )
+
+
+def _memory(schedule: Schedule, costs: Sequence[StageCost], rank: int) -> MemoryUse:
+    own = [costs[stage].cost.memory_bytes for stage in stages_on(schedule.rank_of, rank)]
+    saved = np.array(
+        [
+            cost.cost.memory_bytes.activations / held
+            for cost, held in zip(costs, schedule.in_flight, strict=True)
+        ]
+    )
+    return MemoryUse(
+        parameters=sum(memory.parameters for memory in own),
+        gradients=sum(memory.gradients for memory in own),
+        optimizer=sum(memory.optimizer for memory in own),
+        activations=round(saved_bytes(schedule, rank, saved)),
+        reserved=own[0].reserved,
+        capacity=own[0].capacity,
+    )
+
+
+def _summed(of_stages: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {key: sum(own[key] for own in of_stages) for key in of_stages[0]}
+
+
+def _received(staged: Staged, stages: Sequence[Stage], number: int) -> tuple[Received, ...]:
+    """What a stage gets from the one before."""
+    names = received(staged.graphs[number])
+    if not names:
+        return ()
+    cluster = Cluster.of(staged.topology, staged.calibration)
+    before, own = (
+        (stages[s], Site(stages[s].mesh, staged.devices(s))) for s in (number - 1, number)
+    )
+    found = []
+    for name in names:
+        dtype = staged.anatomy.graph.tensor(name).dtype
+        there, back = between_stages(
+            name,
+            (_pair(before[0], name), before[1]),
+            (_pair(own[0], name), own[1]),
+            cluster,
+            value_bytes=DTYPE_BYTES[dtype],
+            gradient_bytes=DTYPE_BYTES[dtype],
+        )
+        found.append(
+            Received(
+                tensor=name,
+                bytes=there.moved_bytes,
+                forward_ns=there.ns,
+                backward_ns=0.0 if back is None else back.ns,
+            )
+        )
+    return tuple(found)
+
+
+def _pair(stage: Stage, tensor: str) -> LayoutPair:
+    for own in stage.tensors:
+        if own.tensor == tensor:
+            return own.rest
+    raise PlanError(f"a stage has no layout for {tensor!r}, which goes from stage to stage")
+
+
+def _tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
+    """By stage: reductions, once a step, of gradients of parameters that other stages have too."""
+    holders: dict[str, list[int]] = {}
+    local: dict[str, int] = {}
+    for number, stage in enumerate(stages):
+        for parameter in stage.parameters:
+            if parameter.gradient is not None:
+                holders.setdefault(parameter.tensor, []).append(number)
+                most = max(local.get(parameter.tensor, 0), parameter.gradient_bytes)
+                local[parameter.tensor] = most
+    found = [0.0] * len(stages)
+    bytes_per_s = staged.link.device_bytes_per_s * staged.calibration.link_efficiency
+    for name, numbers in holders.items():
+        count = len({staged.schedule.rank_of[number] for number in numbers})
+        if count > 1:
+            steps = 2 * (count - 1).bit_length()
+            ns = 2 * (count - 1) / count * local[name] / bytes_per_s * NS_PER_S
+            for number in numbers:
+                found[number] += ns + steps * staged.link.latency_ns
+    return found
