@@ -83,7 +83,9 @@ class _LocalOpModels(OpModels):
         return self._parts[key]
 
     def _cut(self, position: int) -> Hashable:
-        return self.outer.parts.get(position)
+        op, value_of = self.problem.ops[position], self.values.value_of
+        roots = [value_of[port.tensor].root for port in (*op.inputs, *op.outputs)]
+        return self.outer.parts.get(position), *map(self.outer.slots.get, roots)
 
     def _make(
         self,

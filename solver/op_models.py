@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from solver.op_info import TensorInfo
 from solver.op_model import OpModel, PortModel
 from solver.op_sketch import OpSketch
 from solver.op_sketches import OpSketches
 from solver.problem import Problem
 from solver.states import StateSpace
 from solver.uneven import Key
-from solver.values import Value, Values
+from solver.values import Values
 
 
 @dataclass(slots=True)
@@ -30,29 +29,27 @@ class OpModels:
     _spaces: dict[StateSpace, StateSpace] = field(default_factory=dict)
     _models: dict[Hashable, OpModel] = field(default_factory=dict)
     _by_position: dict[int, OpModel] = field(default_factory=dict)
+    _by_look: dict[Hashable, OpModel] = field(default_factory=dict)
     _by_root: dict[str, StateSpace] = field(default_factory=dict)
-    _by_look: dict[Hashable, StateSpace] = field(default_factory=dict)
+    _by_tensor_look: dict[int, StateSpace] = field(default_factory=dict)
 
     def space(self, root: str) -> StateSpace:
         """The states of the value with this root tensor."""
         known = self._by_root.get(root)
         if known is not None:
             return known
-        value = self.values.value_of[root]
-        info = self.problem.tensors[value.root]
-        # tensors of equal shape and slots share the tuple of them
-        look = (id(info.slots), value.slots, info.tensor.dtype, info.has_gradient)
-        is_alike = not info.chunks and not self.problem.uneven.is_any
-        found = self._by_look.get(look) if is_alike else None
-        if found is None:
-            made = self._space(value, info)
-            found = self._spaces.setdefault(made, made)
-        if is_alike:
-            self._by_look[look] = found
+        if self.problem.uneven.is_any:
+            found = self._space(root)
+        else:
+            look = self.sketches.tensor_look(root)
+            alike = self._by_tensor_look.get(look)
+            found = self._by_tensor_look[look] = alike or self._space(root)
         self._by_root[root] = found
         return found
 
-    def _space(self, value: Value, info: TensorInfo) -> StateSpace:
+    def _space(self, root: str) -> StateSpace:
+        value = self.values.value_of[root]
+        info = self.problem.tensors[value.root]
         sizes = [info.slots[slot].size for slot in value.slots]
         spans = self._spans([(value.root, slot) for slot in value.slots], sizes)
         counts: tuple[int, ...] = ()
@@ -63,9 +60,10 @@ class OpModels:
                 len(lengths) * max(lengths) if lengths else span for lengths, span in pairs
             )
             counts = tuple(len(lengths) for lengths in own)
-        return StateSpace(
+        made = StateSpace(
             tuple(sizes), self.axis_sizes, info.bytes, info.has_gradient, spans, counts
         )
+        return self._spaces.setdefault(made, made)
 
     def _spans(self, keys: Sequence[Key], sizes: Sequence[int]) -> tuple[int, ...]:
         """The spans of slots or parts, their sizes where they have none; () where none has."""
@@ -78,16 +76,26 @@ class OpModels:
 
     def model(self, position: int) -> OpModel:
         """The model of the op at this position of the problem."""
-        if position not in self._by_position:
-            sketch = self.sketches.sketch(position)
-            spans = self._spans([(position, j) for j in range(len(sketch.sizes))], sketch.sizes)
-            spaces = tuple(self._port_spaces(position))
-            key = (id(sketch), *map(id, spaces), spans, self._cut(position))
-            known = self._models.get(key)
-            if known is None:
-                known = self._models[key] = self._make(position, sketch, spaces, spans)
-            self._by_position[position] = known
-        return self._by_position[position]
+        found = self._by_position.get(position)
+        if found is None:
+            if self.problem.uneven.is_any:
+                found = self._model(position)
+            else:
+                look = (self.sketches.look(position), self._cut(position))
+                alike = self._by_look.get(look)
+                found = self._by_look[look] = alike or self._model(position)
+            self._by_position[position] = found
+        return found
+
+    def _model(self, position: int) -> OpModel:
+        sketch = self.sketches.sketch(position)
+        spans = self._spans([(position, j) for j in range(len(sketch.sizes))], sketch.sizes)
+        spaces = tuple(self._port_spaces(position))
+        key = (id(sketch), *map(id, spaces), spans, self._cut(position))
+        known = self._models.get(key)
+        if known is None:
+            known = self._models[key] = self._make(position, sketch, spaces, spans)
+        return known
 
     def _port_spaces(self, position: int) -> Iterator[StateSpace | None]:
         """Of the inputs and then of the outputs; None where the value is free."""

@@ -21,38 +21,55 @@ class OpSketches:
 
     problem: Problem
     values: Values
-    _of: dict[int, OpSketch] = field(default_factory=dict)
+    _looks: dict[int, int] = field(default_factory=dict)
+    _tensor_looks: dict[str, int] = field(default_factory=dict)
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
     _known: dict[OpSketch, OpSketch] = field(default_factory=dict)
-    _by_look: dict[Hashable, OpSketch] = field(default_factory=dict)
+    _by_look: dict[int, OpSketch] = field(default_factory=dict)
 
     def sketch(self, position: int) -> OpSketch:
         """One object for all ops of equal content."""
-        if position not in self._of:
-            look = self._look(position)
-            if look not in self._by_look:
-                made = self._make(position)
-                self._by_look[look] = self._known.setdefault(made, made)
-            self._of[position] = self._by_look[look]
-        return self._of[position]
+        look = self.look(position)
+        found = self._by_look.get(look)
+        if found is None:
+            made = self._make(position)
+            found = self._by_look[look] = self._known.setdefault(made, made)
+        return found
 
-    def _look(self, position: int) -> Hashable:
-        """All that a sketch is made of; parts and slots are one object for ops that share them."""
-        op, values = self.problem.ops[position], self.values
-        found: list[Hashable] = [id(op.known), id(op.parts), op.flops, values.shardable[position]]
-        for k, port in enumerate((*op.inputs, *op.outputs)):
-            info, value = self.problem.tensors[port.tensor], values.value_of[port.tensor]
-            found += (
-                id(port.slot_of),
+    def look(self, position: int) -> int:
+        """A number that ops have in common where all is equal that their models are made of.
+
+        But for sizes that axes need not divide: these go by tensor and op.
+        """
+        found = self._looks.get(position)
+        if found is None:
+            op, values = self.problem.ops[position], self.values
+            tensors = [self.tensor_look(port.tensor) for port in (*op.inputs, *op.outputs)]
+            key = (values.looks[position], values.saved_inputs[position], *tensors)
+            found = self._looks[position] = self._numbers.setdefault(key, len(self._numbers))
+        return found
+
+    def tensor_look(self, name: str) -> int:
+        """The same of a tensor, as its value lies."""
+        found = self._tensor_looks.get(name)
+        if found is None:
+            value, tensors = self.values.value_of[name], self.problem.tensors
+            info = tensors[name]
+            # tensors of equal shape and slots share the tuple of them
+            key: tuple[object, ...] = (
                 id(info.slots),
                 info.tensor.dtype,
                 info.has_gradient,
+                value.slots,
                 value.is_free,
                 value.is_parameter,
-                value.slots,
-                value.root == port.tensor or tuple(value.slot_of[port.tensor].items()),
-                k < len(op.inputs) and (position, k) in value.saving,
+                tuple(info.chunks.items()) if info.chunks else (),
             )
-        return tuple(found)
+            if value.root != name:
+                key += (self.tensor_look(value.root), tuple(value.slot_of[name].items()))
+            key = ("tensor", *key)
+            found = self._tensor_looks[name] = self._numbers.setdefault(key, len(self._numbers))
+        return found
 
     def _make(self, position: int) -> OpSketch:
         op = self.problem.ops[position]

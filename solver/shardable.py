@@ -31,7 +31,11 @@ class _Found(NamedTuple):
 
 
 class Shardable:
-    """slots: root -> its shardable slots. parts: of every op by position, none of views."""
+    """slots: root -> its shardable slots. parts: of every op by position, none of views.
+
+    looks: numbers of ops by position, equal for equal rules, parts on equal slots and equal parts
+    left.
+    """
 
     def __init__(
         self,
@@ -48,21 +52,21 @@ class Shardable:
         self.slots: dict[str, tuple[int, ...]] = {}
         self.parts: list[frozenset[int]] = []
         self._viewed = {root for name, (root, _) in roots.items() if name != root}
+        self.looks: list[int] = []
         self._numbers: dict[Hashable, int] = {}
-        self._looks: list[int] = []
         self._known: dict[Hashable, _Found] = {}
         alike: dict[int, frozenset[int]] = {}  # ops of equal parts share the tuple of them
         for position, op in enumerate(problem.ops):
             if id(op.parts) not in alike:
                 alike[id(op.parts)] = _parts_with_axes(op)
             self.parts.append(_NONE if position in views else alike[id(op.parts)])
-            self._looks.append(self._look(position))
+            self.looks.append(self._look(position))
         self._solve()
 
     def _look(self, position: int) -> int:
         op = self.problem.ops[position]
         ports = [id(port.slot_of) for port in (*op.inputs, *op.outputs)]
-        key = (id(op.parts), len(op.inputs), *ports, self.parts[position])
+        key = (id(op.known), id(op.parts), len(op.inputs), *ports, self.parts[position])
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _solve(self) -> None:
@@ -84,7 +88,7 @@ class Shardable:
     def _found(self, root: str) -> _Found:
         if root in self._viewed:
             return _Found(self._wanted(root), False)
-        info, looks, producer = self.problem.tensors[root], self._looks, self.producers.get(root)
+        info, looks, producer = self.problem.tensors[root], self.looks, self.producers.get(root)
         key: list[object] = [id(info.slots), info.is_free]
         key += (looks[producer[0]], producer[1]) if producer is not None else (None, None)
         for position, k in self.readers[root]:
@@ -143,7 +147,7 @@ class Shardable:
         op = self.problem.ops[position]
         left = self.parts[position] - lost
         self.parts[position] = left - _without_leaders(op, left)
-        self._looks[position] = self._look(position)
+        self.looks[position] = self._look(position)
         return {self.roots[port.tensor][0] for port in (*op.inputs, *op.outputs)}
 
 

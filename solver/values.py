@@ -41,12 +41,18 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """All values of a problem. views: positions of ops that only view. shardable: parts by op."""
+    """All values of a problem. views: positions of ops that only view.
+
+    By op: the parts that are shardable; which inputs it needs in its backward pass; its look,
+    as `Shardable` numbers it.
+    """
 
     values: tuple[Value, ...]
     value_of: Mapping[str, Value]
     views: frozenset[int]
     shardable: tuple[frozenset[int], ...]
+    saved_inputs: tuple[tuple[int, ...], ...]
+    looks: tuple[int, ...]
 
 
 def find_values(problem: Problem) -> Values:
@@ -75,10 +81,12 @@ def find_values(problem: Problem) -> Values:
     saves = _Saves(problem)
     saved: set[str] = set()
     saving: dict[str, list[Reader]] = {}
+    saved_inputs = []
     for position, op in enumerate(problem.ops):
+        own = saves.of(op) if position not in views else _NOTHING
+        saved_inputs.append(own.inputs)
         if position in views:
             continue
-        own = saves.of(op)
         for k, port in enumerate(op.outputs):
             producers[port.tensor] = (position, k)
         for k, port in enumerate(op.inputs):
@@ -110,6 +118,8 @@ def find_values(problem: Problem) -> Values:
         {name: value for value in values for name in value.slot_of},
         frozenset(views),
         tuple(shardable.parts),
+        tuple(saved_inputs),
+        tuple(shardable.looks),
     )
 
 
@@ -143,6 +153,9 @@ class _Saved(NamedTuple):
     outputs: tuple[int, ...]
 
 
+_NOTHING = _Saved((), ())
+
+
 class _Saves:
     """What ops save, once for all of equal rule and gradients."""
 
@@ -164,7 +177,7 @@ class _Saves:
 def _saved(op: OpInfo, inputs: list[bool], outputs: list[bool]) -> _Saved:
     """inputs, outputs: whether each has a gradient."""
     if not any(outputs):
-        return _Saved((), ())
+        return _NOTHING
     if op.known is None:
         return _Saved(tuple(range(len(inputs))), ())
     return _Saved(
