@@ -12,8 +12,8 @@ from math import inf
 
 from solver.cost_graph import CostGraph
 from solver.dynamic_programming import dynamic_programming
-from solver.elimination import multiplier
 from solver.elimination.direct import DirectElimination, Least
+from solver.elimination.multiplier import Judged, peak
 from solver.elimination.solution import Weights
 from solver.folding import Folding
 from solver.incumbent import Incumbent
@@ -54,10 +54,11 @@ class AxisSearch:
     def _within(self, graph: CostGraph) -> IntArray | None:
         """The limit lies between what the leanest and what the cheapest choice take."""
         incumbent = Incumbent(graph, TOLERANCE, None)
-        over = incumbent.offer(self._cheapest.choice(), "cost")
-        within = incumbent.offer(self._leanest.choice(), "memory")
-        incumbent.raise_bound(over.cost_ns, "cost")
-        multiplier.peak(self._at, over, within, incumbent)
+        cheapest, leanest = self._cheapest.choice(), self._leanest.choice()
+        over = Judged(cheapest, incumbent.offer(cheapest, "cost"))
+        within = Judged(leanest, incumbent.offer(leanest, "memory"))
+        incumbent.raise_bound(over.cost.cost_ns, "cost")
+        peak(self._at, over, within, incumbent)
         if incumbent.is_closed():
             return incumbent.choice
         budget = Budget(tolerance=TOLERANCE)

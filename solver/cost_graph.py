@@ -24,6 +24,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from solver.cost_sums import CostSums, by_array
 from solver.timeline import Timeline
 
 FloatArray = NDArray[np.float64]
@@ -89,15 +90,18 @@ class CostGraph:
         return np.array([node.cost.size for node in self.nodes], dtype=np.int64)
 
     @cached_property
-    def cost_sums(self) -> _Sums:
+    def cost_sums(self) -> CostSums:
         edges = [edge for edge in self.edges if isinstance(edge, Edge)]
-        return _Sums.of([node.cost for node in self.nodes], edges, [edge.cost for edge in edges])
+        return CostSums.of(
+            [node.cost for node in self.nodes], [edge.cost for edge in edges], *_ends(edges)
+        )
 
     @cached_property
-    def memory_sums(self) -> _Sums:
-        edges = [edge for edge in self.edges if isinstance(edge, Edge)]
-        memories = [edge.memory for edge in edges]
-        return _Sums.of([node.memory for node in self.nodes], edges, memories)
+    def memory_sums(self) -> CostSums:
+        edges = [edge for edge in self.edges if isinstance(edge, Edge) and edge.memory is not None]
+        return CostSums.of(
+            [node.memory for node in self.nodes], [edge.memory for edge in edges], *_ends(edges)
+        )
 
     @cached_property
     def timeline(self) -> Timeline | None:
@@ -108,8 +112,8 @@ class CostGraph:
         """Projections by the vector they hold, with their tails and heads."""
         found = [edge for edge in self.edges if isinstance(edge, Projection)]
         tails, heads = _ends(found)
-        groups = _by_array([edge.select for edge in found])
-        return tuple((found[own[0]].select, tails[own], heads[own]) for own in groups)
+        groups = by_array([edge.select for edge in found])
+        return tuple((select, tails[own], heads[own]) for select, own in groups)
 
     def __post_init__(self) -> None:
         limit = self.memory_limit_bytes
@@ -149,44 +153,6 @@ class ChoiceCost:
     memory_bytes: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """Nodes and edges by the array they hold: one look-up takes all that share it."""
-
-    nodes: tuple[tuple[FloatArray, IntArray], ...]
-    edges: tuple[tuple[FloatArray, IntArray, IntArray], ...]
-
-    @staticmethod
-    def of(
-        of_nodes: Sequence[FloatArray | None],
-        edges: Sequence[Edge],
-        of_edges: Sequence[FloatArray | None],
-    ) -> _Sums:
-        tails, heads = _ends(edges)
-        return _Sums(
-            tuple((_some(of_nodes[own[0]]), own) for own in _by_array(of_nodes)),
-            tuple((_some(of_edges[own[0]]), tails[own], heads[own]) for own in _by_array(of_edges)),
-        )
-
-    def at(self, states: IntArray) -> list[float]:
-        found = [table[states[nodes]] for table, nodes in self.nodes]
-        values: list[float] = np.concatenate([*found, self.edges_at(states)]).tolist()
-        return values
-
-    def edges_at(self, states: IntArray) -> FloatArray:
-        none: FloatArray = np.empty(0)
-        found = [table[states[tails], states[heads]] for table, tails, heads in self.edges]
-        return np.concatenate([none, *found])
-
-
-def _by_array(arrays: Sequence[FloatArray | IntArray | None]) -> list[IntArray]:
-    """The places that hold the same array, None left out."""
-    ids = np.fromiter((0 if a is None else id(a) for a in arrays), np.int64, len(arrays))
-    order = np.argsort(ids, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(ids[order])) + 1)
-    return [own for own in groups if len(own) and ids[own[0]]]
-
-
 def _ends(edges: Sequence[Edge | Projection]) -> tuple[IntArray, IntArray]:
     """The tails and the heads."""
     count = len(edges)
@@ -194,11 +160,6 @@ def _ends(edges: Sequence[Edge | Projection]) -> tuple[IntArray, IntArray]:
         np.fromiter((edge.tail for edge in edges), np.int64, count),
         np.fromiter((edge.head for edge in edges), np.int64, count),
     )
-
-
-def _some(table: FloatArray | None) -> FloatArray:
-    assert table is not None
-    return table
 
 
 def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> ChoiceCost:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from solver.cost_graph import ChoiceCost, CostGraph, Edge, IntArray
+from solver.cost_graph import CostGraph, Edge, IntArray
 from solver.deadline import Deadline, OutOfTime
 from solver.elimination import multiplier
 from solver.elimination.eliminator import TableTooLarge
@@ -71,7 +71,7 @@ class DynamicProgramming:
         self.notes: list[str] = []
         self._program: Program | None = None
         self._cheapest: Solution | None = None
-        self._over: ChoiceCost | None = None
+        self._over: multiplier.Judged | None = None
         try:
             self._begin()
         except OutOfTime:
@@ -104,13 +104,15 @@ class DynamicProgramming:
         if cheapest.value == math.inf:
             self._prove_infeasible("every choice takes a forbidden state or pair")
             return
-        over = self.incumbent.offer(cheapest.choice(), "cost")
+        choice = cheapest.choice()
+        over = self.incumbent.offer(choice, "cost")
         limit = self.graph.memory_limit_bytes
         if limit is None or over.memory_bytes <= limit:
             self.incumbent.raise_bound(self.incumbent.cost_ns, "cost")
             return
         self.incumbent.raise_bound(cheapest.value, "cost")
-        self._program, self._cheapest, self._over = program, cheapest, over
+        self._program, self._cheapest = program, cheapest
+        self._over = multiplier.Judged(choice, over)
 
     def _close(self, program: Program, cheapest: Solution) -> None:
         """Keep the limit, which the cheapest choice does not."""
@@ -119,8 +121,9 @@ class DynamicProgramming:
         if incumbent.is_closed() or self._is_beaten():
             return
         leanest = solve(program, Weights(0.0, 1.0), deadline)
-        within = incumbent.offer(leanest.choice(), "memory")
-        self.minimum_memory_bytes = within.memory_bytes
+        choice = leanest.choice()
+        within = multiplier.Judged(choice, incumbent.offer(choice, "memory"))
+        self.minimum_memory_bytes = within.cost.memory_bytes
         if incumbent.choice is None:
             self._prove_infeasible("every choice takes more memory than the limit")
             return

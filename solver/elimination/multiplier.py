@@ -4,15 +4,19 @@
 
 L is concave and piecewise linear. Two choices bracket its peak, one above the limit and one within
 it; the next multiplier is where their lines meet, until no choice lies below both lines (LARAC).
-Every choice within the limit is offered to the incumbent.
+Under one multiplier all repeats of a block choose alike, so that the two may lie far from the limit
+on either side: what lies between, one before a cut and the other behind it, is tried too. Every
+choice within the limit is offered to the incumbent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from solver.cost_graph import ChoiceCost, IntArray
+from solver.crossing import crossed
 from solver.incumbent import ROUNDING, Incumbent
 
 _MULTIPLIERS_TRIED = 40  # chosen: 6 to 12 do on planning graphs
@@ -35,13 +39,21 @@ class Solved(Protocol):
 S = TypeVar("S", bound=Solved)
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A choice and what it costs."""
+
+    choice: IntArray
+    cost: ChoiceCost
+
+
 def peak(
-    at: Callable[[float], S], over: ChoiceCost, within: ChoiceCost, incumbent: Incumbent
+    at: Callable[[float], S], over: Judged, within: Judged, incumbent: Incumbent
 ) -> tuple[float, S] | None:
     """The best multiplier found and its solution, None where the incumbent closed before any.
 
-    at: solves under a multiplier. over: what the cheapest choice costs, above the limit; within:
-    what some choice within it does.
+    at: solves under a multiplier. over: the cheapest choice, above the limit; within: some choice
+    within it.
     """
     limit = incumbent.graph.memory_limit_bytes
     assert limit is not None
@@ -50,21 +62,27 @@ def peak(
     for _ in range(_MULTIPLIERS_TRIED):
         if incumbent.is_closed():
             return best
-        multiplier = (within.cost_ns - over.cost_ns) / (over.memory_bytes - within.memory_bytes)
+        dearer_ns = within.cost.cost_ns - over.cost.cost_ns
+        multiplier = dearer_ns / (over.cost.memory_bytes - within.cost.memory_bytes)
         solution = at(multiplier)
         rounding = ROUNDING * (abs(solution.value) + multiplier * limit)
         bound = solution.value - multiplier * limit - rounding
         if best is None or bound > best_bound:
             best, best_bound = (multiplier, solution), max(bound, best_bound)
         incumbent.raise_bound(bound, STAGE)
-        found = incumbent.offer(solution.choice(), STAGE)
-        line = over.cost_ns + multiplier * over.memory_bytes
+        choice = solution.choice()
+        found = Judged(choice, incumbent.offer(choice, STAGE))
+        line = over.cost.cost_ns + multiplier * over.cost.memory_bytes
         if solution.value >= line - 2 * ROUNDING * (abs(line) + multiplier * limit):
             return best
-        if found.memory_bytes > limit:
+        if found.cost.memory_bytes > limit:
             over = found
         else:
             within = found
+        for pair in ((over.choice, within.choice), (within.choice, over.choice)):
+            between = crossed(incumbent.graph, *pair)
+            if between is not None:
+                incumbent.offer(between, STAGE)
     return best
 
 
