@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.schema import Answer, Finding, Plan, Request, Search
+from meshwright.schema.collector import uncollected
 from solver.evaluate import cost_of
 from solver.ledger import ledger_of
 from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
@@ -30,6 +31,7 @@ def answer_of(
     )
 
 
+@uncollected
 def plan_of(
     request: Request,
     outcomes: Sequence[MeshOutcome],

@@ -21,6 +21,7 @@ import numpy as np
 
 from meshwright.schema import Graph, Op
 from meshwright.schema.canonical import canonical_json
+from meshwright.schema.collector import uncollected
 from solver.elimination.repeats import alike_spans
 from solver.rules.known import RECEIVE
 
@@ -84,6 +85,7 @@ class Folding:
     runs: tuple[Run, ...]
 
 
+@uncollected
 def fold(graph: Graph, marks: Mapping[str, Hashable]) -> Folding:
     """Fold every run; ops with different marks are never alike."""
     order = graph.topological_order()

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.schema.collector import uncollected
 from solver.contents import OpContent, ReadContent, RestContent, Source, Table
 from solver.cost_graph import CostGraph, Edge, Node, Projection
 from solver.elementwise import with_followers
@@ -59,6 +60,7 @@ class Lowered:
     parameter_node: dict[str, int]
 
 
+@uncollected
 def lower(
     models: Models,
     pinned: Mapping[int, Allowed],

@@ -23,6 +23,7 @@ from meshwright.schema import (
     Tensor,
     Topology,
 )
+from meshwright.schema.collector import uncollected
 from solver.dataset import with_loading
 from solver.op_info import OpInfo, Slot, TensorInfo, op_infos
 from solver.refine import Refinement, refine
@@ -83,6 +84,7 @@ class Problem:
         return self.setup.phase == "training"
 
 
+@uncollected
 def build_problem(
     graph: Graph,
     topology: Topology,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.schema import Padding, Stage
+from meshwright.schema.collector import uncollected
 from solver.assignment import Assignment, assignment_of_choice
 from solver.cost_graph import CostGraph, Edge, Node, Projection
 from solver.folding import KEPT, MIDDLE, Folding
@@ -48,6 +49,7 @@ class Portion:
 class Unfolding:
     """A lowered folded problem and the cost graph of the whole one."""
 
+    @uncollected
     def __init__(self, folding: Folding, lowered: Lowered) -> None:
         self.folding = folding
         self.lowered = lowered

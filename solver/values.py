@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from meshwright.schema.collector import uncollected
 from solver.op_info import OpInfo
 from solver.problem import Problem
 from solver.shardable import Reader, Root, Shardable
@@ -55,6 +56,7 @@ class Values:
     looks: tuple[int, ...]
 
 
+@uncollected
 def find_values(problem: Problem) -> Values:
     """Group tensors into values; a fixed point of which slots and parts are shardable."""
     counts = {len(info.slots) for info in problem.tensors.values()}

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from meshwright.schema.collector import uncollected
 from meshwright.schema.errors import InvalidInput
 
 MAX_NESTING = 64
@@ -34,6 +35,7 @@ def canonical_json(value: Any, *, depth: int = 0) -> str:
     )
 
 
+@uncollected
 def digest(prefix: str, value: Any) -> str:
     """The content-addressed id of a JSON value."""
     return f"{prefix}_{hashlib.sha256(canonical_json(value).encode()).hexdigest()}"

@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from meshwright.schema.canonical import MAX_NESTING, digest, read_object
+from meshwright.schema.collector import uncollected
 from meshwright.schema.errors import InvalidInput, MeshwrightError
 
 D = TypeVar("D", bound="Document")
@@ -94,10 +95,12 @@ class Document(Model):
             del found.__dict__[name]
         return found
 
+    @uncollected
     def to_dict(self) -> dict[str, Any]:
         """The document as JSON values, without fields at their default."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
+    @uncollected
     def to_json(self) -> str:
         """The document as JSON text."""
         return json.dumps(
@@ -105,6 +108,7 @@ class Document(Model):
         )
 
     @classmethod
+    @uncollected
     def from_dict(cls: type[D], value: Mapping[str, Any]) -> D:
         """The document in JSON values; raises `cls.error`, or a narrower one, naming the fault."""
         try:
@@ -113,6 +117,7 @@ class Document(Model):
             raise cls._named(failure, value) from None
 
     @classmethod
+    @uncollected
     def from_json(cls: type[D], text: str | bytes) -> D:
         """The document in JSON text; raises `cls.error` naming what is wrong."""
         try:
