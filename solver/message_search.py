@@ -1,0 +1,260 @@
+"""Search over very large cost graphs: bounds by message passing, choices by elimination.
+
+    1. nodes that others decide, leaves and what lies between two nodes go   messages/contraction.py
+    2. messages: a bound, and which few states of each node are any good     messages/sweeps.py
+    3. the best choice of those few                                         messages/elimination.py
+    4. the price of memory, by 3 with 2 now and then                            messages/prices.py
+    5. choices above the limit and within it, mixed                             messages/mixing.py
+
+Work is by classes of nodes and edges wherever arrays are shared, and compiled where it is not.
+Ends when the gap is within the tolerance, nothing gets better any more, or the time is over.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import numpy as np
+
+from solver.cost_graph import CostGraph, FloatArray, IntArray
+from solver.deadline import Deadline, OutOfTime
+from solver.elimination.eliminator import TableTooLarge
+from solver.incumbent import Incumbent, Report
+from solver.lagrangian_search import lagrangian_search
+from solver.lifetimes import without_lifetimes
+from solver.messages.bound import lower_bound
+from solver.messages.contraction import contracted
+from solver.messages.definitions import Weights
+from solver.messages.elimination import best_of_few
+from solver.messages.mixing import mixed
+from solver.messages.network import network_of
+from solver.messages.prices import Bracket, Line, narrowed
+from solver.messages.selection import decoded, few_states
+from solver.messages.sweeps import Numbers, links_of, no_messages, numbers_of, sweep
+from solver.outcome import Budget, Outcome, outcome_of
+
+KEPT = 16  # chosen: states of a node that a choice is made of; 16^3 additions a node
+_IDLE_ROUNDS = 6  # chosen: rounds without progress that end a search
+_PROGRESS = 0.02  # chosen: of the gap; less in a round is none
+_STOP_SECONDS = 0.05  # chosen: between looks at whether to stop
+_ROUNDING = 1e-12  # chosen: of what elimination adds up
+_COPIES = 4  # measured: of all distinct tables, in numbers of 8 bytes: two single, two double
+
+
+def message_search(
+    graph: CostGraph,
+    budget: Budget,
+    report: Report | None = None,
+    start: IntArray | None = None,
+) -> Outcome:
+    """Deterministic where time does not cut it. Raises TableTooLarge where all distinct tables
+    together are too large to be held.
+
+    Where lifetimes make a difference the search is lagrangian_search.
+    """
+    always = without_lifetimes(graph)
+    if always is None:
+        return lagrangian_search(graph, budget, report, start)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        search = _MessageSearch(always, budget, report, start, pool)
+        try:
+            search.run()
+        except OutOfTime:
+            asked = budget.stop()
+            search.notes.append(
+                "stopped on request" if asked else f"stopped after {budget.seconds} s"
+            )
+        return outcome_of(search.incumbent, search.infeasible, None, tuple(search.notes))
+
+
+class _MessageSearch:
+    """Facts are collected step by step, so that a cut leaves an honest outcome."""
+
+    def __init__(
+        self,
+        graph: CostGraph,
+        budget: Budget,
+        report: Report | None,
+        start: IntArray | None,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self.graph = graph
+        self.budget = budget
+        self.deadline = Deadline.after(budget.seconds, budget.stop)
+        self.incumbent = Incumbent(graph, budget.tolerance, report)
+        if start is not None:
+            self.incumbent.offer(start, "start")
+        self.limit = graph.memory_limit_bytes
+        self.infeasible = False
+        self.notes: list[str] = []
+        self._pool = pool
+
+    def run(self) -> None:
+        self._prepare()
+        line = self._at(Weights(1.0, 0.0))
+        if line is None:
+            return
+        if self.limit is None or line.found.memory_bytes <= self.limit:
+            self._tighten()
+        else:
+            self._close(Bracket(self.limit, line))
+
+    def _prepare(self) -> None:
+        self._network = network = contracted(network_of(self.graph))
+        self._check_held()
+        self._links = links_of(network)
+        self._messages = no_messages(self._links)
+        self._wanted = np.concatenate([network.wanted(), network.wanted_back()])
+        ends = np.concatenate([network.tails, network.heads])
+        degrees = np.bincount(ends, minlength=len(network.names))
+        self._order = np.argsort(-degrees, kind="stable")
+        self._known_choices: list[IntArray] = []
+        self._has_all = self._is_best = False
+        self.deadline.check()
+
+    def _check_held(self) -> None:
+        network = self._network
+        shapes = network.definitions.shapes
+        entries = sum(math.prod(shapes[number]) for number in network.wanted())
+        most = self.budget.max_held_entries // _COPIES
+        if entries > most:
+            raise TableTooLarge("all distinct tables together", entries, most)
+
+    def _tighten(self) -> None:
+        """Without a price: messages until the bound is as high as it gets."""
+        idle = 0
+        while idle < _IDLE_ROUNDS and not self._is_over():
+            before = self._gap()
+            self._pass_messages(1)
+            self._choose()
+            self._judged()
+            self._raise_bound()
+            idle = 0 if self._gap() < (1 - _PROGRESS) * before else idle + 1
+
+    def _close(self, bracket: Bracket) -> None:
+        """Keep the limit, which the cheapest choice does not."""
+        idle = 0
+        self._raise_bound()
+        while idle < _IDLE_ROUNDS and not self._is_over():
+            before = self._gap()
+            if not narrowed(bracket, self._line_at):
+                line = self._leanest(bracket.limit)
+                if line is None:
+                    return
+                bracket.within = line
+                continue
+            assert bracket.within is not None
+            self._known_choices = [bracket.above.choice, bracket.within.choice]
+            self.incumbent.offer(
+                mixed(self.graph, bracket.within.choice, bracket.above.choice), "mixed"
+            )
+            if self._is_over():
+                return
+            self._weigh(Weights(1.0, bracket.price))
+            self._pass_messages(2)
+            self._choose()
+            bracket.add(self._judged(), bracket.price)
+            self._raise_bound()
+            idle = 0 if self._gap() < (1 - _PROGRESS) * before else idle + 1
+
+    def _leanest(self, limit: float) -> Line | None:
+        """A choice within the limit, None where there is none or none is found."""
+        for _ in range(_IDLE_ROUNDS):
+            line = self._at(Weights(0.0, 1.0))
+            if line is None:
+                return None
+            if line.found.memory_bytes <= limit and line.found.cost_ns < math.inf:
+                return line
+            if self._bound() > limit:
+                self._prove_infeasible("every choice takes more memory than the limit")
+                return None
+            self.deadline.check()
+        self.notes.append("no choice within the limit was found")
+        return None
+
+    def _at(self, weights: Weights) -> Line | None:
+        """The best choice found at these weights, after messages; None where there is none."""
+        self._weigh(weights)
+        self._pass_messages(1)
+        self._choose()
+        line = self._judged()
+        if line.found.cost_ns == math.inf and self._bound() == math.inf:
+            self._prove_infeasible("every choice takes a forbidden state or pair")
+            return None
+        return line
+
+    def _line_at(self, price: float) -> Line:
+        self._weigh(Weights(1.0, price))
+        return self._judged()
+
+    def _weigh(self, weights: Weights) -> None:
+        self.deadline.check()
+        self._weights = weights
+        self._known: dict[int, FloatArray] = self._network.definitions.at(weights, self._wanted)
+        self._numbers: Numbers = numbers_of(self._network, self._known)
+
+    def _pass_messages(self, sweeps: int) -> None:
+        stop = np.zeros(1, dtype=np.int64)
+        for _ in range(sweeps):
+            task = self._pool.submit(sweep, self._links, self._numbers.single, self._messages, stop)
+            while wait([task], _STOP_SECONDS).not_done:
+                if self.deadline.is_over():
+                    stop[0] = 1
+            task.result()
+            self.deadline.check()
+
+    def _choose(self) -> None:
+        """Which states of each node a choice is made of: the best choice at hand comes first."""
+        hands = [choice[self._network.names] for choice in self._known_choices]
+        if self.incumbent.choice is not None:
+            hands.append(self.incumbent.choice[self._network.names])
+        hands.append(decoded(self._links, self._numbers.single, self._messages))
+        hands.sort(key=self._weighted)
+        self._few = few_states(
+            self._links, self._numbers.single, self._messages, np.stack(hands), KEPT
+        )
+        self._has_all = bool((self._links.extents <= KEPT).all())
+
+    def _weighted(self, states: IntArray) -> float:
+        links, exact = self._links, self._numbers.exact
+        rows = links.tables + states[links.tails] * links.extents[links.heads]
+        found = exact[rows + states[links.heads]].sum() + exact[links.vectors + states].sum()
+        return float(found)
+
+    def _judged(self) -> Line:
+        """The best choice of few, and whether it is the best of all."""
+        states, is_free = best_of_few(self._links, self._numbers.exact, self._few, self._order)
+        choice = self._network.back(states, self._known)
+        self._is_best = is_free and self._has_all
+        self._line = Line(choice, self.incumbent.offer(choice, "elimination"))
+        return self._line
+
+    def _bound(self) -> float:
+        """Of all choices at these weights."""
+        if not self._is_best:
+            return lower_bound(self._links, self._numbers, self._messages, self._pool)
+        found, weights = self._line.found, self._weights
+        if found.cost_ns == math.inf:
+            return math.inf
+        value = weights.cost * found.cost_ns + weights.price * found.memory_bytes
+        return value - _ROUNDING * abs(value)
+
+    def _raise_bound(self) -> None:
+        limit = 0.0 if self.limit is None else self.limit
+        self.incumbent.raise_bound(self._bound() - self._weights.price * limit, "messages")
+
+    def _gap(self) -> float:
+        return self.incumbent.cost_ns - self.incumbent.lower_bound_ns
+
+    def _is_over(self) -> bool:
+        self.deadline.check()
+        if self.incumbent.lower_bound_ns >= self.budget.cutoff_ns:
+            self.notes.append("nothing here costs less than cutoff_ns")
+            return True
+        return self.incumbent.is_closed()
+
+    def _prove_infeasible(self, note: str) -> None:
+        self.infeasible = True
+        self.notes.append(note)
+        self.incumbent.raise_bound(math.inf, "infeasible")

@@ -1,0 +1,1 @@
+"""Message passing and coarse elimination on cost graphs of hundreds of thousands of nodes."""

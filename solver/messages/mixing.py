@@ -1,0 +1,76 @@
+"""Two choices mixed: parts of the graph as in the one, parts as in the other.
+
+Nodes in which they differ and that are joined by edges are one part; parts do not notice each
+other. Which parts change is a knapsack: most saved by the byte first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from solver.cost_graph import CostGraph, FloatArray, IntArray, evaluate_choice
+from solver.cost_sums import CostSums
+
+
+def mixed(graph: CostGraph, within: IntArray, cheaper: IntArray) -> IntArray:
+    """`within`, a choice within the limit, with the parts of `cheaper` that save most and still
+    fit. Of graphs without lifetimes."""
+    limit = graph.memory_limit_bytes
+    differs = within != cheaper
+    if limit is None or not differs.any():
+        return within
+    part = _parts(graph, differs)
+    saved = _changes(graph.cost_sums, within, cheaper, part, differs)
+    taken = -_changes(graph.memory_sums, within, cheaper, part, differs)
+    order = np.flatnonzero(np.isfinite(saved) & (saved > 0))
+    # what takes nothing comes first
+    worth = saved[order] / np.maximum(taken[order], 1e-9)
+    order = order[np.argsort(-worth, kind="stable")]
+    room = limit - evaluate_choice(graph, within).memory_bytes
+    chosen = np.zeros(len(saved), dtype=np.bool_)
+    for number in order.tolist():
+        if taken[number] <= room:
+            room -= taken[number]
+            chosen[number] = True
+    return np.where(differs & chosen[part], cheaper, within)
+
+
+def _parts(graph: CostGraph, differs: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> IntArray:
+    """The part of every node; nodes that do not differ have parts of their own."""
+    ends = [(tails, heads) for _, tails, heads in graph.cost_sums.edges]
+    ends += [(tails, heads) for _, tails, heads in graph.selects]
+    none: IntArray = np.empty(0, dtype=np.int64)
+    tails = np.concatenate([none, *(own for own, _ in ends)])
+    heads = np.concatenate([none, *(own for _, own in ends)])
+    touching = differs[tails] & differs[heads]
+    count = len(graph.nodes)
+    joined = coo_array(
+        (np.ones(int(touching.sum())), (tails[touching], heads[touching])), shape=(count, count)
+    )
+    found: IntArray = connected_components(joined, directed=False)[1].astype(np.int64)
+    return found
+
+
+def _changes(
+    sums: CostSums,
+    before: IntArray,
+    after: IntArray,
+    part: IntArray,
+    differs: np.ndarray[tuple[int], np.dtype[np.bool_]],
+) -> FloatArray:
+    """By part: what it adds to `before` less what it adds to `after`; not finite where one of them
+    takes what is forbidden."""
+    count = int(part.max()) + 1
+    found = np.zeros(count)
+    with np.errstate(invalid="ignore"):
+        for table, nodes in sums.nodes:
+            less = table[before[nodes]] - table[after[nodes]]
+            found += np.bincount(part[nodes], less, count)
+        for table, tails, heads in sums.edges:
+            less = table[before[tails], before[heads]] - table[after[tails], after[heads]]
+            owner = np.where(differs[tails], part[tails], part[heads])
+            changed = differs[tails] | differs[heads]
+            found += np.bincount(owner[changed], less[changed], count)
+    return found
