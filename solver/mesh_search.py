@@ -101,6 +101,7 @@ class MeshSearch:
         if self._wants_a_plan_soon():
             coarsest = meshes(self.request.topology, 1)[0]
             outcomes += self._quickly(coarsest, next(_spaces(self.problem, coarsest)))
+        soon = len(outcomes)
         begun: list[_Begun] = []
         steps = 2 * len(spaces)
         for mesh, problem in spaces:
@@ -111,8 +112,17 @@ class MeshSearch:
         for done, own in enumerate(begun, len(begun)):
             budget = self._step(own.models.mesh, done, steps, outcomes)
             outcomes.append(self._ended(own, budget))
+        if any(not own.left_out for own in outcomes[soon:]):
+            # their bounds hold on the coarsest mesh too, which is a special case of each
+            outcomes[:soon] = [_with_bound(own, inf) for own in outcomes[:soon]]
         self.say(Progress(phase="done", done=steps, total=steps))
-        return outcomes
+        return [self._bounded(own) for own in outcomes]
+
+    def _bounded(self, own: MeshOutcome) -> MeshOutcome:
+        """Where a search proves nothing: no plan costs less than all work at its fastest."""
+        if own.outcome.lower_bound_ns > -inf or own.left_out:
+            return own
+        return _with_bound(own, work_bound_ns(own.models, self.folding))
 
     def _step(self, mesh: Mesh, done: int, steps: int, outcomes: Sequence[MeshOutcome]) -> Budget:
         """Say what comes next; what it may use up."""
@@ -192,13 +202,13 @@ class MeshSearch:
         return self.request.solver == "auto" and self.request.budget.seconds is not None
 
     def _quickly(self, mesh: Mesh, problem: Problem) -> Iterator[MeshOutcome]:
-        """A plan to fall back on; it says nothing of any other."""
+        """A plan to fall back on."""
         models, given = self._models(mesh, problem)
         if broken_pin(models, given.all) is None:
             budget = Budget(self.deadline.left_s(), tolerance=TOLERANCE, stop=self.deadline.stop)
             found = self._decided(models, given, "recursive_programming", budget)
             if found.outcome.choice is not None:
-                yield replace(found, outcome=replace(found.outcome, lower_bound_ns=inf))
+                yield found
 
     def _models(self, mesh: Mesh, problem: Problem) -> tuple[Models, Filters]:
         models = Models(problem, self.values, mesh, self.sketches)
@@ -245,9 +255,7 @@ class MeshSearch:
         mesh, models = own.models.mesh, own.models
         solver = self.request.solver
         if solver not in ("auto", "dynamic_programming", "exact"):
-            decided = self._decided(models, own.given, solver, budget)
-            bound = work_bound_ns(models, self.folding)
-            return replace(decided, outcome=replace(decided.outcome, lower_bound_ns=bound))
+            return self._decided(models, own.given, solver, budget)
         if budget.cutoff_ns <= own.floor_ns < inf:
             note = "no plan here costs less than one of another mesh"
             beaten = Outcome("unknown", None, inf, nan, own.floor_ns, None, (note,))
@@ -300,6 +308,10 @@ class MeshSearch:
 
 _LARGE: tuple[str, ChoiceSearch] = ("lagrangian_search", lagrangian_search)
 _IMPOSSIBLE = Outcome("infeasible", None, inf, nan, inf, None)
+
+
+def _with_bound(own: MeshOutcome, bound_ns: float) -> MeshOutcome:
+    return replace(own, outcome=replace(own.outcome, lower_bound_ns=bound_ns))
 
 
 def _spaces(problem: Problem, mesh: Mesh) -> Iterator[Problem]:
