@@ -19,7 +19,8 @@ from solver.planner import plan
 from solver.problem import build_problem
 from solver.recursive_programming import recursive_programming
 from solver.values import find_values
-from tests.solver.test_planner import mlp_request, topology
+from tests.solver.requests import mlp_request
+from tests.solver.small_graphs import topology
 
 GRAPHS = Path(__file__).parents[2] / "examples" / "graphs"
 

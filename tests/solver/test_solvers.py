@@ -13,8 +13,8 @@ from solver.deadline import never
 from solver.evaluate import evaluate
 from solver.planner import plan
 from solver.verify import verify_documents
-from tests.solver.small_graphs import problem
-from tests.solver.test_planner import mlp_request, topology
+from tests.solver.requests import mlp_request
+from tests.solver.small_graphs import problem, topology
 from tests.solver.test_recursive_programming import stored
 
 SOLVERS: tuple[Solver, ...] = get_args(Solver)

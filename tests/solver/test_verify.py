@@ -14,8 +14,8 @@ from meshwright.schema.request import Pin, Solver
 from solver.planner import plan
 from solver.problem import Problem, build_problem
 from solver.verify import verify, verify_documents
+from tests.solver.requests import mlp_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
-from tests.solver.test_planner import mlp_request
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "graphs"
 KINDS = ("slice", "mask", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute")

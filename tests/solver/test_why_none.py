@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from meshwright.schema import Infeasible, Pin, Request, Topology
+from meshwright.schema import Infeasible, Pin, Request, Setup, Topology
 from solver.planner import plan
-from tests.solver.test_planner import mlp_request, refused, topology
+from tests.solver.requests import mlp_request, refused
+from tests.solver.small_graphs import topology
 
 
 def with_memory(request: Request, memory_bytes: int) -> Request:
@@ -71,3 +72,23 @@ def test_strategies_of_a_search_that_do_not_fit_are_not_called_a_proof() -> None
     assert found.plan is not None or (
         found.infeasible is not None and "may find a plan that fits" in found.infeasible.detail
     )
+
+
+def test_states_that_fit_nowhere_are_refused_at_once_with_the_devices_that_would_do():
+    # 35 M parameters: bf16 value 2 bytes, gradient 4, Adam 8: 14 bytes each, without master copy
+    answer = refused(mlp_request(4, topology(2, memory_bytes=1 << 20)))
+    assert answer.constraint == "memory"
+    assert answer.needed_bytes is not None
+    assert answer.available_bytes == int((1 << 20) * 0.9)
+    assert "GiB" in answer.detail
+    assert "devices" in answer.detail
+
+
+def test_activations_that_never_fit_name_memory_and_how_far_off():
+    request = mlp_request(1, topology(2, memory_bytes=400_000), rows=2048, width=8)
+    answer = refused(request.model_copy(update={"setup": Setup(microbatches=1)}))
+    assert answer.constraint == "memory"
+    assert answer.needed_bytes is not None
+    assert answer.available_bytes == 360_000
+    assert answer.needed_bytes > 360_000
+    assert f"{answer.needed_bytes / 360_000:.2f} times" in answer.detail
