@@ -84,20 +84,6 @@ class _Meanings:
         return found
 
 
-def look_of(models: Models, value: Value) -> int:
-    """A number that values have in common whose layouts read alike: equal states, equal layouts."""
-    return models.shared(("look", value.root), lambda: _look(models, value))
-
-
-def _look(models: Models, value: Value) -> int:
-    info = models.problem.tensors[value.root]
-    space = models.ops.space(value.root)
-    chunks, segments = tuple(info.chunks.items()), tuple(info.segments.items())
-    # tensors of equal slots hold the same tuple of them, values of equal states the same space
-    key = ("looks", id(space), id(info.slots), info.shape, value.slots, segments, chunks)
-    return models.shared(key, lambda: id(value))
-
-
 def layout_of(
     models: Models, value: Value, codes: Codes, *, partial: int, order: tuple[int, ...] = ()
 ) -> Layout:
@@ -105,7 +91,7 @@ def layout_of(
 
     Axes of one slot are slowest first among those of equal rank in `order`.
     """
-    key = ("layout", look_of(models, value), codes, partial, order)
+    key = ("layout", models.look(value), codes, partial, order)
     info = models.problem.tensors[value.root]
     return models.shared(key, lambda: _layout(models, info, value, codes, partial, order))
 
@@ -144,7 +130,7 @@ def _layout(
 
 def pair_of(models: Models, value: Value, codes: Codes) -> LayoutPair:
     """The layouts of value and gradient in a state."""
-    key = ("pair", look_of(models, value), codes)
+    key = ("pair", models.look(value), codes)
     return models.shared(key, lambda: _pair(models, value, codes))
 
 

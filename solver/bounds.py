@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from solver.folding import MIDDLE, Folding
 from solver.lowering import Models
@@ -33,10 +33,10 @@ class Least:
 
     name: str
     count: int
-    value: float = 0.0
-    gradient: float = 0.0
-    optimizer: float = 0.0
-    activation: float = 0.0
+    value: float
+    gradient: float
+    optimizer: float
+    activation: float
 
     @property
     def total(self) -> float:
@@ -47,7 +47,7 @@ class Least:
 def least_memory(models: Models, folding: Folding) -> tuple[Least, ...]:
     """Every parameter and every saved value where it lies finest: no plan takes less in all."""
     times = _times(folding)
-    known: dict[tuple[int, bool], Least] = {}
+    known: dict[tuple[int, bool], tuple[float, float, float, float]] = {}
     found = []
     for value in models.values.values:
         if value.is_free or not (value.is_parameter or value.is_saved):
@@ -55,20 +55,21 @@ def least_memory(models: Models, folding: Folding) -> tuple[Least, ...]:
         key = (id(models.ops.space(value.root)), value.is_parameter)
         if key not in known:
             known[key] = _least(models, value)
-        found.append(replace(known[key], name=value.root, count=times.get(value.root, 1)))
+        found.append(Least(value.root, times.get(value.root, 1), *known[key]))
     return tuple(found)
 
 
-def _least(models: Models, value: Value) -> Least:
+def _least(models: Models, value: Value) -> tuple[float, float, float, float]:
+    """Of value, gradient, optimizer state and activation, what one takes at the least."""
     if value.is_parameter:
         model = models.parameter(value)
         parts = model.memory_bytes(model.states)
         at = int((parts[0] + parts[1] + parts[2]).argmin())
         held, gradient, optimizer = (float(part[at]) for part in parts)
-        return Least("", 1, value=held, gradient=gradient, optimizer=optimizer)
+        return held, gradient, optimizer, 0.0
     space = models.ops.space(value.root)
     saved = float(space.local_bytes(space.states).min())
-    return Least("", 1, activation=saved * models.problem.in_flight)
+    return 0.0, 0.0, 0.0, saved * models.problem.in_flight
 
 
 def _times(folding: Folding) -> dict[str, int]:

@@ -4,51 +4,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import fsum
-from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.schema import PlanError
 from solver.assignment import Assignment, Codes
-from solver.ledger_items import Items, Pair, Way
+from solver.ledger_items import Items, Pair, ParameterItems, ValueItems
 from solver.lowering import Models
+from solver.shardable import Reader
 from solver.states import FloatArray
-from solver.values import Reader, Value
-
-
-class Transfer(NamedTuple):
-    """A value on its way to a reader; None: to all of its readers together."""
-
-    root: str
-    reader: Reader | None
-    way: Way
+from solver.values import Value
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What an assignment costs, item by item, for one step."""
+    """What an assignment costs, item by item, for one step.
 
-    op_compute_ns: dict[int, float] = field(default_factory=dict)
-    op_communication_ns: dict[int, float] = field(default_factory=dict)
-    update_ns: dict[str, float] = field(default_factory=dict)
-    transfers: list[Transfer] = field(default_factory=list)
-    parameter_ns: dict[tuple[str, Reader | None], Pair] = field(default_factory=dict)
-    saved_bytes: dict[str, float] = field(default_factory=dict)
-    parameter_bytes: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    ops: by position, ns of compute and of what the op moves by itself. values, parameters: by root.
+    """
+
+    ops: dict[int, Pair] = field(default_factory=dict)
+    values: dict[str, ValueItems] = field(default_factory=dict)
+    parameters: dict[str, ParameterItems] = field(default_factory=dict)
 
     def totals(self) -> FloatArray:
         """ns of compute, activations, gathers, reductions; bytes of values, gradients, optimizer
         state and saved activations."""
-        communication = fsum(self.op_communication_ns.values())
-        held = np.array(list(self.parameter_bytes.values()), dtype=np.float64).reshape(-1, 3)
+        values, parameters = self.values.values(), self.parameters.values()
+        ways = [way for own in values for way in (own.shared, *own.to_readers)]
+        ways += [way for own in parameters for way in own.to_readers]
+        held = np.array([own.bytes for own in parameters], dtype=np.float64).reshape(-1, 3)
+        own_moves_ns = fsum([pair[1] for pair in self.ops.values()])
         return np.array(
             [
-                fsum(self.op_compute_ns.values()) + fsum(self.update_ns.values()),
-                communication + fsum(transfer.way.ns for transfer in self.transfers),
-                fsum(pair[0] for pair in self.parameter_ns.values()),
-                fsum(pair[1] for pair in self.parameter_ns.values()),
+                fsum([pair[0] for pair in self.ops.values()])
+                + fsum([own.update_ns for own in parameters]),
+                own_moves_ns + fsum([way.ns for way in ways if way is not None]),
+                fsum([ns for own in parameters for ns in (own.spread_ns, *own.gathers_ns)]),
+                fsum([ns for own in parameters for ns in own.reductions_ns]),
                 *held.sum(axis=0).tolist(),
-                fsum(self.saved_bytes.values()),
+                fsum([own.saved_bytes for own in values if own.saved_bytes is not None]),
             ]
         )
 
@@ -83,16 +78,15 @@ class _Bookkeeping:
         self.book = Ledger()
 
     def ledger(self, share: Share) -> Ledger:
-        book, model, ops = self.book, self.models.ops.model, self.assignment.ops
+        book, items, model, ops = self.book, self.items, self.models.ops.model, self.assignment.ops
         for position in share.ops:
-            compute_ns, own_ns = self.items.op(model(position), ops[position])
-            book.op_compute_ns[position] = compute_ns
-            book.op_communication_ns[position] = own_ns
+            book.ops[position] = items.op(model(position), ops[position])
         for value in share.values:
             if value.is_parameter:
-                self._parameter(value)
+                if value.readers:
+                    book.parameters[value.root] = self._parameter(value)
             elif not value.is_free and value.producer is not None:
-                self._value(value, value.producer)
+                book.values[value.root] = self._value(value, value.producer)
         return book
 
     def _needed(self, reader: Reader) -> Codes:
@@ -100,8 +94,8 @@ class _Bookkeeping:
         model = self.models.ops.model(position)
         return self.items.needed(model, self.assignment.ops[position], port)
 
-    def _value(self, value: Value, producer: Reader) -> None:
-        root, book, saving = value.root, self.book, value.saving
+    def _value(self, value: Value, producer: Reader) -> ValueItems:
+        root, saving = value.root, value.saving
         position, port = producer
         model = self.models.ops.model(position)
         made = self.items.made(model, self.assignment.ops[position], port)
@@ -113,38 +107,15 @@ class _Bookkeeping:
         read = self.assignment.read.get(root)
         readers = tuple([(self._needed(reader), reader in saving) for reader in value.readers])
         saved = (value.is_saved, value.saved_by_producer)
-        found = self.items.value(self.models.ops.space(root), made, read, readers, saved)
-        if found.shared is not None:
-            book.transfers.append(Transfer(root, None, found.shared))
-        for reader, way in zip(value.readers, found.to_readers, strict=True):
-            if way is not None:
-                book.transfers.append(Transfer(root, reader, way))
-        if found.saved_bytes is not None:
-            book.saved_bytes[root] = found.saved_bytes
+        return self.items.value(self.models.ops.space(root), made, read, readers, saved)
 
-    def _parameter(self, value: Value) -> None:
-        root, book = value.root, self.book
-        if not value.readers:
-            return
+    def _parameter(self, value: Value) -> ParameterItems:
+        root = value.root
         codes = self.assignment.parameters.get(root)
         if codes is None:
             raise PlanError(f"the plan has no layout for parameter {root!r}")
-        model = self.models.parameter(value)
         read = self.assignment.read.get(root)
-        needed = [self._needed(reader) for reader in value.readers]
-        targets: list[Reader | None] = [*value.readers] if read is None else [None]
-        states = tuple(needed) if read is None else (read.codes,)
-        found = self.items.parameter(model, codes, states, root)
-        book.update_ns[root] = found.update_ns
-        book.parameter_bytes[root] = found.bytes
-        book.parameter_ns[root, None] = (found.spread_ns, 0.0)
-        for target, (gather_ns, reduce_ns) in zip(targets, found.pairs, strict=True):
-            before = book.parameter_ns.get((root, target), (0.0, 0.0))
-            book.parameter_ns[root, target] = (before[0] + gather_ns, before[1] + reduce_ns)
-        if read is None:
-            return
-        space = self.models.ops.space(root)
-        for reader, state in zip(value.readers, needed, strict=True):
-            way = self.items.way(space, read.codes, state, False)
-            if way is not None:
-                book.transfers.append(Transfer(root, reader, way))
+        needed = tuple([self._needed(reader) for reader in value.readers])
+        model = self.models.parameter(value)
+        shared = read.codes if read is not None else None
+        return self.items.parameter(model, codes, shared, needed, root)

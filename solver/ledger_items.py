@@ -37,23 +37,35 @@ class Way(NamedTuple):
 
 
 class ValueItems(NamedTuple):
-    """Ways from the producer: to all readers together, where they share one, and to each reader.
+    """A value as it is made and as its readers share it, and the ways between.
 
-    None where nothing moves. saved_bytes: None where nothing is saved.
+    From the producer to all readers together, where they share one, and from there to each; None
+    where nothing moves. saved_bytes: None where nothing is saved.
     """
 
+    made: Codes
+    read: Read | None
     shared: Way | None
     to_readers: tuple[Way | None, ...]
     saved_bytes: float | None
 
 
 class ParameterItems(NamedTuple):
-    """Times of one step; pairs are of gathers and of reductions, one for every target."""
+    """A parameter in a state. bytes: of value, gradient and optimizer state on a device.
 
+    targets: the states to which it is gathered, and from which its gradient is reduced: the one
+    that readers share, or that of each. gathers_ns, reductions_ns: in one step, by target.
+    to_readers: ways from the shared state, None where nothing moves.
+    """
+
+    codes: Codes
+    targets: tuple[Codes, ...]
     update_ns: float
     spread_ns: float
     bytes: tuple[float, float, float]
-    pairs: tuple[Pair, ...]
+    gathers_ns: tuple[float, ...]
+    reductions_ns: tuple[float, ...]
+    to_readers: tuple[Way | None, ...]
 
 
 @dataclass(slots=True)
@@ -160,7 +172,7 @@ class Items:
         if by_producer:
             kept = (kept or 0.0) + _local(space, made)
         ways = tuple([self.way(space, made, needed, False) for needed, _ in readers])
-        return ValueItems(None, ways, kept)
+        return ValueItems(made, None, None, ways, kept)
 
     def _value_as_read(
         self,
@@ -179,25 +191,38 @@ class Items:
             kept += _local(space, made) if by_producer else 0.0
         shared = self.way(space, made, read.codes, read.again)
         ways = tuple([self.way(space, read.codes, needed, again) for needed, again in readers])
-        return ValueItems(shared, ways, kept)
+        return ValueItems(made, read, shared, ways, kept)
 
     def parameter(
-        self, model: ParameterModel, codes: Codes, targets: tuple[Codes, ...], name: str
+        self,
+        model: ParameterModel,
+        codes: Codes,
+        read: Codes | None,
+        needed: tuple[Codes, ...],
+        name: str,
     ) -> ParameterItems:
-        """targets: the states that are needed. PlanError where it rests coarser than one of them.
+        """read: the state that readers share; needed: what each needs.
 
-        name: for that error.
+        Raises PlanError, with the parameter's name, where it rests coarser than what is read.
         """
-        key = (id(model), codes, targets)
+        key = (id(model), codes, read, needed)
         found = self._parameters.get(key)
         if found is None:
+            targets = needed if read is None else (read,)
+            pairs = [self._target(model, codes, target, name) for target in targets]
             states = np.array([codes])
             value, gradient, optimizer = (float(own[0]) for own in model.memory_bytes(states))
             found = self._parameters[key] = ParameterItems(
+                codes,
+                targets,
                 float(model.update_ns(states)[0]),
                 float(model.spread_ns(states)[0]),
                 (value, gradient, optimizer),
-                tuple([self._target(model, codes, target, name) for target in targets]),
+                tuple([gather_ns for gather_ns, _ in pairs]),
+                tuple([reduce_ns for _, reduce_ns in pairs]),
+                ()
+                if read is None
+                else tuple([self.way(model.space, read, state, False) for state in needed]),
             )
         return found
 

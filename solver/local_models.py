@@ -102,12 +102,11 @@ class _LocalOpModels(OpModels):
 class LocalModels(Models):
     """Models of one more axis; the mesh is that axis alone."""
 
-    __slots__ = ("_by_root", "outer")
+    __slots__ = ("outer",)
 
     def __init__(self, whole: Models, mesh: Mesh, outer: Outer) -> None:
         super().__init__(whole.problem, whole.values, mesh, whole.sketches, whole.followers)
         self.outer = outer
-        self._by_root: dict[str, ParameterModel] = {}
         self.ops = _LocalOpModels(
             self.problem,
             self.values,
@@ -117,14 +116,8 @@ class LocalModels(Models):
             outer=outer,
         )
 
-    def parameter(self, value: Value) -> ParameterModel:
-        known = self._by_root.get(value.root)
-        if known is None:
-            known = self._by_root[value.root] = self._parameter(value)
-        return known
-
     def _parameter(self, value: Value) -> ParameterModel:
-        whole = Models.parameter(self, value)
+        whole = Models._parameter(self, value)
         kept = self.outer.kept.get(value.root)
         if kept is None:
             return whole

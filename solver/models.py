@@ -37,6 +37,7 @@ class Models:
     interconnect: Interconnect = field(init=False)
     ops: OpModels = field(init=False)
     _shared: dict[Hashable, Any] = field(default_factory=dict)
+    _parameter_of: dict[str, ParameterModel] = field(default_factory=dict)
 
     def __post_init__(self, given_sketches: OpSketches | None) -> None:
         self.sketches = given_sketches or OpSketches(self.problem, self.values)
@@ -64,6 +65,12 @@ class Models:
         )
 
     def parameter(self, value: Value) -> ParameterModel:
+        found = self._parameter_of.get(value.root)
+        if found is None:
+            found = self._parameter_of[value.root] = self._parameter(value)
+        return found
+
+    def _parameter(self, value: Value) -> ParameterModel:
         space = self.ops.space(value.root)
         dtype = self.problem.tensors[value.root].tensor.dtype
         return self.shared(
@@ -79,6 +86,10 @@ class Models:
                 self.ops.axis_levels,
             ),
         )
+
+    def look(self, value: Value) -> Hashable:
+        """What values have in common that have the same states, and the same layouts in them."""
+        return self.ops.sketches.tensor_look(value.root), id(self.ops.space(value.root))
 
     def compute_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
         """Time of an op's own work in one microbatch, forward and backward."""

@@ -50,7 +50,7 @@ class OpSketches:
         return found
 
     def tensor_look(self, name: str) -> int:
-        """The same of a tensor, as its value lies."""
+        """The same of a tensor, as its value lies; and all that its layouts are made of."""
         found = self._tensor_looks.get(name)
         if found is None:
             value, tensors = self.values.value_of[name], self.problem.tensors
@@ -63,6 +63,8 @@ class OpSketches:
                 value.slots,
                 value.is_free,
                 value.is_parameter,
+                info.shape,
+                tuple(info.segments.items()) if info.segments else (),
                 tuple(info.chunks.items()) if info.chunks else (),
             )
             if value.root != name:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,23 +22,24 @@ from meshwright.schema import (
     Step,
     TensorPlan,
 )
+from meshwright.schema.plan import Saved
 from solver.assignment import (
     Assignment,
     Codes,
     layout_of,
-    look_of,
     pair_of,
     parameter_layouts,
 )
-from solver.ledger import Ledger, Share, Transfer
-from solver.ledger_items import Items
+from solver.ledger import Ledger, Share
+from solver.ledger_items import ParameterItems, ValueItems, Way
 from solver.lowering import Models
 from solver.op_model import OpModel
 from solver.own_moves import own_moves
 from solver.peak_memory import peak_elements
 from solver.redistribution import Path, Placed, Redistributions
+from solver.shardable import Reader
 from solver.states import PARTIAL, IntArray
-from solver.values import Reader, Value
+from solver.values import Value
 
 UNNAMED = ""  # of what is written for a content
 
@@ -47,37 +49,38 @@ def stage_document(
 ) -> Stage:
     """The one stage of a plan, or a share of it; the ledger is of the same."""
     share = share or Share.all_of(models, assignment)
-    roots = {value.root for value in share.values}
+    value_of = models.values.value_of
+    contents = {
+        root: _parameter(models, value_of[root], own) for root, own in ledger.parameters.items()
+    }
     return Stage(
         mesh=models.mesh,
         uneven=models.problem.uneven.mode,
         ops=tuple(
-            _op(models, position, assignment.ops[position], ledger) for position in share.ops
+            [_op(models, position, assignment.ops[position], ledger) for position in share.ops]
         ),
-        tensors=tuple(
-            _tensor(models, value, assignment, ledger)
-            for value in share.values
-            if value.root in assignment.rest or value.root in assignment.read
-        ),
+        tensors=tuple(_tensors(models, share, ledger)),
         parameters=tuple(
-            _parameter(models, models.values.value_of[root], codes, assignment, ledger)
-            for root, codes in assignment.parameters.items()
-            if root in roots
+            [
+                contents[root].plan.like(tensor=root)
+                for root in assignment.parameters
+                if root in contents
+            ]
         ),
         redistributions=(
+            *_activations(models, share, ledger),
             *(
-                _transfer(models, transfer)
-                for transfer in ledger.transfers
-                if transfer.way.forward or transfer.way.backward
+                _named(models, moved, root, None if k is None else value_of[root].readers[k])
+                for root, own in contents.items()
+                for k, moved in own.moves
             ),
-            *_parameter_transfers(models, assignment, ledger),
         ),
     )
 
 
 def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
     op, model = models.problem.ops[position], models.ops.model(position)
-    times = (ledger.op_compute_ns[position], ledger.op_communication_ns[position])
+    times = ledger.ops[position]
     # ops of equal parts hold the same tuple of them
     key = ("op plan", id(model), id(op.parts), op.op.kind, op.notation, codes, times)
     return models.shared(key, lambda: _op_of(models, position, codes, times)).like(op=op.name)
@@ -128,27 +131,35 @@ def _own_steps(models: Models, model: OpModel, codes: Codes) -> tuple[OwnStep, .
     )
 
 
-def _tensor(models: Models, value: Value, assignment: Assignment, ledger: Ledger) -> TensorPlan:
-    root = value.root
-    read = assignment.read.get(root)
-    rest = assignment.rest.get(root)
-    if rest is None:
-        rest = _value_codes(models, value, assignment.parameters[root])
-    saved = "none"
-    if value.is_saved and not value.is_parameter:
-        saved = "rest" if read is not None and read.again else "read"
-    saved_bytes = round(ledger.saved_bytes.get(root, 0.0))
-    codes = read.codes if read is not None else None
-    return models.shared(
-        ("tensor plan", look_of(models, value), rest, codes, saved, saved_bytes),
-        lambda: TensorPlan(
-            tensor=UNNAMED,
-            rest=pair_of(models, value, rest),
-            read=pair_of(models, value, codes) if codes is not None else None,
-            saved=saved,  # type: ignore[arg-type]  # one of the literals above
-            saved_bytes=saved_bytes,
-        ),
-    ).like(tensor=root)
+def _tensors(models: Models, share: Share, ledger: Ledger) -> Iterator[TensorPlan]:
+    """Of all values that an op makes, and of parameters that readers share."""
+    for value in share.values:
+        made = ledger.values.get(value.root)
+        if made is not None:
+            key = ("tensor plan", models.look(value), id(made))
+            # what the ledger holds is one object for all that is equal, as long as there are models
+            found = models.shared(key, lambda own=made, value=value: _tensor(models, value, own))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+            yield found.like(tensor=value.root)
+        elif value.root in ledger.parameters and models.reads_shared(value):
+            own = ledger.parameters[value.root]
+            yield TensorPlan(
+                tensor=value.root,
+                rest=pair_of(models, value, _value_codes(models, value, own.codes)),
+                read=pair_of(models, value, own.targets[0]),
+            )
+
+
+def _tensor(models: Models, value: Value, own: ValueItems) -> TensorPlan:
+    saved: Saved = "none"
+    if value.is_saved:
+        saved = "rest" if own.read is not None and own.read.again else "read"
+    return TensorPlan(
+        tensor=UNNAMED,
+        rest=pair_of(models, value, own.made),
+        read=pair_of(models, value, own.read.codes) if own.read is not None else None,
+        saved=saved,
+        saved_bytes=round(own.saved_bytes or 0.0),
+    )
 
 
 def _value_codes(models: Models, value: Value, codes: Codes) -> Codes:
@@ -156,30 +167,26 @@ def _value_codes(models: Models, value: Value, codes: Codes) -> Codes:
     return tuple(row.tolist())
 
 
-def _parameter(
-    models: Models, value: Value, codes: Codes, assignment: Assignment, ledger: Ledger
-) -> ParameterPlan:
-    held = ledger.parameter_bytes.get(value.root, (0.0, 0.0, 0.0))
-    order = parameter_order(models, value, assignment)
-    key = ("parameter plan", look_of(models, value), id(models.parameter(value)), codes, order)
-
-    def written() -> ParameterPlan:
-        layouts = parameter_layouts(models, value, codes, order)
-        return ParameterPlan(
-            tensor=UNNAMED,
-            value=layouts[0],
-            gradient=layouts[1],
-            optimizer=layouts[2],
-            value_bytes=round(held[0]),
-            gradient_bytes=round(held[1]),
-            optimizer_bytes=round(held[2]),
-        )
-
-    return models.shared((*key, held), written).like(tensor=value.root)
+def _activations(models: Models, share: Share, ledger: Ledger) -> Iterator[Redistribution]:
+    """On the way to readers; of parameters, from the layout that these share."""
+    for value in share.values:
+        made = ledger.values.get(value.root)
+        parameter = ledger.parameters.get(value.root)
+        if made is not None and made.shared is not None:
+            yield from _transfer(models, value, made.shared, None)
+        ways = made.to_readers if made is not None else ()
+        ways = parameter.to_readers if parameter is not None else ways
+        for reader, way in zip(value.readers, ways, strict=False):
+            if way is not None:
+                yield from _transfer(models, value, way, reader)
 
 
-def _transfer(models: Models, transfer: Transfer) -> Redistribution:
-    value, way = models.values.value_of[transfer.root], transfer.way
+def _transfer(
+    models: Models, value: Value, way: Way, reader: Reader | None
+) -> Iterator[Redistribution]:
+    """None where only the price of a state changes, and nothing moves."""
+    if not (way.forward or way.backward):
+        return
 
     def written() -> Redistribution:
         moves = models.redistributions(models.ops.space(value.root))
@@ -194,9 +201,8 @@ def _transfer(models: Models, transfer: Transfer) -> Redistribution:
             exposed_ns=way.ns * models.problem.calibration.exposed.activation,
         )
 
-    # the ledger's items keep one way for all that are equal, for as long as there are models
-    found = models.shared(("transfer", look_of(models, value), id(way)), written)
-    return _named(models, found, transfer.root, transfer.reader)
+    found = models.shared(("transfer", models.look(value), id(way)), written)
+    yield _named(models, found, value.root, reader)
 
 
 def _named(
@@ -253,95 +259,84 @@ def _with_passing_axes(order: tuple[int, ...], path: Path, slots: int) -> tuple[
     return tuple(ranks)
 
 
-def _parameter_transfers(
-    models: Models, assignment: Assignment, ledger: Ledger
-) -> Iterator[Redistribution]:
-    """Gathers for each reader, reductions of its gradient, and what follows the update."""
-    for (root, reader), times in ledger.parameter_ns.items():
-        value = models.values.value_of[root]
-        order = parameter_order(models, value, assignment)
-        codes = assignment.parameters[root]
-        if reader is None:
-            read = assignment.read.get(root)
-            needed = read.codes if read is not None else None
-        else:
-            needed = _needed(models, assignment, reader)
-        own = (codes, needed, order, reader is None, times)
-        key = ("parameter ways", look_of(models, value), id(models.parameter(value)), *own)
-        found = models.shared(
-            key,
-            lambda value=value, own=own: tuple(_parameter_ways(models, value, *own)),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
-        )
-        for content in found:
-            yield _named(models, content, root, reader)
+class _Parameter(NamedTuple):
+    """A parameter's plan, and what moves: for which of the readers, or for all together."""
+
+    plan: ParameterPlan
+    moves: tuple[tuple[int | None, Redistribution], ...]
 
 
-def _parameter_ways(
-    models: Models,
-    value: Value,
-    codes: Codes,
-    needed: Codes | None,
-    order: tuple[int, ...],
-    spreads: bool,
-    times: tuple[float, float],
+def _parameter(models: Models, value: Value, own: ParameterItems) -> _Parameter:
+    key = ("parameter plan", models.look(value), id(own))
+    return models.shared(key, lambda: _parameter_of(models, value, own))
+
+
+def _parameter_of(models: Models, value: Value, own: ParameterItems) -> _Parameter:
+    model = models.parameter(value)
+    # the order of its axes follows what the first reader needs, or all together
+    order = model.order(np.array(own.codes), np.array(own.targets[0]))
+    layouts = parameter_layouts(models, value, own.codes, order)
+    plan = ParameterPlan(
+        tensor=UNNAMED,
+        value=layouts[0],
+        gradient=layouts[1],
+        optimizer=layouts[2],
+        value_bytes=round(own.bytes[0]),
+        gradient_bytes=round(own.bytes[1]),
+        optimizer_bytes=round(own.bytes[2]),
+    )
+    moves: list[tuple[int | None, Redistribution]] = []
+    moves += [(None, moved) for moved in _spread(models, value, own, order)]
+    for k in range(len(own.targets)):
+        reader = None if models.reads_shared(value) else k
+        moves += [(reader, moved) for moved in _served(models, value, own, k, order)]
+    return _Parameter(plan, tuple(moves))
+
+
+def _spread(
+    models: Models, value: Value, own: ParameterItems, order: tuple[int, ...]
 ) -> Iterator[Redistribution]:
-    """spreads: first what follows the update. needed: None where that is all."""
-    model, row = models.parameter(value), np.array([codes])
-    gather_ns, reduce_ns = times
+    """What follows the update."""
+    model, row = models.parameter(value), np.array([own.codes])
+    steps = _parameter_path(
+        models, value, model.value_moves, model.optimizer(row), model.value(row), order
+    )
+    if steps:
+        exposed_ns = own.spread_ns * models.problem.calibration.exposed.parameter
+        yield Redistribution(
+            tensor=UNNAMED, op=None, traffic="parameter", per_step=steps,
+            ns=own.spread_ns, exposed_ns=exposed_ns,
+        )  # fmt: skip
+
+
+def _served(
+    models: Models, value: Value, own: ParameterItems, target: int, order: tuple[int, ...]
+) -> Iterator[Redistribution]:
+    """Gathers for one target, and reductions of its gradient."""
+    model, row = models.parameter(value), np.array([own.codes])
+    needed = np.array([own.targets[target]])
     exposed = models.problem.calibration.exposed
-    if spreads:
-        steps = _parameter_path(
-            models, value, model.value_moves, model.optimizer(row), model.value(row), order
-        )
-        ns = float(model.spread_ns(row)[0])
-        gather_ns = max(0.0, gather_ns - ns)
-        if steps:
-            yield Redistribution(
-                tensor=UNNAMED, op=None, traffic="parameter", per_step=steps,
-                ns=ns, exposed_ns=ns * exposed.parameter,
-            )  # fmt: skip
-    if needed is None:
-        return
-    read = np.array([needed])
     gather = _parameter_path(
-        models, value, model.value_moves, model.value(row), model.read_value(read), order
+        models, value, model.value_moves, model.value(row), model.read_value(needed), order
     )
     if gather:
+        ns = own.gathers_ns[target]
         yield Redistribution(
             tensor=UNNAMED, op=None, traffic="parameter", forward=gather,
-            again=model.trained, ns=gather_ns, exposed_ns=gather_ns * exposed.parameter,
+            again=model.trained, ns=ns, exposed_ns=ns * exposed.parameter,
         )  # fmt: skip
     if not model.trained:
         return
-    kept = model.accumulated(row, read)[0]
+    kept = model.accumulated(row, needed)[0]
     moves = model.gradient_moves
-    often = _parameter_path(models, value, moves, model.left_gradient(read), kept, order)
+    often = _parameter_path(models, value, moves, model.left_gradient(needed), kept, order)
     once = _parameter_path(models, value, moves, kept, model.optimizer(row), order)
     if often or once:
+        ns = own.reductions_ns[target]
         yield Redistribution(
             tensor=UNNAMED, op=None, traffic="gradient", backward=often, per_step=once,
-            ns=reduce_ns, exposed_ns=reduce_ns * exposed.gradient,
+            ns=ns, exposed_ns=ns * exposed.gradient,
         )  # fmt: skip
-
-
-def parameter_order(models: Models, value: Value, assignment: Assignment) -> tuple[int, ...]:
-    """The order of a parameter's axes, from what its reader (or all its readers) need."""
-    if value.root in assignment.read:
-        needed = assignment.read[value.root].codes
-    elif value.readers:
-        needed = _needed(models, assignment, value.readers[0])
-    else:
-        return ()
-    model, codes = models.parameter(value), assignment.parameters[value.root]
-    key = ("parameter order", id(model), codes, needed)
-    return models.shared(key, lambda: model.order(np.array(codes), np.array(needed)))
-
-
-def _needed(models: Models, assignment: Assignment, reader: Reader) -> Codes:
-    """The state in which a reader needs its input."""
-    position, port = reader
-    model = models.ops.model(position)
-    return Items.of(models).needed(model, assignment.ops[position], port)
 
 
 def _parameter_path(
