@@ -29,9 +29,10 @@ from solver.messages.definitions import Weights
 from solver.messages.elimination import best_of_few
 from solver.messages.mixing import mixed
 from solver.messages.network import network_of
+from solver.messages.numbers import Numbers
 from solver.messages.prices import Bracket, Line, narrowed
 from solver.messages.selection import decoded, few_states
-from solver.messages.sweeps import Numbers, links_of, no_messages, numbers_of, sweep
+from solver.messages.sweeps import links_of, no_messages, sweep
 from solver.outcome import Budget, Outcome, outcome_of
 
 KEPT = 16  # chosen: states of a node that a choice is made of; 16^3 additions a node
@@ -92,7 +93,7 @@ class _MessageSearch:
 
     def run(self) -> None:
         self._prepare()
-        line = self._at(Weights(1.0, 0.0))
+        line = self._allowed(Weights(1.0, 0.0))
         if line is None:
             return
         if self.limit is None or line.found.memory_bytes <= self.limit:
@@ -105,6 +106,7 @@ class _MessageSearch:
         self._check_held()
         self._links = links_of(network)
         self._messages = no_messages(self._links)
+        self._numbers = Numbers(network)
         self._wanted = np.concatenate([network.wanted(), network.wanted_back()])
         ends = np.concatenate([network.tails, network.heads])
         degrees = np.bincount(ends, minlength=len(network.names))
@@ -126,7 +128,7 @@ class _MessageSearch:
         idle = 0
         while idle < _IDLE_ROUNDS and not self._is_over():
             before = self._gap()
-            self._pass_messages(1)
+            self._pass_messages()
             self._choose()
             self._judged()
             self._raise_bound()
@@ -135,7 +137,6 @@ class _MessageSearch:
     def _close(self, bracket: Bracket) -> None:
         """Keep the limit, which the cheapest choice does not."""
         idle = 0
-        self._raise_bound()
         while idle < _IDLE_ROUNDS and not self._is_over():
             before = self._gap()
             if not narrowed(bracket, self._line_at):
@@ -152,7 +153,7 @@ class _MessageSearch:
             if self._is_over():
                 return
             self._weigh(Weights(1.0, bracket.price))
-            self._pass_messages(2)
+            self._pass_messages()
             self._choose()
             bracket.add(self._judged(), bracket.price)
             self._raise_bound()
@@ -160,29 +161,29 @@ class _MessageSearch:
 
     def _leanest(self, limit: float) -> Line | None:
         """A choice within the limit, None where there is none or none is found."""
-        for _ in range(_IDLE_ROUNDS):
-            line = self._at(Weights(0.0, 1.0))
-            if line is None:
-                return None
-            if line.found.memory_bytes <= limit and line.found.cost_ns < math.inf:
-                return line
-            if self._bound() > limit:
-                self._prove_infeasible("every choice takes more memory than the limit")
-                return None
-            self.deadline.check()
-        self.notes.append("no choice within the limit was found")
+        line = self._allowed(Weights(0.0, 1.0))
+        if line is None or line.found.memory_bytes <= limit:
+            return line
+        if self._bound() > limit:
+            self._prove_infeasible("every choice takes more memory than the limit")
+        else:
+            self.notes.append("no choice within the limit was found")
         return None
 
-    def _at(self, weights: Weights) -> Line | None:
-        """The best choice found at these weights, after messages; None where there is none."""
+    def _allowed(self, weights: Weights) -> Line | None:
+        """The best choice found at these weights; None where nothing, or nothing allowed, is."""
         self._weigh(weights)
-        self._pass_messages(1)
-        self._choose()
-        line = self._judged()
-        if line.found.cost_ns == math.inf and self._bound() == math.inf:
-            self._prove_infeasible("every choice takes a forbidden state or pair")
-            return None
-        return line
+        for _ in range(_IDLE_ROUNDS):
+            self._pass_messages()
+            self._choose()
+            line = self._judged()
+            if line.found.cost_ns < math.inf:
+                return line
+            if self._bound() == math.inf:
+                self._prove_infeasible("every choice takes a forbidden state or pair")
+                return None
+        self.notes.append("no choice without a forbidden state or pair was found")
+        return None
 
     def _line_at(self, price: float) -> Line:
         self._weigh(Weights(1.0, price))
@@ -192,17 +193,16 @@ class _MessageSearch:
         self.deadline.check()
         self._weights = weights
         self._known: dict[int, FloatArray] = self._network.definitions.at(weights, self._wanted)
-        self._numbers: Numbers = numbers_of(self._network, self._known)
+        self._numbers.write(self._known, weights)
 
-    def _pass_messages(self, sweeps: int) -> None:
+    def _pass_messages(self) -> None:
         stop = np.zeros(1, dtype=np.int64)
-        for _ in range(sweeps):
-            task = self._pool.submit(sweep, self._links, self._numbers.single, self._messages, stop)
-            while wait([task], _STOP_SECONDS).not_done:
-                if self.deadline.is_over():
-                    stop[0] = 1
-            task.result()
-            self.deadline.check()
+        task = self._pool.submit(sweep, self._links, self._numbers.single, self._messages, stop)
+        while wait([task], _STOP_SECONDS).not_done:
+            if self.deadline.is_over():
+                stop[0] = 1
+        task.result()
+        self.deadline.check()
 
     def _choose(self) -> None:
         """Which states of each node a choice is made of: the best choice at hand comes first."""

@@ -15,7 +15,8 @@ import numba
 import numpy as np
 
 from solver.cost_graph import FloatArray, IntArray
-from solver.messages.sweeps import Links, Messages, Numbers, SingleArray, value_at
+from solver.messages.numbers import Numbers
+from solver.messages.sweeps import Links, Messages, SingleArray, value_at
 
 _ROUNDING = 1e-13  # chosen: of all terms; each is the sum of some ten doubles
 

@@ -104,6 +104,10 @@ class Definitions:
             self._has_memory.append(own or any(self._has_memory[part] for part in parts))
         return self._numbers[key]
 
+    def has_memory(self, number: int) -> bool:
+        """Whether a price changes it."""
+        return self._has_memory[number]
+
     def transposed(self, table: int) -> int:
         definition = self.all[table]
         if isinstance(definition, Transposed):

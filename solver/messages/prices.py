@@ -8,6 +8,7 @@ the limit and of the best within it meet is the next price to look at, until no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -42,6 +43,8 @@ class Bracket:
 
     def add(self, line: Line, price: float) -> None:
         """A choice found at this price. Of those on either side the lowest there stays."""
+        if line.found.cost_ns == math.inf:
+            return
         if line.found.memory_bytes > self.limit:
             if line.at(price, self.limit) <= self.above.at(price, self.limit):
                 self.above = line

@@ -7,6 +7,7 @@ worked out with them holds (`relaxation.py`), so that their rounding costs tight
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numba
@@ -17,8 +18,6 @@ from solver.cost_graph import FloatArray, IntArray
 from solver.messages.network import Network
 
 SingleArray = NDArray[np.float32]
-
-_HIGH = 1e4  # chosen: what is forbidden costs a sweep, of the largest entry
 
 
 class Links(NamedTuple):
@@ -39,16 +38,6 @@ class Links(NamedTuple):
     at_head: IntArray
 
 
-class Numbers(NamedTuple):
-    """All vectors and tables, one after the other, as `Links` says where.
-
-    single: once more, then all tables by columns.
-    """
-
-    exact: FloatArray
-    single: SingleArray
-
-
 class Messages(NamedTuple):
     to_tail: SingleArray
     to_head: SingleArray
@@ -59,9 +48,7 @@ def links_of(network: Network) -> Links:
     ends = np.concatenate([network.tails, network.heads])
     order = np.argsort(ends, kind="stable")
     place = np.zeros(len(network.definitions.all), dtype=np.int64)
-    wanted = network.wanted()
-    sizes = [int(np.prod(network.definitions.shapes[number])) for number in wanted]
-    place[wanted] = offsets(np.array(sizes, dtype=np.int64))[:-1]
+    place[network.wanted()] = starts_of(network)[:-1]
     return Links(
         extents=network.extents,
         vectors=place[network.vectors],
@@ -75,20 +62,10 @@ def links_of(network: Network) -> Links:
     )
 
 
-def numbers_of(network: Network, known: dict[int, FloatArray]) -> Numbers:
-    """What is known, as one row of numbers."""
-    wanted = [known[int(number)] for number in network.wanted()]
-    exact = np.concatenate([part.ravel() for part in wanted])
-    single = np.empty(2 * len(exact), dtype=np.float32)
-    single[: len(exact)] = exact
-    start = len(exact)
-    for part in wanted:
-        single[start : start + part.size] = part.T.ravel()
-        start += part.size
-    finite = np.isfinite(exact)
-    high = _HIGH * max(float(np.abs(exact[finite]).max(initial=0.0)), 1.0)
-    single[np.isinf(single)] = high
-    return Numbers(exact, single)
+def starts_of(network: Network) -> IntArray:
+    """Where each of the wanted vectors and tables starts in a row of all, and the end."""
+    shapes = network.definitions.shapes
+    return offsets(np.array([math.prod(shapes[number]) for number in network.wanted()]))
 
 
 def no_messages(links: Links) -> Messages:

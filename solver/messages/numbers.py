@@ -1,0 +1,58 @@
+"""All vectors and tables of a network as numbers in a row, at the weights of the hour.
+
+exact     for bounds and choices, where `links_of` says
+single    for messages: the same, softened and in single precision, then all once more by columns
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.cost_graph import FloatArray
+from solver.messages.definitions import Weights
+from solver.messages.network import Network
+from solver.messages.sweeps import SingleArray, starts_of
+
+_HIGH = 1e4  # chosen: what is forbidden costs a message, of the largest entry
+
+
+class Numbers:
+    """Written over at every change of weights; what no price changes stays."""
+
+    def __init__(self, network: Network) -> None:
+        self.definitions = network.definitions
+        self.wanted = network.wanted().tolist()
+        self.starts = starts_of(network).tolist()
+        self.exact: FloatArray = np.empty(self.starts[-1])
+        self._single: SingleArray = np.empty(2 * self.starts[-1], dtype=np.float32)
+        self._weights: Weights | None = None
+        self._stale: set[int] = set()
+
+    def write(self, known: dict[int, FloatArray], weights: Weights) -> None:
+        """known: what is wanted, at these weights."""
+        before = self._weights
+        only_priced = before is not None and before.cost == weights.cost
+        for place, number in enumerate(self.wanted):
+            if not only_priced or self.definitions.has_memory(number):
+                start, stop = self.starts[place : place + 2]
+                self.exact[start:stop] = known[number].ravel()
+                self._stale.add(place)
+        self._weights = weights
+
+    @property
+    def single(self) -> SingleArray:
+        if self._stale:
+            self._soften()
+        return self._single
+
+    def _soften(self) -> None:
+        exact, half = self.exact, len(self.exact)
+        finite = exact[np.isfinite(exact)]
+        largest = max(float(finite.max(initial=0.0)), -float(finite.min(initial=0.0)), 1.0)
+        for place in self._stale:
+            start, stop = self.starts[place : place + 2]
+            part = np.minimum(exact[start:stop], _HIGH * largest).astype(np.float32)
+            self._single[start:stop] = part
+            shape = self.definitions.shapes[self.wanted[place]]
+            self._single[half + start : half + stop] = part.reshape(shape).T.ravel()
+        self._stale.clear()
