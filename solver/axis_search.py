@@ -1,8 +1,8 @@
 """The search on one axis: every op at the weight it has, the cheapest choice within a limit.
 
-Tables of one axis are tiny, so that the cheapest choice of all takes milliseconds, and one at any
-price of memory hardly more (`elimination/direct.py`). Only where no price comes near enough does
-the whole exact search begin (`solver.dynamic_programming`).
+Tables of one axis are tiny, so that the cheapest choice at any price of memory takes a millisecond
+(`elimination/direct.py`). Where the cheapest of all exceeds the limit, the best price is looked for
+(`elimination/multiplier.py`); what gap that leaves is less than what the axes inside change.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from functools import cached_property
 from math import inf
 
 from solver.cost_graph import CostGraph
+from solver.crossing import crossed
 from solver.dynamic_programming import dynamic_programming
 from solver.elimination.direct import DirectElimination, Least
-from solver.elimination.multiplier import Judged, peak
+from solver.elimination.multiplier import Cross, Judged, peak
 from solver.elimination.solution import Weights
 from solver.folding import Folding
 from solver.incumbent import Incumbent
@@ -22,8 +23,8 @@ from solver.outcome import Budget
 from solver.states import IntArray
 from solver.weighted import Weighted
 
-# chosen: an axis is solved to within this of its optimum; what lies inside it changes more
-TOLERANCE = 1e-2
+# chosen: prices of memory are tried until the gap is as small as this
+TOLERANCE = 1e-3
 
 
 class AxisSearch:
@@ -37,8 +38,11 @@ class AxisSearch:
         """What is searched."""
         return self._weighted.graph(memory_limit_bytes)
 
-    def cheapest(self, memory_limit_bytes: float) -> IntArray | None:
-        """The choice of least cost within the limit, None where there is none."""
+    def cheapest(self, memory_limit_bytes: float, cross: Cross = crossed) -> IntArray | None:
+        """The cheapest choice found within the limit, None where there is none.
+
+        cross: what is tried between two choices that the limit lies between.
+        """
         if not self._direct.is_small:
             graph = self.graph(memory_limit_bytes)
             return dynamic_programming(graph, Budget(tolerance=TOLERANCE)).choice
@@ -49,20 +53,17 @@ class AxisSearch:
             return choice
         if self._direct.memory_bytes(self._leanest.choice()) > memory_limit_bytes:
             return None
-        return self._within(self.graph(memory_limit_bytes))
+        return self._within(self.graph(memory_limit_bytes), cross)
 
-    def _within(self, graph: CostGraph) -> IntArray | None:
+    def _within(self, graph: CostGraph, cross: Cross) -> IntArray | None:
         """The limit lies between what the leanest and what the cheapest choice take."""
         incumbent = Incumbent(graph, TOLERANCE, None)
         cheapest, leanest = self._cheapest.choice(), self._leanest.choice()
         over = Judged(cheapest, incumbent.offer(cheapest, "cost"))
         within = Judged(leanest, incumbent.offer(leanest, "memory"))
         incumbent.raise_bound(over.cost.cost_ns, "cost")
-        peak(self._at, over, within, incumbent)
-        if incumbent.is_closed():
-            return incumbent.choice
-        budget = Budget(tolerance=TOLERANCE)
-        return dynamic_programming(graph, budget, start=incumbent.choice).choice
+        peak(self._at, over, within, incumbent, cross)
+        return incumbent.choice
 
     def _at(self, ns_per_byte: float) -> Least:
         return self._direct.least(Weights(1.0, ns_per_byte))

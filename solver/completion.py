@@ -14,6 +14,7 @@ import numpy as np
 
 from meshwright.schema.request import Rest
 from solver.constraints import Filters
+from solver.deadline import Deadline
 from solver.dynamic_programming import dynamic_programming
 from solver.folding import Folding
 from solver.incumbent import Report
@@ -70,17 +71,21 @@ def completed(
 ) -> MeshOutcome:
     """The best plan with the proposed strategies; of other plans it says nothing."""
     limit = models.problem.memory_limit_bytes
+    deadline = Deadline.after(budget.seconds, budget.stop)
     least: list[float] = []
     best: MeshOutcome | None = None
     for proposal in proposals:
+        if best is not None and deadline.is_over():
+            break
         fixed = {p: exactly(np.array(row)) for p, row in proposal.strategies.items()}
         unfolding = Unfolding(folding, lower(models, fixed, limit))
-        found = dynamic_programming(unfolding.graph, replace(budget, cutoff_ns=inf), report)
+        own_budget = replace(budget, seconds=deadline.left_s(), cutoff_ns=inf)
+        found = dynamic_programming(unfolding.graph, own_budget, report)
         if found.choice is not None:
             own = replace(found, lower_bound_ns=-inf, status="feasible")
             if best is None or own.cost_ns < best.outcome.cost_ns:
                 best = MeshOutcome(own, models, name, unfolding, notes=proposal.notes)
-            if found.memory_bytes < ROOMY * limit or name == "recursive_programming":
+            if found.memory_bytes < ROOMY * limit:
                 break  # later proposals are leaner, and only for want of room
         elif found.minimum_memory_bytes is not None:
             least.append(found.minimum_memory_bytes)

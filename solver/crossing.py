@@ -34,6 +34,10 @@ def crossed(graph: CostGraph, before: IntArray, behind: IntArray) -> IntArray | 
     return np.concatenate([before[:cut], behind[cut:]])
 
 
+def uncrossed(graph: CostGraph, before: IntArray, behind: IntArray) -> None:
+    """For searches in which all repeats are to choose alike."""
+
+
 class _Cuts:
     """Sums for every cut: cut k has the nodes 0 .. k-1 as in the first choice."""
 

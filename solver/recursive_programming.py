@@ -6,8 +6,9 @@ an axis decides (`solver.axis_decisions`) is kept; the next one divides what is 
 group of devices (`solver.local_models`). Time is linear in axes and, folded, nearly independent of
 the number of layers.
 
-An axis may use as much memory as all axes inside it could divide by at the most. Where the
-strategies then fit on no device, the axes are gone through again with less.
+An axis may use as much memory as all axes inside it could divide by at the most. Where that binds,
+the axes are gone through again with less: which of the strategies is best is seen when they are
+completed to plans (`solver.completion`).
 
 Not exact: no axis knows what the axes inside it could do. MindSpore's recursive programming (SAPP,
 double recursive) halves ops greedily in the same order, by relative sizes and without a limit.
@@ -24,6 +25,8 @@ from numpy.typing import NDArray
 from meshwright.schema import Mesh
 from solver.axis_decisions import AxisDecisions
 from solver.axis_search import AxisSearch
+from solver.crossing import crossed, uncrossed
+from solver.elimination.multiplier import Cross
 from solver.folding import Folding
 from solver.local_models import LocalModels, Outer
 from solver.lowering import Models, lower
@@ -33,8 +36,13 @@ from solver.states import IntArray
 
 Strategies = dict[int, tuple[int, ...]]
 
-# chosen: which power of the inner axes' sizes an axis may hope that they divide its memory by
-HOPES = (1.0, 0.5, 0.0)
+# chosen: which power of the inner axes' sizes an axis may hope that they divide its memory by, and
+# whether the layers at the ends may choose unlike those between for want of memory
+TRIES: tuple[tuple[float, Cross], ...] = (
+    (1.0, crossed),
+    (1.0, uncrossed),
+    *((hope, crossed) for hope in (0.95, 0.9, 0.85, 0.7, 0.5, 0.0)),
+)
 
 
 def recursive_programming(
@@ -52,8 +60,8 @@ def recursive_programming(
     sizes = [axis.size for axis in models.mesh.axes]
     inside = [prod(sizes[k + 1 :]) for k in range(len(sizes))]
     found: list[Strategies] = []
-    for hope in HOPES:
-        own = recursion.strategies([memory_limit_bytes * size**hope for size in inside])
+    for hope, cross in TRIES:
+        own = recursion.strategies([memory_limit_bytes * size**hope for size in inside], cross)
         if own is not None and own not in found:
             found.append(own)
             yield own
@@ -73,7 +81,7 @@ class _Recursion:
         }
         self._known: dict[tuple[bytes, ...], AxisSearch] = {}
 
-    def strategies(self, limits: Sequence[float]) -> Strategies | None:
+    def strategies(self, limits: Sequence[float], cross: Cross) -> Strategies | None:
         """limits: bytes, of every axis on what the axes outside left to it."""
         outer = Outer()
         codes: Strategies = {}
@@ -84,7 +92,7 @@ class _Recursion:
                 local = LocalModels(self.models, Mesh(axes=(axis,)), outer)
                 search = AxisSearch(self.folding, lower(local, self._allowed(k, codes), None))
                 self._known[decided] = search
-            choice = search.cheapest(limit)
+            choice = search.cheapest(limit, cross)
             if choice is None:
                 return None
             decided = (*decided, choice.tobytes())

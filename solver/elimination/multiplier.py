@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from solver.cost_graph import ChoiceCost, IntArray
+from solver.cost_graph import ChoiceCost, CostGraph, IntArray
 from solver.crossing import crossed
 from solver.incumbent import ROUNDING, Incumbent
 
@@ -37,6 +37,7 @@ class Solved(Protocol):
 
 
 S = TypeVar("S", bound=Solved)
+Cross = Callable[[CostGraph, IntArray, IntArray], IntArray | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,16 @@ class Judged:
 
 
 def peak(
-    at: Callable[[float], S], over: Judged, within: Judged, incumbent: Incumbent
+    at: Callable[[float], S],
+    over: Judged,
+    within: Judged,
+    incumbent: Incumbent,
+    cross: Cross = crossed,
 ) -> tuple[float, S] | None:
     """The best multiplier found and its solution, None where the incumbent closed before any.
 
     at: solves under a multiplier. over: the cheapest choice, above the limit; within: some choice
-    within it.
+    within it. cross: what is tried between the two.
     """
     limit = incumbent.graph.memory_limit_bytes
     assert limit is not None
@@ -80,7 +85,7 @@ def peak(
         else:
             within = found
         for pair in ((over.choice, within.choice), (within.choice, over.choice)):
-            between = crossed(incumbent.graph, *pair)
+            between = cross(incumbent.graph, *pair)
             if between is not None:
                 incumbent.offer(between, STAGE)
     return best

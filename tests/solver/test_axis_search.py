@@ -9,7 +9,7 @@ from bench.mindspore_models import gpt
 from costmodel.calibrations import default_calibration
 from costmodel.presets import preset
 from meshwright.schema import Mesh, Setup
-from solver.axis_search import TOLERANCE, AxisSearch
+from solver.axis_search import AxisSearch
 from solver.cost_graph import CostGraph, Node, evaluate_choice
 from solver.dynamic_programming import dynamic_programming
 from solver.folding import KEPT, MIDDLE, Folding, fold
@@ -61,7 +61,7 @@ def test_the_middle_weighs_as_all_copies_that_it_stands_for(
         assert own.cost_ns < np.inf
 
 
-def test_the_cheapest_choice_within_any_limit(folded: tuple[Folding, Lowered]) -> None:
+def test_any_limit_is_kept_near_the_least_cost(folded: tuple[Folding, Lowered]) -> None:
     folding, lowered = folded
     search = AxisSearch(folding, lowered)
     free = evaluate_choice(search.graph(1e15), search.cheapest(1e15))
@@ -76,5 +76,5 @@ def test_the_cheapest_choice_within_any_limit(folded: tuple[Folding, Lowered]) -
         found = evaluate_choice(graph, choice)
         assert found.memory_bytes <= limit
         best = dynamic_programming(graph, Budget(tolerance=1e-3))
-        assert best.lower_bound_ns <= found.cost_ns <= best.cost_ns * (1 + TOLERANCE)
+        assert best.lower_bound_ns <= found.cost_ns <= best.cost_ns * 1.01
     assert search.cheapest(0.99 * least) is None
