@@ -90,6 +90,8 @@ def fold(graph: Graph, marks: Mapping[str, Hashable]) -> Folding:
     """Fold every run; ops with different marks are never alike."""
     order = graph.topological_order()
     spans = alike_spans(_looks(graph, order, marks), LEAST_COPIES)
+    if not spans:
+        return Folding(graph, ())
     stretches = _Stretches(graph, order)
     runs = [run for span in spans if (run := stretches.run(*span)) is not None]
     if not runs:
@@ -237,10 +239,9 @@ def _without(graph: Graph, order: Sequence[Op], runs: Sequence[Run]) -> Graph:
             inputs = tuple([names.get(name, name) for name in op.inputs])
             op = op.model_copy(update={"inputs": inputs})
         ops.append(op)
-    short = graph.model_copy(
+    return graph.model_copy(
         update={
             "ops": tuple(ops),
             "tensors": tuple([t for t in graph.tensors if t.name not in dropped]),
         }
     )
-    return short

@@ -120,34 +120,27 @@ def op_infos(
             continue
         names = (*op.inputs, *op.outputs)
         infos = [tensors[name] for name in names]
+        cuts = refinement.factor_cuts[position]
         key = (
             id(own),
             len(op.inputs),
-            tuple([names.index(name) for name in names]),
+            tuple([names.index(name) for name in names]) if len({*names}) < len(names) else (),
             tuple([id(info.slots) for info in infos]),
-            tuple(refinement.factor_cuts[position].items()),
+            tuple(cuts.items()) if cuts else (),
             refinement.blocked[position],
-            tuple([tuple(info.chunks.items()) for info in infos if info.chunks]),
-            tuple([bool(info.chunks) for info in infos]),
+            tuple([(k, *info.chunks.items()) for k, info in enumerate(infos) if info.chunks]),
         )
         like = known.get(key)
         if like is None:
             like = known[key] = _op_info(position, op, own, refinement, tensors)
-        found.append(
-            replace(
-                like,
-                op=op,
-                inputs=tuple(map(_renamed, like.inputs, op.inputs)),
-                outputs=tuple(map(_renamed, like.outputs, op.outputs)),
-            )
-            if like.op is not op
-            else like
+        inputs = tuple(
+            [Port(name, port.slot_of) for name, port in zip(op.inputs, like.inputs, strict=True)]
         )
+        outputs = tuple(
+            [Port(name, port.slot_of) for name, port in zip(op.outputs, like.outputs, strict=True)]
+        )
+        found.append(OpInfo(op, own.known, like.parts, inputs, outputs, like.flops, like.notation))
     return tuple(found)
-
-
-def _renamed(port: Port, tensor: str) -> Port:
-    return Port(tensor, port.slot_of)
 
 
 def _op_info(

@@ -32,11 +32,25 @@ def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> 
         if op.op.strategy is not None and position not in views:
             found[position] = Pin(op=op.name, strategy=op.op.strategy)  # type: ignore[arg-type]  # axis names
     loading = loading_pins(problem.graph, problem.setup)
-    planned = [
-        position
-        for position, op in enumerate(problem.ops)
-        if position not in views and op.name not in loading
-    ]
+    if pins:
+        planned = [
+            position
+            for position, op in enumerate(problem.ops)
+            if position not in views and op.name not in loading
+        ]
+        found.update(_matched(problem, pins, planned))
+    for position, op in enumerate(problem.ops):
+        if op.name in loading:
+            found[position] = loading[op.name]
+    for position in sorted(found):
+        _check_factors(problem.ops[position], found[position])
+        check_cuts(problem, problem.ops[position], found[position])
+    return found
+
+
+def _matched(problem: Problem, pins: Sequence[Pin], planned: Sequence[int]) -> dict[int, Pin]:
+    """Position of op -> the last pin that matches it, of the ops at these positions."""
+    found: dict[int, Pin] = {}
     names = Names([problem.ops[position].name for position in planned])
     modules = Names([problem.ops[position].op.module for position in planned])
     for index, pin in enumerate(pins):
@@ -47,14 +61,7 @@ def pinned_ops(problem: Problem, pins: Sequence[Pin], views: frozenset[int]) -> 
                 f"{', '.join(repr(op.name) for op in problem.ops[:3])}",
                 pointer=f"/pins/{index}/op",
             )
-        for position in matched:
-            found[position] = pin
-    for position, op in enumerate(problem.ops):
-        if op.name in loading:
-            found[position] = loading[op.name]
-    for position in sorted(found):
-        _check_factors(problem.ops[position], found[position])
-        check_cuts(problem, problem.ops[position], found[position])
+        found.update(dict.fromkeys(matched, pin))
     return found
 
 
@@ -66,9 +73,11 @@ def matching_pins(
     module: the glob of a request for a submodule, numbered behind the pins.
     """
     found: dict[str, tuple[int, ...]] = {}
+    globs = [*(pin.op for pin in pins), *([module] if module is not None else [])]
+    if not globs:
+        return found
     names = Names([op.name for op in graph.ops])
     modules = Names([op.module for op in graph.ops])
-    globs = [*(pin.op for pin in pins), *([module] if module is not None else [])]
     for index, glob in enumerate(globs):
         for place in {place for own in (names, modules) for place in own.matching(glob)}:
             name = graph.ops[place].name

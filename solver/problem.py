@@ -184,14 +184,15 @@ def _symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:
 
 def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
     """Tensors between a trainable parameter and the loss (or any output, without a loss)."""
+    floats = {t.name for t in graph.tensors if t.dtype in FLOATS}
     live = {
-        t.name for t in graph.tensors if t.role == "parameter" and t.trainable and t.dtype in FLOATS
+        t.name for t in graph.tensors if t.role == "parameter" and t.trainable and t.name in floats
     }
     for op in order:
         if op.attrs.get("gradient") is True and op.kind == RECEIVE:
             live.update(op.outputs)
-        if any(name in live for name in op.inputs):
-            live.update(name for name in op.outputs if graph.tensor(name).dtype in FLOATS)
+        if not live.isdisjoint(op.inputs):
+            live.update([name for name in op.outputs if name in floats])
     wanted = {graph.loss} if graph.loss is not None else set(graph.outputs)
     for op in reversed(order):
         if any(name in wanted and name in live for name in op.outputs):
@@ -202,7 +203,7 @@ def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
 def _constants(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
     found = {t.name for t in graph.tensors if t.role in ("constant", "buffer")}
     for op in order:
-        if op.kind != RECEIVE and all(name in found for name in op.inputs):
+        if found.issuperset(op.inputs) and op.kind != RECEIVE:
             found.update(op.outputs)
     return frozenset(found)
 

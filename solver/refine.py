@@ -73,7 +73,19 @@ def refine(
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Refinement:
     """The fixed point over all ops: their rules, and their tensors in the order of the terms."""
-    return _Refining(bound, tensors, shapes).refinement()
+    uses: list[RuleUses] = []
+    rules: dict[int, RuleUses] = {}
+    for own, names in zip(bound, tensors, strict=True):
+        if own is None:
+            uses.append(_NO_USES)
+            continue
+        # a Bound is shared by ops of equal rule and shapes
+        if id(own) not in rules:
+            rules[id(own)] = _rule_uses(own, [shapes[name] for name in names])
+        uses.append(rules[id(own)])
+    if not any(own.cutting or own.segments for own in rules.values()):
+        return Refinement({}, [_NO_CUTS] * len(uses), {}, uses, [own.hidden for own in uses])
+    return _Refining(bound, tensors, shapes, uses).refinement()
 
 
 class _Refining:
@@ -84,20 +96,12 @@ class _Refining:
         bound: Sequence[Bound | None],
         tensors: Sequence[Sequence[str]],
         shapes: Mapping[str, tuple[int, ...]],
+        uses: Sequence[RuleUses],
     ) -> None:
         self.tensors = tensors
         self.shapes = shapes
+        self.uses = uses
         self.sizes = [own.sizes if own is not None else {} for own in bound]
-        rules: dict[int, RuleUses] = {}
-        self.uses = []
-        for own, names in zip(bound, tensors, strict=True):
-            if own is None:
-                self.uses.append(_NO_USES)
-                continue
-            # a Bound is shared by ops of equal rule and shapes
-            if id(own) not in rules:
-                rules[id(own)] = _rule_uses(own, [shapes[name] for name in names])
-            self.uses.append(rules[id(own)])
         self.first_dim: dict[str, int] = {}
         count = 0
         for name, shape in shapes.items():

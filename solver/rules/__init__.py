@@ -65,13 +65,14 @@ class RuleTable:
 
         Raises RuleError, naming the op, where the rule does not fit its shapes.
         """
-        inputs = tuple(self.shapes[name] for name in op.inputs)
-        outputs = tuple(self.shapes[name] for name in op.outputs)
+        inputs = tuple([self.shapes[name] for name in op.inputs])
+        outputs = tuple([self.shapes[name] for name in op.outputs])
         own = op.rule.model_dump_json() if op.rule is not None else None
-        key = (op.kind, inputs, outputs, repr(op.attrs), own)
-        if key not in self._bound:
-            self._bound[key] = _bind(op, inputs, outputs)
-        return self._bound[key]
+        key = (op.kind, inputs, outputs, repr(op.attrs) if op.attrs else "", own)
+        found = self._bound.get(key)
+        if found is None and key not in self._bound:
+            found = self._bound[key] = _bind(op, inputs, outputs)
+        return found
 
 
 def _bind(op: Op, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Bound | None:

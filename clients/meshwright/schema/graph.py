@@ -148,8 +148,14 @@ class Graph(Document):
     def topological_order(self) -> tuple[Op, ...]:
         """The ops, each after its producers; the listed order where that is already one.
 
-        Raises GraphError where ops wait for each other in a circle.
+        Found once. Raises GraphError where ops wait for each other in a circle.
         """
+        order: tuple[Op, ...] | None = self.__dict__.get("_order")
+        if order is None:
+            order = self.__dict__["_order"] = self._in_order()
+        return order
+
+    def _in_order(self) -> tuple[Op, ...]:
         made_here = {name for op in self.ops for name in op.outputs}
         ready: set[str] = set()
         if all(self._runs(op, made_here, ready) for op in self.ops):
@@ -200,7 +206,7 @@ class Graph(Document):
 
     @staticmethod
     def _runs(op: Op, made_here: set[str], ready: set[str]) -> bool:
-        if any(name in made_here and name not in ready for name in op.inputs):
+        if not ready.issuperset(made_here.intersection(op.inputs)):
             return False
         ready.update(op.outputs)
         return True
@@ -260,6 +266,7 @@ class Graph(Document):
     def _check_ops(self) -> None:
         seen: set[str] = set()
         maker: dict[str, str] = {}
+        index = self._index
         for position, op in enumerate(self.ops):
             pointer = f"/ops/{position}"
             _check_name("op", op.name, pointer)
@@ -280,7 +287,7 @@ class Graph(Document):
                 )
             for side, names in (("inputs", op.inputs), ("outputs", op.outputs)):
                 for place, name in enumerate(names):
-                    if name not in self._index:
+                    if name not in index:
                         raise GraphError(
                             f"op {op.name!r} names the tensor {name!r} in its {side}, "
                             "which is not listed under tensors",
@@ -294,10 +301,10 @@ class Graph(Document):
                         pointer=f"{pointer}/outputs/{place}",
                     )
                 maker[name] = op.name
-                if self._index[name].role != "activation":
+                if index[name].role != "activation":
                     raise GraphError(
                         f"tensor {name!r} is made by op {op.name!r} but has the role "
-                        f"{self._index[name].role!r}; what an op makes is an activation",
+                        f"{index[name].role!r}; what an op makes is an activation",
                         pointer=f"{pointer}/outputs/{place}",
                     )
             if op.rule is not None:
