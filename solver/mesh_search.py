@@ -204,7 +204,7 @@ class MeshSearch:
     def _quickly(self, mesh: Mesh, problem: Problem) -> Iterator[MeshOutcome]:
         """A plan to fall back on."""
         models, given = self._models(mesh, problem)
-        if broken_pin(models, given.all) is None:
+        if self._impossible(models, given) is None:
             budget = Budget(self.deadline.left_s(), tolerance=TOLERANCE, stop=self.deadline.stop)
             found = self._decided(models, given, "recursive_programming", budget)
             if found.outcome.choice is not None:
@@ -219,22 +219,25 @@ class MeshSearch:
     def _begun(self, mesh: Mesh, problem: Problem, budget: Budget) -> _Begun:
         """The first round: what is told without a search, and the least cost without the limit."""
         models, given = self._models(mesh, problem)
-        own = _Begun(models, given)
+        own = _Begun(models, given, ended=self._impossible(models, given))
+        if own.ended is not None:
+            return own
         if self.deadline.is_over():
             own.ended = MeshOutcome(NOT_SEARCHED, models, left_out="the time was over")
-            return own
-        broken = broken_pin(models, given.all)
-        if broken is not None:
-            own.ended = MeshOutcome(_IMPOSSIBLE, models, broken_pin=broken)
-            return own
-        least = sum(part.total for part in least_memory(models, self.folding))
-        if least > models.problem.memory_limit_bytes:
-            outcome = replace(_IMPOSSIBLE, minimum_memory_bytes=least)
-            own.ended = MeshOutcome(outcome, models)
             return own
         if self.request.solver in ("auto", "dynamic_programming"):
             self._eliminate(own, budget)
         return own
+
+    def _impossible(self, models: Models, given: Filters) -> MeshOutcome | None:
+        """What is told of a mesh in milliseconds: pins that it cannot keep, memory it has not."""
+        broken = broken_pin(models, given.all)
+        if broken is not None:
+            return MeshOutcome(_IMPOSSIBLE, models, broken_pin=broken)
+        least = sum(part.total for part in least_memory(models, self.folding))
+        if least > models.problem.memory_limit_bytes:
+            return MeshOutcome(replace(_IMPOSSIBLE, minimum_memory_bytes=least), models)
+        return None
 
     def _eliminate(self, own: _Begun, budget: Budget) -> None:
         """Begin dynamic programming, or leave it where its tables would be too large."""

@@ -34,6 +34,13 @@ def test_a_search_without_time_says_so_and_never_that_nothing_fits():
     assert "time budget" in answer.infeasible.detail
 
 
+def test_what_no_layout_makes_fit_is_told_without_any_time() -> None:
+    request = mlp_request(1, topology(2, memory_bytes=400_000), rows=2048, width=8)
+    answer = plan(request.model_copy(update={"budget": Budget(seconds=1e-9)}))
+    assert answer.infeasible is not None
+    assert answer.infeasible.constraint == "memory"
+
+
 @pytest.mark.parametrize("seconds", [0.001, 0.01, 0.05, 0.2])
 def test_a_search_cut_short_gives_an_honest_plan_or_says_that_time_ended(seconds):
     request = mlp_request(8, topology(4, 8, memory_bytes=1 << 28))
