@@ -35,8 +35,8 @@ from solver.meshes import meshes
 from solver.op_sketches import OpSketches
 from solver.outcome import Outcome
 from solver.pins import Allowed, matching_pins, pinned_ops
-from solver.stage_planner import states_alone
 from solver.problem import build_problem
+from solver.stage_planner import states_alone
 from solver.unfolding import Unfolding
 from solver.values import find_values
 
