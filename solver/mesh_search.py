@@ -7,7 +7,8 @@ semi_auto
 auto                          dynamic_programming; where its tables would be too large, the
                               strategies of recursive_programming improved by lagrangian_search.
                               Where time is limited, recursive_programming on the coarsest mesh
-                              gives a plan to fall back on first
+                              gives a plan to fall back on first; where somebody ends the
+                              search before there is a plan, it does so then
 """
 
 from __future__ import annotations
@@ -98,25 +99,26 @@ class MeshSearch:
         """
         spaces = [(mesh, own) for mesh in candidates for own in _spaces(self.problem, mesh)]
         outcomes: list[MeshOutcome] = []
+        soon: list[MeshOutcome] = []
         if self._wants_a_plan_soon():
-            coarsest = meshes(self.request.topology, 1)[0]
-            outcomes += self._quickly(coarsest, next(_spaces(self.problem, coarsest)))
-        soon = len(outcomes)
+            soon += self._quickly(self.deadline)
         begun: list[_Begun] = []
         steps = 2 * len(spaces)
         for mesh, problem in spaces:
-            own = self._begun(mesh, problem, self._step(mesh, len(begun), steps, outcomes))
+            own = self._begun(mesh, problem, self._step(mesh, len(begun), steps, soon))
             begun.append(own)
             self._let_go(begun)
         begun.sort(key=lambda own: own.floor_ns)
         for done, own in enumerate(begun, len(begun)):
-            budget = self._step(own.models.mesh, done, steps, outcomes)
+            budget = self._step(own.models.mesh, done, steps, (*soon, *outcomes))
             outcomes.append(self._ended(own, budget))
-        if any(not own.left_out for own in outcomes[soon:]):
+        if self._was_stopped_before_a_plan((*soon, *outcomes)):
+            soon += self._quickly(Deadline(inf))
+        if any(not own.left_out for own in outcomes):
             # their bounds hold on the coarsest mesh too, which is a special case of each
-            outcomes[:soon] = [_with_bound(own, inf) for own in outcomes[:soon]]
+            soon = [_with_bound(own, inf) for own in soon]
         self.say(Progress(phase="done", done=steps, total=steps))
-        return [self._bounded(own) for own in outcomes]
+        return [self._bounded(own) for own in (*soon, *outcomes)]
 
     def _bounded(self, own: MeshOutcome) -> MeshOutcome:
         """Where a search proves nothing: no plan costs less than all work at its fastest."""
@@ -201,11 +203,18 @@ class MeshSearch:
     def _wants_a_plan_soon(self) -> bool:
         return self.request.solver == "auto" and self.request.budget.seconds is not None
 
-    def _quickly(self, mesh: Mesh, problem: Problem) -> Iterator[MeshOutcome]:
-        """A plan to fall back on."""
-        models, given = self._models(mesh, problem)
+    def _was_stopped_before_a_plan(self, outcomes: Sequence[MeshOutcome]) -> bool:
+        """Whether who ends the search would go away with nothing."""
+        found = any(own.outcome.choice is not None for own in outcomes)
+        is_open = any(own.outcome.status == "unknown" for own in outcomes)
+        return self.request.solver == "auto" and self.deadline.stop() and is_open and not found
+
+    def _quickly(self, deadline: Deadline) -> Iterator[MeshOutcome]:
+        """A plan to fall back on: of recursion, on the coarsest mesh."""
+        mesh = meshes(self.request.topology, 1)[0]
+        models, given = self._models(mesh, next(_spaces(self.problem, mesh)))
         if self._impossible(models, given) is None:
-            budget = Budget(self.deadline.left_s(), tolerance=TOLERANCE, stop=self.deadline.stop)
+            budget = Budget(deadline.left_s(), tolerance=TOLERANCE, stop=deadline.stop)
             found = self._decided(models, given, "recursive_programming", budget)
             if found.outcome.choice is not None:
                 yield found

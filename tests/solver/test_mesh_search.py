@@ -73,6 +73,14 @@ def test_a_plan_found_before_any_mesh_was_searched_is_not_called_the_best() -> N
     assert soon.search.outcome == "feasible"
 
 
+def test_who_ends_the_search_at_once_has_a_plan_all_the_same() -> None:
+    request = mlp_request(8, topology(4, 8))
+    answer = plan(request, stop=lambda: True)
+    assert answer.plan is not None
+    assert answer.plan.search.found_by == "recursive_programming"
+    assert answer.plan.search.outcome == "feasible"
+
+
 def entangled() -> GraphMaker:
     # 6 tensors that 6 ops read all together: eliminating any one joins the 5 or 6 others
     maker = GraphMaker()
