@@ -90,6 +90,25 @@ class CostGraph:
         return np.array([node.cost.size for node in self.nodes], dtype=np.int64)
 
     @cached_property
+    def ends(self) -> tuple[IntArray, IntArray]:
+        """The tails and the heads of all edges."""
+        return _ends(self.edges)
+
+    @cached_property
+    def kinds(self) -> tuple[IntArray, IntArray]:
+        """A number for every node and every edge, equal where they hold the very same arrays."""
+        nodes = _numbered([(id(node.cost), id(node.memory)) for node in self.nodes])
+        edges = _numbered(
+            [
+                (id(edge.select), 0)
+                if isinstance(edge, Projection)
+                else (id(edge.cost), id(edge.memory))
+                for edge in self.edges
+            ]
+        )
+        return nodes, edges
+
+    @cached_property
     def cost_sums(self) -> CostSums:
         edges = [edge for edge in self.edges if isinstance(edge, Edge)]
         return CostSums.of(
@@ -151,6 +170,11 @@ class ChoiceCost:
 
     cost_ns: float
     memory_bytes: float
+
+
+def _numbered(keys: Sequence[tuple[int, int]]) -> IntArray:
+    numbers: dict[tuple[int, int], int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
 def _ends(edges: Sequence[Edge | Projection]) -> tuple[IntArray, IntArray]:

@@ -12,9 +12,8 @@ elimination/solution.py). Ends when the gap is within the tolerance or the time 
 from __future__ import annotations
 
 import math
-from collections import Counter
 
-from solver.cost_graph import CostGraph, Edge, IntArray
+from solver.cost_graph import CostGraph, IntArray
 from solver.deadline import Deadline, OutOfTime
 from solver.elimination import multiplier
 from solver.elimination.eliminator import TableTooLarge
@@ -98,7 +97,9 @@ class DynamicProgramming:
     def _begin(self) -> None:
         self.incumbent.raise_bound(_sum_of_least(self.graph), "start")
         self.deadline.check()
-        program = elimination_program(self.graph, self.budget.max_table_entries)
+        program = elimination_program(
+            self.graph, self.budget.max_table_entries, self.budget.max_held_entries
+        )
         self._check_held(program)
         cheapest = solve(program, Weights(1.0, 0.0), self.deadline)
         if cheapest.value == math.inf:
@@ -166,8 +167,7 @@ class DynamicProgramming:
 
 def _sum_of_least(graph: CostGraph) -> float:
     """A bound without any search. Repeated blocks share their arrays: each is read once."""
-    arrays = [node.cost for node in graph.nodes]
-    arrays += [edge.cost for edge in graph.edges if isinstance(edge, Edge)]
-    times = Counter(id(array) for array in arrays)
-    by_id = {id(array): array for array in arrays}
-    return math.fsum(float(by_id[key].min()) * count for key, count in times.items())
+    sums = graph.cost_sums
+    least = [float(table.min()) * len(nodes) for table, nodes in sums.nodes]
+    least += [float(table.min()) * len(tails) for table, tails, _ in sums.edges]
+    return math.fsum(least)

@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from solver.cost_graph import CostGraph, Edge, Projection
+import numpy as np
+from numpy.typing import NDArray
+
+from solver.cost_graph import CostGraph, Edge, IntArray, Projection
 from solver.elimination.eliminator import Eliminator, Factor, Step
 from solver.elimination.greedy import greedy
 from solver.elimination.repeats import Run
@@ -47,9 +50,10 @@ class Block:
         """The model's nodes that are eliminated, in order."""
         return tuple(step.node for step in self.steps)
 
-    def hidden(self) -> set[int]:
-        """The interiors of all repeats."""
-        return {node + repeat.shift for repeat in self.repeats for node in self.interior}
+    def hidden(self) -> IntArray:
+        """(repeats, interior): the interiors of all repeats."""
+        shifts = np.array([repeat.shift for repeat in self.repeats], dtype=np.int64)
+        return np.array(self.interior, dtype=np.int64) + shifts[:, None]
 
     def add_to(self, eliminator: Eliminator) -> None:
         """The residual factors of all repeats."""
@@ -69,47 +73,68 @@ def find_blocks(
     max_entries: int,
 ) -> list[Block]:
     """One block for every run that has an interior whose tables stay within `max_entries`."""
-    edges = _edges_inside(graph, runs)
     blocks = []
-    inside: set[int] = set()
-    outside: set[int] = set()
-    for number, run in enumerate(runs):
-        own = edges[number]
-        order = _order(graph, extents, run, own[run.repeats // 2], max_entries)
+    inside = np.zeros(len(graph.nodes), dtype=np.bool_)
+    outside = np.zeros(len(graph.nodes), dtype=np.bool_)
+    for run in runs:
+        edges = _Edges(graph, run)
+        order = _order(graph, extents, run, edges.touching_model(), max_entries)
         if not order:
             continue
-        block = _block(graph, extents, registry, run, own, order)
+        block = _block(graph, extents, registry, edges, order)
+        interior = np.array(block.interior)
         # two runs may read each other: a node goes with one of them
         block = replace(
             block,
             repeats=tuple(
                 repeat
                 for repeat in block.repeats
-                if inside.isdisjoint(repeat.outside)
-                and outside.isdisjoint(node + repeat.shift for node in block.interior)
+                if not inside[list(repeat.outside)].any()
+                and not outside[interior + repeat.shift].any()
             ),
         )
         blocks.append(block)
-        inside |= block.hidden()
-        outside.update(node for repeat in block.repeats for node in repeat.outside)
+        for repeat in block.repeats:
+            inside[interior + repeat.shift] = True
+            outside[list(repeat.outside)] = True
     return blocks
 
 
-def _edges_inside(graph: CostGraph, runs: Sequence[Run]) -> list[list[list[AnyEdge]]]:
-    """By run and repeat: the edges that touch its interior."""
-    found: list[list[list[AnyEdge]]] = [[[] for _ in range(run.repeats)] for run in runs]
-    inside: list[list[AnyEdge] | None] = [None] * len(graph.nodes)
-    for run, own in zip(runs, found, strict=True):
-        for repeat in range(run.repeats):
-            for node in run.interior(repeat):
-                inside[node] = own[repeat]
-    for edge in graph.edges:
-        first, second = inside[edge.tail], inside[edge.head]
-        if first is not None:
-            first.append(edge)
-        if second is not None and second is not first:
-            second.append(edge)
-    return found
+class _Edges:
+    """The edges of a run's repeats, by array operations over all of them.
+
+    An edge goes with every repeat in whose interior it has an end.
+    """
+
+    def __init__(self, graph: CostGraph, run: Run) -> None:
+        self.graph = graph
+        self.model = run.repeats // 2
+        self.shifts = (np.arange(run.repeats) - self.model) * run.period
+        interior = np.array([run.interior(k) for k in range(run.repeats)], dtype=np.int64)
+        repeat_of = np.full(len(graph.nodes), -1)
+        repeat_of[interior] = np.arange(run.repeats)[:, None]
+        tails, heads = graph.ends
+        first, second = repeat_of[tails], repeat_of[heads]
+        edges = np.arange(len(tails))
+        both = np.concatenate([edges[first >= 0], edges[(second >= 0) & (second != first)]])
+        with_ = np.concatenate([first[first >= 0], second[(second >= 0) & (second != first)]])
+        order = np.lexsort((both, with_))
+        self._edge, self._repeat = both[order], with_[order]
+
+    def touching_model(self) -> list[AnyEdge]:
+        """Those of the model."""
+        return [self.graph.edges[k] for k in self._edge[self._repeat == self.model]]
+
+    def touching(self, gone: Sequence[int]) -> tuple[IntArray, IntArray]:
+        """Of these nodes of the model's interior, moved to each repeat: edges and their repeats."""
+        is_gone = np.zeros(len(self.graph.nodes) + 1, dtype=np.bool_)
+        is_gone[list(gone)] = True
+        kept = np.zeros(len(self._edge), dtype=np.bool_)
+        for ends in self.graph.ends:
+            moved = ends[self._edge] - self.shifts[self._repeat]
+            outside = (moved < 0) | (moved >= len(self.graph.nodes))
+            kept |= is_gone[np.where(outside, -1, moved)]
+        return self._edge[kept], self._repeat[kept]
 
 
 def _order(
@@ -133,66 +158,61 @@ def _block(
     graph: CostGraph,
     extents: Sequence[int],
     registry: TableRegistry,
-    run: Run,
-    edges: Sequence[Sequence[AnyEdge]],
+    edges: _Edges,
     order: Sequence[int],
 ) -> Block:
-    gone = frozenset(order)
-    model = run.repeats // 2
-    own = _touching(edges[model], gone, 0)
+    touching, repeat_of = edges.touching(order)
+    own = touching[repeat_of == edges.model]
     eliminator = Eliminator(extents, registry)
     for node in order:
         eliminator.add_node(node, graph.nodes[node])
-    for edge in own:
-        eliminator.add_edge(edge)
+    for k in own.tolist():
+        eliminator.add_edge(graph.edges[k])
     for node in order:
         eliminator.eliminate(node)
-    outside = tuple(sorted({end for edge in own for end in (edge.tail, edge.head)} - gone))
-    repeats = []
-    for number in range(run.repeats):
-        shift = (number - model) * run.period
-        theirs = _touching(edges[number], gone, shift)
-        place = _moved(graph, own, theirs, gone, shift)
-        if place is not None:
-            repeats.append(Repeat(shift, tuple([place[node] for node in outside])))
+    tails, heads = graph.ends
+    gone = np.array(order, dtype=np.int64)
+    outside = np.setdiff1d(np.concatenate([tails[own], heads[own]]), gone)
+    # only a repeat of as many edges can be the model, moved
+    counts = np.bincount(repeat_of, minlength=len(edges.shifts))
+    alike = np.flatnonzero(counts == len(own))
+    theirs = touching[np.isin(repeat_of, alike)].reshape(len(alike), len(own))
+    shifts = edges.shifts[alike]
+    places, is_moved = _moved(graph, own, theirs, gone, shifts)
     return Block(
         tuple(eliminator.steps),
-        outside,
+        tuple(outside.tolist()),
         tuple(eliminator.factors_left()),
         tuple(eliminator.constants),
-        tuple(repeats),
+        tuple(
+            Repeat(shift, tuple(place))
+            for shift, place in zip(
+                shifts[is_moved].tolist(), places[is_moved].tolist(), strict=True
+            )
+        ),
     )
-
-
-def _touching(edges: Sequence[AnyEdge], gone: frozenset[int], shift: int) -> list[AnyEdge]:
-    return [edge for edge in edges if edge.tail - shift in gone or edge.head - shift in gone]
 
 
 def _moved(
     graph: CostGraph,
-    own: Sequence[AnyEdge],
-    theirs: Sequence[AnyEdge],
-    gone: frozenset[int],
-    shift: int,
-) -> dict[int, int] | None:
-    """Node of the model -> that of a repeat; None where this is not the model, moved."""
-    if len(own) != len(theirs):
-        return None
-    for node in gone:
-        a, b = graph.nodes[node], graph.nodes[node + shift]
-        if a.cost is not b.cost or a.memory is not b.memory:
-            return None
-    place = {node: node + shift for node in gone}
-    for edge, other in zip(own, theirs, strict=True):
-        if not _same_arrays(edge, other):
-            return None
-        for end, moved in ((edge.tail, other.tail), (edge.head, other.head)):
-            if place.setdefault(end, moved) != moved:
-                return None
-    return place if len(set(place.values())) == len(place) else None
-
-
-def _same_arrays(a: AnyEdge, b: AnyEdge) -> bool:
-    if isinstance(a, Projection) or isinstance(b, Projection):
-        return isinstance(a, Projection) and isinstance(b, Projection) and a.select is b.select
-    return a.cost is b.cost and a.memory is b.memory
+    own: IntArray,
+    theirs: IntArray,
+    gone: IntArray,
+    shifts: IntArray,
+) -> tuple[IntArray, NDArray[np.bool_]]:
+    """(repeats, outside): where the model's outside nodes are; and which repeats are the model,
+    moved: the same arrays, and every end of an edge at one place."""
+    of_nodes, of_edges = graph.kinds
+    is_moved = (of_nodes[gone + shifts[:, None]] == of_nodes[gone]).all(axis=1)
+    is_moved &= (of_edges[theirs] == of_edges[own]).all(axis=1)
+    tails, heads = graph.ends
+    ends = np.concatenate([tails[own], heads[own], gone])
+    found = np.concatenate([tails[theirs], heads[theirs], gone + shifts[:, None]], axis=1)
+    nodes, first, which = np.unique(ends, return_index=True, return_inverse=True)
+    place = found[:, first]
+    is_moved &= (place[:, which] == found).all(axis=1)
+    is_gone = np.isin(nodes, gone)
+    is_moved &= (place[:, is_gone] == nodes[is_gone] + shifts[:, None]).all(axis=1)
+    in_order = np.sort(place, axis=1)
+    is_moved &= (in_order[:, 1:] != in_order[:, :-1]).all(axis=1)
+    return place[:, ~is_gone], is_moved

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from solver.cost_graph import CostGraph
 from solver.elimination.blocks import Block, find_blocks
 from solver.elimination.eliminator import Eliminator, Step, TableTooLarge
@@ -21,6 +23,11 @@ from solver.elimination.tables import Leaf, Select, TableRegistry
 _BLOCK_ENTRIES = (
     4_000_000  # chosen: a block that needs more may be cheaper from the ends of its run
 )
+# chosen: nodes of graphs in which repeats are looked for before their tables are counted; 1 s
+_LOOKED_THROUGH = 50_000
+# chosen: tables are as large as two nodes together, most nodes share theirs; of a random
+# series-parallel graph a third do not   # measured: 10,000 ops
+_SHARE_OF_SQUARES = 1 / 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +74,53 @@ def _halving(eliminator: Eliminator, block: Block, max_entries: int) -> Iterator
         chain = chain[::2]
 
 
-def elimination_program(graph: CostGraph, max_table_entries: int) -> Program:
-    """Raises TableTooLarge where the order found needs a table of more entries."""
+def _check_hopeless(graph: CostGraph, max_held_entries: float) -> None:
+    """Raises TableTooLarge for graphs so large that even naming their tables takes long."""
+    if graph.spans is None and len(graph.nodes) < _LOOKED_THROUGH:
+        return
+    apart = np.ones(len(graph.nodes), dtype=np.bool_)
+    for first, count, period in graph.spans or ():
+        apart[first + period : first + count] = False
+    extents = graph.extents[apart].astype(np.float64)
+    expected = int(_SHARE_OF_SQUARES * float(extents @ extents))
+    if expected > max_held_entries:
+        raise TableTooLarge("the whole graph", expected, max_held_entries)
+
+
+def elimination_program(
+    graph: CostGraph, max_table_entries: int, max_held_entries: float = math.inf
+) -> Program:
+    """Raises TableTooLarge where the order found needs a table of more entries, or tables of more
+    in all."""
+    _check_hopeless(graph, max_held_entries)
     registry = TableRegistry()
     extents = graph.extents.tolist()
     largest = min(_BLOCK_ENTRIES, max_table_entries)
     blocks = find_blocks(graph, extents, registry, find_runs(graph), largest)
-    hidden = {node for block in blocks for node in block.hidden()}
+    hidden = np.zeros(len(extents), dtype=np.bool_)
+    for block in blocks:
+        hidden[block.hidden()] = True
     eliminator = Eliminator(extents, registry)
-    left = [node for node in range(len(graph.nodes)) if node not in hidden]
+    left = np.flatnonzero(~hidden).tolist()
     for node in left:
         eliminator.add_node(node, graph.nodes[node])
-    for edge in graph.edges:
-        if edge.tail not in hidden and edge.head not in hidden:
-            eliminator.add_edge(edge)
+    tails, heads = graph.ends
+    for edge in np.flatnonzero(~hidden[tails] & ~hidden[heads]).tolist():
+        eliminator.add_edge(graph.edges[edge])
     for block in blocks:
         block.add_to(eliminator)
     gone = {node for block in blocks for node in _halving(eliminator, block, largest)}
     left = [node for node in left if node not in gone]
+    held = 0
     for node, entries in greedy(eliminator, left):
         if entries > max_table_entries:
             what = f'eliminating node "{graph.nodes[node].name}"'
             raise TableTooLarge(what, entries, max_table_entries)
+        known = len(registry.shapes)
         eliminator.eliminate(node)
+        held += sum(math.prod(shape) for shape in registry.shapes[known:])
+        if held > max_held_entries:
+            raise TableTooLarge("the whole graph", held, max_held_entries)
     return Program(
         graph, registry, tuple(blocks), tuple(eliminator.steps), tuple(eliminator.constants)
     )

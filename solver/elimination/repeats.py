@@ -12,8 +12,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from solver.cost_graph import CostGraph, IntArray, Projection
+from solver.cost_graph import CostGraph, IntArray
 
 _LEAST_REPEATS = 3  # chosen: an order found for one block pays from the third on
 _NEXT_ALIKE = 4  # chosen: how many later nodes that look alike vote for a period
@@ -65,20 +66,22 @@ def alike_spans(looks: IntArray, repeats: int = _LEAST_REPEATS) -> list[tuple[in
 
 def _looks(graph: CostGraph) -> IntArray:
     """One number a node; equal numbers look alike."""
-    around: list[list[tuple[int, int, int]]] = [[] for _ in graph.nodes]
-    for edge in graph.edges:
-        if isinstance(edge, Projection):
-            first, second = id(edge.select), 0
-        else:
-            first, second = id(edge.cost), id(edge.memory)
-        around[edge.tail].append((first, second, 0))
-        around[edge.head].append((first, second, 1))
-    numbers: dict[object, int] = {}
-    looks = []
-    for node, edges in zip(graph.nodes, around, strict=True):
-        key = (id(node.cost), id(node.memory), tuple(sorted(edges)))
-        looks.append(numbers.setdefault(key, len(numbers)))
-    return np.array(looks, dtype=np.int64)
+    nodes, edges = graph.kinds
+    tails, heads = graph.ends
+    # the edges of a node in any order: a sum of scrambled numbers, of which no two are likely equal
+    around = _scrambled(nodes)
+    np.add.at(around, tails, _scrambled(2 * edges + 1 << 32))
+    np.add.at(around, heads, _scrambled(2 * edges + 2 << 32))
+    _, found = np.unique(around, return_inverse=True)
+    return found.astype(np.int64)
+
+
+def _scrambled(numbers: IntArray) -> NDArray[np.uint64]:
+    """Every number to one that looks random: the finisher of SplitMix64 (Steele et al. 2014)."""
+    x = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
 def _longest_run(part: IntArray, repeats: int) -> tuple[int, int, int]:
@@ -136,8 +139,7 @@ def _cut(graph: CostGraph, first: int, length: int, period: int) -> Run | None:
 
 def _pairs_around(graph: CostGraph, start: int, stop: int) -> set[tuple[int, int]]:
     """(earlier node, later node) of the edges within nodes start to stop."""
-    return {
-        (min(edge.tail, edge.head), max(edge.tail, edge.head))
-        for edge in graph.edges
-        if start <= edge.tail < stop and start <= edge.head < stop
-    }
+    tails, heads = graph.ends
+    low, high = np.minimum(tails, heads), np.maximum(tails, heads)
+    inside = (start <= low) & (high < stop)
+    return set(zip(low[inside].tolist(), high[inside].tolist(), strict=True))

@@ -49,18 +49,20 @@ class Solution:
         states: dict[int, int] = {}
         chosen: dict[tuple[int, tuple[int, ...]], int] = {}
         self._decide(self.program.steps, states, chosen)
+        choice = np.empty(len(self.program.graph.nodes), dtype=np.int64)
+        choice[list(states)] = list(states.values())
         for block in self.program.blocks:
-            known: dict[tuple[int, ...], dict[int, int]] = {}
+            alike: dict[tuple[int, ...], list[int]] = {}
             for repeat in block.repeats:
                 around = tuple([states[node] for node in repeat.outside])
-                inside = known.get(around)
-                if inside is None:
-                    inside = dict(zip(block.outside, around, strict=True))
-                    self._decide(block.steps, inside, chosen)
-                    known[around] = inside
-                for node in block.interior:
-                    states[node + repeat.shift] = inside[node]
-        return np.array([states[node] for node in range(len(states))], dtype=np.int64)
+                alike.setdefault(around, []).append(repeat.shift)
+            interior = np.array(block.interior, dtype=np.int64)
+            for around, shifts in alike.items():
+                inside = dict(zip(block.outside, around, strict=True))
+                self._decide(block.steps, inside, chosen)
+                row = [inside[node] for node in block.interior]
+                choice[interior + np.array(shifts)[:, None]] = row
+        return choice
 
     def _decide(
         self,
