@@ -20,10 +20,11 @@ from solver.elimination.eliminator import TableTooLarge
 from solver.elimination.label_search import LabelSearch
 from solver.elimination.order import Program, elimination_program
 from solver.elimination.solution import Solution, Weights, solve
-from solver.incumbent import Incumbent, Report
+from solver.incumbent import Report
 from solver.lagrangian_search import lagrangian_search
 from solver.lifetimes import without_lifetimes
-from solver.outcome import Budget, Outcome, outcome_of
+from solver.outcome import Budget, Outcome
+from solver.search_state import SearchState
 
 _SOLUTIONS_HELD = 5
 
@@ -45,11 +46,9 @@ def dynamic_programming(
     return DynamicProgramming(graph, budget, report, start).outcome(budget)
 
 
-class DynamicProgramming:
-    """The search in two steps: where the first shows that the rest is not worth it, leave that out.
-
-    Facts are collected stage by stage, so that a cut leaves an honest outcome.
-    """
+class DynamicProgramming(SearchState):
+    """The search in two steps: where the first shows that the rest is not worth it, leave that
+    out."""
 
     def __init__(
         self,
@@ -59,22 +58,14 @@ class DynamicProgramming:
         start: IntArray | None = None,
     ) -> None:
         """budget: of the first step. Raises TableTooLarge."""
-        self.graph = graph
-        self.budget = budget
-        self.deadline = Deadline.after(budget.seconds, budget.stop)
-        self.incumbent = Incumbent(graph, budget.tolerance, report)
-        if start is not None:
-            self.incumbent.offer(start, "start")
-        self.infeasible = False
-        self.minimum_memory_bytes: float | None = None
-        self.notes: list[str] = []
+        super().__init__(graph, budget, report, start)
         self._program: Program | None = None
         self._cheapest: Solution | None = None
         self._over: multiplier.Judged | None = None
         try:
             self._begin()
         except OutOfTime:
-            self.notes.append(f"stopped after {budget.seconds} s")
+            self.note_out_of_time()
 
     @property
     def floor_ns(self) -> float:
@@ -89,10 +80,8 @@ class DynamicProgramming:
             try:
                 self._close(self._program, self._cheapest)
             except OutOfTime:
-                self.notes.append(f"stopped after {budget.seconds} s")
-        return outcome_of(
-            self.incumbent, self.infeasible, self.minimum_memory_bytes, tuple(self.notes)
-        )
+                self.note_out_of_time()
+        return self.so_far()
 
     def _begin(self) -> None:
         self.incumbent.raise_bound(_sum_of_least(self.graph), "start")
@@ -103,7 +92,8 @@ class DynamicProgramming:
         self._check_held(program)
         cheapest = solve(program, Weights(1.0, 0.0), self.deadline)
         if cheapest.value == math.inf:
-            self._prove_infeasible("every choice takes a forbidden state or pair")
+            self.notes.append("every choice takes a forbidden state or pair")
+            self.prove_infeasible()
             return
         choice = cheapest.choice()
         over = self.incumbent.offer(choice, "cost")
@@ -119,21 +109,22 @@ class DynamicProgramming:
         """Keep the limit, which the cheapest choice does not."""
         incumbent, deadline = self.incumbent, self.deadline
         assert self._over is not None
-        if incumbent.is_closed() or self._is_beaten():
+        if incumbent.is_closed() or self.is_beaten():
             return
         leanest = solve(program, Weights(0.0, 1.0), deadline)
         choice = leanest.choice()
         within = multiplier.Judged(choice, incumbent.offer(choice, "memory"))
         self.minimum_memory_bytes = within.cost.memory_bytes
         if incumbent.choice is None:
-            self._prove_infeasible("every choice takes more memory than the limit")
+            self.notes.append("every choice takes more memory than the limit")
+            self.prove_infeasible()
             return
 
         def at(ns_per_byte: float) -> Solution:
             return solve(program, Weights(1.0, ns_per_byte), deadline, cheapest)
 
         peak = multiplier.peak(at, self._over, within, incumbent)
-        if peak is None or incumbent.is_closed() or self._is_beaten():
+        if peak is None or incumbent.is_closed() or self.is_beaten():
             return
         if _SOLUTIONS_HELD * program.entries() > self.budget.max_held_entries:
             self.notes.append("gap left open: the last stage would exceed max_held_entries")
@@ -147,22 +138,11 @@ class DynamicProgramming:
         if search.is_spent:
             self.notes.append("gap left open: the last stage reached max_labels")
 
-    def _is_beaten(self) -> bool:
-        if self.incumbent.lower_bound_ns < self.budget.cutoff_ns:
-            return False
-        self.notes.append("nothing here costs less than cutoff_ns")
-        return True
-
     def _check_held(self, program: Program) -> None:
         solutions = 1 if self.graph.memory_limit_bytes is None else 2
         held = solutions * program.entries()
         if held > self.budget.max_held_entries:
             raise TableTooLarge("the whole graph", held, self.budget.max_held_entries)
-
-    def _prove_infeasible(self, note: str) -> None:
-        self.infeasible = True
-        self.notes.append(note)
-        self.incumbent.raise_bound(math.inf, "infeasible")
 
 
 def _sum_of_least(graph: CostGraph) -> float:

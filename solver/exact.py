@@ -17,8 +17,8 @@ import math
 import numpy as np
 
 from solver.cost_graph import CostGraph, FloatArray, IntArray, evaluate_choice
-from solver.deadline import Deadline, OutOfTime
-from solver.incumbent import Incumbent, Report
+from solver.deadline import OutOfTime
+from solver.incumbent import Report
 from solver.integer.cp_sat import Minimiser
 from solver.integer.dual import Dual
 from solver.integer.encoding import Encoding
@@ -27,7 +27,8 @@ from solver.integer.pairs import Pairs, pairs_of
 from solver.integer.pricing import Listener, climb
 from solver.integer.reductions import NoChoice, reduce
 from solver.memory_graph import memory_as_cost
-from solver.outcome import Budget, Outcome, outcome_of
+from solver.outcome import Budget, Outcome
+from solver.search_state import SearchState
 
 _ROUNDS = 6  # chosen: later rounds hardly forbid anything
 _WORTH_A_ROUND = 0.9  # chosen: of the pairs, no more may be left
@@ -45,30 +46,15 @@ def exact(
     return _Run(graph, budget, report, start).outcome()
 
 
-class _Run:
-    def __init__(
-        self, graph: CostGraph, budget: Budget, report: Report | None, start: IntArray | None
-    ) -> None:
-        self.graph = graph
-        self.budget = budget
-        self.deadline = Deadline.after(budget.seconds, budget.stop)
-        self.incumbent = Incumbent(graph, budget.tolerance, report)
-        if start is not None:
-            self.incumbent.offer(start, "start")
-        self.infeasible = False
-        self.minimum_memory_bytes: float | None = None
-        self.notes: list[str] = []
-
+class _Run(SearchState):
     def outcome(self) -> Outcome:
         try:
             self._search()
         except OutOfTime:
-            self.notes.append(f"stopped after {self.budget.seconds} s")
+            self.note_out_of_time()
         except NoChoice:
             self._close()
-        return outcome_of(
-            self.incumbent, self.infeasible, self.minimum_memory_bytes, tuple(self.notes)
-        )
+        return self.so_far()
 
     @property
     def target_ns(self) -> float:
@@ -96,7 +82,7 @@ class _Run:
             dual = Dual(pairs)
             climb(dual, listener, deadline, prices)
             prices = dual.prices
-            if incumbent.is_closed() or self._is_beaten():
+            if incumbent.is_closed() or self.is_beaten():
                 return
             if number == _ROUNDS - 1 or pairs.entries() > _WORTH_A_ROUND * left:
                 break
@@ -136,7 +122,7 @@ class _Run:
         minimiser.run(self.target_ns, self._hint(dual.pairs))
         if minimiser.is_spent:
             self.notes.append("gap left open: CP-SAT reached its limit of work")
-        self._is_beaten()
+        self.is_beaten()
 
     def _hint(self, pairs: Pairs) -> dict[int, int]:
         """The incumbent, where its states are left."""
@@ -154,25 +140,15 @@ class _Run:
         self.incumbent.raise_bound(min(bound_ns, self.target_ns), stage)
 
     def _is_enough(self) -> bool:
-        return self.incumbent.is_closed() or self._reaches_cutoff()
-
-    def _reaches_cutoff(self) -> bool:
-        return self.incumbent.lower_bound_ns >= self.budget.cutoff_ns
-
-    def _is_beaten(self) -> bool:
-        if not self._reaches_cutoff():
-            return False
-        self.notes.append("nothing here costs less than cutoff_ns")
-        return True
+        return self.incumbent.is_closed() or self.reaches_cutoff()
 
     def _close(self) -> None:
         """No choice is left that costs less than the target."""
         if self.target_ns < math.inf:
             self._raise_bound(math.inf, "reductions")
-            self._is_beaten()
+            self.is_beaten()
             return
-        self.infeasible = True
-        self.incumbent.raise_bound(math.inf, "infeasible")
+        self.prove_infeasible()
         if self.graph.memory_limit_bytes is None:
             self.notes.append("every choice takes a forbidden state or pair")
             return
