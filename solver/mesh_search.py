@@ -4,8 +4,8 @@ dynamic_programming, exact    over the whole cost graph of a mesh: what they pro
 recursive_programming,        decide a strategy for every op; what lies between ops, parameters
 sharding_propagation,         at rest and memory are then completed exactly
 semi_auto
-auto                          dynamic_programming; where its tables would be too large, the
-                              strategies of recursive_programming improved by lagrangian_search.
+auto                          dynamic_programming; where its tables would be too large,
+                              message_search, which may leave a gap.
                               Where time is limited, recursive_programming on the coarsest mesh
                               gives a plan to fall back on first; where somebody ends the
                               search before there is a plan, it does so then
@@ -31,10 +31,10 @@ from solver.exact import exact
 from solver.folding import Folding
 from solver.incumbent import Progress as Step
 from solver.infeasibility import Restriction, explain_infeasible
-from solver.lagrangian_search import lagrangian_search
 from solver.lowering import Models, lower
 from solver.mesh_outcome import NOT_SEARCHED, TOLERANCE, TOO_LARGE, History, MeshOutcome, shown
 from solver.meshes import meshes
+from solver.message_search import message_search
 from solver.op_sketches import OpSketches
 from solver.outcome import Budget, ChoiceSearch, Outcome
 from solver.pins import Allowed, check_axes, pinned_ops
@@ -151,6 +151,7 @@ class MeshSearch:
         """The simplest plan on the mesh of the best that is about as good."""
         tolerance = self.request.budget.simplicity
         searched = self.request.solver in ("auto", "dynamic_programming", "exact")
+        searched = searched and best.found_by != _LARGE[0]  # what simplifies has such tables too
         choice = best.outcome.choice
         if not searched or choice is None or best.unfolding is None or self.deadline.is_over():
             return best
@@ -279,7 +280,7 @@ class MeshSearch:
             found = own.search.outcome(budget)
             return MeshOutcome(found, models, "dynamic_programming", unfolding)
         name, search = ("exact", exact) if solver == "exact" else _LARGE
-        start = self._start(models, own.given, unfolding, budget)
+        start = self._start(own, unfolding, budget) if solver == "exact" else None
         try:
             found = search(unfolding.graph, budget, self._listener(name, mesh), start)
         except TableTooLarge:
@@ -291,11 +292,9 @@ class MeshSearch:
         lowered = lower(own.models, own.given.all, own.models.problem.memory_limit_bytes)
         return Unfolding(self.folding, lowered)
 
-    def _start(
-        self, models: Models, given: Filters, unfolding: Unfolding, budget: Budget
-    ) -> IntArray | None:
+    def _start(self, own: _Begun, unfolding: Unfolding, budget: Budget) -> IntArray | None:
         """What recursive programming finds, as a choice of the whole cost graph."""
-        found = self._decided(models, given, "recursive_programming", budget)
+        found = self._decided(own.models, own.given, "recursive_programming", budget)
         if found.unfolding is None or found.outcome.choice is None:
             return None
         return unfolding.choice_from(found.unfolding, found.outcome.choice)
@@ -318,7 +317,7 @@ class MeshSearch:
         return hear
 
 
-_LARGE: tuple[str, ChoiceSearch] = ("lagrangian_search", lagrangian_search)
+_LARGE: tuple[str, ChoiceSearch] = ("message_search", message_search)
 _IMPOSSIBLE = Outcome("infeasible", None, inf, nan, inf, None)
 
 

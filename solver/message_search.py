@@ -140,7 +140,7 @@ class _MessageSearch:
         while idle < _IDLE_ROUNDS and not self._is_over():
             before = self._gap()
             if not narrowed(bracket, self._line_at):
-                line = self._leanest(bracket.limit)
+                line = self._allowed(Weights(0.0, 1.0), bracket.limit)
                 if line is None:
                     return
                 bracket.within = line
@@ -159,30 +159,24 @@ class _MessageSearch:
             self._raise_bound()
             idle = 0 if self._gap() < (1 - _PROGRESS) * before else idle + 1
 
-    def _leanest(self, limit: float) -> Line | None:
-        """A choice within the limit, None where there is none or none is found."""
-        line = self._allowed(Weights(0.0, 1.0))
-        if line is None or line.found.memory_bytes <= limit:
-            return line
-        if self._bound() > limit:
-            self._prove_infeasible("every choice takes more memory than the limit")
-        else:
-            self.notes.append("no choice within the limit was found")
-        return None
-
-    def _allowed(self, weights: Weights) -> Line | None:
-        """The best choice found at these weights; None where nothing, or nothing allowed, is."""
+    def _allowed(self, weights: Weights, limit: float = math.inf) -> Line | None:
+        """The best choice found at these weights that takes nothing forbidden and no more memory;
+        None where there is none, or none is found."""
         self._weigh(weights)
         for _ in range(_IDLE_ROUNDS):
             self._pass_messages()
             self._choose()
             line = self._judged()
-            if line.found.cost_ns < math.inf:
+            if line.found.cost_ns < math.inf and line.found.memory_bytes <= limit:
                 return line
-            if self._bound() == math.inf:
+            bound = self._bound()
+            if bound == math.inf:
                 self._prove_infeasible("every choice takes a forbidden state or pair")
                 return None
-        self.notes.append("no choice without a forbidden state or pair was found")
+            if weights.cost == 0.0 and bound > limit:
+                self._prove_infeasible("every choice takes more memory than the limit")
+                return None
+        self.notes.append("no choice within the limit was found")
         return None
 
     def _line_at(self, price: float) -> Line:

@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 import numba
 import numpy as np
 
-from solver.cost_graph import FloatArray, IntArray
+from solver.cost_graph import FloatArray
 from solver.messages.numbers import Numbers
 from solver.messages.sweeps import Links, Messages, SingleArray, value_at
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from solver.cost_graph import FloatArray, IntArray
 from solver.messages.definitions import Definitions, Least, Product
-from solver.messages.network import Network, by_number, classes, summed
+from solver.messages.grouping import by_number, classes
+from solver.messages.network import Network, summed
 
 _LEAF_ROUNDS = 4  # chosen: leaves of leaves of leaves; longer chains are cheap for what comes after
 _LEAF_ENTRIES = 20_000_000  # chosen: entries read to make the vectors of one round; 0.05 s
@@ -32,7 +33,7 @@ class Absorbed:
     vectors: IntArray
     tables: IntArray
 
-    def __call__(self, states: IntArray, known: dict[int, FloatArray]) -> None:
+    def __call__(self, states: IntArray, known: dict[int, FloatArray], /) -> None:
         first, own = classes(self.vectors, self.tables)
         for kind, places in by_number(own):
             k = first[kind]
@@ -54,7 +55,7 @@ class Bypassed:
     to_left: IntArray
     to_right: IntArray
 
-    def __call__(self, states: IntArray, known: dict[int, FloatArray]) -> None:
+    def __call__(self, states: IntArray, known: dict[int, FloatArray], /) -> None:
         first, own = classes(self.vectors, self.to_left, self.to_right)
         for kind, places in by_number(own):
             k = first[kind]
@@ -124,9 +125,7 @@ def _bypass(network: Network) -> bool:
     starts = np.searchsorted(ends[order], np.arange(count))
     two = np.flatnonzero(degrees == 2)
     edges = np.stack([order[starts[two]], order[starts[two] + 1]]) % max(len(network.tails), 1)
-    others = np.where(
-        network.tails[edges] == two, network.heads[edges], network.tails[edges]
-    )
+    others = np.where(network.tails[edges] == two, network.heads[edges], network.tails[edges])
     extents = network.extents
     a, b, own = extents[others[0]], extents[others[1]], extents[two]
     fits = (others[0] != others[1]) & (a * b <= own * (a + b))

@@ -159,9 +159,7 @@ def _parts(definition: Definition) -> tuple[int, ...]:
             return ()
 
 
-def _computed(
-    definition: Definition, weights: Weights, known: dict[int, FloatArray]
-) -> FloatArray:
+def _computed(definition: Definition, weights: Weights, known: dict[int, FloatArray]) -> FloatArray:
     match definition:
         case Leaf(cost, memory, rows, columns):
             return _picked(_weighted(cost, memory, weights), rows, columns)
@@ -170,7 +168,8 @@ def _computed(
         case Transposed(table):
             return np.ascontiguousarray(known[table].T)
         case Diagonal(table):
-            return known[table].diagonal().copy()
+            diagonal: FloatArray = known[table].diagonal().copy()
+            return diagonal
         case Sum(one, other):
             return known[one] + known[other]
         case Least(vector, table):
@@ -178,7 +177,8 @@ def _computed(
             return least
         case Product(left, vector, right):
             first = np.ascontiguousarray((known[left] + known[vector][:, None]).T)
-            return product(first[None], known[right][None])[0]
+            made: FloatArray = product(first[None], known[right][None])[0]
+            return made
 
 
 def _weighted(cost: FloatArray, memory: FloatArray | None, weights: Weights) -> FloatArray:

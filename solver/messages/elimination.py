@@ -75,7 +75,7 @@ def best_of_few(
             half = graph.at[n]
             while half >= 0:
                 o = graph.others[half]
-                _impose(graph, n, half)
+                _impose(graph, half)
                 _detach(graph, half ^ 1, o)
                 if graph.degrees[o] <= 2:
                     waiting[left] = o
@@ -172,8 +172,8 @@ def _detach(graph: Graph, half: int, node: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _impose(graph: Graph, node: int, half: int) -> None:
-    """The node has its first state: what that costs the other end of an edge."""
+def _impose(graph: Graph, half: int) -> None:
+    """The node has its first state: what that costs the other end of one of its halves."""
     o = graph.others[half]
     table = graph.tables[half // 2]
     for t in range(graph.counts[o]):

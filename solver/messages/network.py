@@ -9,24 +9,16 @@ with those; every change to a network knows its way back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
 from solver.cost_graph import CostGraph, Edge, FloatArray, IntArray, Projection
+from solver.messages.deciders import Deciders
 from solver.messages.definitions import Agreement, Definitions, Diagonal, Leaf, Sum
-
-
-class WayBack(Protocol):
-    """Fills in the states of nodes that a change took out; all others are known."""
-
-    def __call__(self, states: IntArray, known: dict[int, FloatArray]) -> None: ...
-
-    def wanted(self) -> IntArray:
-        """The definitions whose arrays it reads."""
-        ...
+from solver.messages.grouping import classes
+from solver.messages.ways_back import WayBack
 
 
 @dataclass(slots=True)
@@ -60,43 +52,6 @@ class Network:
         return np.concatenate([none, *(way.wanted() for way in self.ways_back)])
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """heads[i] has the state selects[kinds[i]][state of tails[i]]."""
-
-    heads: IntArray
-    tails: IntArray
-    kinds: IntArray
-    selects: Sequence[IntArray]
-
-    def __call__(self, states: IntArray, known: dict[int, FloatArray]) -> None:
-        for kind, own in by_number(self.kinds):
-            states[self.heads[own]] = self.selects[kind][states[self.tails[own]]]
-
-    def wanted(self) -> IntArray:
-        return np.empty(0, dtype=np.int64)
-
-
-def classes(*columns: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows of equal content as one: a place of each class, and the class of each row."""
-    key = columns[0] - columns[0].min(initial=0)
-    for column in columns[1:]:
-        _, key = np.unique(key, return_inverse=True)
-        low = column.min(initial=0)
-        key = key * (column.max(initial=0) - low + 1) + (column - low)
-    _, first, own = np.unique(key, return_index=True, return_inverse=True)
-    return first.astype(np.int64), own.reshape(-1).astype(np.int64)
-
-
-def by_number(numbers: IntArray) -> list[tuple[int, IntArray]]:
-    """Every number and the places that hold it."""
-    if not len(numbers):
-        return []
-    order = np.argsort(numbers, kind="stable")
-    cuts = np.flatnonzero(np.diff(numbers[order])) + 1
-    return [(int(numbers[own[0]]), own) for own in np.split(order, cuts)]
-
-
 def summed(definitions: Definitions, count: int, nodes: IntArray, vectors: IntArray) -> IntArray:
     """One vector for every node, of those listed with it; each node is listed."""
     order = np.argsort(nodes, kind="stable")
@@ -120,7 +75,7 @@ def summed(definitions: Definitions, count: int, nodes: IntArray, vectors: IntAr
 
 def network_of(graph: CostGraph) -> Network:
     definitions = Definitions()
-    deciders = _Deciders.of(graph)
+    deciders = Deciders.of(graph)
     rows = _edges(graph, deciders, definitions)
     tails, heads, tables = (np.concatenate(part) for part in zip(*rows, strict=True))
     turned = tails > heads
@@ -137,10 +92,6 @@ def network_of(graph: CostGraph) -> Network:
     names = np.flatnonzero(deciders.roots == np.arange(len(graph.nodes)))
     place = np.zeros(len(graph.nodes), dtype=np.int64)
     place[names] = np.arange(len(names))
-    heads_of = np.flatnonzero(deciders.roots != np.arange(len(graph.nodes)))
-    back = Joined(
-        heads_of, deciders.roots[heads_of], deciders.maps[heads_of], deciders.selects
-    )
     return Network(
         definitions=definitions,
         count=len(graph.nodes),
@@ -150,62 +101,11 @@ def network_of(graph: CostGraph) -> Network:
         tails=place[tails[~loops]],
         heads=place[heads[~loops]],
         tables=tables[~loops],
-        ways_back=[back],
+        ways_back=[deciders.way_back()],
     )
 
 
-@dataclass(slots=True)
-class _Deciders:
-    """Node n has the state selects[maps[n]][state of roots[n]]; maps[n] is -1 at a root itself.
-
-    rest: places among the projections of those that join nothing, as their head is decided already.
-    """
-
-    roots: IntArray
-    maps: IntArray
-    selects: list[IntArray]
-    rest: list[Projection]
-
-    @staticmethod
-    def of(graph: CostGraph) -> _Deciders:
-        found = _Deciders(
-            np.arange(len(graph.nodes)), np.full(len(graph.nodes), -1, dtype=np.int64), [], []
-        )
-        numbers: dict[int, int] = {}
-        for edge in graph.edges:
-            if not isinstance(edge, Projection):
-                continue
-            if edge.tail > edge.head or found.maps[edge.head] >= 0:
-                found.rest.append(edge)
-                continue
-            number = numbers.setdefault(id(edge.select), len(numbers))
-            if number == len(found.selects):
-                found.selects.append(edge.select)
-            found.roots[edge.head] = edge.tail
-            found.maps[edge.head] = number
-        found._follow()
-        return found
-
-    def _follow(self) -> None:
-        """What is decided by a decided node is decided by whoever decides that."""
-        while True:
-            above = self.roots[self.roots]
-            here = np.flatnonzero(above != self.roots)
-            if not len(here):
-                return
-            outer, inner = self.maps[self.roots[here]], self.maps[here]
-            first, own = classes(outer, inner)
-            start = len(self.selects)
-            for k in first:
-                self.selects.append(self.selects[inner[k]][self.selects[outer[k]]])
-            self.maps[here] = start + own
-            self.roots = above
-
-    def select(self, number: int) -> IntArray | None:
-        return None if number < 0 else self.selects[number]
-
-
-def _leaves(graph: CostGraph, deciders: _Deciders, definitions: Definitions) -> IntArray:
+def _leaves(graph: CostGraph, deciders: Deciders, definitions: Definitions) -> IntArray:
     """The cost of every node, by the state of its root."""
     nodes = graph.nodes
     costs = np.fromiter((id(node.cost) for node in nodes), np.int64, len(nodes))
@@ -221,7 +121,7 @@ def _leaves(graph: CostGraph, deciders: _Deciders, definitions: Definitions) -> 
 
 
 def _edges(
-    graph: CostGraph, deciders: _Deciders, definitions: Definitions
+    graph: CostGraph, deciders: Deciders, definitions: Definitions
 ) -> list[tuple[IntArray, IntArray, IntArray]]:
     """Tails, heads and tables between roots, in any orientation."""
     edges = [edge for edge in graph.edges if isinstance(edge, Edge)]
@@ -249,7 +149,7 @@ def _edges(
 
 
 def _agreement(
-    graph: CostGraph, deciders: _Deciders, definitions: Definitions, projection: Projection
+    graph: CostGraph, deciders: Deciders, definitions: Definitions, projection: Projection
 ) -> tuple[IntArray, IntArray, IntArray]:
     tail, head = projection.tail, projection.head
     decided = deciders.select(int(deciders.maps[tail]))

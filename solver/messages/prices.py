@@ -48,9 +48,7 @@ class Bracket:
         if line.found.memory_bytes > self.limit:
             if line.at(price, self.limit) <= self.above.at(price, self.limit):
                 self.above = line
-        elif self.within is None or line.at(price, self.limit) <= self.within.at(
-            price, self.limit
-        ):
+        elif self.within is None or line.at(price, self.limit) <= self.within.at(price, self.limit):
             self.within = line
 
     def meet(self) -> float:

@@ -44,7 +44,7 @@ def few_states(
 
 @numba.njit(cache=True, nogil=True)
 def decoded(links: Links, single: SingleArray, messages: Messages) -> IntArray:
-    """States node by node: each the best with those before it, and what messages say of the rest."""
+    """States node by node: best with those before it, and with what messages say of the rest."""
     nodes = links.extents.size
     states = np.zeros(nodes, dtype=np.int64)
     widest = 1

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from solver.cost_graph import FloatArray, IntArray
+from solver.cost_graph import IntArray
 from solver.messages.network import Network
 
 SingleArray = NDArray[np.float32]
@@ -87,7 +87,7 @@ _compile = numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
 
 @_compile
 def _pass(given: SingleArray, rows: SingleArray, out: SingleArray) -> None:
-    """out[t] = min over s of given[s] + rows[s, t], less the least of all: only differences tell."""
+    """out[t] = min over s of given[s] + rows[s, t], less the least: only differences tell."""
     count, columns = rows.shape
     for t in range(columns):
         out[t] = np.inf
