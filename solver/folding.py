@@ -108,11 +108,15 @@ def _looks(
         for tensor in graph.tensors
     }
     numbers: dict[Hashable, int] = {}
+    attrs: dict[str, str] = {}  # as Python writes them -> in canonical form
     looks = []
     for op in order:
+        written = repr(op.attrs) if op.attrs else ""
+        if written and written not in attrs:
+            attrs[written] = canonical_json(op.attrs)
         key = (
             op.kind,
-            canonical_json(op.attrs) if op.attrs else "",
+            attrs.get(written, ""),
             op.rule.model_dump_json() if op.rule is not None else "",
             str(op.strategy) if op.strategy else "",
             tuple([tensors[name] for name in op.inputs]),

@@ -8,13 +8,13 @@ from typing import TypeVar
 from meshwright.schema import Model, Stage
 
 M = TypeVar("M", bound=Model)
+_NAMES = ("op", "tensor")
 
 
 def renamed(item: M, names: Mapping[str, str]) -> M:
     """An item that names an op or a tensor, or both, with the names that are known replaced."""
-    known = type(item).model_fields
-    given = {field: str(getattr(item, field)) for field in ("op", "tensor") if field in known}
-    return item.like(**{field: names[name] for field, name in given.items() if name in names})
+    own = item.__dict__
+    return item.like(**{field: names[own[field]] for field in _NAMES if own.get(field) in names})
 
 
 def renamed_stage(stage: Stage, names: Mapping[str, str]) -> Stage:

@@ -53,7 +53,7 @@ def read_object(fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _normal(value: Any, depth: int) -> Any:
     if depth > MAX_NESTING:
-        raise _too_deep()
+        raise InvalidInput(f"the document is nested deeper than {MAX_NESTING} levels")
     if isinstance(value, str):
         return value if value.isascii() else _normal_text(value)
     if value is None or isinstance(value, (bool, int)):
@@ -62,26 +62,11 @@ def _normal(value: Any, depth: int) -> Any:
         if not math.isfinite(value):
             raise InvalidInput(f"numbers must be finite, got {value}")
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
-    if isinstance(value, (dict, list, tuple)):
-        if value and depth == MAX_NESTING:
-            raise _too_deep()
-        if isinstance(value, dict):
-            return {
-                _normal(str(key), depth): item if _is_normal(item) else _normal(item, depth + 1)
-                for key, item in value.items()
-            }
-        return [item if _is_normal(item) else _normal(item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {_normal(str(key), depth): _normal(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_normal(item, depth + 1) for item in value]
     raise InvalidInput(f"a {type(value).__name__} cannot stand in a JSON document")
-
-
-def _is_normal(value: Any) -> bool:
-    """Whole numbers and ASCII, which most of a document is made of."""
-    kind = type(value)
-    return kind is int or (kind is str and value.isascii())
-
-
-def _too_deep() -> InvalidInput:
-    return InvalidInput(f"the document is nested deeper than {MAX_NESTING} levels")
 
 
 def _normal_text(text: str) -> str:

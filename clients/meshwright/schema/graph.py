@@ -266,12 +266,14 @@ class Graph(Document):
     def _check_ops(self) -> None:
         seen: set[str] = set()
         maker: dict[str, str] = {}
+        attrs: set[str] = set()
         index = self._index
         for position, op in enumerate(self.ops):
             pointer = f"/ops/{position}"
             _check_name("op", op.name, pointer)
-            if op.attrs:
+            if op.attrs and (written := repr(op.attrs)) not in attrs:
                 self._check_attrs(op, pointer)
+                attrs.add(written)
             if op.name in seen:
                 raise GraphError(
                     f"op {op.name!r} is listed twice; names are unique", pointer=pointer
