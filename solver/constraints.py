@@ -23,7 +23,7 @@ from solver.elementwise import followers
 from solver.op_info import OpInfo
 from solver.op_model import OpModel
 from solver.pin_filters import pin_filters
-from solver.pin_patterns import Names
+from solver.pin_patterns import Names, alike
 from solver.pins import Allowed
 from solver.problem import Problem
 from solver.states import IntArray
@@ -86,10 +86,9 @@ def outside_of(problem: Problem, module: str | None, views: frozenset[int]) -> f
     modules = Names([problem.ops[position].op.module for position in planned])
     inside = {planned[k] for own in (names, modules) for k in own.matching(module)}
     if not inside:
-        known = dict.fromkeys(problem.ops[position].op.module for position in planned)
+        known = [problem.ops[position].op.module for position in planned]
         raise RequestError(
-            f"module {module!r} matches no op; modules are named like "
-            f"{', '.join(repr(name) for name in [*known][:3])}",
+            f"module {module!r} matches no op; modules are named like {alike(module, known)}",
             pointer="/module",
         )
     return frozenset(planned) - inside

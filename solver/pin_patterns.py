@@ -11,11 +11,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from fnmatch import translate
 
 # as fnmatch reads them: a class that is not closed is no class
 WILD = re.compile(r"\*+|\?|\[!?+\]?+[^\]]*\]")
 WORD = re.compile(r"[^\W_]+")
+SHOWN = 3  # chosen: names in a message
+MOST_COMPARED = 10_000  # chosen: half a second
 AFTER = "\U0010ffff"  # sorts after every character of a name
 
 
@@ -73,6 +76,19 @@ class Names:
             found.append(text[start:end])
             at = text.find(piece, end)
         return found
+
+
+def alike(pattern: str, names: Sequence[str]) -> str:
+    """Names to show to whom a pattern matched none: what it may have meant, else the first."""
+    known = [name for name in dict.fromkeys(names) if name][:MOST_COMPARED]
+    pieces = WILD.sub(" ", pattern).split() or [pattern]
+    ends: dict[str, str] = {}
+    for name in known:
+        ends.setdefault(name, name)
+        ends.setdefault(name.rsplit(".", 1)[-1], name)
+    close = get_close_matches(max(pieces, key=len).strip("."), list(ends), SHOWN)
+    shown = [ends[own] for own in close] or known[:SHOWN]
+    return ", ".join(map(repr, dict.fromkeys(shown)))
 
 
 def _whole_words(pieces: Sequence[str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from solver.cut_pins import check_cuts
 from solver.dataset import loading_pins
 from solver.op_info import OpInfo
 from solver.op_model import OpModel
-from solver.pin_patterns import Names
+from solver.pin_patterns import Names, alike
 from solver.problem import Problem
 from solver.states import IntArray
 
@@ -58,7 +58,7 @@ def _matched(problem: Problem, pins: Sequence[Pin], planned: Sequence[int]) -> d
         if not matched:
             raise RequestError(
                 f"pin {pin.op!r} matches no op; ops are named like "
-                f"{', '.join(repr(op.name) for op in problem.ops[:3])}",
+                + alike(pin.op, [op.name for op in problem.ops]),
                 pointer=f"/pins/{index}/op",
             )
         found.update(dict.fromkeys(matched, pin))

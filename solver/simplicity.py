@@ -52,6 +52,19 @@ class Simpler:
     before: Count
     after: Count
 
+    @property
+    def gained(self) -> str:
+        """What is simpler, in words; what stays as it was is not said."""
+        before, after = self.before, self.after
+        return ", ".join(
+            f"{now} {what} instead of {then}"
+            for now, then, what in (
+                (after.relayouts, before.relayouts, "re-layouts"),
+                (after.odd_repeats, before.odd_repeats, "ops of repeated layers unlike most"),
+            )
+            if now != then
+        )
+
 
 def simpler(
     unfolding: Unfolding, choice: IntArray, tolerance: float, budget: Budget

@@ -8,9 +8,10 @@ time     the search ended first
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 
-from meshwright.schema import Infeasible, MemoryUse
+from meshwright.schema import Infeasible, MemoryUse, Mesh, Pin
 from meshwright.schema.request import Consumer
 from solver.bounds import Least, least_memory
 from solver.mesh_outcome import MeshOutcome, shown
@@ -69,13 +70,19 @@ def _pins_are_not_kept(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> I
     broken = [o.broken_pin for o in outcomes if o.broken_pin is not None]
     if len(broken) == len(outcomes):
         tried = "; ".join(dict.fromkeys(shown(o.mesh) for o in outcomes))
-        refuses = outcomes[0].models.problem.setup.uneven == "refuse"
+        problem = outcomes[0].models.problem
+        misfits = _misfits(problem, broken[0], search.pins, outcomes[0].mesh)
+        would_do = problem.setup.uneven == "refuse" and all(n >= ways for _, n, ways in misfits)
+        lengths = [f"{name!r} has length {n}, not to be cut by {w}" for name, n, w in misfits]
+        why = "; ".join(lengths) or (
+            "the sizes of its factors do not divide by the axes, or what it reads or makes cannot "
+            "be split so"
+        )
         return Infeasible(
             constraint="pins",
             detail=(
-                f"op {broken[0]!r} can keep its pin on none of the meshes ({tried}): the sizes of "
-                "its factors do not divide by the axes, or what it reads or makes cannot be split "
-                "so" + ("; " + UNEVEN_WOULD_DO if refuses else "")
+                f"op {broken[0]!r} can keep its pin on none of the meshes ({tried}): {why}"
+                + ("; " + UNEVEN_WOULD_DO if would_do else "")
             ),
         )
     mesh = next(o.mesh for o in outcomes if o.broken_pin is None)
@@ -88,6 +95,22 @@ def _pins_are_not_kept(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> I
         else "no plan keeps all pins: two of them contradict each other",
         pins=pins,
     )
+
+
+def _misfits(
+    problem: Problem, name: str, pins: Mapping[int, Pin], mesh: Mesh
+) -> list[tuple[str, int, int]]:
+    """Factors of an op whose length does not divide as its pin says: name, length, parts."""
+    position = problem.position_of[name]
+    pin = pins.get(position)
+    found = []
+    for factor, axes in (pin.strategy or {}).items() if pin is not None else ():
+        parts = [p for p in problem.ops[position].parts if factor in (p.name, p.factor)]
+        length = prod(part.size for part in parts)
+        ways = prod(axis.size for axis in mesh.axes if {axis.name, axis.level} & set(axes))
+        if length % ways:
+            found.append((factor, length, ways))
+    return found
 
 
 def _nothing_fits(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeasible:

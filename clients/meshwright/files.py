@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from meshwright.schema import Document, InvalidInput, TooLarge, Unavailable
+from meshwright.schema import Document, InvalidInput, MeshwrightError, TooLarge, Unavailable
 
 D = TypeVar("D", bound=Document)
 MAX_BYTES = 512 * 2**20  # of a decoded file; chosen: eight times the largest upload
@@ -29,8 +29,13 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def read_document(path: Path, kind: type[D]) -> D:
-    """The document in a file; raises the error of its kind."""
-    return kind.from_json(read_text(path))
+    """The document in a file; raises the error of its kind, and names the file."""
+    try:
+        return kind.from_json(read_text(path))
+    except MeshwrightError as wrong:
+        if str(path) in wrong.detail:
+            raise
+        raise type(wrong)(f"{path}: {wrong.detail}", pointer=wrong.pointer) from None
 
 
 def write_whole(path: Path, text: str) -> None:

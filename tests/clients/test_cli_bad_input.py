@@ -60,6 +60,7 @@ def test_a_file_that_is_no_document_is_refused(
     path = tmp_path / name
     path.write_bytes(content)
     refused(run, "plan", path, "--topology", "h100-1x8", said=said)
+    refused(run, "plan", path, "--topology", "h100-1x8", said=name)  # which file it is
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from solver.pin_patterns import Names
+from solver.pin_patterns import Names, alike
 
 LETTERS = st.text(alphabet="ab.1[]!", max_size=6)
 PATTERNS = st.text(alphabet="ab.1[]!*?-", min_size=1, max_size=8)
@@ -61,3 +61,18 @@ def test_a_thousand_patterns_over_twenty_thousand_names_take_less_than_a_second(
     assert time.process_time() - started < 1
     assert len(NAMES) == 20_000
     assert found == [len(one_by_one(NAMES[:20], shape.format(k=0)))] * 1000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "shown"),
+    [
+        ("tabel", "'table'"),
+        ("*.qproj", "'layers.0.q_proj'"),
+        ("layers.0.qproj", "'layers.0.q_proj', 'layers.1.q_proj'"),
+        ("zzz", "'table', 'layers.0.q_proj', 'layers.1.q_proj'"),
+        ("*", "'table', 'layers.0.q_proj', 'layers.1.q_proj'"),
+    ],
+)
+def test_who_mistypes_is_shown_what_was_meant(pattern: str, shown: str) -> None:
+    names = ["", "table", "layers.0.q_proj", "layers.1.q_proj"]
+    assert alike(pattern, names) == shown

@@ -17,7 +17,7 @@ from solver.meshes import meshes
 from solver.outcome import Budget
 from solver.planner import plan
 from solver.problem import build_problem
-from solver.simplicity import _Counter, simpler
+from solver.simplicity import Count, Simpler, _Counter, simpler
 from solver.unfolding import Unfolding
 from solver.values import find_values
 from tests.solver.test_recursive_programming import stored
@@ -103,3 +103,12 @@ def test_a_plan_says_what_simplicity_cost_and_none_where_it_is_not_wanted() -> N
     assert 0 <= extra <= 0.005 * fussy.search.cost_ns
     assert len(simple.stages[0].redistributions) <= len(fussy.stages[0].redistributions)
     assert simple.search.outcome == fussy.search.outcome
+
+
+def test_what_became_simpler_is_said_and_nothing_else() -> None:
+    found = Simpler(np.zeros(0, dtype=np.int64), 1.0, 0.0, Count(3, 2), Count(1, 2))
+    assert found.gained == "1 re-layouts instead of 3"
+    fewer = Simpler(np.zeros(0, dtype=np.int64), 1.0, 0.0, Count(1, 4), Count(2, 0))
+    assert fewer.gained == (
+        "2 re-layouts instead of 1, 0 ops of repeated layers unlike most instead of 4"
+    )

@@ -92,3 +92,15 @@ def test_activations_that_never_fit_name_memory_and_how_far_off():
     assert answer.available_bytes == 360_000
     assert answer.needed_bytes > 360_000
     assert f"{answer.needed_bytes / 360_000:.2f} times" in answer.detail
+
+
+def test_a_pin_that_sizes_cannot_keep_names_the_length() -> None:
+    request = mlp_request(12, topology(2, 8), rows=9)
+    found = refused(request.model_copy(update={"pins": (Pin(op="up", strategy={"b1": ("gpu",)}),)}))
+    assert found.constraint == "pins"
+    assert "'b1' has length 9, not to be cut by 8" in found.detail
+    assert "uneven" in found.detail  # in chunks of 2 it can be
+    short = mlp_request(12, topology(2, 8), rows=3)
+    found = refused(short.model_copy(update={"pins": (Pin(op="up", strategy={"b1": ("gpu",)}),)}))
+    assert "'b1' has length 3, not to be cut by 8" in found.detail
+    assert "uneven" not in found.detail

@@ -203,10 +203,15 @@ def _binding(infeasible: Infeasible) -> str:
         else ""
     )
     largest = ", ".join(
-        f"{own.tensor} ({own.count} of them, {show_bytes(own.bytes)})" for own in infeasible.largest
+        f"{own.tensor} ({_together(own.count)}{show_bytes(own.bytes)})"
+        for own in infeasible.largest
     )
     most = f"\nmost of it: {largest}" if largest else ""
     return f"{infeasible.constraint}: {infeasible.detail}{numbers}{most}"
+
+
+def _together(count: int) -> str:
+    return f"{count} of them, together " if count > 1 else ""
 
 
 def _is_file(topology: str) -> bool:
