@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 from meshwright.schema.canonical import MAX_NESTING, digest, read_object
 from meshwright.schema.collector import uncollected
 from meshwright.schema.errors import InvalidInput, MeshwrightError
+from meshwright.schema.writing import written
 
 D = TypeVar("D", bound="Document")
 MAX_LINE = 512  # characters; chosen: longer than any module path
@@ -103,9 +104,7 @@ class Document(Model):
     @uncollected
     def to_json(self) -> str:
         """The document as JSON text."""
-        return json.dumps(
-            self.to_dict(), separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        )
+        return written(self)
 
     @classmethod
     @uncollected

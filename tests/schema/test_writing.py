@@ -1,0 +1,68 @@
+"""Documents as text: what pydantic and Python's json write, whatever is shared."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from bench.planning import planned
+from meshwright.schema import Graph, Pin, Request, Setup
+from meshwright.schema.writing import written
+from tests.solver.small_graphs import topology
+
+
+def reference(document) -> str:
+    values = document.model_dump(mode="json", exclude_defaults=True)
+    return json.dumps(values, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def graph(**attrs) -> Graph:
+    return Graph.from_dict(
+        {
+            "name": 'of "é"',
+            "symbols": {"batch": 4},
+            "tensors": [
+                {"name": "x", "shape": ["batch", 8], "dtype": "float32", "role": "input"},
+                {"name": "y", "shape": ["batch", 8], "dtype": "float32"},
+            ],
+            "ops": [
+                {"name": "o", "kind": "gelu", "inputs": ["x"], "outputs": ["y"], "attrs": attrs}
+            ],
+            "outputs": ["y"],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        graph(),
+        graph(a=1.0, b=[1, 2.5, None, True, "\n\u2028"], c={"deep": {"er": []}}, d=1e300, e=-0.0),
+        Setup(),
+        Setup(dataset="data_parallel", global_batch=64, symbols={"seq": 8}),
+        topology(2, 4),
+        Request(
+            graph=graph(),
+            topology=topology(2),
+            pins=(Pin(op="*", data_parallel=True), Pin(op="o", strategy={"b": ("a0",)})),
+        ),
+    ],
+    ids=lambda document: type(document).__name__,
+)
+def test_a_document_is_written_as_pydantic_dumps_it(document):
+    assert written(document) == document.to_json() == reference(document)
+
+
+def test_a_plan_whose_items_share_layouts_is_written_as_one_that_shares_nothing():
+    plan = planned("wide-deep", "h100-2x8").plan
+    assert plan is not None
+    assert written(plan) == reference(plan)
+    assert written(type(plan).from_json(plan.to_json())) == written(plan)
+
+
+def test_a_number_that_json_does_not_have_is_refused():
+    endless = topology(2).levels[0].model_copy(update={"latency_ns": math.inf})
+    with pytest.raises(ValueError, match="no number inf"):
+        written(endless)
