@@ -63,6 +63,6 @@ def test_a_plan_whose_items_share_layouts_is_written_as_one_that_shares_nothing(
 
 
 def test_a_number_that_json_does_not_have_is_refused():
-    endless = topology(2).levels[0].model_copy(update={"latency_ns": math.inf})
+    endless = topology(2).levels[0].link.model_copy(update={"bytes_per_s": math.inf})
     with pytest.raises(ValueError, match="no number inf"):
         written(endless)
