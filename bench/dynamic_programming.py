@@ -1,7 +1,8 @@
 """`python -m bench.dynamic_programming`: medians of the exact search on made-up transformers.
 
 Each time stands beside its ratio to a fixed numpy loop (a min-plus product of two 200 x 200
-matrices, row by row), so that tables from different machines can be compared.
+matrices, row by row), so that tables from different machines can be compared. The last lines say
+how the time grows with the layers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from solver.dynamic_programming import dynamic_programming
 from solver.outcome import Budget, Outcome
 
 _LAYERS = (2, 12, 32, 96, 126)
+_FEW, _MANY = 12, 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,24 @@ def main() -> None:
     dynamic_programming(_limited(transformer_graph(2), 0.5), Budget())
     say(f"{'case':44} {'s':>8} {'ratio':>8} {'status':>9} {'gap %':>8}")
     say(f"{'reference: numpy min-plus 200 x 200 x 200':44} {reference_seconds:8.3f}      1.0")
+    seconds: dict[tuple[str, int], float] = {}
     for layers in _LAYERS:
         graph = transformer_graph(layers)
         case = f"{layers} layers, {len(graph.nodes)} nodes"
-        say(_row(f"{case}, no limit", graph, Budget()).text(reference_seconds))
-        for share in (0.5, 0.1):
-            limited = _limited(graph, share)
-            row = _row(f"{case}, limit {share}, to 0.5 %", limited, Budget(60.0, tolerance=5e-3))
+        near = Budget(60.0, tolerance=5e-3)
+        for what, own, budget in (
+            ("no limit", graph, Budget()),
+            ("limit 0.5, to 0.5 %", _limited(graph, 0.5), near),
+            ("limit 0.1, to 0.5 %", _limited(graph, 0.1), near),
+        ):
+            row = _row(f"{case}, {what}", own, budget)
+            seconds[what, layers] = row.seconds
             say(row.text(reference_seconds))
     exact = _row("32 layers, limit 0.5, exact", _limited(transformer_graph(32), 0.5), Budget(60.0))
     say(exact.text(reference_seconds))
+    for what in dict.fromkeys(what for what, _ in seconds):
+        times = seconds[what, _MANY] / seconds[what, _FEW]
+        say(f"from {_FEW} to {_MANY} layers, {what}: {times:.2f} times")
 
 
 def _limited(graph: CostGraph, share: float) -> CostGraph:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Mesh
+from meshwright.schema.collector import uncollected
 from solver.axis_decisions import AxisDecisions
 from solver.axis_search import AxisSearch
 from solver.crossing import crossed, uncrossed
@@ -81,6 +82,7 @@ class _Recursion:
         }
         self._known: dict[tuple[bytes, ...], AxisSearch] = {}
 
+    @uncollected
     def strategies(self, limits: Sequence[float], cross: Cross) -> Strategies | None:
         """limits: bytes, of every axis on what the axes outside left to it."""
         outer = Outer()

@@ -66,6 +66,7 @@ class LabelSearch:
         self._pushed = 0
         self._lost_bound = np.inf
         self._max_labels = max_labels
+        self._is_diving = True
         self._ceilings = self._ceilings_now()
         empty = np.zeros(1, dtype=np.int64)
         live = np.zeros((1, 0), dtype=np.int64)
@@ -84,6 +85,7 @@ class LabelSearch:
             self._raise_bound()
             if self._incumbent.is_closed():
                 return
+        self._is_diving = False
         self._lost_bound = np.inf
         self._wait(self._start)
         width = _FIRST_WIDTH
@@ -139,9 +141,15 @@ class LabelSearch:
                 return
 
     def _ceilings_now(self) -> FloatArray:
-        """The values, one for each weights, that a label must stay below to be of use."""
+        """The values, one for each weights, that a label must stay below to be of use.
+
+        A dive is also after choices that save little, where one would close the gap.
+        """
         incumbent = self._incumbent
-        ceilings = incumbent.cost_ns - incumbent.allowance_ns() + self._prices
+        most_ns = incumbent.cost_ns - incumbent.allowance_ns()
+        if self._is_diving:
+            most_ns = max(most_ns, incumbent.lower_bound_ns + incumbent.allowance_ns())
+        ceilings = most_ns + self._prices
         ceilings[1] = self._limit
         return np.asarray(ceilings + self._slack)
 
