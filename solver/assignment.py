@@ -6,7 +6,7 @@ a value it says of its root tensor; views follow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -296,32 +296,54 @@ def _parameter_codes(
     models: Models, value: Value, triple: tuple[Layout, Layout | None, Layout | None]
 ) -> Codes:
     model = models.parameter(value)
-    wanted = tuple(_unordered(layout) for layout in triple)
-    for row in model.states:
-        codes = tuple(int(code) for code in row)
-        if tuple(_unordered(own) for own in parameter_layouts(models, value, codes)) == wanted:
-            return codes
+    known = models.shared(
+        ("parameter codes", look_of(models, value), id(model)),
+        lambda: {
+            _axes_of(parameter_layouts(models, value, codes)): codes
+            for codes in [tuple(row) for row in reversed(model.states.tolist())]
+        },
+    )
+    codes = known.get(_axes_of(triple))
+    # sizes, spans and chunks are as the state has them, or this is no state
+    if codes is not None and _shapes_of(parameter_layouts(models, value, codes)) == _shapes_of(
+        triple
+    ):
+        return codes
     raise PlanError(
         f"parameter {value.root!r}: the layouts {triple[0]}, {triple[1]}, {triple[2]} are no state "
         "that the search knows"
     )
 
 
-def _unordered(layout: Layout | None) -> Layout | None:
-    """A layout with the axes of every sub-dim in one order."""
-    if layout is None:
-        return None
-    dims = tuple(
-        dim.model_copy(
-            update={
-                "parts": tuple(
-                    part.model_copy(update={"axes": tuple(sorted(part.axes))}) for part in dim.parts
-                )
-            }
+def _axes_of(layouts: Iterable[Layout | None]) -> Hashable:
+    """On which sub-dims axes lie, in whatever order; and what is partial."""
+    return tuple(
+        None
+        if layout is None
+        else (
+            tuple([tuple([frozenset(p.axes) for p in dim.parts]) for dim in layout.dims]),
+            tuple(sorted(layout.partial.items())),
         )
-        for dim in layout.dims
+        for layout in layouts
     )
-    return layout.model_copy(update={"dims": dims})
+
+
+def _shapes_of(layouts: Iterable[Layout | None]) -> Hashable:
+    """All else that layouts say."""
+    return tuple(
+        None
+        if layout is None
+        else (
+            tuple(
+                [
+                    (dim.segments, *((p.size, p.span, p.chunks) for p in dim.parts))
+                    for dim in layout.dims
+                ]
+            ),
+            layout.padded,
+        )
+        for layout in layouts
+    )
 
 
 def parameter_layouts(

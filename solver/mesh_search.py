@@ -78,7 +78,10 @@ class MeshSearch:
         deadline: Deadline,
         history: History,
         say: Say,
+        tolerance: float = TOLERANCE,
     ) -> None:
+        """tolerance: the gap at which the search of a mesh ends."""
+        self.tolerance = tolerance
         self.request = request
         self.folding = folding
         self.problem = problem
@@ -136,7 +139,7 @@ class MeshSearch:
         left = self.deadline.left_s()
         return Budget(
             seconds=None if left is None else left / (steps - done),
-            tolerance=TOLERANCE,
+            tolerance=self.tolerance,
             cutoff_ns=best,
             stop=self.deadline.stop,
         )
@@ -211,7 +214,7 @@ class MeshSearch:
         mesh = meshes(self.request.topology, 1)[0]
         models, given = self._models(mesh, next(_spaces(self.problem, mesh)))
         if self._impossible(models, given) is None:
-            budget = Budget(deadline.left_s(), tolerance=TOLERANCE, stop=deadline.stop)
+            budget = Budget(deadline.left_s(), tolerance=self.tolerance, stop=deadline.stop)
             found = self._decided(models, given, "recursive_programming", budget)
             if found.outcome.choice is not None:
                 yield found

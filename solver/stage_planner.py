@@ -28,7 +28,7 @@ from solver.answer import answer_of
 from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
 from solver.folding import Folding, fold
-from solver.mesh_outcome import TOO_LARGE, History, MeshOutcome
+from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History, MeshOutcome
 from solver.mesh_search import MeshSearch
 from solver.meshes import meshes
 from solver.pins import check_axes, matching_pins, pinned_ops
@@ -42,10 +42,11 @@ Report = Callable[[Progress], None]
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a stage stands in a pipeline: of how many microbatches it holds saved activations, and
-    over which link it receives."""
+    over which link it receives. tolerance: the gap at which the search for its plan ends."""
 
     in_flight: int = 1
     link: Link | None = None
+    tolerance: float = TOLERANCE
 
 
 ALONE = Place()
@@ -166,7 +167,7 @@ def _search_what_fits(
         in_flight=place.in_flight,
         stage_link=place.link,
     )
-    search = MeshSearch(request, folding, problem, deadline, history, say)
+    search = MeshSearch(request, folding, problem, deadline, history, say, place.tolerance)
     searched: tuple[Mesh, ...] = ()
     for axes in range(request.budget.max_axes, 0, -1):
         candidates = meshes(request.topology, axes)

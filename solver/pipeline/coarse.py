@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel.calibrations import default_calibration
 from costmodel.collectives import NS_PER_S
-from meshwright.schema import InvalidInput, Passes, Plan, Request
+from meshwright.schema import Infeasible, InvalidInput, Passes, Plan, Request
 from solver.cost_graph import FloatArray
 from solver.deadline import Stop
 from solver.pipeline.cuts import Weights, crossing_bytes, places
@@ -26,6 +26,8 @@ from solver.pipeline.stage_graph import Anatomy
 from solver.problem import build_problem, step_batch
 from solver.stage_planner import Place, plan_stage
 from solver.states import IntArray
+
+_TOLERANCE = 1e-2  # chosen: an estimate is worth no more
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class Coarse:
 
 def coarse(
     request: Request, anatomy: Anatomy, ranks: int, microbatches: int, stop: Stop
-) -> Coarse | None:
-    """None where no plan fits even so, or the graph cannot be run in so many microbatches."""
+) -> Coarse | Infeasible | None:
+    """Why no plan fits even so; None where the graph cannot be run in so many microbatches."""
     part, link = split(request.topology, ranks)
     device = part.device.model_copy(update={"memory_bytes": part.device.memory_bytes * ranks})
     calibration = request.calibration or default_calibration()
@@ -93,11 +95,13 @@ def coarse(
         }
     )
     try:
-        answer = plan_stage(own, None, stop, Place(in_flight=min(ranks, microbatches)))
+        answer = plan_stage(own, None, stop, Place(min(ranks, microbatches), tolerance=_TOLERANCE))
     except InvalidInput:
-        return None
+        if request.setup.microbatches is not None:
+            raise
+        return None  # the graph cannot be run at so small a batch
     if answer.plan is None:
-        return None
+        return answer.infeasible
     plan = answer.plan
     problem = build_problem(
         request.graph, own.topology, own.setup, calibration, microbatches, in_flight=ranks

@@ -4,8 +4,9 @@
        rank, as coarse as its levels, in the memory of all ranks: what its ops take and hold
     2. for every schedule, cuts that balance these (`cuts.py`) and how long the schedule then
        takes (`passes.py`): an estimate of each configuration
-    3. the most promising are planned stage by stage (`solver.stage_planner`), stages that are alike
-       once, and judged (`price.py`); the best of them is the answer
+    3. the most promising are planned stage by stage on coarse meshes, stages that are alike once,
+       and judged (`price.py`)
+    4. the best of them is planned again on the finest meshes: the answer
 
 Every stage's plan keeps the memory of its devices with the microbatches that its place in the
 schedule holds. The answer's bound is that of its stages: it holds for the cuts and the schedule.
@@ -22,105 +23,135 @@ from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     Answer,
     Calibration,
+    Considered,
     Infeasible,
     InvalidInput,
-    Plan,
     Progress,
     Request,
-    Schedule,
-    Search,
-    Stage,
 )
 from solver.deadline import Deadline, Stop, never
-from solver.pipeline.alike import Alike
+from solver.mesh_outcome import TOLERANCE
 from solver.pipeline.coarse import Coarse, coarse
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.cuts import balanced
+from solver.pipeline.document import document
 from solver.pipeline.passes import Durations
-from solver.pipeline.price import Priced, priced, step_ns
+from solver.pipeline.price import step_ns
 from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
+from solver.pipeline.stage_plans import StagePlans, plan_stages
 from solver.pipeline.staged import Staged
-from solver.stage_planner import Place, Report, plan_stage
+from solver.stage_planner import Report, plan_stage
 
-_PLANNED = 3  # chosen: configurations that are planned stage by stage; some seconds each
-
-
-@dataclass(frozen=True, slots=True)
-class _Estimate:
-    configuration: Configuration
-    staged: Staged
-    shares: tuple[float, ...]
-    ns: float
+_PLANNED = 4  # chosen: configurations that are planned stage by stage; about a second each
+_COARSE_TOLERANCE = 1e-2  # chosen: of stages' plans that choose between configurations
+_SHOWN = 12  # chosen: considered configurations that a plan lists
 
 
 def plan_pipeline(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
     """The best plan found, or why there is none; raises MeshwrightError for bad input."""
+    if request.setup.phase != "training":
+        raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
     return _PipelineSearch(request, report or (lambda _: None), stop).answer()
+
+
+@dataclass(slots=True)
+class _Option:
+    """A configuration, and what is known of it so far. refused: why it has no plan."""
+
+    configuration: Configuration
+    staged: Staged
+    shares: tuple[float, ...]
+    estimated_ns: float
+    plans: StagePlans | None = None
+    refused: Infeasible | None = None
+
+    def considered(self, best_ns: float) -> Considered:
+        ns = self.estimated_ns if self.plans is None else self.plans.ns
+        why = f"{'estimated to take' if self.plans is None else 'takes'} {ns / best_ns:.3f} times"
+        if self.refused is not None:
+            why = self.refused.detail
+        return Considered(
+            configuration=str(self.configuration),
+            estimated_ns=self.estimated_ns,
+            cost_ns=None if self.plans is None else self.plans.ns,
+            why=why,
+        )
 
 
 class _PipelineSearch:
     def __init__(self, request: Request, say: Report, stop: Stop) -> None:
-        if request.setup.phase != "training":
-            raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
         self.request = request
         self.say = say
-        self.stop = stop
         self.deadline = Deadline.after(request.budget.seconds, stop)
         self.calibration: Calibration = request.calibration or default_calibration()
         self.anatomy = Anatomy(request.graph)
-        self.best: tuple[Priced, Configuration, list[Plan]] | None = None
         self.notes: list[str] = []
         self.refused: Infeasible | None = None
 
     def answer(self) -> Answer:
-        wanted = list(configurations(self.request, self.anatomy))
-        estimates = sorted(self._estimates(wanted), key=lambda own: own.ns)
+        options = sorted(self._options(), key=lambda own: own.estimated_ns)
+        promising = self._planned(options)
         single = self._alone()
-        for number, estimate in enumerate(estimates[:_PLANNED]):
-            if self.deadline.is_over() and self.best is not None:
-                self.notes.append(f"{len(estimates) - number} more configurations were not planned")
-                break
-            self.say(_progress(str(estimate.configuration), number, _PLANNED))
-            self._plan(estimate)
-        if self.best is None:
+        if not promising:
             if single is not None:
                 return single
-            refused = self.refused or _nothing_fits(self.request)
-            return Answer(infeasible=refused)
-        found, configuration, plans = self.best
-        if single is not None and single.plan is not None:
-            if single.plan.cost.step_ns <= found.cost.step_ns:
-                return single
-            self.notes.append(
-                f"without a pipeline a step takes {single.plan.cost.step_ns / 1e6:.1f} ms"
+            refused = [own.refused for own in options if own.refused is not None]
+            return Answer(
+                infeasible=next(iter(refused), self.refused or _nothing_fits(self.request))
             )
-        return Answer(plan=self._document(found, configuration, plans))
+        best = promising[0]
+        self._refine(best)
+        assert best.plans is not None
+        if single is not None and single.plan is not None:
+            if single.plan.cost.step_ns <= best.plans.ns:
+                return self._with_considered(single, options)
+            ms = single.plan.cost.step_ns / 1e6
+            self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
+        others = [own.considered(best.plans.ns) for own in options if own is not best]
+        plan = document(self.request, best.staged, best.plans, others[:_SHOWN], self.notes)
+        return Answer(plan=plan)
+
+    def _with_considered(self, single: Answer, options: list[_Option]) -> Answer:
+        assert single.plan is not None
+        best_ns = single.plan.cost.step_ns
+        others = tuple(own.considered(best_ns) for own in options[:_SHOWN])
+        search = single.plan.search.model_copy(update={"considered": others})
+        plan = single.plan.model_copy(update={"search": search})
+        return single.model_copy(update={"plan": plan})
 
     def _alone(self) -> Answer | None:
         """Without a pipeline, where that is a choice."""
         if self.request.pipeline.ranks is not None:
             return None
-        self.say(_progress("no pipeline", 0, 1))
-        return plan_stage(self.request, None, self.stop)
+        self._say("no pipeline", 0, 1)
+        return plan_stage(self.request, None, self.deadline.stop)
 
-    def _estimates(self, wanted: list[Configuration]) -> Iterator[_Estimate]:
-        known: dict[tuple[int, int], Coarse | None] = {}
+    def _options(self) -> Iterator[_Option]:
+        """Every configuration that can be estimated."""
+        wanted = list(configurations(self.request, self.anatomy))
+        known: dict[tuple[int, int], Coarse | Infeasible | None] = {}
         for number, own in enumerate(wanted):
             key = own.ranks, own.microbatches
             if key not in known:
                 if self.deadline.is_over() and known:
                     self.notes.append(f"{len(wanted) - number} configurations were not estimated")
                     return
-                self.say(_progress(str(own), number, len(wanted)))
-                known[key] = coarse(self.request, self.anatomy, *key, self.stop)
+                self._say(
+                    f"{own.ranks} ranks, {own.microbatches} microbatches", number, len(wanted)
+                )
+                known[key] = coarse(self.request, self.anatomy, *key, self.deadline.stop)
             found = known[key]
-            if found is not None:
-                estimate = self._estimate(own, found)
-                if estimate is not None:
-                    yield estimate
+            if isinstance(found, Infeasible):
+                detail = f"{own.ranks} pipeline ranks, {own.microbatches} microbatches: "
+                detail += f"with the memory of all ranks together, {found.detail}"
+                self.refused = found.model_copy(update={"detail": detail})
+            elif found is not None:
+                option = self._option(own, found)
+                if option is not None:
+                    yield option
 
-    def _estimate(self, own: Configuration, found: Coarse) -> _Estimate | None:
+    def _option(self, own: Configuration, found: Coarse) -> _Option | None:
         order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
         staged = Staged(
             self.anatomy, self.request.topology, self.request.setup, self.calibration, order, ()
@@ -136,7 +167,6 @@ class _PipelineSearch:
                 limit / own.stages_per_rank,
             )
         if cuts is None:
-            self.notes.append(f"{own}: no cuts keep the memory of a device")
             return None
         passes, transfers = found.passes(cuts)
         durations = Durations(
@@ -145,105 +175,72 @@ class _PipelineSearch:
             np.array([one.weights_ns for one in passes]),
             np.stack([transfers, transfers]),
         )
-        shares = found.shares(cuts, order)
         ns = step_ns(order, passes, durations)
-        return _Estimate(own, staged.with_cuts(cuts), shares, ns)
+        return _Option(own, staged.with_cuts(cuts), found.shares(cuts, order), ns)
 
-    def _plan(self, estimate: _Estimate) -> None:
-        staged, stages, plans = estimate.staged, [], []
-        alike = Alike()
-        for number, graph in enumerate(staged.graphs):
-            share = estimate.shares[number]
-            request = staged.request(self.request, number, share)
-            held = staged.schedule.in_flight[number]
-            found = alike.find(graph, request)
-            if found is None:
-                left = self.deadline.left_s()
-                if left is not None:
-                    seconds = max(left / (len(staged.graphs) - number), 0.01)
-                    budget = request.budget.model_copy(update={"seconds": seconds})
-                    request = request.model_copy(update={"budget": budget})
-                place = Place(held, staged.link if number else None)
-                answer = plan_stage(request, None, self.stop, place)
-                if answer.plan is None:
-                    why = answer.infeasible
-                    assert why is not None
-                    detail = f"stage {number} of {estimate.configuration}: {why.detail}"
-                    self.notes.append(detail)
-                    self.refused = self.refused or why.model_copy(update={"detail": detail})
-                    return
-                found = alike.add(graph, request, answer.plan)
-            plans.append(found)
-            stages.append(found.stages[0])
-        judged = priced(staged, stages)
-        self.notes.append(
-            f"{estimate.configuration}: {judged.cost.step_ns / 1e6:.1f} ms a step "
-            f"(estimated {estimate.ns / 1e6:.1f})"
+    def _planned(self, options: list[_Option]) -> list[_Option]:
+        """The most promising that have a plan on coarse meshes, the best first."""
+        planned: list[_Option] = []
+        for tried, option in enumerate(options):
+            best = min((own.plans.ns for own in planned if own.plans), default=np.inf)
+            if tried >= _PLANNED and planned:
+                break
+            if planned and (self.deadline.is_over() or option.estimated_ns > 1.1 * best):
+                break
+            self._say(str(option.configuration), tried, _PLANNED)
+            self._plan(option, self._levels(option))
+            if option.plans is not None:
+                planned.append(option)
+            elif self.deadline.is_over():
+                break
+        return sorted(planned, key=lambda own: own.plans.ns if own.plans else np.inf)
+
+    def _refine(self, option: _Option) -> None:
+        axes = self.request.budget.max_axes
+        if axes <= self._levels(option) or self.deadline.is_over():
+            return
+        coarse_plans = option.plans
+        self._say(f"{option.configuration}, finest meshes", 0, 1)
+        self._plan(option, axes)
+        if option.plans is None or (coarse_plans and coarse_plans.ns <= option.plans.ns):
+            option.plans, option.refused = coarse_plans, None
+
+    def _plan(self, option: _Option, axes: int) -> None:
+        update: dict[str, object] = {"max_axes": axes}
+        is_final = axes == self.request.budget.max_axes
+        if not is_final:
+            update["simplicity"] = 0.0
+        request = self.request.model_copy(
+            update={"budget": self.request.budget.model_copy(update=update)}
         )
-        if self.best is None or judged.cost.step_ns < self.best[0].cost.step_ns:
-            self.best = judged, estimate.configuration, plans
-
-    def _document(self, found: Priced, own: Configuration, plans: list[Plan]) -> Plan:
-        first = plans[0]
-        bound = _bound(found, plans)
-        return Plan(
-            name=self.request.graph.name,
-            graph=self.request.graph.id,
-            topology=self.request.topology.id,
-            setup=self.request.setup.id,
-            calibration=self.calibration.id,
-            microbatches=own.microbatches,
-            stages=found.stages,
-            schedule=Schedule(
-                kind=own.schedule, ranks=own.ranks, stages_per_rank=own.stages_per_rank
-            ),
-            cost=found.cost,
-            search=Search(
-                solver=self.request.solver,
-                found_by=first.search.found_by,
-                outcome="feasible",
-                cost_ns=found.cost.step_ns,
-                lower_bound_ns=bound,
-                gap=(found.cost.step_ns - bound) / found.cost.step_ns,
-                meshes=tuple(dict.fromkeys(m for plan in plans for m in plan.search.meshes)),
-            ),
-            repeated_work=max(plan.repeated_work for plan in plans),
-            unknown_kinds=tuple(sorted({k for plan in plans for k in plan.unknown_kinds})),
-            pins=tuple(pin.model_dump(mode="json") for pin in self.request.pins),
-            padding=tuple(dict.fromkeys(p for plan in plans for p in plan.padding)),
-            notes=(*self.notes, *dict.fromkeys(n for plan in plans for n in plan.notes)),
+        found = plan_stages(
+            request,
+            option.configuration,
+            option.staged,
+            option.shares,
+            self.deadline,
+            TOLERANCE if is_final else _COARSE_TOLERANCE,
         )
+        if isinstance(found, Infeasible):
+            option.plans, option.refused = None, found
+        else:
+            option.plans, option.refused = found, None
 
+    def _levels(self, option: _Option) -> int:
+        """The axes of the coarsest mesh of a stage."""
+        return max(1, sum(level.size > 1 for level in option.staged.part.levels))
 
-def _bound(found: Priced, plans: list[Plan]) -> float:
-    """No stages of these cuts are faster: the rank with the most to do, by its stages' bounds."""
-    by_rank: dict[int, float] = {}
-    for stage, plan in zip(found.stages, plans, strict=True):
-        received = plan.search.cost_ns - _busy_ns(stage, plan)
-        own = plan.search.lower_bound_ns - received
-        by_rank[stage.pipeline_rank] = by_rank.get(stage.pipeline_rank, 0.0) + own
-    return max(0.0, min(max(by_rank.values()), found.cost.step_ns))
-
-
-def _busy_ns(stage: Stage, plan: Plan) -> float:
-    passes = stage.passes
-    assert passes is not None
-    each = passes.forward_ns + passes.inputs_ns + passes.weights_ns
-    return plan.microbatches * each + passes.step_ns
+    def _say(self, phase: str, done: int, total: int) -> None:
+        self.say(Progress(phase=phase, done=done, total=max(total, 1)))
 
 
 def _nothing_fits(request: Request) -> Infeasible:
-    wanted = request.pipeline
     return Infeasible(
         constraint="memory",
         detail=(
-            "no configuration of the pipeline asked for fits in the memory of the devices "
+            "no cuts of the pipeline asked for keep the memory of the devices "
             f"({request.topology.device.memory_bytes / 2**30:.0f} GiB each); more pipeline ranks "
-            f"than {wanted.ranks}, or more microbatches, may do"
+            "or more microbatches may do"
         ),
         available_bytes=request.topology.device.memory_bytes,
     )
-
-
-def _progress(phase: str, done: int, total: int) -> Progress:
-    return Progress(phase=phase, done=done, total=max(total, 1))

@@ -10,7 +10,7 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from meshwright.schema import (
     Cost,
     LayoutPair,
     MemoryUse,
+    Mesh,
     Passes,
     PlanError,
     Received,
@@ -45,10 +46,19 @@ class Priced:
     cost: Cost
 
 
-def priced(staged: Staged, stages: Sequence[Stage]) -> Priced:
-    """Judge stages that were planned one by one; raises PlanError where they do not fit."""
-    costs = [stage_cost(staged.problem(s), stage) for s, stage in enumerate(stages)]
-    receives = [_received(staged, stages, s) for s in range(len(stages))]
+def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -> Priced:
+    """Judge stages that were planned one by one; raises PlanError where they do not fit.
+
+    first: for every stage, the first of which it is a copy under other names; none is by default.
+    """
+    costs: list[StageCost] = []
+    for number, like in enumerate(first or range(len(stages))):
+        if like < number:
+            costs.append(costs[like].holding(staged.schedule.in_flight[number]))
+        else:
+            costs.append(stage_cost(staged.problem(number), stages[number]))
+    known: dict[Hashable, Received] = {}
+    receives = [_received(staged, stages, s, known) for s in range(len(stages))]
     tied = _tied_ns(staged, stages)
     passes = [
         own.passes.model_copy(update={"step_ns": own.passes.step_ns + extra})
@@ -141,12 +151,7 @@ def _cost(
 
 def _memory(schedule: Schedule, costs: Sequence[StageCost], rank: int) -> MemoryUse:
     own = [costs[stage].cost.memory_bytes for stage in stages_on(schedule.rank_of, rank)]
-    saved = np.array(
-        [
-            cost.cost.memory_bytes.activations / held
-            for cost, held in zip(costs, schedule.in_flight, strict=True)
-        ]
-    )
+    saved = np.array([cost.saved_bytes for cost in costs])
     return MemoryUse(
         parameters=sum(memory.parameters for memory in own),
         gradients=sum(memory.gradients for memory in own),
@@ -161,35 +166,57 @@ def _summed(of_stages: Sequence[dict[str, float]]) -> dict[str, float]:
     return {key: sum(own[key] for own in of_stages) for key in of_stages[0]}
 
 
-def _received(staged: Staged, stages: Sequence[Stage], number: int) -> tuple[Received, ...]:
+def _received(
+    staged: Staged, stages: Sequence[Stage], number: int, known: dict[Hashable, Received]
+) -> tuple[Received, ...]:
     """What a stage gets from the one before."""
     names = received(staged.graphs[number])
     if not names:
         return ()
-    cluster = Cluster.of(staged.topology, staged.calibration)
-    before, own = (
-        (stages[s], Site(stages[s].mesh, staged.devices(s))) for s in (number - 1, number)
-    )
+    before, own = stages[number - 1], stages[number]
     found = []
     for name in names:
         dtype = staged.anatomy.graph.tensor(name).dtype
-        there, back = between_stages(
-            name,
-            (_pair(before[0], name), before[1]),
-            (_pair(own[0], name), own[1]),
-            cluster,
-            value_bytes=DTYPE_BYTES[dtype],
-            gradient_bytes=DTYPE_BYTES[dtype],
+        pairs = _pair(before, name), _pair(own, name)
+        # between other ranks that are as far apart, the same takes as long
+        key = (
+            *(pair.model_dump_json() for pair in pairs),
+            before.mesh,
+            own.mesh,
+            dtype,
+            staged.distance(number),
         )
-        found.append(
-            Received(
-                tensor=name,
-                bytes=there.moved_bytes,
-                forward_ns=there.ns,
-                backward_ns=0.0 if back is None else back.ns,
-            )
-        )
+        if key not in known:
+            known[key] = _sent(staged, number, pairs, (before.mesh, own.mesh), DTYPE_BYTES[dtype])
+        found.append(known[key].model_copy(update={"tensor": name}))
     return tuple(found)
+
+
+def _sent(
+    staged: Staged,
+    number: int,
+    pairs: tuple[LayoutPair, LayoutPair],
+    meshes: tuple[Mesh, Mesh],
+    element_bytes: int,
+) -> Received:
+    here, there = (
+        (pair, Site(mesh, staged.devices(stage)))
+        for pair, mesh, stage in zip(pairs, meshes, (number - 1, number), strict=True)
+    )
+    forward, backward = between_stages(
+        f"to stage {number}",
+        here,
+        there,
+        Cluster.of(staged.topology, staged.calibration),
+        value_bytes=element_bytes,
+        gradient_bytes=element_bytes,
+    )
+    return Received(
+        tensor="",
+        bytes=forward.moved_bytes,
+        forward_ns=forward.ns,
+        backward_ns=0.0 if backward is None else backward.ns,
+    )
 
 
 def _pair(stage: Stage, tensor: str) -> LayoutPair:

@@ -28,10 +28,24 @@ from solver.values import find_values
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """cost: of one step, without receiving and waiting."""
+    """cost: of one step, without receiving and waiting, with `held` microbatches in flight."""
 
     passes: Passes
     cost: Cost
+    held: int
+
+    @property
+    def saved_bytes(self) -> float:
+        """What one microbatch saves."""
+        return self.cost.memory_bytes.activations / self.held
+
+    def holding(self, held: int) -> StageCost:
+        """The cost of a stage like this one that holds other many microbatches."""
+        memory = self.cost.memory_bytes
+        saved = round(self.saved_bytes * held)
+        memory = memory.model_copy(update={"activations": saved})
+        cost = self.cost.model_copy(update={"memory_bytes": memory})
+        return StageCost(self.passes, cost, held)
 
 
 def stage_cost(problem: Problem, stage: Stage) -> StageCost:
@@ -74,7 +88,7 @@ def stage_cost(problem: Problem, stage: Stage) -> StageCost:
         "communication_ns": _less(cost.communication_ns, count * received),
         "exposed_ns": _less(cost.exposed_ns, waited),
     }
-    return StageCost(passes, cost.model_copy(update=without))
+    return StageCost(passes, cost.model_copy(update=without), problem.in_flight)
 
 
 def _compute(

@@ -85,6 +85,17 @@ class Staged:
         first = self.schedule.rank_of[stage] * count
         return np.arange(first, first + count, dtype=np.int64)
 
+    def distance(self, stage: int) -> int:
+        """The slowest level of the topology between a stage and the one before, counted from the
+        slowest; as many as there are levels where both are on one rank."""
+        units = self.topology.device_count
+        here, there = (int(self.devices(s)[0]) for s in (stage - 1, stage))
+        for position, level in enumerate(self.topology.levels):
+            units //= level.size
+            if here // units != there // units:
+                return position
+        return len(self.topology.levels)
+
     def setup_of(self, stage: int) -> Setup:
         """The setup, of the inputs that the stage reads."""
         update: dict[str, object] = {"microbatches": self.schedule.microbatches}

@@ -24,6 +24,7 @@ from meshwright.schema.model import Document, Model
 from meshwright.schema.notation import Factor, Notation, parse_notation
 from meshwright.schema.pipeline import Passes, Pipeline, Received, Schedule, ScheduleKind
 from meshwright.schema.plan import (
+    Considered,
     Cost,
     Finding,
     MemoryUse,
@@ -52,7 +53,8 @@ from meshwright.schema.setup import Optimizer, Setup
 from meshwright.schema.topology import Device, Level, Link, Topology
 
 __all__ = [
-    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Certificate", "Constraints",
+    "DTYPE_BYTES", "Answer", "Axis", "Budget", "Calibration", "Certificate", "Considered",
+    "Constraints",
     "ConversionError", "Cost", "Device", "Dim", "Document", "Efficiency", "Exposed", "Factor",
     "Finding", "Graph", "GraphError", "Infeasible", "InvalidInput", "Layout", "LayoutError",
     "LayoutPair", "Level", "Link", "MemoryUse", "Mesh", "MeshAxis", "MeshwrightError", "Model",

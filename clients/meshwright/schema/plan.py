@@ -209,6 +209,18 @@ class Finding(Model):
     cost_ns: float
 
 
+class Considered(Model):
+    """A configuration that was looked at: what was estimated of it, what its plan costs.
+
+    cost_ns: None where it was not planned. why: in what it falls short of the plan.
+    """
+
+    configuration: str
+    estimated_ns: float
+    cost_ns: float | None = None
+    why: str
+
+
 class Search(Model):
     """How the plan was found and what is proven of it.
 
@@ -216,6 +228,7 @@ class Search(Model):
     plans in the order in which they were found. simplicity_ns: what this plan costs more than the
     last of them, for being simpler. lower_bound_ns holds for every plan over the `meshes` listed;
     gap is relative to the cost. outcome: `optimal` where the cheapest plan found is proved to be.
+    considered: other configurations, of pipelines, the best first.
     """
 
     solver: str
@@ -226,6 +239,7 @@ class Search(Model):
     gap: float
     meshes: tuple[str, ...]
     history: tuple[Finding, ...] = ()
+    considered: tuple[Considered, ...] = ()
     simplicity_ns: float = 0.0
 
 

@@ -1,0 +1,86 @@
+"""Plans of all stages of a pipeline, each on its own, and what they cost together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+from meshwright.schema import Infeasible, Plan, Request, Stage
+from solver.deadline import Deadline
+from solver.pipeline.alike import alike, as_planned_for
+from solver.pipeline.configurations import Configuration
+from solver.pipeline.price import Priced, priced
+from solver.pipeline.staged import Staged
+from solver.stage_planner import Place, plan_stage
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlans:
+    """plans: of each stage alone, in their order."""
+
+    configuration: Configuration
+    priced: Priced
+    plans: tuple[Plan, ...]
+
+    @property
+    def ns(self) -> float:
+        return self.priced.cost.step_ns
+
+    @property
+    def bound_ns(self) -> float:
+        """No stages of these cuts are faster: the rank with most to do, by its stages' bounds."""
+        by_rank: dict[int, float] = {}
+        for stage, plan in zip(self.priced.stages, self.plans, strict=True):
+            received_ns = plan.search.cost_ns - _busy_ns(stage, plan)
+            own = plan.search.lower_bound_ns - received_ns
+            by_rank[stage.pipeline_rank] = by_rank.get(stage.pipeline_rank, 0.0) + own
+        return max(0.0, min(max(by_rank.values()), self.ns))
+
+
+def plan_stages(
+    request: Request,
+    configuration: Configuration,
+    staged: Staged,
+    shares: tuple[float, ...],
+    deadline: Deadline,
+    tolerance: float,
+) -> StagePlans | Infeasible:
+    """shares: see `Staged.request`. tolerance: of the search for each stage.
+
+    Stages that are alike have one plan: for the one that holds most, in the least memory.
+    """
+    first = alike(staged.graphs, request)
+    different = sorted(set(first))
+    found: dict[int, Plan] = {}
+    for done, number in enumerate(different):
+        members = [stage for stage, own in enumerate(first) if own == number]
+        own = staged.request(request, number, min(shares[stage] for stage in members))
+        left = deadline.left_s()
+        if left is not None:
+            seconds = max(left / (len(different) - done), 0.01)
+            budget = request.budget.model_copy(update={"seconds": seconds})
+            own = own.model_copy(update={"budget": budget})
+        held = max(staged.schedule.in_flight[stage] for stage in members)
+        place = Place(held, staged.link if number else None, tolerance)
+        answer = plan_stage(own, None, deadline.stop, place)
+        if answer.plan is None:
+            why = answer.infeasible
+            assert why is not None
+            return why.model_copy(update={"detail": f"stage {number}: {why.detail}"})
+        found[number] = answer.plan
+    stages = [
+        as_planned_for(found[own].stages[0], staged.graphs[own], staged.graphs[stage])
+        for stage, own in enumerate(first)
+    ]
+    return StagePlans(
+        configuration, priced(staged, stages, first), tuple([found[own] for own in first])
+    )
+
+
+def _busy_ns(stage: Stage, plan: Plan) -> float:
+    passes = stage.passes
+    assert passes is not None
+    each = passes.forward_ns + passes.inputs_ns + passes.weights_ns
+    busy = plan.microbatches * each + passes.step_ns
+    assert isfinite(busy)
+    return busy
