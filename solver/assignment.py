@@ -297,7 +297,7 @@ def _parameter_codes(
 ) -> Codes:
     model = models.parameter(value)
     known = models.shared(
-        ("parameter codes", look_of(models, value), id(model)),
+        ("parameter codes", models.look(value), id(model)),
         lambda: {
             _axes_of(parameter_layouts(models, value, codes)): codes
             for codes in [tuple(row) for row in reversed(model.states.tolist())]

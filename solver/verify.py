@@ -4,11 +4,16 @@ Every value at rest, its gradient and every parameter's gradient, put together f
 to equal the unsharded run's, both passes, within TOLERANCE of the largest element of the tensor.
 The layouts, groups and steps executed are those of the plan document; sizes are scaled down
 (`solver.execution.scale`), the structure is the plan's own.
+
+Stages of a pipeline are executed one by one: each from random values of what it receives and random
+gradients of what it sends. What is right for any of these is right for those that its neighbours
+make.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -24,6 +29,7 @@ from meshwright.schema import (
     Plan,
     PlanError,
     Setup,
+    Stage,
     Topology,
 )
 from solver.evaluate import evaluate
@@ -32,8 +38,11 @@ from solver.execution.executor import ShardedRun, run_sharded
 from solver.execution.kernels import KERNELS
 from solver.execution.scale import ScaleError, scale_down
 from solver.execution.shards import Array, DisagreementError, Shards, unshard
-from solver.execution.whole import Run, run_whole
+from solver.execution.whole import Run, run_whole, seeds_of
+from solver.pipeline.price import priced
+from solver.pipeline.staged import Staged
 from solver.problem import FLOATS, Problem, build_problem
+from solver.rules.known import RECEIVE
 
 Outcome = Literal["verified", "failed", "not verifiable"]
 
@@ -55,55 +64,90 @@ def verify_documents(
 
     Raises PlanError where the plan does not fit them, or says of itself another cost than it has.
     """
-    problem = build_problem(
-        graph, topology, setup, calibration or default_calibration(), plan.microbatches
-    )
-    cost = evaluate(problem, plan)
+    own = calibration or default_calibration()
+    if plan.schedule is not None:
+        staged = Staged.of_plan(plan, graph, topology, setup, own)
+        stages = [_Stage(staged.problem(s), staged.sent(s)) for s in range(len(plan.stages))]
+        cost = priced(staged, plan.stages).cost
+    else:
+        stages = [_Stage(build_problem(graph, topology, setup, own, plan.microbatches))]
+        cost = evaluate(stages[0].problem, plan)
     if abs(cost.step_ns - plan.cost.step_ns) > ROUNDING * cost.step_ns:
         raise PlanError(
             f"the plan says a step takes {plan.cost.step_ns:.0f} ns, evaluate says "
             f"{cost.step_ns:.0f} ns"
         )
-    return verify(problem, plan, seed=seed)
+    return _verified(plan, stages, seed)
 
 
 def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:
-    """Execute a plan on a scaled-down copy of its graph and compare."""
+    """Execute a plan of one stage on a scaled-down copy of its graph and compare."""
+    return _verified(plan, [_Stage(problem)], seed)
 
-    def certificate(outcome: Outcome, detail: str) -> Certificate:
-        return Certificate(plan=plan.id, outcome=outcome, detail=detail, seed=seed)
 
-    unknown = sorted({op.op.kind for op in problem.ops if op.op.kind not in KERNELS})
-    if unknown:
-        return certificate("not verifiable", f"no numpy kernel for {', '.join(unknown)}")
-    if problem.training and problem.graph.loss is None:
-        return certificate("not verifiable", "a training graph without a loss has no gradients")
-    try:
-        scaled = scale_down(problem.of_stage(plan.stages[0]), plan.stages[0])
-    except ScaleError as why:
-        return certificate("not verifiable", str(why))
-    sources = random_sources(scaled.problem, seed)
-    with np.errstate(all="ignore"):
-        whole = run_whole(scaled.problem, sources)
-    try:
-        sharded = run_sharded(scaled.problem, scaled.stage, sources)
-        worst = _compare(scaled.stage.mesh, whole, sharded)
-    except (StepError, PlanError, LayoutError, DisagreementError, DifferenceError) as wrong:
-        return certificate("failed", str(wrong))
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """sent: what goes to the next stage and has a gradient that comes back."""
+
+    problem: Problem
+    sent: tuple[str, ...] = ()
+
+
+def _verified(plan: Plan, stages: Sequence[_Stage], seed: int) -> Certificate:
+    tensors = gradients = 0
+    worst = 0.0
+    for number, (own, stage) in enumerate(zip(stages, plan.stages, strict=True)):
+        where = f"stage {number}: " if len(stages) > 1 else ""
+        outcome: Outcome = "failed"
+        try:
+            found, error = _executed(own.problem, own.sent, stage, seed)
+        except (_NotVerifiableError, ScaleError) as why:
+            outcome, detail = "not verifiable", str(why)
+        except (StepError, PlanError, LayoutError, DisagreementError, DifferenceError) as wrong:
+            detail = str(wrong)
+        else:
+            tensors, gradients = tensors + len(found.values), gradients + len(found.gradients)
+            worst = max(worst, error)
+            continue
+        return Certificate(plan=plan.id, outcome=outcome, detail=where + detail, seed=seed)
     return Certificate(
         plan=plan.id,
         outcome="verified",
-        tensors=len(sharded.values),
-        gradients=len(sharded.gradients),
+        tensors=tensors,
+        gradients=gradients,
         worst_error=worst,
         seed=seed,
     )
 
 
+class _NotVerifiableError(Exception):
+    """Why a stage cannot be executed."""
+
+
+def _executed(
+    problem: Problem, sent: Sequence[str], stage: Stage, seed: int
+) -> tuple[ShardedRun, float]:
+    """A stage run on all its devices, and its worst error."""
+    unknown = {op.op.kind for op in problem.ops if op.op.kind not in KERNELS} - {RECEIVE}
+    if unknown:
+        raise _NotVerifiableError(f"no numpy kernel for {', '.join(sorted(unknown))}")
+    if problem.training and problem.graph.loss is None and not sent:
+        raise _NotVerifiableError("a training graph without a loss has no gradients")
+    scaled = scale_down(problem.of_stage(stage), stage)
+    sources = random_sources(scaled.problem, seed)
+    generator = np.random.default_rng(seed + 1)
+    seeds = {name: generator.standard_normal(scaled.problem.tensors[name].shape) for name in sent}
+    seeds.update(seeds_of(scaled.problem))
+    with np.errstate(all="ignore"):
+        whole = run_whole(scaled.problem, sources, seeds)
+    sharded = run_sharded(scaled.problem, scaled.stage, sources, seeds)
+    return sharded, _compare(scaled.stage.mesh, whole, sharded)
+
+
 def random_sources(problem: Problem, seed: int) -> dict[str, Array]:
     """Values for everything that no op makes; indices stay inside what they index."""
     generator = np.random.default_rng(seed)
-    made = {port.tensor for op in problem.ops for port in op.outputs}
+    made = {p.tensor for op in problem.ops if op.op.kind != RECEIVE for p in op.outputs}
     bounds = _index_bounds(problem)
     sources: dict[str, Array] = {}
     for name, info in problem.tensors.items():

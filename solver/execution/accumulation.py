@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from meshwright.schema import Layout
 from solver.execution.planned import ALL_READERS, Planned, PlanReader
 from solver.execution.shards import Shards
@@ -9,11 +11,23 @@ from solver.values import Value
 
 
 class Accumulation:
-    """Adds the gradients that readers send; `gradients` by root, with the layout they lie in."""
+    """Adds the gradients that readers send; `gradients` by root, with the layout they lie in.
 
-    def __init__(self, planned: Planned, gradients: dict[str, tuple[Layout, Shards]]) -> None:
+    seeds: gradients from outside, where their values rest.
+    """
+
+    def __init__(
+        self,
+        planned: Planned,
+        gradients: dict[str, tuple[Layout, Shards]],
+        seeds: Mapping[str, tuple[Layout, Shards]],
+    ) -> None:
         self.planned = planned
         self.gradients = gradients
+        self.has_seeds = bool(seeds)
+        # where readers share a layout of their own, what they send is added up in that first
+        self._late = {root: own for root, own in seeds.items() if root in planned.read}
+        gradients.update({root: own for root, own in seeds.items() if root not in planned.read})
 
     def send(self, position: int, k: int, shards: Shards) -> None:
         """An input's gradient to where its value rests, or to the parameter's accumulator."""
@@ -38,8 +52,11 @@ class Accumulation:
         for root in dict.fromkeys(planned.value(port.tensor).root for port in op.inputs):
             value = planned.value(root)
             is_first = position == min(reader[0] for reader in value.readers)
-            if is_first and root in planned.read and root in self.gradients:
-                self._from_read_to_rest(value)
+            if is_first and root in planned.read:
+                if root in self.gradients:
+                    self._from_read_to_rest(value)
+                if root in self._late:
+                    self._add(root, *self._late[root])
 
     def _add(self, root: str, layout: Layout, shards: Shards) -> None:
         before = self.gradients.get(root)

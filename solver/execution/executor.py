@@ -40,7 +40,9 @@ from solver.execution.shards import (
     to_parts,
 )
 from solver.execution.views import Views
+from solver.execution.whole import seeds_of
 from solver.problem import Problem
+from solver.rules.known import RECEIVE
 from solver.values import Value
 
 
@@ -52,20 +54,35 @@ class ShardedRun:
     gradients: dict[str, tuple[Layout, Shards]] = field(default_factory=dict)
 
 
-def run_sharded(problem: Problem, stage: Stage, sources: Mapping[str, Array]) -> ShardedRun:
-    """One microbatch of the plan on all its devices; raises StepError, PlanError."""
-    return _Executor(problem, stage, sources).run()
+def run_sharded(
+    problem: Problem,
+    stage: Stage,
+    sources: Mapping[str, Array],
+    seeds: Mapping[str, Array] | None = None,
+) -> ShardedRun:
+    """One microbatch of the plan on all its devices; raises StepError, PlanError.
+
+    sources, seeds: as for `run_whole`.
+    """
+    own = seeds_of(problem) if seeds is None else seeds
+    return _Executor(problem, stage, sources, own).run()
 
 
 class _Executor:
-    def __init__(self, problem: Problem, stage: Stage, sources: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        stage: Stage,
+        sources: Mapping[str, Array],
+        seeds: Mapping[str, Array],
+    ) -> None:
         self.problem = problem
         self.planned = Planned(problem, stage)
         self.mesh: Mesh = stage.mesh
         self.sources = dict(sources)
         self.values = self.planned.values
         self.result = ShardedRun()
-        self.accumulation = Accumulation(self.planned, self.result.gradients)
+        self.accumulation = Accumulation(self.planned, self.result.gradients, self._seeds(seeds))
         self.views = Views(problem, self.values)
         self.local: dict[int, LocalOp] = {}
         self.as_read: dict[str, Shards] = {}
@@ -75,23 +92,35 @@ class _Executor:
             shards = shard(self.sources[root], planned.value, self.mesh)
             self.result.values[root] = (planned.value, shards)
         for position in range(len(self.problem.ops)):
-            if position not in self.values.views:
+            if self.problem.ops[position].op.kind == RECEIVE:
+                self._receive(position)
+            elif position not in self.values.views:
                 self._forward(position)
-        loss = self.problem.graph.loss
-        if loss is not None and loss in self.planned.rest and self.problem.training:
-            gradient = self.planned.rest[loss].gradient
-            if gradient is not None:
-                one = np.ones(self.problem.tensors[loss].shape)
-                self.result.gradients[loss] = (gradient, shard(one, gradient, self.mesh))
+        if self.accumulation.has_seeds and self.problem.training:
             for position in range(len(self.problem.ops) - 1, -1, -1):
-                if position not in self.values.views:
+                if position in self.local:
                     self._backward(position)
                     self.accumulation.collect(position)
         for root in self.planned.parameters:
             self._finish_parameter(root)
         return self.result
 
+    def _seeds(self, seeds: Mapping[str, Array]) -> dict[str, tuple[Layout, Shards]]:
+        """Gradients from outside, as they lie where their values rest."""
+        found = {}
+        for root, array in seeds.items():
+            rest = self.planned.rest.get(root)
+            if rest is not None and rest.gradient is not None:
+                found[root] = (rest.gradient, shard(array, rest.gradient, self.mesh))
+        return found
+
     # forward
+
+    def _receive(self, position: int) -> None:
+        """What another stage made, in the layout that the plan says."""
+        root = self.problem.ops[position].outputs[0].tensor
+        layout = self.planned.made(position, 0).value
+        self.result.values[root] = (layout, shard(self.sources[root], layout, self.mesh))
 
     def _forward(self, position: int) -> None:
         op = self.problem.ops[position]

@@ -11,6 +11,7 @@ from solver.execution.kernels import KERNELS, Call
 from solver.execution.shards import Array
 from solver.op_info import OpInfo
 from solver.problem import Problem
+from solver.rules.known import RECEIVE
 
 
 @dataclass(slots=True)
@@ -21,21 +22,30 @@ class Run:
     gradients: dict[str, Array] = field(default_factory=dict)
 
 
-def run_whole(problem: Problem, sources: Mapping[str, Array]) -> Run:
-    """The unsharded run from the values of inputs, labels, parameters and constants."""
-    run = Run(dict(sources))
+def seeds_of(problem: Problem) -> dict[str, Array]:
+    """The gradient with which a backward pass begins: that of the loss, one."""
+    loss = problem.graph.loss
+    return {} if loss is None else {loss: np.ones(problem.tensors[loss].shape)}
+
+
+def run_whole(
+    problem: Problem, sources: Mapping[str, Array], seeds: Mapping[str, Array] | None = None
+) -> Run:
+    """The unsharded run from the values of inputs, labels, parameters, constants, and of what
+    another stage sends. seeds: gradients that come from outside; that of the loss by default."""
+    run = Run(dict(sources), dict(seeds_of(problem) if seeds is None else seeds))
     outputs: dict[int, tuple[Array, ...]] = {}
     for position, op in enumerate(problem.ops):
+        if op.op.kind == RECEIVE:
+            continue
         call = call_of(problem, op, [run.values[port.tensor] for port in op.inputs])
         outputs[position] = KERNELS[op.op.kind].forward(call)
         for port, made in zip(op.outputs, outputs[position], strict=True):
             run.values[port.tensor] = made
-    if problem.graph.loss is not None:
-        run.gradients[problem.graph.loss] = np.ones(problem.tensors[problem.graph.loss].shape)
     for position in range(len(problem.ops) - 1, -1, -1):
         op = problem.ops[position]
         sent = tuple(run.gradients.get(port.tensor) for port in op.outputs)
-        if all(own is None for own in sent):
+        if op.op.kind == RECEIVE or all(own is None for own in sent):
             continue
         call = call_of(problem, op, [run.values[port.tensor] for port in op.inputs])
         received = KERNELS[op.op.kind].backward(call, outputs[position], sent)

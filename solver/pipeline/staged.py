@@ -85,6 +85,13 @@ class Staged:
         first = self.schedule.rank_of[stage] * count
         return np.arange(first, first + count, dtype=np.int64)
 
+    def sent(self, stage: int) -> tuple[str, ...]:
+        """What goes to the next stage and has a gradient that comes back."""
+        if stage + 1 == len(self.graphs):
+            return ()
+        gradient = self.anatomy.gradient
+        return tuple(name for name in received(self.graphs[stage + 1]) if name in gradient)
+
     def distance(self, stage: int) -> int:
         """The slowest level of the topology between a stage and the one before, counted from the
         slowest; as many as there are levels where both are on one rank."""
