@@ -91,6 +91,8 @@ class Unfolding:
 
     def stage(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> Stage:
         """The stage of the whole graph from those of its portions."""
+        if not self.folding.runs:
+            return stages[0]
 
         def joined(field: str, name: str = "tensor") -> tuple[Any, ...]:
             return self._joined(portions, [getattr(stage, field) for stage in stages], name)
