@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import numpy as np
 
 from solver.cost_graph import CostGraph, FloatArray, IntArray
+from solver.crossing import crossed
 from solver.deadline import Deadline, OutOfTime
 from solver.elimination.eliminator import TableTooLarge
 from solver.incumbent import Incumbent, Report
@@ -30,12 +31,13 @@ from solver.messages.elimination import best_of_few
 from solver.messages.mixing import mixed
 from solver.messages.network import network_of
 from solver.messages.numbers import Numbers
-from solver.messages.prices import Bracket, Line, narrowed
+from solver.messages.prices import Bracket, Line, bracketed, narrowed
 from solver.messages.selection import decoded, few_states
-from solver.messages.sweeps import links_of, no_messages, sweep
+from solver.messages.sweeps import Links, links_of, no_messages, sweep
 from solver.outcome import Budget, Outcome, outcome_of
 
-KEPT = 16  # chosen: states of a node that a choice is made of; 16^3 additions a node
+_KEPT = 16  # measured: states of a node that hold the best choice after a sweep, 8 do not
+_ALL_KEPT = 30_000_000  # chosen: additions with which all states are kept, so that a choice is best
 _IDLE_ROUNDS = 6  # chosen: rounds without progress that end a search
 _PROGRESS = 0.02  # chosen: of the gap; less in a round is none
 _STOP_SECONDS = 0.05  # chosen: between looks at whether to stop
@@ -111,8 +113,10 @@ class _MessageSearch:
         ends = np.concatenate([network.tails, network.heads])
         degrees = np.bincount(ends, minlength=len(network.names))
         self._order = np.argsort(-degrees, kind="stable")
+        self._kept = _kept(self._links)
+        self._has_all = bool((self._links.extents <= self._kept).all())
         self._known_choices: list[IntArray] = []
-        self._has_all = self._is_best = False
+        self._is_best = False
         self.deadline.check()
 
     def _check_held(self) -> None:
@@ -136,28 +140,43 @@ class _MessageSearch:
 
     def _close(self, bracket: Bracket) -> None:
         """Keep the limit, which the cheapest choice does not."""
+        if not bracketed(bracket, self._line_at):
+            bracket.within = self._allowed(Weights(0.0, 1.0), bracket.limit)
+        if bracket.within is None:
+            return
+        price = self._mix(bracket) or bracket.meet()
         idle = 0
         while idle < _IDLE_ROUNDS and not self._is_over():
             before = self._gap()
-            if not narrowed(bracket, self._line_at):
-                line = self._allowed(Weights(0.0, 1.0), bracket.limit)
-                if line is None:
-                    return
-                bracket.within = line
-                continue
-            assert bracket.within is not None
-            self._known_choices = [bracket.above.choice, bracket.within.choice]
-            self.incumbent.offer(
-                mixed(self.graph, bracket.within.choice, bracket.above.choice), "mixed"
-            )
-            if self._is_over():
-                return
-            self._weigh(Weights(1.0, bracket.price))
+            self._weigh(Weights(1.0, price))
             self._pass_messages()
             self._choose()
-            bracket.add(self._judged(), bracket.price)
+            bracket.add(self._judged(), price)
+            self._mix(bracket)
             self._raise_bound()
+            if self._is_over():
+                return
+            price = narrowed(bracket, self._line_at)
+            self._mix(bracket)
+            self._cross(bracket)
             idle = 0 if self._gap() < (1 - _PROGRESS) * before else idle + 1
+
+    def _mix(self, bracket: Bracket) -> float:
+        """The price at which the choices on either side of the limit mix; 0 where all fits."""
+        assert bracket.within is not None
+        self._known_choices = [bracket.above.choice, bracket.within.choice]
+        found, price = mixed(self.graph, bracket.within.choice, bracket.above.choice, bracket.limit)
+        self.incumbent.offer(found, "mixed")
+        return price
+
+    def _cross(self, bracket: Bracket) -> None:
+        """Where the choices differ all over: one up to some node, the other from there."""
+        assert bracket.within is not None
+        two = bracket.above.choice, bracket.within.choice
+        for before, behind in (two, two[::-1]):
+            found = crossed(self.graph, before, behind)
+            if found is not None:
+                self.incumbent.offer(found, "crossed")
 
     def _allowed(self, weights: Weights, limit: float = math.inf) -> Line | None:
         """The best choice found at these weights that takes nothing forbidden and no more memory;
@@ -206,9 +225,8 @@ class _MessageSearch:
         hands.append(decoded(self._links, self._numbers.single, self._messages))
         hands.sort(key=self._weighted)
         self._few = few_states(
-            self._links, self._numbers.single, self._messages, np.stack(hands), KEPT
+            self._links, self._numbers.single, self._messages, np.stack(hands), self._kept
         )
-        self._has_all = bool((self._links.extents <= KEPT).all())
 
     def _weighted(self, states: IntArray) -> float:
         links, exact = self._links, self._numbers.exact
@@ -252,3 +270,9 @@ class _MessageSearch:
         self.infeasible = True
         self.notes.append(note)
         self.incumbent.raise_bound(math.inf, "infeasible")
+
+
+def _kept(links: Links) -> int:
+    """States of each node that a choice is made of."""
+    most = int(links.extents.max(initial=1))
+    return most if len(links.extents) * most**3 <= _ALL_KEPT else _KEPT

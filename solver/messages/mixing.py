@@ -14,13 +14,17 @@ from solver.cost_graph import CostGraph, FloatArray, IntArray, evaluate_choice
 from solver.cost_sums import CostSums
 
 
-def mixed(graph: CostGraph, within: IntArray, cheaper: IntArray) -> IntArray:
+def mixed(
+    graph: CostGraph, within: IntArray, cheaper: IntArray, limit: float
+) -> tuple[IntArray, float]:
     """`within`, a choice within the limit, with the parts of `cheaper` that save most and still
-    fit. Of graphs without lifetimes."""
-    limit = graph.memory_limit_bytes
+    fit, and what the first that does not fit saves by the byte, 0 where all fit.
+
+    Of graphs without lifetimes.
+    """
     differs = within != cheaper
-    if limit is None or not differs.any():
-        return within
+    if not differs.any():
+        return within, 0.0
     part = _parts(graph, differs)
     saved = _changes(graph.cost_sums, within, cheaper, part, differs)
     taken = -_changes(graph.memory_sums, within, cheaper, part, differs)
@@ -30,11 +34,14 @@ def mixed(graph: CostGraph, within: IntArray, cheaper: IntArray) -> IntArray:
     order = order[np.argsort(-worth, kind="stable")]
     room = limit - evaluate_choice(graph, within).memory_bytes
     chosen = np.zeros(len(saved), dtype=np.bool_)
+    price = 0.0
     for number in order.tolist():
         if taken[number] <= room:
             room -= taken[number]
             chosen[number] = True
-    return np.where(differs & chosen[part], cheaper, within)
+        elif price == 0.0:
+            price = float(saved[number] / taken[number])
+    return np.where(differs & chosen[part], cheaper, within), price
 
 
 def _parts(graph: CostGraph, differs: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> IntArray:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from solver.cost_graph import ChoiceCost, IntArray
 
-FIRST_SHARE = 0.1  # chosen: of cost by limit, the first price
+FIRST_SHARE = 1.0  # chosen: of cost by limit, the first price: a byte is worth as much as it is
 GROWTH = 8.0  # chosen: prices of memory span many powers of ten, cutting back takes few steps
 MOST_GROWTHS = 24  # chosen: a byte is then worth 10^21 times the average one
 MOST_CUTS = 12  # chosen: each halves the space between the lines at the least, mostly
@@ -34,12 +34,11 @@ class Line:
 
 @dataclass(slots=True)
 class Bracket:
-    """The best choices above the limit and within it, and the price where their lines meet."""
+    """The best choices above the limit and within it."""
 
     limit: float
     above: Line
     within: Line | None = None
-    price: float = 0.0
 
     def add(self, line: Line, price: float) -> None:
         """A choice found at this price. Of those on either side the lowest there stays."""
@@ -59,26 +58,25 @@ class Bracket:
         return max(within.cost_ns - above.cost_ns, 0.0) / slope
 
 
-def narrowed(bracket: Bracket, solve: Callable[[float], Line]) -> bool:
-    """Until the lines meet where no choice is below; False where none is within the limit."""
-    if bracket.within is None:
-        price = max(
-            FIRST_SHARE * abs(bracket.above.found.cost_ns) / max(bracket.limit, 1.0),
-            GROWTH * bracket.price,
-        )
-        for _ in range(MOST_GROWTHS):
-            bracket.price = price
-            bracket.add(solve(price), price)
-            if bracket.within is not None:
-                break
-            price *= GROWTH
-        else:
-            return False
+def bracketed(bracket: Bracket, solve: Callable[[float], Line]) -> bool:
+    """Prices ever higher until a choice is within the limit; False where none is."""
+    price = FIRST_SHARE * abs(bracket.above.found.cost_ns) / max(bracket.limit, 1.0)
+    for _ in range(MOST_GROWTHS):
+        bracket.add(solve(price), price)
+        if bracket.within is not None:
+            return True
+        price *= GROWTH
+    return False
+
+
+def narrowed(bracket: Bracket, solve: Callable[[float], Line]) -> float:
+    """The price where the lines meet and no choice is below; there is one within the limit."""
+    price = bracket.meet()
     for _ in range(MOST_CUTS):
-        bracket.price = bracket.meet()
-        both = bracket.above.at(bracket.price, bracket.limit)
-        line = solve(bracket.price)
-        if line.at(bracket.price, bracket.limit) >= both - CLOSE * abs(both):
+        both = bracket.above.at(price, bracket.limit)
+        line = solve(price)
+        if line.at(price, bracket.limit) >= both - CLOSE * abs(both):
             break
-        bracket.add(line, bracket.price)
-    return True
+        bracket.add(line, price)
+        price = bracket.meet()
+    return price
