@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from solver.cost_graph import CostGraph, Edge, Node
+from solver.elimination.eliminator import TableTooLarge
 from solver.elimination.order import elimination_program
 from solver.elimination.repeats import find_runs
 from solver.elimination.tables import Minimum
@@ -58,3 +59,21 @@ def test_the_smallest_table_goes_first() -> None:
     program = elimination_program(CostGraph((hub, *(leaf,) * 5), edges), BUDGET)
     assert max(len(shape) for shape in program.registry.shapes) == 2
     assert program.steps[-1].node in (0, 5)
+
+
+def test_a_hopeless_graph_is_refused_before_its_tables_are_named() -> None:
+    wide = Node("n", np.zeros(400))
+    apart = CostGraph((wide,) * 4_000, (), spans=())
+    with pytest.raises(TableTooLarge, match="the whole graph"):
+        elimination_program(apart, BUDGET, max_held_entries=10**7)
+    # of the same nodes as repeats of one there is little to hold
+    alike = CostGraph((wide,) * 4_000, (), spans=((0, 4_000, 1),))
+    assert elimination_program(alike, BUDGET, max_held_entries=10**7).entries() <= 10**7
+
+
+def test_tables_that_add_up_to_too_much_end_the_naming() -> None:
+    random = np.random.default_rng(0)
+    nodes = tuple(Node("n", random.random(20)) for _ in range(40))
+    edges = tuple(Edge(k, k + step, random.random((20, 20))) for step in (1, 2) for k in range(38))
+    with pytest.raises(TableTooLarge, match="the whole graph"):
+        elimination_program(CostGraph(nodes, edges), BUDGET, max_held_entries=5_000)
