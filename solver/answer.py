@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from meshwright.schema import Answer, Finding, Plan, Request, Search
 from meshwright.schema.collector import uncollected
@@ -10,7 +11,7 @@ from solver.evaluate import cost_of
 from solver.ledger import ledger_of
 from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
 from solver.mesh_search import MeshSearch
-from solver.notes import idle_axes, repeated_work
+from solver.notes import idle_axes, repeated_work, replaced_pins
 from solver.plan_document import stage_document
 from solver.why_none import why_none
 
@@ -25,6 +26,8 @@ def answer_of(
     if not solved:
         return Answer(infeasible=why_none(outcomes, search))
     best = search.simplified(min(solved, key=lambda o: o.outcome.cost_ns))
+    replaced = replaced_pins(request.pins, search.pins.values())
+    best = replace(best, notes=(*best.notes, *replaced))
     return Answer(
         plan=plan_of(request, outcomes, best, tuple(search.history.findings)),
         seconds=tuple(search.history.seconds),

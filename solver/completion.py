@@ -20,6 +20,7 @@ from solver.folding import Folding
 from solver.incumbent import Report
 from solver.lowering import Models, lower
 from solver.mesh_outcome import NOT_SEARCHED, MeshOutcome
+from solver.notes import once
 from solver.outcome import Budget
 from solver.pins import exactly
 from solver.propagation.given import Propagation
@@ -57,7 +58,7 @@ def op_strategies(
         return sharding_propagation(models, given.pinned, tied, given.allowed, ns_per_byte)
 
     for found in at_prices(ask, limit):
-        notes = (*(str(conflict) for conflict in found.conflicts), *found.notes)
+        notes = once((*map(str, found.conflicts), *found.notes))
         yield Proposal({p: tuple(map(int, row)) for p, row in found.strategies.items()}, notes)
 
 
@@ -79,7 +80,8 @@ def completed(
             break
         fixed = {p: exactly(np.array(row)) for p, row in proposal.strategies.items()}
         unfolding = Unfolding(folding, lower(models, fixed, limit))
-        own_budget = replace(budget, seconds=deadline.left_s(), cutoff_ns=inf)
+        useful_ns = inf if best is None else best.outcome.cost_ns
+        own_budget = replace(budget, seconds=deadline.left_s(), cutoff_ns=useful_ns)
         found = dynamic_programming(unfolding.graph, own_budget, report)
         if found.choice is not None:
             own = replace(found, lower_bound_ns=-inf, status="feasible")

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from meshwright.schema import Pin
 from solver.assignment import Codes
 from solver.lowering import Models
 from solver.op_model import OpModel
 from solver.uneven import uneven_of
 
+LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # its number in a dotted name
 UNEVEN_WOULD_DO = "sizes need not divide where the setup says `uneven: chunk` or `uneven: pad`"
 
 
 Chosen = Sequence[tuple[int, Codes, int]]  # position of an op, its strategy, how often
+
+
+def once(notes: Iterable[str]) -> tuple[str, ...]:
+    """Notes that differ in nothing but numbers of layers are said once."""
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        alike.setdefault(LAYER.sub("*", note), []).append(note)
+    return tuple(
+        own[0] + ("; other layers alike" if len(own) > 1 else "") for own in alike.values()
+    )
+
+
+def replaced_pins(pins: Sequence[Pin], kept: Iterable[Pin]) -> list[str]:
+    """Of these objects, pins that later ones replace on every op; kept: those that hold for one."""
+    held = set(map(id, kept))
+    return [
+        f"the pin {str(pin)!r} holds for no op: later pins match all that it does"
+        for pin in pins
+        if id(pin) not in held
+    ]
 
 
 def repeated_work(models: Models, chosen: Chosen) -> float:

@@ -7,7 +7,6 @@ time     the search ended first
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from math import prod
 
@@ -16,12 +15,11 @@ from meshwright.schema.request import Consumer
 from solver.bounds import Least, least_memory
 from solver.mesh_outcome import MeshOutcome, shown
 from solver.mesh_search import MeshSearch
-from solver.notes import UNEVEN_WOULD_DO
+from solver.notes import LAYER, UNEVEN_WOULD_DO
 from solver.problem import Problem
 
 LARGEST = 5  # chosen: tensors that an explanation names
 GIB = 2**30
-NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer in a dotted name
 
 
 def why_none(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeasible:
@@ -175,7 +173,7 @@ def _largest(parts: Sequence[Least]) -> tuple[Consumer, ...]:
     """Tensors of repeated layers together: `layers.*.mlp`."""
     found: dict[str, Consumer] = {}
     for part in parts:
-        name = NUMBER.sub("*", part.name)
+        name = LAYER.sub("*", part.name)
         old = found.get(name, Consumer(tensor=name, count=0, bytes=0))
         found[name] = Consumer(
             tensor=part.name if not old.count and part.count == 1 else name,

@@ -141,6 +141,8 @@ def test_a_later_pin_replaces_earlier_ones_and_those_of_the_graph():
     next(op for op in maker.ops if op["name"] == "fc1")["strategy"] = {"n": ["gpu"]}
     found = planned(Pin(op="fc1", strategy=ROW), Pin(op="fc*", strategy={}), maker=maker)
     assert [strategy(found, f"fc{k}") for k in range(3)] == [{}] * 3
+    (note,) = [note for note in found.notes if "holds for no op" in note]
+    assert "'fc1:k=gpu'" in note
 
 
 def test_an_axis_that_only_finer_meshes_have_can_be_pinned_there():
