@@ -152,7 +152,6 @@ class _MessageSearch:
             self._pass_messages()
             self._choose()
             bracket.add(self._judged(), price)
-            self._mix(bracket)
             self._raise_bound()
             if self._is_over():
                 return

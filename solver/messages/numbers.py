@@ -47,12 +47,16 @@ class Numbers:
 
     def _soften(self) -> None:
         exact, half = self.exact, len(self.exact)
-        finite = exact[np.isfinite(exact)]
-        largest = max(float(finite.max(initial=0.0)), -float(finite.min(initial=0.0)), 1.0)
+        largest = max(float(exact.max(initial=0.0)), -float(exact.min(initial=0.0)), 1.0)
+        if largest == np.inf:
+            largest = max(float(np.abs(exact[np.isfinite(exact)]).max(initial=0.0)), 1.0)
+        high = np.float32(_HIGH * largest)
         for place in self._stale:
             start, stop = self.starts[place : place + 2]
-            part = np.minimum(exact[start:stop], _HIGH * largest).astype(np.float32)
-            self._single[start:stop] = part
+            part = self._single[start:stop]
+            part[:] = exact[start:stop]
+            np.minimum(part, high, out=part)
             shape = self.definitions.shapes[self.wanted[place]]
-            self._single[half + start : half + stop] = part.reshape(shape).T.ravel()
+            turned = self._single[half + start : half + stop].reshape(shape[::-1])
+            turned[...] = part.reshape(shape).T
         self._stale.clear()
