@@ -9,7 +9,8 @@ import pytest
 
 from bench.planning import planned
 from meshwright.schema import Graph, Pin, Request, Setup
-from meshwright.schema.writing import written
+from meshwright.schema.canonical import canonical_json
+from meshwright.schema.writing import written, written_canonically
 from tests.solver.small_graphs import topology
 
 
@@ -39,7 +40,7 @@ def graph(**attrs) -> Graph:
     "document",
     [
         graph(),
-        graph(a=1.0, b=[1, 2.5, None, True, "\n\u2028"], c={"deep": {"er": []}}, d=1e300, e=-0.0),
+        graph(a=1.0, b=[1, 2.5, None, True, "\n\u2028"], c={"e\u0301": {"er": []}, "b": 1}, d=-0.0),
         Setup(),
         Setup(dataset="data_parallel", global_batch=64, symbols={"seq": 8}),
         topology(2, 4),
@@ -53,12 +54,14 @@ def graph(**attrs) -> Graph:
 )
 def test_a_document_is_written_as_pydantic_dumps_it(document):
     assert written(document) == document.to_json() == reference(document)
+    assert written_canonically(document) == canonical_json(document.to_dict())
 
 
 def test_a_plan_whose_items_share_layouts_is_written_as_one_that_shares_nothing():
     plan = planned("wide-deep", "h100-2x8").plan
     assert plan is not None
     assert written(plan) == reference(plan)
+    assert written_canonically(plan) == canonical_json(plan.to_dict())
     assert written(type(plan).from_json(plan.to_json())) == written(plan)
 
 

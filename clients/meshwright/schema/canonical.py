@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from meshwright.schema.collector import uncollected
 from meshwright.schema.errors import InvalidInput
 
 MAX_NESTING = 64
@@ -35,10 +34,14 @@ def canonical_json(value: Any, *, depth: int = 0) -> str:
     )
 
 
-@uncollected
 def digest(prefix: str, value: Any) -> str:
     """The content-addressed id of a JSON value."""
-    return f"{prefix}_{hashlib.sha256(canonical_json(value).encode()).hexdigest()}"
+    return digest_of_text(prefix, canonical_json(value))
+
+
+def digest_of_text(prefix: str, text: str) -> str:
+    """The same, of its canonical JSON."""
+    return f"{prefix}_{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def read_object(fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from meshwright.schema.canonical import MAX_NESTING, digest, read_object
+from meshwright.schema.canonical import MAX_NESTING, digest_of_text, read_object
 from meshwright.schema.collector import uncollected
 from meshwright.schema.errors import InvalidInput, MeshwrightError
-from meshwright.schema.writing import written
+from meshwright.schema.writing import written, written_canonically
 
 D = TypeVar("D", bound="Document")
 MAX_LINE = 512  # characters; chosen: longer than any module path
@@ -85,7 +85,7 @@ class Document(Model):
         """The content-addressed id; computed once."""
         cached: str | None = self.__dict__.get("_id")
         if cached is None:
-            cached = digest(self.prefix, self.to_dict())
+            cached = digest_of_text(self.prefix, written_canonically(self))
             self.__dict__["_id"] = cached
         return cached
 
