@@ -23,9 +23,11 @@ class Run:
 
 
 def seeds_of(problem: Problem) -> dict[str, Array]:
-    """The gradient with which a backward pass begins: that of the loss, one."""
+    """The gradient with which a backward pass begins: that of the loss, one; none in inference."""
     loss = problem.graph.loss
-    return {} if loss is None else {loss: np.ones(problem.tensors[loss].shape)}
+    if loss is None or not problem.training:
+        return {}
+    return {loss: np.ones(problem.tensors[loss].shape)}
 
 
 def run_whole(

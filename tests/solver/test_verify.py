@@ -251,3 +251,12 @@ def test_room_of_experts_stays_divisible_where_only_the_batch_is_cut(solver: Sol
     assert found is not None
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified", certificate.detail
+
+
+def test_inference_is_compared_without_gradients_though_there_is_a_loss() -> None:
+    graph, devices, setup = decoder_layer(), topology(2, 4), Setup(phase="inference")
+    found = plan(Request(graph=graph, topology=devices, setup=setup)).plan
+    assert found is not None
+    certificate = verify_documents(found, graph, devices, setup)
+    assert certificate.outcome == "verified", certificate.detail
+    assert (certificate.tensors > 20, certificate.gradients) == (True, 0)
