@@ -36,7 +36,7 @@ from solver.messages.selection import decoded, few_states
 from solver.messages.sweeps import Links, links_of, no_messages, sweep
 from solver.outcome import Budget, Outcome, outcome_of
 
-_KEPT = 16  # measured: states of a node that hold the best choice after a sweep, 8 do not
+_KEPT = 12  # measured: states of a node that hold the best choice after a sweep, 8 do not
 _ALL_KEPT = 30_000_000  # chosen: additions with which all states are kept, so that a choice is best
 _IDLE_ROUNDS = 6  # chosen: rounds without progress that end a search
 _PROGRESS = 0.02  # chosen: of the gap; less in a round is none
@@ -173,7 +173,7 @@ class _MessageSearch:
         assert bracket.within is not None
         two = bracket.above.choice, bracket.within.choice
         for before, behind in (two, two[::-1]):
-            found = crossed(self.graph, before, behind)
+            found = crossed(self.graph, before, behind, self.incumbent.cost_ns)
             if found is not None:
                 self.incumbent.offer(found, "crossed")
 
