@@ -62,18 +62,17 @@ class SymbolSizes:
             sizes = self._at(least)
             short = [key for key, own in self.wanted.items() if not own.divides(sizes.get(key))]
             if not short:
-                return self._uneven(least) or sizes
+                is_even = all(own.ends_empty is None for own in self.wanted.values())
+                return sizes if is_even else self._uneven(least)
             for name in least:
                 if any(name in symbols_in(self.lengths[key]) for key in short):
                     least[name] *= 2
         return None
 
     def _uneven(self, least: Mapping[str, int]) -> dict[Key, int] | None:
-        """Sizes that leave uneven classes uneven; None where there are no such classes or sizes."""
+        """Sizes that leave uneven classes uneven; None where there are none."""
         uneven = [key for key, own in self.wanted.items() if own.ends_empty is not None]
         names = sorted({name for key in uneven for name in symbols_in(self.lengths[key])})
-        if not names:
-            return None
         for values in sorted(product(range(2, MOST_SYMBOL + 1), repeat=len(names)), key=sum):
             sizes = self._at({**least, **dict(zip(names, values, strict=True))})
             if all(own.suits(sizes.get(key)) for key, own in self.wanted.items()):

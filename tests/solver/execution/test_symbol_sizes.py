@@ -40,3 +40,5 @@ def test_an_uneven_cut_needs_a_slot_too() -> None:
 
 def test_none_where_no_value_will_do() -> None:
     assert sizes(("2*s+1", Wanted(2, 2))) is None
+    # what the plan cuts unevenly is never executed evenly instead
+    assert sizes(("4*s", Wanted(4, 2, ends_empty=False))) is None
