@@ -23,6 +23,7 @@ from meshwright.schema import (
     MeshwrightError,
     NotFound,
     Pin,
+    Pipeline,
     Request,
     RequestError,
     RuleError,
@@ -36,7 +37,7 @@ from service import documents
 from solver.planner import check as check_request
 
 D = TypeVar("D", bound=Document)
-REST = ("pins", "solver", "rest", "constraints", "module", "budget")
+REST = ("pins", "solver", "rest", "constraints", "pipeline", "module", "budget")
 FIELDS = ("graph", "topology", "setup", "calibration", *REST, "verify")
 
 
@@ -50,6 +51,7 @@ class Terms(Document):
     solver: Solver = "auto"
     rest: Rest = "data_parallel"
     constraints: Constraints = Field(default_factory=Constraints)
+    pipeline: Pipeline = Field(default_factory=Pipeline)
     module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Field(default_factory=Budget)
 

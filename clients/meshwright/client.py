@@ -23,6 +23,7 @@ from meshwright.schema import (
     Infeasible,
     MeshwrightError,
     Pin,
+    Pipeline,
     Plan,
     Progress,
     Setup,
@@ -95,6 +96,7 @@ class Client:
         solver: Solver = "auto",
         rest: Rest = "data_parallel",
         constraints: Constraints | None = None,
+        pipeline: Pipeline | None = None,
         module: str | None = None,
         budget: Budget | None = None,
         on_progress: Callable[[Progress], None] | None = None,
@@ -120,6 +122,8 @@ class Client:
             body["rest"] = rest
         if constraints is not None:
             body["constraints"] = constraints.model_dump(mode="json", exclude_defaults=True)
+        if pipeline is not None:
+            body["pipeline"] = pipeline.model_dump(mode="json", exclude_defaults=True)
         if module is not None:
             body["module"] = module
         if budget is not None:

@@ -10,7 +10,17 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, StrictBool
 from sqlalchemy import Row
 
-from meshwright.schema import Budget, Calibration, Constraints, Graph, Pin, Plan, Setup, Topology
+from meshwright.schema import (
+    Budget,
+    Calibration,
+    Constraints,
+    Graph,
+    Pin,
+    Pipeline,
+    Plan,
+    Setup,
+    Topology,
+)
 from meshwright.schema.model import Model
 from meshwright.schema.request import MAX_PINS, Rest, Solver
 from service import certificates, documents, immutable
@@ -36,6 +46,7 @@ class PlanRequest(Model):
     solver: Solver = "auto"
     rest: Rest = "data_parallel"
     constraints: Constraints = Constraints()
+    pipeline: Pipeline = Pipeline()
     module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Budget()
     verify: StrictBool = False

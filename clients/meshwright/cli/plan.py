@@ -11,7 +11,14 @@ import typer
 from meshwright.cli.consoles import notices, results
 from meshwright.cli.pins import parse_pin
 from meshwright.cli.progress import ProgressLine
-from meshwright.cli.wishes import Wishes, budget_of, constraints_of, one_of, setup_of
+from meshwright.cli.wishes import (
+    Wishes,
+    budget_of,
+    constraints_of,
+    one_of,
+    pipeline_of,
+    setup_of,
+)
 from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.planfile import PlanFile
@@ -22,6 +29,7 @@ from meshwright.schema import (
     Infeasible,
     Progress,
     Request,
+    ScheduleKind,
     Setup,
     Topology,
 )
@@ -70,6 +78,20 @@ def plan(
     slice_alignment: Annotated[
         int | None, typer.Option(help="Parts of matrix products' last dims are multiples of it.")
     ] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(help="Pipeline ranks: a number, or auto to search; none by default."),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help=f"Of the pipeline: one of {', '.join(get_args(ScheduleKind))}."),
+    ] = None,
+    stages_per_rank: Annotated[
+        int | None, typer.Option(min=1, help="Virtual stages of a pipeline rank.")
+    ] = None,
+    cut: Annotated[
+        list[str] | None, typer.Option(help="Op with which the next stage begins; in their order.")
+    ] = None,
     setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
     phase: Annotated[str | None, typer.Option(help="training or inference.")] = None,
     gradients: Annotated[str | None, typer.Option(help="Over the batch: mean or sum.")] = None,
@@ -111,6 +133,7 @@ def plan(
             elementwise_follow=elementwise_follow,
             slice_alignment=slice_alignment,
         ),
+        "pipeline": pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
         "module": module,
         "budget": budget_of(budget, axes, simplicity),
     }

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, get_args
 
 from pydantic import ValidationError
 
 from meshwright.cli.pins import parse_tensors
 from meshwright.files import read_document
-from meshwright.schema import Budget, Constraints, Pin, RequestError, Setup
+from meshwright.schema import Budget, Constraints, Pin, Pipeline, RequestError, ScheduleKind, Setup
 from meshwright.schema.model import Model
 from meshwright.schema.request import Rest, Solver
 
+AUTO = "auto"
 M = TypeVar("M", bound=Model)
 T = TypeVar("T")
 
@@ -25,6 +26,7 @@ class Wishes(TypedDict):
     solver: Solver
     rest: Rest
     constraints: Constraints
+    pipeline: Pipeline
     module: str | None
     budget: Budget
 
@@ -65,6 +67,24 @@ def constraints_of(
             "slice_alignment": ("--slice-alignment", slice_alignment),
         },
     )
+
+
+def pipeline_of(
+    ranks: str | None, schedule: str | None, stages_per_rank: int | None, cuts: Sequence[str]
+) -> Pipeline:
+    """ranks: a number or `auto`; where only other options are given, their number is open."""
+    if ranks is None and (schedule is not None or stages_per_rank is not None or cuts):
+        ranks = AUTO
+    if ranks is None:
+        return Pipeline()
+    if ranks != AUTO and not ranks.isdecimal():
+        raise RequestError(f"--pipeline: {ranks[:80]!r} is neither a number of ranks nor {AUTO}")
+    given: dict[str, object] = {"ranks": None if ranks == AUTO else int(ranks), "cuts": tuple(cuts)}
+    if schedule is not None:
+        given["schedule"] = one_of("--schedule", schedule, get_args(ScheduleKind))
+    if stages_per_rank is not None:
+        given["stages_per_rank"] = stages_per_rank
+    return Pipeline.model_validate(given)
 
 
 def one_of(option: str, value: str, known: Collection[T]) -> T:

@@ -13,6 +13,7 @@ from meshwright.schema.cuts import show_cuts
 from meshwright.show.axes import AxisNames
 from meshwright.show.certificate import certificate_text
 from meshwright.show.history import history_lines
+from meshwright.show.pipeline import considered_rows, pipeline_rows
 from meshwright.units import show_bytes, show_ns, show_share
 
 FEW = 3  # names of a list that goes on; chosen
@@ -53,11 +54,12 @@ def _numbers(
     grid.add_column(overflow="fold")
     rows: list[tuple[str, RenderableType]] = [
         _run(plan, graph, setup or Setup()),
-        *_meshes(plan),
+        *(pipeline_rows(plan) if plan.schedule is not None else _meshes(plan)),
         _memory(plan),
         _step(plan),
         *_padding(plan),
         _proof(plan),
+        *considered_rows(plan),
         *_history(plan, seconds),
         *_execution(certificate),
     ]
@@ -84,14 +86,13 @@ def _run(plan: Plan, graph: Graph | None, setup: Setup) -> tuple[str, str]:
 
 
 def _meshes(plan: Plan) -> Iterator[tuple[str, str]]:
-    for position, stage in enumerate(plan.stages):
+    for stage in plan.stages:
         axes = " × ".join(
             f"{axis.name}={axis.size}" + (f" ({axis.level})" if axis.level != axis.name else "")
             for axis in stage.mesh.axes
         )
-        name = "mesh" if len(plan.stages) == 1 else f"mesh {position}"
         legend = AxisNames(stage.mesh).legend
-        yield name, f"{axes or 'one device'}: {stage.mesh.device_count} devices{legend}"
+        yield "mesh", f"{axes or 'one device'}: {stage.mesh.device_count} devices{legend}"
 
 
 def _memory(plan: Plan) -> tuple[str, str]:
@@ -114,6 +115,7 @@ def _step(plan: Plan) -> tuple[str, str]:
     cost = plan.cost
     exposed = sum(cost.exposed_ns.values())
     in_ops = sum(op.compute_ns for stage in plan.stages for op in stage.ops)
+    waits = f" + bubble {show_ns(cost.bubble_ns)}" if plan.schedule is not None else ""
     split = ", ".join(
         f"{traffic} {show_ns(ns)} of {show_ns(cost.communication_ns.get(traffic, ns))}"
         for traffic, ns in cost.exposed_ns.items()
@@ -128,12 +130,12 @@ def _step(plan: Plan) -> tuple[str, str]:
     update_ns = cost.compute_ns - in_ops
     update = (
         f"; the optimizer takes {show_ns(update_ns)} of compute"
-        if 0 < in_ops < cost.compute_ns * 0.9999
+        if plan.schedule is None and 0 < in_ops < cost.compute_ns * 0.9999
         else ""
     )
     return "step", (
         f"{show_ns(cost.step_ns)} = compute {show_ns(cost.compute_ns)} + exposed communication "
-        f"{show_ns(exposed)}" + (f" ({split})" if split else "") + update + repeated
+        f"{show_ns(exposed)}" + (f" ({split})" if split else "") + waits + update + repeated
     )
 
 

@@ -1,0 +1,61 @@
+"""A plan's pipeline: its schedule and, line by line, its stages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from meshwright.schema import Plan, Stage
+from meshwright.show.axes import AxisNames
+from meshwright.units import show_bytes, show_ns, show_share
+
+SHOWN = 6  # chosen: configurations that were considered and lost
+
+
+def pipeline_rows(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Nothing for a plan of one stage."""
+    said = plan.schedule
+    if said is None:
+        return
+    several = f", {said.stages_per_rank} stages each" if said.stages_per_rank > 1 else ""
+    share = show_share(plan.cost.bubble_ns / plan.cost.step_ns)
+    yield (
+        "pipeline",
+        f"{said.kind}: {said.ranks} ranks of {plan.stages[0].mesh.device_count} devices{several}; "
+        f"bubble {show_ns(plan.cost.bubble_ns)} ({share} of the step)",
+    )
+    often = Counter(op.op for stage in plan.stages for op in stage.ops)
+    for number, stage in enumerate(plan.stages):
+        # what every stage makes for itself says nothing of any
+        own = [op.op for op in stage.ops if often[op.op] == 1 and op.kind != "receive"]
+        yield f"stage {number}", _stage(stage, own or [op.op for op in stage.ops])
+
+
+def considered_rows(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Other configurations, the best first."""
+    others = plan.search.considered
+    for place, own in enumerate(others[:SHOWN]):
+        yield "considered" if not place else "", f"{own.configuration}: {own.why}"
+    if len(others) > SHOWN:
+        yield "", f"and {len(others) - SHOWN} more"
+
+
+def _stage(stage: Stage, own: Sequence[str]) -> str:
+    axes = " × ".join(f"{axis.name}={axis.size}" for axis in stage.mesh.axes)
+    parts = [f"rank {stage.pipeline_rank}, {own[0]} … {own[-1]} ({len(own)} ops)"]
+    parts.append(f"mesh {axes}{AxisNames(stage.mesh).legend}")
+    passes = stage.passes
+    if passes is not None:
+        backward_ns = passes.inputs_ns + passes.weights_ns
+        parts.append(
+            f"forward {show_ns(passes.forward_ns)}, backward {show_ns(backward_ns)} a microbatch, "
+            f"once {show_ns(passes.step_ns)}"
+        )
+    received_ns = sum(given.forward_ns for given in stage.receives)
+    if stage.receives:
+        size = sum(given.bytes for given in stage.receives)
+        parts.append(f"receives {show_bytes(size)} in {show_ns(received_ns)}")
+    parts.append(f"holds {stage.in_flight} microbatch{'es' if stage.in_flight > 1 else ''}")
+    if stage.memory_bytes is not None:
+        parts.append(show_bytes(stage.memory_bytes.total))
+    return "; ".join(parts)
