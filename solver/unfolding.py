@@ -63,6 +63,7 @@ class Unfolding:
         # nodes of the whole graph: by run, copy and place, and by node that belongs to no run
         self._places: list[list[list[int]]] = [[[] for _ in run.ops] for run in folding.runs]
         self._alone: dict[int, int] = {}
+        self._names: dict[tuple[int, int], dict[str, str]] = {}
         self.graph = self._unfolded() if folding.runs else lowered.graph
 
     def portions(self, choice: IntArray) -> list[Portion]:
@@ -138,9 +139,8 @@ class Unfolding:
         found: list[Any] = []
 
         def add(number: int) -> None:
-            run = self.folding.runs[number]
             for copy, own in sorted(middle.pop(number, ()), key=lambda pair: pair[0]):
-                names = {**run.renamed(MIDDLE + 1, copy + 1), **run.renamed(MIDDLE, copy)}
+                names = self._names_in(number, copy)
                 found.extend([renamed(item, names) for item in own])
 
         for item in items[0]:
@@ -151,6 +151,15 @@ class Unfolding:
         for number in list(middle):
             add(number)
         return tuple(found)
+
+    def _names_in(self, number: int, copy: int) -> dict[str, str]:
+        """What the middle copy and the next call their ops and tensors -> as copies of a run do."""
+        found = self._names.get((number, copy))
+        if found is None:
+            run = self.folding.runs[number]
+            found = {**run.renamed(MIDDLE + 1, copy + 1), **run.renamed(MIDDLE, copy)}
+            self._names[number, copy] = found
+        return found
 
     def _states(self, choice: IntArray, number: int, copy: int) -> IntArray:
         return choice[self._places[number][copy]]
