@@ -10,8 +10,8 @@ import numpy as np
 from solver.cost_graph import CostGraph, Edge, Node
 from solver.folding import KEPT, MIDDLE, Folding
 from solver.lowering import Lowered
+from solver.owners import Owners
 from solver.states import FloatArray
-from solver.unfolding import Owners
 
 
 class Weighted:

@@ -16,8 +16,9 @@ from solver.folding import KEPT, MIDDLE, Folding, fold
 from solver.lowering import Lowered, Models, lower
 from solver.meshes import meshes
 from solver.outcome import Budget
+from solver.owners import Owners
 from solver.problem import build_problem
-from solver.unfolding import Owners, Unfolding
+from solver.unfolding import Unfolding
 from solver.values import find_values
 
 LAYERS = 12
