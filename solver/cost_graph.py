@@ -207,7 +207,7 @@ def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> Choic
     taken = np.zeros(len(states))
     for memory, own in graph.memory_sums.nodes:
         taken[own] = memory[states[own]]
-    always = math.fsum(graph.memory_sums.edges_at(states).tolist())
+    always = math.fsum(graph.memory_sums.at_edges(states).tolist())
     return ChoiceCost(cost, always + graph.timeline.peak(taken))
 
 

@@ -40,13 +40,24 @@ class CostSums:
     def at(self, states: IntArray) -> list[float]:
         """What every node and edge adds to a choice."""
         found = [table[states[nodes]] for table, nodes in self.nodes]
-        values: list[float] = np.concatenate([*found, self.edges_at(states)]).tolist()
+        values: list[float] = np.concatenate([*found, self.at_edges(states)]).tolist()
         return values
 
-    def edges_at(self, states: IntArray) -> FloatArray:
+    def at_edges(self, states: IntArray) -> FloatArray:
+        """What every edge adds to a choice, in the order of `edges`."""
         none: FloatArray = np.empty(0)
         found = [table[states[tails], states[heads]] for table, tails, heads in self.edges]
         return np.concatenate([none, *found])
+
+    def edges_at(self, at_tails: IntArray, at_heads: IntArray) -> FloatArray:
+        """The same where the states of the ends are given edge by edge."""
+        found = np.empty(len(at_tails))
+        start = 0
+        for table, tails, _ in self.edges:
+            own = slice(start, start + len(tails))
+            found[own] = table[at_tails[own], at_heads[own]]
+            start = own.stop
+        return found
 
 
 A = TypeVar("A", FloatArray, IntArray)

@@ -14,8 +14,10 @@ from solver.cost_graph import CostGraph, FloatArray, IntArray
 from solver.cost_sums import CostSums
 
 
-def crossed(graph: CostGraph, before: IntArray, behind: IntArray) -> IntArray | None:
-    """The cheapest cut within the limit, None where there is none.
+def crossed(
+    graph: CostGraph, before: IntArray, behind: IntArray, useful_ns: float
+) -> IntArray | None:
+    """The cheapest cut within the limit, None where none costs less than is of use.
 
     Of graphs without lifetimes; neither choice may take what is forbidden.
     """
@@ -29,13 +31,17 @@ def crossed(graph: CostGraph, before: IntArray, behind: IntArray) -> IntArray | 
     if graph.memory_limit_bytes is not None:
         cost[cuts.of(graph.memory_sums)[0] > graph.memory_limit_bytes] = np.inf
     cut = int(cost.argmin())
-    if cost[cut] == np.inf:
+    if not cost[cut] < useful_ns:
         return None
     return np.concatenate([before[:cut], behind[cut:]])
 
 
-def uncrossed(graph: CostGraph, before: IntArray, behind: IntArray) -> None:
+def uncrossed(
+    graph: CostGraph, before: IntArray, behind: IntArray, useful_ns: float
+) -> IntArray | None:
     """For searches in which all repeats are to choose alike."""
+    del graph, before, behind, useful_ns
+    return None
 
 
 class _Cuts:
@@ -55,16 +61,19 @@ class _Cuts:
             first = table[behind[nodes]]
             steps[0] += first.sum()
             self._add(steps, nodes + 1, table[before[nodes]] - first)
-        for table, tails, heads in sums.edges:
-            first, last = table[behind[tails], behind[heads]], table[before[tails], before[heads]]
-            passed = table[self.passed(tails, heads)]
-            is_forbidden = np.isinf(passed)
-            if is_forbidden.any():
-                passed = np.where(is_forbidden, first, passed)
-                forbidden += self.while_passed(is_forbidden, tails, heads)
-            steps[0] += first.sum()
-            self._add(steps, np.minimum(tails, heads) + 1, passed - first)
-            self._add(steps, np.maximum(tails, heads) + 1, last - passed)
+        if not sums.edges:
+            return np.cumsum(steps)[:-1], forbidden
+        tails = np.concatenate([own for _, own, _ in sums.edges])
+        heads = np.concatenate([own for _, _, own in sums.edges])
+        first = sums.edges_at(behind[tails], behind[heads])
+        passed = sums.edges_at(*self.passed(tails, heads))
+        last = sums.edges_at(before[tails], before[heads])
+        is_forbidden = np.isinf(passed)
+        forbidden += self.while_passed(is_forbidden, tails, heads)
+        passed[is_forbidden] = 0.0
+        steps[0] += first.sum()
+        self._add(steps, np.minimum(tails, heads) + 1, passed - first)
+        self._add(steps, np.maximum(tails, heads) + 1, last - passed)
         return np.cumsum(steps)[:-1], forbidden
 
     def passed(self, tails: IntArray, heads: IntArray) -> tuple[IntArray, IntArray]:

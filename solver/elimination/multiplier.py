@@ -37,7 +37,7 @@ class Solved(Protocol):
 
 
 S = TypeVar("S", bound=Solved)
-Cross = Callable[[CostGraph, IntArray, IntArray], IntArray | None]
+Cross = Callable[[CostGraph, IntArray, IntArray, float], IntArray | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def peak(
         else:
             within = found
         for pair in ((over.choice, within.choice), (within.choice, over.choice)):
-            between = cross(incumbent.graph, *pair)
+            between = cross(incumbent.graph, *pair, incumbent.cost_ns)
             if between is not None:
                 incumbent.offer(between, STAGE)
     return best

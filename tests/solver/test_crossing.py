@@ -33,7 +33,7 @@ def test_equals_the_cheapest_of_all_cuts_one_by_one(batch: int) -> None:
             least = min(
                 (own.cost_ns for own in cuts if own.memory_bytes <= limit), default=FORBIDDEN
             )
-            found = crossed(graph, before, behind)
+            found = crossed(graph, before, behind, np.inf)
             if found is None:
                 assert least == FORBIDDEN
             else:
@@ -46,8 +46,11 @@ def test_as_many_change_their_mind_as_the_limit_lets() -> None:
     node = Node("n", np.array([0.0, 5.0]), np.array([3.0, 1.0]))
     graph = CostGraph((node,) * 10, (), 17.0)
     cheap, lean = np.zeros(10, dtype=np.int64), np.ones(10, dtype=np.int64)
-    found = crossed(graph, cheap, lean)
+    found = crossed(graph, cheap, lean, np.inf)
     assert found is not None
     # three may take 3 bytes: 9 + 7 = 16
     assert found.tolist() == [0] * 3 + [1] * 7
-    assert crossed(replace(graph, memory_limit_bytes=9.0), cheap, lean) is None
+    # seven of 5 are of use where 36 would be, not where 35 are had already
+    assert crossed(graph, cheap, lean, 36.0) is not None
+    assert crossed(graph, cheap, lean, 35.0) is None
+    assert crossed(replace(graph, memory_limit_bytes=9.0), cheap, lean, np.inf) is None
