@@ -22,6 +22,7 @@ from pydantic import (
 from meshwright.schema.canonical import canonical_json
 from meshwright.schema.errors import GraphError, InvalidInput, RuleError, TooLarge
 from meshwright.schema.model import Document, Line, Model, Whole
+from meshwright.schema.order import in_order
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.sizes import MAX_SIZE, SYMBOL, size_value, symbols_in
 
@@ -152,37 +153,8 @@ class Graph(Document):
         """
         order: tuple[Op, ...] | None = self.__dict__.get("_order")
         if order is None:
-            order = self.__dict__["_order"] = self._in_order()
+            order = self.__dict__["_order"] = in_order(self.ops)
         return order
-
-    def _in_order(self) -> tuple[Op, ...]:
-        made_here = {name for op in self.ops for name in op.outputs}
-        ready: set[str] = set()
-        if all(self._runs(op, made_here, ready) for op in self.ops):
-            return self.ops
-        producer = self.producers()
-        waiting = {
-            op.name: len({producer[t].name for t in op.inputs if t in producer}) for op in self.ops
-        }
-        readers: dict[str, list[Op]] = {}
-        for op in self.ops:
-            for name in {producer[t].name for t in op.inputs if t in producer}:
-                readers.setdefault(name, []).append(op)
-        order = [op for op in self.ops if not waiting[op.name]]
-        for op in order:
-            for reader in readers.get(op.name, ()):
-                waiting[reader.name] -= 1
-                if not waiting[reader.name]:
-                    order.append(reader)
-        if len(order) < len(self.ops):
-            stuck = next(op for op in self.ops if waiting[op.name])
-            circle = _circle(stuck, producer, waiting)
-            raise GraphError(
-                f"op {circle[0]!r} is part of a cycle: {' -> '.join(circle)}; a graph holds one "
-                "forward pass: unroll the loop or cut it at a tensor of role input",
-                pointer=f"/ops/{next(i for i, op in enumerate(self.ops) if op.name == circle[0])}",
-            )
-        return tuple(order)
 
     def instantiate(self, symbols: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """Tensor name -> shape in whole numbers, with `symbols` over the graph's own values."""
@@ -203,13 +175,6 @@ class Graph(Document):
                     f"tensor {tensor.name!r}: {wrong.detail}", pointer=f"/tensors/{position}/shape"
                 ) from None
         return shapes
-
-    @staticmethod
-    def _runs(op: Op, made_here: set[str], ready: set[str]) -> bool:
-        if not ready.issuperset(made_here.intersection(op.inputs)):
-            return False
-        ready.update(op.outputs)
-        return True
 
     def _check_symbols(self) -> None:
         for name, value in self.symbols.items():
@@ -359,16 +324,3 @@ def _check_name(what: str, name: str, pointer: str) -> None:
             f"{what} name {shown!r} must have 1 to {MAX_NAME} printable characters",
             pointer=f"{pointer}/name",
         )
-
-
-def _circle(start: Op, producer: Mapping[str, Op], stuck: Mapping[str, int]) -> list[str]:
-    """Names of the ops along a cycle upstream of `start`; every stuck op has a stuck producer."""
-    path: dict[str, None] = {}
-    op = start
-    while op.name not in path:
-        path[op.name] = None
-        op = next(producer[t] for t in op.inputs if t in producer and stuck[producer[t].name])
-    names = list(path)
-    circle = names[names.index(op.name) :][::-1]
-    shown = circle if len(circle) <= 6 else [*circle[:3], "…", *circle[-2:]]
-    return [*shown, circle[0]]
