@@ -98,6 +98,10 @@ class _MessageSearch:
         line = self._allowed(Weights(1.0, 0.0))
         if line is None:
             return
+        if line.found.cost_ns >= self.budget.cutoff_ns:
+            self._raise_bound()  # no price of memory is needed where this is enough
+            if self._is_over():
+                return
         if self.limit is None or line.found.memory_bytes <= self.limit:
             self._tighten()
         else:

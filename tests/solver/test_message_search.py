@@ -166,8 +166,11 @@ def test_tables_that_cannot_be_held_are_refused_before_any_is_made() -> None:
 def test_a_bound_at_the_cutoff_ends_the_search() -> None:
     graph = shared_graph(6, 300)
     best = message_search(graph, Budget())
-    beaten = message_search(graph, Budget(cutoff_ns=0.5 * best.cost_ns))
-    assert "nothing here costs less than cutoff_ns" in beaten.notes
+    short = replace(graph, memory_limit_bytes=0.8 * best.memory_bytes)
+    for limited in (graph, short):
+        beaten = message_search(limited, Budget(cutoff_ns=0.5 * best.cost_ns))
+        assert beaten.notes == ("nothing here costs less than cutoff_ns",)
+        assert beaten.lower_bound_ns <= best.cost_ns
 
 
 def test_memory_that_lives_at_times_only_goes_to_the_search_that_knows_it() -> None:
