@@ -11,7 +11,7 @@ from solver.evaluate import cost_of
 from solver.ledger import ledger_of
 from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
 from solver.mesh_search import MeshSearch
-from solver.notes import idle_axes, repeated_work, replaced_pins
+from solver.notes import idle_axes, repeated_work, replaced_pins, why_idle
 from solver.plan_document import stage_document
 from solver.why_none import why_none
 
@@ -93,7 +93,7 @@ def plan_of(
         padding=unfolding.paddings(portions, stages),
         notes=(
             *best.notes,
-            *idle_axes(models, chosen),
+            *idle_axes(models, chosen, why_idle(request)),
             *(
                 f"mesh {shown(o.mesh)}{_with_chunks(o)} was not searched: {o.left_out}"
                 for o in outcomes

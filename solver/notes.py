@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshwright.schema import Pin
+from meshwright.schema import Constraints, Pin, Request
 from solver.assignment import Codes
 from solver.lowering import Models
 from solver.op_model import OpModel
@@ -60,8 +60,19 @@ def repeated_work(models: Models, chosen: Chosen) -> float:
     return max(0.0, 1 - useful / done) if done else 0.0
 
 
-def idle_axes(models: Models, chosen: Chosen) -> list[str]:
-    """Axes on which hardly anything is sharded: their devices repeat each other's work."""
+def why_idle(request: Request) -> str:
+    """Why an axis that could be used is not: the optimum wants it so, or it was told to."""
+    is_free = not request.pins and request.module is None and request.constraints == Constraints()
+    if is_free and request.solver in ("auto", "dynamic_programming", "exact"):
+        return "sharding more of it would cost more than it saves"
+    return "pins, constraints or the search chosen leave it so, or more would not pay"
+
+
+def idle_axes(models: Models, chosen: Chosen, why_not: str) -> list[str]:
+    """Axes on which hardly anything is sharded: their devices repeat each other's work.
+
+    why_not: as of `why_idle`.
+    """
     notes = []
     shares: dict[tuple[int, Codes], list[bool]] = {}
     useful = [0.0] * len(models.mesh.axes)
@@ -78,7 +89,7 @@ def idle_axes(models: Models, chosen: Chosen) -> list[str]:
         # chosen: an axis that carries less than half of the arithmetic is worth a word
         if axis.size == 1 or own >= flops / 2:
             continue
-        why = "sharding more of it would cost more than it saves"
+        why = why_not
         if _possible(models, chosen, axis.size) < flops / 2:
             why = f"a batch, sequence or head count that divides by {axis.size} would use them"
             refused = models.problem.setup.uneven == "refuse"

@@ -1,8 +1,11 @@
-"""Notes: said once for layers that are alike."""
+"""Notes: said once for layers that are alike, and no more than is known."""
 
 from __future__ import annotations
 
-from solver.notes import once
+from meshwright.schema import Constraints
+from solver.notes import once, why_idle
+from tests.solver.requests import mlp_request
+from tests.solver.small_graphs import topology
 
 
 def test_what_differs_in_layers_only_is_said_once() -> None:
@@ -17,3 +20,11 @@ def test_what_differs_in_layers_only_is_said_once() -> None:
         "b: 1.5 µs",
         "a.1.q to a.1.o: 2 µs",
     )
+
+
+def test_only_a_free_optimum_says_that_more_would_not_pay() -> None:
+    request = mlp_request(4, topology(2))
+    assert why_idle(request) == "sharding more of it would cost more than it saves"
+    held = request.model_copy(update={"constraints": Constraints(fully_use_devices=True)})
+    for other in (held, request.model_copy(update={"solver": "semi_auto"})):
+        assert why_idle(other).startswith("pins, constraints or the search")
