@@ -19,6 +19,8 @@ from meshwright.schema import Infeasible, InvalidInput, Passes, Plan, Request
 from solver.cost_graph import FloatArray
 from solver.deadline import Stop
 from solver.pipeline.cuts import Weights, crossing_bytes, places
+from solver.pipeline.passes import Durations
+from solver.pipeline.price import step_ns
 from solver.pipeline.schedule import Schedule, stages_on
 from solver.pipeline.split import split
 from solver.pipeline.stage_cost import stage_cost
@@ -60,8 +62,22 @@ class Coarse:
             )
         return found, self.send_ns[list(cuts)]
 
-    def shares(self, cuts: Sequence[int], schedule: Schedule) -> tuple[float, ...]:
-        """How stages that share a rank's devices share their memory."""
+    def step_ns(self, cuts: Sequence[int], schedule: Schedule) -> float:
+        """An estimate of the step with these cuts."""
+        passes, transfers = self.passes(cuts)
+        durations = Durations(
+            np.array([one.forward_ns for one in passes]),
+            np.array([one.inputs_ns for one in passes]),
+            np.array([one.weights_ns for one in passes]),
+            np.stack([transfers, transfers]),
+        )
+        return step_ns(schedule, passes, durations)
+
+    def shares(
+        self, cuts: Sequence[int], schedule: Schedule, limit_bytes: float
+    ) -> tuple[float, ...]:
+        """How stages that share a rank's devices share their memory: each has what it seems to
+        need, and an equal part of what is left."""
         weights = self.weights
         held = [
             float(weights.static_bytes[first:last].sum())
@@ -72,9 +88,13 @@ class Coarse:
             sum(held[stage] for stage in stages_on(schedule.rank_of, rank))
             for rank in range(schedule.ranks)
         ]
-        return tuple(
-            held[stage] / (of_rank[rank] or 1.0) for stage, rank in enumerate(schedule.rank_of)
-        )
+        count = schedule.stages // schedule.ranks
+        found = []
+        for stage, rank in enumerate(schedule.rank_of):
+            left = max(limit_bytes - of_rank[rank], 0.0)
+            total = max(of_rank[rank], limit_bytes)
+            found.append((held[stage] + left / count) / total)
+        return tuple(found)
 
 
 def coarse(

@@ -33,10 +33,8 @@ from solver.deadline import Deadline, Stop, never
 from solver.mesh_outcome import TOLERANCE
 from solver.pipeline.coarse import Coarse, coarse
 from solver.pipeline.configurations import Configuration, configurations
-from solver.pipeline.cuts import balanced
+from solver.pipeline.cuts import Room, balanced, moved
 from solver.pipeline.document import document
-from solver.pipeline.passes import Durations
-from solver.pipeline.price import step_ns
 from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, plan_stages
@@ -168,15 +166,16 @@ class _PipelineSearch:
             )
         if cuts is None:
             return None
-        passes, transfers = found.passes(cuts)
-        durations = Durations(
-            np.array([one.forward_ns for one in passes]),
-            np.array([one.inputs_ns for one in passes]),
-            np.array([one.weights_ns for one in passes]),
-            np.stack([transfers, transfers]),
-        )
-        ns = step_ns(order, passes, durations)
-        return _Option(own, staged.with_cuts(cuts), found.shares(cuts, order), ns)
+
+        def estimate(cuts: tuple[int, ...]) -> float:
+            return found.step_ns(cuts, order)
+
+        if own.cuts is None:
+            room = Room(found.weights, order.in_flight, limit / own.stages_per_rank)
+            cuts, ns = moved(cuts, found.places, room, estimate)
+        else:
+            ns = estimate(cuts)
+        return _Option(own, staged.with_cuts(cuts), found.shares(cuts, order, limit), ns)
 
     def _planned(self, options: list[_Option]) -> list[_Option]:
         """The most promising that have a plan on coarse meshes, the best first."""

@@ -1,0 +1,54 @@
+"""Cuts against every other choice of cuts."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from solver.pipeline.cuts import Weights, balanced, crossing_bytes, places
+from solver.pipeline.stage_graph import Anatomy
+from tests.solver.pipeline.layered import layered
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_cuts_are_the_best_of_all(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    ops, stages = int(random.integers(4, 11)), int(random.integers(2, 5))
+    weights = Weights(*(random.integers(0, 20, ops).astype(float) for _ in range(3)))
+    send = random.integers(0, 6, ops).astype(float)
+    at = np.sort(random.choice(np.arange(1, ops), min(ops - 1, 7), replace=False))
+    in_flight = sorted(random.integers(1, 5, stages).tolist(), reverse=True)
+    limit = float(random.integers(30, 200))
+    found = balanced(weights, at, send, in_flight, limit)
+
+    def slowest(cuts: tuple[int, ...]) -> float:
+        most = 0.0
+        for held, (first, last) in zip(in_flight, pairwise((0, *cuts, ops)), strict=True):
+            static = weights.static_bytes[first:last].sum()
+            if static + held * weights.saved_bytes[first:last].sum() > limit:
+                return np.inf
+            sent = send[first] if first else 0.0
+            most = max(most, weights.ns[first:last].sum() + sent)
+        return most
+
+    best = min(map(slowest, combinations(at.tolist(), stages - 1)), default=np.inf)
+    if found is None:
+        assert best == np.inf
+    else:
+        assert slowest(found) == best
+
+
+def test_what_crosses_a_cut_is_counted_whole() -> None:
+    """batch 8 x 4 x 64 float32 = 8,192 bytes; in a layer the residual stream crosses too."""
+    anatomy = Anatomy(layered(2))
+    one = 8 * 4 * 64 * 4
+    names = [op.name for op in anatomy.order]
+    assert names == ["embed", "0.linear", "0.act", "0.add", "1.linear", "1.act", "1.add", "logits",
+                     "loss"]  # fmt: skip
+    crossing = crossing_bytes(anatomy, {})
+    assert crossing.tolist() == [
+        0, one, 2 * one, 2 * one, one, 2 * one, 2 * one, one, 8 * 4 * 32 * 4
+    ]  # fmt: skip
+    assert places(crossing).tolist() == [1, 3, 4, 6, 7, 8]

@@ -1,0 +1,250 @@
+"""Whole plans of pipelines: executed, judged again, and held against every other."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from costmodel.calibrations import default_calibration
+from meshwright.schema import (
+    Graph,
+    InvalidInput,
+    Pin,
+    Pipeline,
+    Plan,
+    PlanError,
+    Request,
+    RequestError,
+    ScheduleKind,
+    Setup,
+    Topology,
+)
+from solver.deadline import Deadline
+from solver.pipeline.configurations import Configuration, configurations
+from solver.pipeline.price import priced
+from solver.pipeline.schedules import schedule
+from solver.pipeline.stage_graph import Anatomy
+from solver.pipeline.stage_plans import StagePlans, plan_stages
+from solver.pipeline.staged import Staged
+from solver.verify import verify_documents
+from tests.solver.pipeline.layered import layered
+from tests.solver.requests import planned, refused
+from tests.solver.small_graphs import topology
+
+DEVICES = topology(4, 2)
+CASES: tuple[tuple[ScheduleKind, int], ...] = (
+    ("gpipe", 1),
+    ("1f1b", 1),
+    ("zb_h1", 1),
+    ("interleaved_1f1b", 2),
+    ("zb_v", 2),
+)
+
+
+def asked(
+    graph: Graph, devices: Topology = DEVICES, microbatches: int | None = 4, **wanted: object
+) -> Request:
+    return Request(
+        graph=graph,
+        topology=devices,
+        setup=Setup(microbatches=microbatches),
+        pipeline=Pipeline.model_validate({"ranks": 2, **wanted}),
+    )
+
+
+def staged_of(request: Request, plan: Plan) -> Staged:
+    return Staged.of_plan(plan, request.graph, request.topology, request.setup)
+
+
+@pytest.mark.parametrize(("kind", "count"), CASES)
+@pytest.mark.parametrize("shape", ["plain", "tied", "skip"])
+def test_plans_of_every_schedule_are_right(kind: str, count: int, shape: str) -> None:
+    graph = layered(tied=shape == "tied", skip=shape == "skip")
+    request = asked(graph, schedule=kind, stages_per_rank=count)
+    plan = planned(request)
+    assert plan.schedule is not None
+    assert (plan.schedule.kind, len(plan.stages)) == (kind, 2 * count)
+    found = verify_documents(plan, graph, request.topology, request.setup)
+    assert found.outcome == "verified", found.detail
+    with_gradient = {tensor.name for tensor in graph.tensors if tensor.role == "parameter"}
+    assert found.gradients >= len(with_gradient)
+
+
+def test_the_judge_says_what_the_plan_says_and_stages_alike_cost_alike() -> None:
+    request = asked(layered(6), microbatches=8, schedule="interleaved_1f1b", stages_per_rank=3)
+    plan = planned(request)
+    judged = priced(staged_of(request, plan), plan.stages)
+    assert judged.stages == plan.stages
+    assert judged.cost == plan.cost
+    # what is not waiting is work: of the rank that works longest
+    cost = plan.cost
+    assert cost.step_ns == pytest.approx(
+        cost.compute_ns + sum(cost.exposed_ns.values()) + cost.bubble_ns
+    )
+
+
+def test_a_stage_s_passes_add_up_to_its_step() -> None:
+    request = asked(layered(tied=True), schedule="1f1b")
+    plan = planned(request)
+    staged = staged_of(request, plan)
+    for number, stage in enumerate(plan.stages):
+        passes = stage.passes
+        assert passes is not None
+        assert min(passes.forward_ns, passes.inputs_ns, passes.weights_ns, passes.step_ns) > 0
+        assert stage.memory_bytes is not None
+        assert stage.in_flight == staged.schedule.in_flight[number]
+        saved = sum(tensor.saved_bytes for tensor in stage.tensors)
+        assert stage.memory_bytes.activations == pytest.approx(saved * stage.in_flight)
+
+
+def test_a_tied_parameter_s_gradient_is_reduced_between_its_stages() -> None:
+    """64 x 32 float32 gradients go once each way over the link between 2 ranks of 1 device."""
+    devices = topology(2)
+    plain, tied = (
+        planned(asked(layered(2, tied=own), devices, schedule="1f1b", cuts=("1.linear",)))
+        for own in (False, True)
+    )
+    link = devices.levels[0].link
+    ns = 32 * 64 * 4 / (link.bytes_per_s * default_calibration().link_efficiency) * 1e9
+    reduced = ns + 2 * link.latency_ns
+    for stage, other in zip(tied.stages, plain.stages, strict=True):
+        assert stage.passes is not None
+        assert other.passes is not None
+        assert stage.passes.step_ns == pytest.approx(other.passes.step_ns + reduced)
+
+
+def test_memory_counts_what_is_in_flight() -> None:
+    """With the cuts given, gpipe holds all 8 microbatches of both stages, 1f1b 2 and 1."""
+    plans = {
+        kind: planned(asked(layered(), microbatches=8, schedule=kind, cuts=("2.linear",)))
+        for kind in ("gpipe", "1f1b")
+    }
+    for kind, held in (("gpipe", (8, 8)), ("1f1b", (2, 1))):
+        assert tuple(stage.in_flight for stage in plans[kind].stages) == held
+        for stage in plans[kind].stages:
+            saved = sum(tensor.saved_bytes for tensor in stage.tensors)
+            assert stage.memory_bytes is not None
+            assert stage.memory_bytes.activations == saved * stage.in_flight
+
+
+def test_a_pipeline_fits_where_one_stage_does_not() -> None:
+    """Weights that no sharding of one device holds: two devices, one after the other, do."""
+    graph = layered(8, width=256)
+    whole = planned(Request(graph=graph, topology=topology(1), setup=Setup(microbatches=4)))
+    needed = whole.cost.memory_bytes.total - whole.cost.memory_bytes.reserved
+    small = topology(2, memory_bytes=int(needed * 0.75))
+    alone = topology(1, memory_bytes=int(needed * 0.75))
+    assert refused(Request(graph=graph, topology=alone)).constraint == "memory"
+    plan = planned(asked(graph, small))
+    assert plan.cost.memory_bytes.total <= small.device.memory_bytes
+    assert verify_documents(plan, graph, small, Setup(microbatches=4)).outcome == "verified"
+    tiny = topology(2, memory_bytes=int(needed * 0.2))
+    assert refused(asked(graph, tiny)).constraint == "memory"
+
+
+@pytest.mark.parametrize("kind", ["1f1b", "zb_h1"])
+def test_the_answer_is_near_the_best_of_all_cuts_and_degrees(kind: ScheduleKind) -> None:
+    """Everything enumerated: microbatches and every cut, each stage planned."""
+    devices = topology(4, flops_per_s=1e12, latency_ns=200)
+    graph = layered(2, batch=8)
+    request = Request(graph=graph, topology=devices, pipeline=Pipeline(ranks=2, schedule=kind))
+    found = planned(request)
+    anatomy = Anatomy(graph)
+    best = min(
+        every.ns
+        for own in configurations(request, anatomy)
+        for cuts in combinations(range(1, len(anatomy.order)), own.ranks * own.stages_per_rank - 1)
+        if (every := _planned_with(request, own, anatomy, cuts)) is not None
+    )
+    assert best <= found.cost.step_ns * (1 + 1e-9)
+    assert found.cost.step_ns <= 1.03 * best
+
+
+def _planned_with(
+    request: Request, own: Configuration, anatomy: Anatomy, cuts: tuple[int, ...]
+) -> StagePlans | None:
+    order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
+    staged = Staged(anatomy, request.topology, request.setup, default_calibration(), order, cuts)
+    shares = (1.0,) * order.stages
+    found = plan_stages(request, own, staged, shares, Deadline.after(None), 1e-3)
+    return found if isinstance(found, StagePlans) else None
+
+
+def test_without_a_pipeline_where_that_is_faster() -> None:
+    fast = topology(4, 2, bytes_per_s=1e12, latency_ns=0)
+    plan = planned(asked(layered(), fast, None, ranks=None))
+    assert plan.schedule is None
+    assert plan.search.considered
+    assert all(own.cost_ns is None or own.cost_ns > plan.cost.step_ns
+               for own in plan.search.considered)  # fmt: skip
+
+
+def test_the_user_s_cuts_and_pins_are_kept() -> None:
+    request = asked(layered(), cuts=("1.act",), schedule="1f1b")
+    pin = Pin(op="3.linear", strategy={"n": ("node",)})
+    plan = planned(request.model_copy(update={"pins": (pin,)}))
+    assert [op.op for op in plan.stages[1].ops][:2] == ["receive 0.add:out", "receive 1.linear:out"]
+    strategy = next(op.strategy for op in plan.stages[1].ops if op.op == "3.linear")
+    assert strategy == {"n": ("node",)}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"ranks": 3}, "3 pipeline ranks cannot be cut from 4 node × 2 gpu"),
+        ({"cuts": ("2.lin",)}, "no stage can begin with '2.lin'"),
+        ({"cuts": ("embed",)}, "named in the order in which they run"),
+    ],
+)
+def test_what_cannot_be_is_said(wanted: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        planned(asked(layered(), **wanted))
+
+
+def test_contradictions_are_refused_where_they_are_said() -> None:
+    with pytest.raises(RequestError, match="3 stages have 2 cuts, 1 are given"):
+        Pipeline(ranks=3, cuts=("a",))
+    with pytest.raises(RequestError, match="a pipeline of one rank has no schedule"):
+        Pipeline(schedule="1f1b")
+    inference = asked(layered()).model_copy(update={"setup": Setup(phase="inference")})
+    with pytest.raises(InvalidInput, match="for training only"):
+        planned(inference)
+
+
+def test_a_damaged_plan_is_refused() -> None:
+    request = asked(layered(), schedule="1f1b")
+    plan = planned(request)
+    documents = request.graph, request.topology, request.setup
+    first, second = plan.stages
+    swapped = plan.model_copy(update={"stages": (second, first)})
+    with pytest.raises(PlanError, match="not in the order"):
+        verify_documents(swapped, *documents)
+    lying = plan.model_copy(
+        update={"cost": plan.cost.model_copy(update={"step_ns": plan.cost.step_ns / 2})}
+    )
+    with pytest.raises(PlanError, match="evaluate says"):
+        verify_documents(lying, *documents)
+    gone = second.model_copy(update={"ops": second.ops[1:]})
+    with pytest.raises(PlanError, match="lacks 'receive"):
+        verify_documents(plan.model_copy(update={"stages": (first, gone)}), *documents)
+
+
+def test_a_step_left_out_is_caught_by_execution() -> None:
+    """Every redistribution of every stage, dropped one at a time, makes the plan fail."""
+    request = asked(layered(2, width=128), topology(2, 4, bytes_per_s=1e12), schedule="1f1b")
+    plan = planned(request)
+    dropped = 0
+    for number, stage in enumerate(plan.stages):
+        for place, moved in enumerate(stage.redistributions):
+            if not (moved.forward or moved.backward or moved.per_step):
+                continue
+            rest = (*stage.redistributions[:place], *stage.redistributions[place + 1 :])
+            hurt = stage.model_copy(update={"redistributions": rest})
+            stages = [*plan.stages[:number], hurt, *plan.stages[number + 1 :]]
+            damaged = plan.model_copy(update={"stages": tuple(stages)})
+            found = verify_documents(damaged, request.graph, request.topology, request.setup)
+            assert found.outcome == "failed", moved
+            assert found.detail.startswith(f"stage {number}: ")
+            dropped += 1
+    assert dropped >= 4
