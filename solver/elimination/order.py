@@ -7,6 +7,7 @@ ends, a vector and one matrix at a time.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -74,7 +75,7 @@ def _halving(eliminator: Eliminator, block: Block, max_entries: int) -> Iterator
         chain = chain[::2]
 
 
-def _check_hopeless(graph: CostGraph, max_held_entries: float) -> None:
+def _check_hopeless(graph: CostGraph, max_held_entries: int) -> None:
     """Raises TableTooLarge for graphs so large that even naming their tables takes long."""
     if graph.spans is None and len(graph.nodes) < _LOOKED_THROUGH:
         return
@@ -88,7 +89,7 @@ def _check_hopeless(graph: CostGraph, max_held_entries: float) -> None:
 
 
 def elimination_program(
-    graph: CostGraph, max_table_entries: int, max_held_entries: float = math.inf
+    graph: CostGraph, max_table_entries: int, max_held_entries: int = sys.maxsize
 ) -> Program:
     """Raises TableTooLarge where the order found needs a table of more entries, or tables of more
     in all."""

@@ -151,7 +151,6 @@ def test_three_nodes_work_with_a_batch_divisible_by_three(topology: str, devices
         for k in range(32)
     ]  # fmt: skip
     assert all(column == row and column <= axes(found, "gpu") for column, row in pairs)
-    assert any(column for column, _ in pairs)
 
 
 def test_llama_70b_has_megatron_pairs_and_sequence_parallel_norms_in_a_node() -> None:
