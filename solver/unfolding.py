@@ -312,7 +312,9 @@ class Unfolding:
 
 def _positions(mine: Any, theirs: Any) -> IntArray:
     """Where the states of one node are among those of the same node in another lowering."""
-    if mine is theirs or not isinstance(mine, np.ndarray):
+    if not isinstance(mine, np.ndarray):
         return np.arange(len(mine.layouts) if isinstance(mine, ReadStates) else len(mine.states))
+    if mine is theirs:
+        return np.arange(len(mine))
     known = {tuple(row): k for k, row in enumerate(mine.tolist())}
     return np.array([known[tuple(row)] for row in theirs.tolist()], dtype=np.int64)

@@ -7,12 +7,13 @@ from typing import get_args
 import pytest
 
 from costmodel.presets import preset
-from meshwright.schema import Budget, Graph, Plan, Progress, Request, Setup, Topology
+from meshwright.schema import Budget, Graph, Pin, Plan, Progress, Request, Setup, Topology
 from meshwright.schema.request import Solver
 from solver.deadline import never
 from solver.evaluate import evaluate
 from solver.planner import plan
 from solver.verify import verify_documents
+from tests.solver.pipeline.layered import layered
 from tests.solver.requests import mlp_request
 from tests.solver.small_graphs import problem, topology
 from tests.solver.test_recursive_programming import stored
@@ -80,3 +81,18 @@ def test_a_budget_brings_a_plan_at_once_and_a_stop_ends_the_search() -> None:
     whole = plan(within, stop=never)
     assert whole.plan is not None
     assert whole.plan.cost.step_ns <= cut.plan.cost.step_ns
+
+
+def test_repeated_blocks_with_one_pinned_are_searched_exactly() -> None:
+    """Coarser lowerings share the state arrays of ops with finer ones."""
+    pin = Pin(op="3.linear", strategy={"n": ("gpu",)})
+    request = Request(
+        graph=layered(), topology=topology(2, 2), setup=Setup(microbatches=4), pins=(pin,)
+    )
+    costs = {
+        solver: plan(request.model_copy(update={"solver": solver})).plan
+        for solver in ("exact", "dynamic_programming")
+    }
+    found = {None if own is None else round(own.cost.step_ns) for own in costs.values()}
+    assert None not in found
+    assert len(found) == 1
