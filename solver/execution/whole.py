@@ -23,9 +23,10 @@ class Run:
 
 
 def seeds_of(problem: Problem) -> dict[str, Array]:
-    """The gradient with which a backward pass begins: that of the loss, one; none in inference."""
+    """The gradient with which a backward pass begins: that of the loss, one; none in inference,
+    nor where nothing that is trained leads to the loss."""
     loss = problem.graph.loss
-    if loss is None or not problem.training:
+    if loss is None or not problem.training or not problem.tensors[loss].has_gradient:
         return {}
     return {loss: np.ones(problem.tensors[loss].shape)}
 

@@ -15,9 +15,18 @@ import numpy as np
 
 from costmodel.calibrations import default_calibration
 from costmodel.collectives import NS_PER_S
-from meshwright.schema import Infeasible, InvalidInput, Passes, Plan, Request
+from meshwright.schema import (
+    Infeasible,
+    InvalidInput,
+    Passes,
+    Plan,
+    Request,
+    RequestError,
+    Topology,
+)
+from meshwright.schema.cuts import axes_of, counts_of
 from solver.cost_graph import FloatArray
-from solver.deadline import Stop
+from solver.deadline import Deadline
 from solver.pipeline.cuts import Weights, crossing_bytes, places
 from solver.pipeline.passes import Durations
 from solver.pipeline.price import step_ns
@@ -29,6 +38,7 @@ from solver.problem import build_problem, step_batch
 from solver.stage_planner import Place, plan_stage
 from solver.states import IntArray
 
+_LEAST_S = 0.01  # chosen: a budget is more than nothing
 _TOLERANCE = 1e-2  # chosen: an estimate is worth no more
 
 
@@ -98,34 +108,43 @@ class Coarse:
 
 
 def coarse(
-    request: Request, anatomy: Anatomy, ranks: int, microbatches: int, stop: Stop
+    request: Request, anatomy: Anatomy, ranks: int, microbatches: int, deadline: Deadline
 ) -> Coarse | Infeasible | None:
-    """Why no plan fits even so; None where the graph cannot be run in so many microbatches."""
+    """Why no plan fits even so; None where the graph cannot be run in so many microbatches.
+
+    Pins that the devices of a rank cannot keep are a reason where the number of ranks is open, and
+    raised as bad input where it was asked for.
+    """
     part, link = split(request.topology, ranks)
     device = part.device.model_copy(update={"memory_bytes": part.device.memory_bytes * ranks})
     calibration = request.calibration or default_calibration()
-    levels = sum(level.size > 1 for level in part.levels)
     own = request.model_copy(
         update={
             "topology": part.model_copy(update={"device": device}),
             "setup": request.setup.model_copy(update={"microbatches": microbatches}),
             "budget": request.budget.model_copy(
-                update={"max_axes": max(levels, 1), "simplicity": 0.0}
+                update={"max_axes": coarsest_axes(request, part), "simplicity": 0.0}
             ),
         }
     )
     try:
-        answer = plan_stage(own, None, stop, Place(min(ranks, microbatches), tolerance=_TOLERANCE))
+        problem = build_problem(
+            request.graph, own.topology, own.setup, calibration, microbatches, in_flight=ranks
+        )
     except InvalidInput:
         if request.setup.microbatches is not None:
             raise
         return None  # the graph cannot be run at so small a batch
+    try:
+        place = Place(min(ranks, microbatches), tolerance=_TOLERANCE)
+        answer = plan_stage(within(own, deadline), None, deadline.stop, place)
+    except RequestError as wrong:
+        if request.pipeline.ranks is not None:
+            raise
+        return Infeasible(constraint="pins", detail=wrong.detail)
     if answer.plan is None:
         return answer.infeasible
     plan = answer.plan
-    problem = build_problem(
-        request.graph, own.topology, own.setup, calibration, microbatches, in_flight=ranks
-    )
     whole = stage_cost(problem, plan.stages[0]).passes
     weights, step = _weights(plan, anatomy, whole, microbatches)
     batch = step_batch(request.graph, request.setup)
@@ -136,6 +155,27 @@ def coarse(
     rate = link.device_bytes_per_s * calibration.link_efficiency * part.device_count
     send_ns = link.latency_ns + crossing / rate * NS_PER_S
     return Coarse(weights, places(crossing), send_ns, whole, step, microbatches)
+
+
+def within(request: Request, deadline: Deadline, share: float = 1.0) -> Request:
+    """The request with a share of what is left of the time as its budget."""
+    left = deadline.left_s()
+    if left is None:
+        return request
+    budget = request.budget.model_copy(update={"seconds": max(left * share, _LEAST_S)})
+    return request.model_copy(update={"budget": budget})
+
+
+def coarsest_axes(request: Request, part: Topology) -> int:
+    """The axes of the coarsest mesh of a part; of the finest where pins name others than levels."""
+    levels = {level.name for level in request.topology.levels}
+    for pin in request.pins:
+        cuts = [own for own in (*(pin.inputs or ()), *(pin.outputs or ())) if own is not None]
+        named = {axis for axes in (pin.strategy or {}).values() for axis in axes}
+        named.update(axis for own in cuts for axis in axes_of(own))
+        if not named <= levels or any(counts_of(own) for own in cuts):
+            return request.budget.max_axes
+    return max(1, sum(level.size > 1 for level in part.levels))
 
 
 def _weights(

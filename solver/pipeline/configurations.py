@@ -50,14 +50,33 @@ def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration
     else:
         most = min(_MOST_RANKS, len(anatomy.order))
         counts = tuple(count for count in rank_counts(request.topology) if 1 < count <= most)
+    refused: list[InvalidInput] = []
+    made = False
     for ranks in counts:
         for microbatches in _microbatches(request, ranks):
-            yield from _of_ranks(request, ranks, microbatches, cuts)
+            for own in _of_ranks(request, ranks, microbatches, cuts, len(anatomy.order), refused):
+                made = True
+                yield own
+    if made or (wanted.ranks is None and cuts is None):
+        return
+    if refused:
+        raise refused[0]
+    raise InvalidInput(
+        f"{len(wanted.cuts)} cuts make {len(wanted.cuts) + 1} stages, which no schedule asked for "
+        "has on these devices",
+        pointer="/pipeline/cuts",
+    )
 
 
 def _of_ranks(
-    request: Request, ranks: int, microbatches: int, cuts: tuple[int, ...] | None
+    request: Request,
+    ranks: int,
+    microbatches: int,
+    cuts: tuple[int, ...] | None,
+    ops: int,
+    refused: list[InvalidInput],
 ) -> Iterator[Configuration]:
+    """refused: why others cannot be is added to it."""
     wanted = request.pipeline
     kinds = _TRIED if wanted.schedule is None else _counts(wanted.schedule)
     for kind, counts in kinds:
@@ -66,9 +85,19 @@ def _of_ranks(
                 continue
             try:
                 schedule(kind, ranks, microbatches, count)
-            except InvalidInput:
+            except InvalidInput as wrong:
                 if wanted.schedule is not None and request.setup.microbatches is not None:
                     raise
+                refused.append(wrong)
+                continue
+            if ranks * count > ops:
+                refused.append(
+                    InvalidInput(
+                        f"{ranks * count} stages need as many ops to begin with; the graph has "
+                        f"{ops} that are no views and depend on a parameter",
+                        pointer="/pipeline",
+                    )
+                )
                 continue
             yield Configuration(ranks, kind, count, microbatches, cuts)
 

@@ -31,7 +31,7 @@ from meshwright.schema import (
 )
 from solver.deadline import Deadline, Stop, never
 from solver.mesh_outcome import TOLERANCE
-from solver.pipeline.coarse import Coarse, coarse
+from solver.pipeline.coarse import Coarse, coarse, coarsest_axes, within
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.cuts import Room, balanced, moved
 from solver.pipeline.document import document
@@ -39,10 +39,12 @@ from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, plan_stages
 from solver.pipeline.staged import Staged
-from solver.stage_planner import Report, plan_stage
+from solver.stage_planner import Report, check, plan_stage
 
 _PLANNED = 4  # chosen: configurations that are planned stage by stage; about a second each
 _COARSE_TOLERANCE = 1e-2  # chosen: of stages' plans that choose between configurations
+_ALONE = 0.3  # chosen: of the time, the share for the plan without a pipeline
+_ESTIMATING = 0.5  # chosen: of what is left then, the share for estimates
 _SHOWN = 12  # chosen: considered configurations that a plan lists
 
 
@@ -50,6 +52,7 @@ def plan_pipeline(request: Request, report: Report | None = None, stop: Stop = n
     """The best plan found, or why there is none; raises MeshwrightError for bad input."""
     if request.setup.phase != "training":
         raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
+    check(request)
     return _PipelineSearch(request, report or (lambda _: None), stop).answer()
 
 
@@ -86,11 +89,13 @@ class _PipelineSearch:
         self.anatomy = Anatomy(request.graph)
         self.notes: list[str] = []
         self.refused: Infeasible | None = None
+        self.tight: list[tuple[Configuration, Coarse]] = []
 
     def answer(self) -> Answer:
-        options = sorted(self._options(), key=lambda own: own.estimated_ns)
-        promising = self._planned(options)
         single = self._alone()
+        found = list(self._options()) or self._tight_options()
+        options = sorted(found, key=lambda own: own.estimated_ns)
+        promising = self._planned(options)
         if not promising:
             if single is not None:
                 return single
@@ -120,25 +125,28 @@ class _PipelineSearch:
 
     def _alone(self) -> Answer | None:
         """Without a pipeline, where that is a choice."""
-        if self.request.pipeline.ranks is not None:
+        if self.request.pipeline.ranks is not None or self.request.pipeline.cuts:
             return None
         self._say("no pipeline", 0, 1)
-        return plan_stage(self.request, None, self.deadline.stop)
+        return plan_stage(within(self.request, self.deadline, _ALONE), None, self.deadline.stop)
 
     def _options(self) -> Iterator[_Option]:
         """Every configuration that can be estimated."""
         wanted = list(configurations(self.request, self.anatomy))
+        left = self.deadline.left_s()
+        seconds = None if left is None else left * _ESTIMATING
+        estimating = Deadline.after(seconds, self.deadline.stop)
         known: dict[tuple[int, int], Coarse | Infeasible | None] = {}
         for number, own in enumerate(wanted):
             key = own.ranks, own.microbatches
             if key not in known:
-                if self.deadline.is_over() and known:
+                if estimating.is_over() and known:
                     self.notes.append(f"{len(wanted) - number} configurations were not estimated")
                     return
                 self._say(
                     f"{own.ranks} ranks, {own.microbatches} microbatches", number, len(wanted)
                 )
-                known[key] = coarse(self.request, self.anatomy, *key, self.deadline.stop)
+                known[key] = coarse(self.request, self.anatomy, *key, estimating)
             found = known[key]
             if isinstance(found, Infeasible):
                 detail = f"{own.ranks} pipeline ranks, {own.microbatches} microbatches: "
@@ -148,21 +156,32 @@ class _PipelineSearch:
                 option = self._option(own, found)
                 if option is not None:
                     yield option
+                else:
+                    self.tight.append((own, found))
 
-    def _option(self, own: Configuration, found: Coarse) -> _Option | None:
+    def _tight_options(self) -> list[_Option]:
+        """Where no cuts seem to keep the memory: those that need least of it. Coarse plans need
+        not be the ones that hold least, so that stages planned for it may fit."""
+        found = [self._option(own, whole, tight=True) for own, whole in self.tight[:_PLANNED]]
+        return [option for option in found if option is not None]
+
+    def _option(self, own: Configuration, found: Coarse, *, tight: bool = False) -> _Option | None:
         order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
         staged = Staged(
             self.anatomy, self.request.topology, self.request.setup, self.calibration, order, ()
         )
         limit = self.request.topology.device.memory_bytes * (1 - self.request.setup.memory_reserve)
         cuts = own.cuts
+        at = found.places
+        if len(at) < order.stages - 1:
+            at = np.arange(1, len(self.anatomy.order), dtype=np.int64)
         if cuts is None:
             cuts = balanced(
-                found.weights,
-                found.places,
-                found.send_ns * own.microbatches,
+                found.weights.by_bytes(max(order.in_flight)) if tight else found.weights,
+                at,
+                found.send_ns * (0 if tight else own.microbatches),
                 order.in_flight,
-                limit / own.stages_per_rank,
+                np.inf if tight else limit / own.stages_per_rank,
             )
         if cuts is None:
             return None
@@ -170,9 +189,9 @@ class _PipelineSearch:
         def estimate(cuts: tuple[int, ...]) -> float:
             return found.step_ns(cuts, order)
 
-        if own.cuts is None:
+        if own.cuts is None and not tight:
             room = Room(found.weights, order.in_flight, limit / own.stages_per_rank)
-            cuts, ns = moved(cuts, found.places, room, estimate)
+            cuts, ns = moved(cuts, at, room, estimate)
         else:
             ns = estimate(cuts)
         return _Option(own, staged.with_cuts(cuts), found.shares(cuts, order, limit), ns)
@@ -227,7 +246,7 @@ class _PipelineSearch:
 
     def _levels(self, option: _Option) -> int:
         """The axes of the coarsest mesh of a stage."""
-        return max(1, sum(level.size > 1 for level in option.staged.part.levels))
+        return coarsest_axes(self.request, option.staged.part)
 
     def _say(self, phase: str, done: int, total: int) -> None:
         self.say(Progress(phase=phase, done=done, total=max(total, 1)))

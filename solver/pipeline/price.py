@@ -243,6 +243,7 @@ def _tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
         if count > 1:
             steps = 2 * (count - 1).bit_length()
             ns = 2 * (count - 1) / count * local[name] / bytes_per_s * NS_PER_S
-            for number in numbers:
+            # a rank reduces once, whatever number of its stages have the parameter
+            for number in {staged.schedule.rank_of[number]: number for number in numbers}.values():
                 found[number] += ns + steps * staged.link.latency_ns
     return found

@@ -8,6 +8,7 @@ from math import isfinite
 from meshwright.schema import Infeasible, Plan, Request, Stage
 from solver.deadline import Deadline
 from solver.pipeline.alike import alike, as_planned_for
+from solver.pipeline.coarse import within
 from solver.pipeline.configurations import Configuration
 from solver.pipeline.price import Priced, priced
 from solver.pipeline.staged import Staged
@@ -55,11 +56,7 @@ def plan_stages(
     for done, number in enumerate(different):
         members = [stage for stage, own in enumerate(first) if own == number]
         own = staged.request(request, number, min(shares[stage] for stage in members))
-        left = deadline.left_s()
-        if left is not None:
-            seconds = max(left / (len(different) - done), 0.01)
-            budget = request.budget.model_copy(update={"seconds": seconds})
-            own = own.model_copy(update={"budget": budget})
+        own = within(own, deadline, 1 / (len(different) - done))
         held = max(staged.schedule.in_flight[stage] for stage in members)
         place = Place(held, staged.link if number else None, tolerance)
         answer = plan_stage(own, None, deadline.stop, place)

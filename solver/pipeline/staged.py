@@ -8,7 +8,17 @@ from functools import cached_property
 import numpy as np
 
 from costmodel.calibrations import default_calibration
-from meshwright.schema import Calibration, Graph, Link, Plan, PlanError, Request, Setup, Topology
+from meshwright.schema import (
+    Calibration,
+    Graph,
+    Link,
+    Pin,
+    Plan,
+    PlanError,
+    Request,
+    Setup,
+    Topology,
+)
 from solver.pins import matching_pins
 from solver.pipeline.schedule import Schedule
 from solver.pipeline.schedules import schedule
@@ -138,12 +148,17 @@ class Staged:
             }
         )
         pins = tuple(pin for pin in whole.pins if matching_pins(graph, (pin,), None))
+        module = whole.module
+        if module is not None and not matching_pins(graph, (), module):
+            # all of the stage is outside of what is searched
+            pins, module = (Pin(op="*", data_parallel=True), *pins), None
         return whole.model_copy(
             update={
                 "graph": graph,
                 "topology": part,
                 "setup": self.setup_of(stage),
                 "pins": pins,
+                "module": module,
             }
         )
 
