@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from meshwright.schema import Answer, Request
+from solver import stage_planner
 from solver.deadline import Stop, never
-from solver.pipeline.planner import plan_pipeline
-from solver.stage_planner import Report, check, plan_stage
+from solver.pipeline.planner import check_pipeline, plan_pipeline
+from solver.stage_planner import Report, plan_stage
 
 __all__ = ["check", "plan"]
+
+
+def check(request: Request) -> None:
+    """Raise what `plan` would raise for bad input, without searching."""
+    if request.pipeline.ranks == 1:
+        stage_planner.check(request)
+    else:
+        check_pipeline(request)
 
 
 def plan(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:

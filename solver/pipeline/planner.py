@@ -50,10 +50,16 @@ _SHOWN = 12  # chosen: considered configurations that a plan lists
 
 def plan_pipeline(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
     """The best plan found, or why there is none; raises MeshwrightError for bad input."""
+    check_pipeline(request)
+    return _PipelineSearch(request, report or (lambda _: None), stop).answer()
+
+
+def check_pipeline(request: Request) -> None:
+    """Raise what `plan_pipeline` would raise for bad input, but for pins that no rank can keep."""
     if request.setup.phase != "training":
         raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
     check(request)
-    return _PipelineSearch(request, report or (lambda _: None), stop).answer()
+    next(configurations(request, Anatomy(request.graph)), None)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from meshwright.schema import (
     Setup,
     Tensor,
 )
-from solver.planner import plan
+from solver.planner import check, plan
 from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
 from tests.solver.requests import planned
@@ -60,8 +60,9 @@ def test_a_graph_whose_cuts_send_more_and_more_is_cut_all_the_same() -> None:
 def test_what_no_schedule_has_is_no_matter_of_memory(
     wanted: dict[str, object], setup: Setup, message: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        plan(asked(layered(1), setup, **wanted))
+    for ask in (plan, check):
+        with pytest.raises(InvalidInput, match=message):
+            ask(asked(layered(1), setup, **wanted))
 
 
 @pytest.mark.parametrize("ranks", [2, None])
