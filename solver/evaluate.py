@@ -26,13 +26,7 @@ from solver.values import find_values
 
 def evaluate(problem: Problem, plan: Plan) -> Cost:
     """The cost of a plan document; raises PlanError where it does not fit the problem."""
-    if plan.graph != problem.graph.id or plan.topology != problem.topology.id:
-        raise PlanError(
-            f"the plan is for graph {plan.graph} on {plan.topology}, not for "
-            f"{problem.graph.id} on {problem.topology.id}"
-        )
-    if plan.setup != problem.setup.id:
-        raise PlanError(f"the plan is for the setup {plan.setup}, not for {problem.setup.id}")
+    check_documents(plan, problem.graph.id, problem.topology.id, problem.setup.id)
     if plan.microbatches != problem.microbatches:
         raise PlanError(
             f"the plan has {plan.microbatches} microbatches, the problem {problem.microbatches}"
@@ -40,17 +34,28 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
     if len(plan.stages) != 1:
         raise PlanError(f"expected one pipeline stage, the plan has {len(plan.stages)}")
     stage = plan.stages[0]
-    if stage.mesh.device_count != problem.topology.device_count:
-        raise PlanError(
-            f"the plan's mesh has {stage.mesh.device_count} devices, the topology "
-            f"{problem.topology.device_count}"
-        )
-    _check_levels(problem, stage.mesh)
+    check_mesh(problem, stage.mesh)
     models = Models(problem.of_stage(stage), find_values(problem), stage.mesh)
     return cost_of(models, [(ledger_of(models, assignment_of_stage(models, stage)), 1)])
 
 
-def _check_levels(problem: Problem, mesh: Mesh) -> None:
+def check_documents(plan: Plan, graph: str, topology: str, setup: str) -> None:
+    """Raise PlanError where the plan is not of the documents with these ids."""
+    if plan.graph != graph or plan.topology != topology:
+        raise PlanError(
+            f"the plan is for graph {plan.graph} on {plan.topology}, not for {graph} on {topology}"
+        )
+    if plan.setup != setup:
+        raise PlanError(f"the plan is for the setup {plan.setup}, not for {setup}")
+
+
+def check_mesh(problem: Problem, mesh: Mesh) -> None:
+    """Raise PlanError where a plan's mesh is not of the problem's devices."""
+    if mesh.device_count != problem.topology.device_count:
+        raise PlanError(
+            f"the plan's mesh has {mesh.device_count} devices, the topology "
+            f"{problem.topology.device_count}"
+        )
     for level in problem.topology.levels:
         size = prod(axis.size for axis in mesh.axes if axis.level == level.name)
         if size != level.size:

@@ -32,7 +32,7 @@ from meshwright.schema import (
     Stage,
     Topology,
 )
-from solver.evaluate import evaluate
+from solver.evaluate import check_documents, check_mesh, evaluate
 from solver.execution.collectives import StepError
 from solver.execution.executor import ShardedRun, run_sharded
 from solver.execution.kernels import KERNELS
@@ -66,9 +66,14 @@ def verify_documents(
     """
     own = calibration or default_calibration()
     if plan.schedule is not None:
+        check_documents(plan, graph.id, topology.id, setup.id)
         staged = Staged.of_plan(plan, graph, topology, setup, own)
         stages = [_Stage(staged.problem(s), staged.sent(s)) for s in range(len(plan.stages))]
-        cost = priced(staged, plan.stages).cost
+        for executed, stage in zip(stages, plan.stages, strict=True):
+            check_mesh(executed.problem, stage.mesh)
+        judged = priced(staged, plan.stages)
+        _check_places(plan.stages, judged.stages)
+        cost = judged.cost
     else:
         stages = [_Stage(build_problem(graph, topology, setup, own, plan.microbatches))]
         cost = evaluate(stages[0].problem, plan)
@@ -78,6 +83,22 @@ def verify_documents(
             f"{cost.step_ns:.0f} ns"
         )
     return _verified(plan, stages, seed)
+
+
+def _check_places(said: Sequence[Stage], judged: Sequence[Stage]) -> None:
+    """Raise PlanError where stages say of themselves what their schedule does not."""
+    for number, (stage, own) in enumerate(zip(said, judged, strict=True)):
+        for field in ("pipeline_rank", "ranks_from", "in_flight", "memory_bytes"):
+            found, expected = getattr(stage, field), getattr(own, field)
+            if found != expected:
+                raise PlanError(
+                    f"stage {number} of the plan says {field} {found}, the schedule has {expected}"
+                )
+        names = [[item.tensor for item in one.receives] for one in (stage, own)]
+        if names[0] != names[1]:
+            raise PlanError(
+                f"stage {number} of the plan says it receives {names[0]}, not {names[1]}"
+            )
 
 
 def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:

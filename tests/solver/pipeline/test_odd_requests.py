@@ -13,6 +13,8 @@ from meshwright.schema import (
     InvalidInput,
     Pin,
     Pipeline,
+    Plan,
+    PlanError,
     Request,
     RequestError,
     Setup,
@@ -172,3 +174,36 @@ def test_stages_of_a_rank_may_need_unequal_memory() -> None:
     small = topology(2, memory_bytes=180 << 20)
     memory = planned(request.model_copy(update={"topology": small})).cost.memory_bytes
     assert 0.75 * memory.capacity < memory.total <= memory.capacity
+
+
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        ({"in_flight": 3}, "stage 0 of the plan says in_flight 3, the schedule has 2"),
+        ({"pipeline_rank": 1}, "says pipeline_rank 1"),
+        ({"ranks_from": 2}, "says ranks_from 2"),
+        ({"memory_bytes": None}, "says memory_bytes None"),
+        ({"receives": ()}, r"stage 1 of the plan says it receives \[\]"),
+    ],
+)
+def test_stages_cannot_lie_about_their_place(lie: dict[str, object], message: str) -> None:
+    setup = Setup(microbatches=4)
+    request = asked(layered(2), setup, schedule="1f1b")
+    found = planned(request)
+    stages = tuple(stage.model_copy(update=lie) for stage in found.stages)
+    with pytest.raises(PlanError, match=message):
+        verify_documents(found.model_copy(update={"stages": stages}), request.graph, DEVICES, setup)
+
+
+def test_a_pipeline_s_plan_is_of_its_own_documents() -> None:
+    setup = Setup(microbatches=4)
+    request = asked(layered(2), setup, schedule="1f1b")
+    found = Plan.from_json(planned(request).to_json())
+    assert verify_documents(found, request.graph, DEVICES, setup).outcome == "verified"
+    for documents in (
+        (layered(3), DEVICES, setup),
+        (request.graph, topology(2, 4), setup),
+        (request.graph, DEVICES, Setup(microbatches=2)),
+    ):
+        with pytest.raises(PlanError, match="the plan is for"):
+            verify_documents(found, *documents)
