@@ -27,6 +27,7 @@ from solver.constraints import Filters, filters
 from solver.deadline import Deadline
 from solver.dynamic_programming import DynamicProgramming
 from solver.elimination.eliminator import TableTooLarge
+from solver.elimination.order import nodes_apart
 from solver.exact import exact
 from solver.folding import Folding
 from solver.incumbent import Progress as Step
@@ -49,6 +50,8 @@ Say = Callable[[Progress], None]
 
 # chosen: meshes whose tables are kept between the two rounds; some 100 MB each at the most
 HELD = 8
+# measured: elimination spends 0.1 ms on each before it has a table, message passing less in all
+_MOST_APART = 20_000
 
 
 @dataclass(slots=True)
@@ -251,13 +254,17 @@ class MeshSearch:
     def _eliminate(self, own: _Begun, budget: Budget) -> None:
         """Begin dynamic programming, or leave it where its tables would be too large."""
         own.unfolding = self._whole(own)
+        is_auto = self.request.solver == "auto"
+        if is_auto and int(nodes_apart(own.unfolding.graph).sum()) > _MOST_APART:
+            own.floor_ns = inf  # as below
+            return
         listener = self._listener("dynamic_programming", own.models.mesh)
         try:
             own.search = DynamicProgramming(own.unfolding.graph, budget, listener)
             own.floor_ns = own.search.floor_ns
         except TableTooLarge:
             own.floor_ns = inf  # not known, and last in turn
-            if self.request.solver != "auto":
+            if not is_auto:
                 own.ended = MeshOutcome(NOT_SEARCHED, own.models, left_out=TOO_LARGE)
 
     def _ended(self, own: _Begun, budget: Budget) -> MeshOutcome:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solver.cost_graph import CostGraph
 from solver.elimination.blocks import Block, find_blocks
@@ -75,14 +76,19 @@ def _halving(eliminator: Eliminator, block: Block, max_entries: int) -> Iterator
         chain = chain[::2]
 
 
+def nodes_apart(graph: CostGraph) -> NDArray[np.bool_]:
+    """Which nodes are not known to repeat others before them."""
+    apart = np.ones(len(graph.nodes), dtype=np.bool_)
+    for first, count, period in graph.spans or ():
+        apart[first + period : first + count] = False
+    return apart
+
+
 def _check_hopeless(graph: CostGraph, max_held_entries: int) -> None:
     """Raises TableTooLarge for graphs so large that even naming their tables takes long."""
     if graph.spans is None and len(graph.nodes) < _LOOKED_THROUGH:
         return
-    apart = np.ones(len(graph.nodes), dtype=np.bool_)
-    for first, count, period in graph.spans or ():
-        apart[first + period : first + count] = False
-    extents = graph.extents[apart].astype(np.float64)
+    extents = graph.extents[nodes_apart(graph)].astype(np.float64)
     expected = int(_SHARE_OF_SQUARES * float(extents @ extents))
     if expected > max_held_entries:
         raise TableTooLarge("the whole graph", expected, max_held_entries)

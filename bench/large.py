@@ -1,0 +1,61 @@
+"""`python -m bench.large [OPS ...]`: whole requests for large graphs without repeats.
+
+Random series-parallel graphs (`bench.series_parallel`) on 64 GPUs, all finest meshes of three axes,
+`auto`, memory limit on: from the graph's JSON text to the plan's. One process a size, in which a
+small graph was planned before, so that compiled code is loaded; peak memory is that process's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import time
+
+from bench.series_parallel import series_parallel
+from bench.timing import say
+from costmodel.presets import preset
+from meshwright.schema import Graph, Request
+from solver.planner import plan
+
+CLUSTER = "h100-8x8"
+SIZES = (1_000, 10_000, 100_000)
+WARM = 300  # ops: more than elimination is asked to do at once, so that message passing is loaded
+
+
+def request(text: str) -> Request:
+    return Request(graph=Graph.from_json(text), topology=preset(CLUSTER))
+
+
+def row(ops: int) -> None:
+    """One line of the table."""
+    plan(request(series_parallel(WARM).to_json()))
+    plan(request(series_parallel(20_000, seed=1).to_json()))
+    text = series_parallel(ops).to_json()
+    started, cpu = time.perf_counter(), time.process_time()
+    answer = plan(request(text))
+    written = answer.plan.to_json() if answer.plan is not None else ""
+    seconds, cpu_s = time.perf_counter() - started, time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    found = "no plan"
+    if answer.plan is not None:
+        search = answer.plan.search
+        found = f"{search.cost_ns / 1e6:10.2f} {100 * search.gap:8.4f}  {search.found_by}"
+    say(f"{ops:9,} {seconds:8.1f} {cpu_s:8.1f} {peak:8.2f} {len(written) / 1e6:8.1f} {found}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ops", nargs="*", type=int, default=list(SIZES), help="sizes of graphs")
+    columns = ("s", "CPU s", "peak GB", "plan MB")
+    numbers = " ".join(f"{name:>8}" for name in columns)
+    say(f"{'ops':>9} {numbers} {'step ms':>10} {'gap %':>8}")
+    for ops in parser.parse_args().ops:
+        # a process of its own: peak memory never falls
+        process = multiprocessing.get_context("spawn").Process(target=row, args=(ops,))
+        process.start()
+        process.join()
+
+
+if __name__ == "__main__":
+    main()
