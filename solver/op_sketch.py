@@ -10,13 +10,15 @@ from meshwright.schema import OpClass
 
 @dataclass(frozen=True, kw_only=True)
 class PortSketch:
-    """One input or output. slot_of: part -> position among the value's shardable slots."""
+    """One input or output. slot_of: part -> position among the value's shardable slots. sent: an
+    output that goes to the next pipeline stage and whose gradient comes back."""
 
     is_free: bool
     slot_of: tuple[tuple[int, int], ...]
     bytes: int
     has_gradient: bool
     saved: bool
+    sent: bool
     is_parameter: bool
 
 

@@ -66,6 +66,7 @@ class OpSketches:
                 info.shape,
                 tuple(info.segments.items()) if info.segments else (),
                 tuple(info.chunks.items()) if info.chunks else (),
+                name in self.problem.sent,
             )
             if value.root != name:
                 key += (self.tensor_look(value.root), tuple(value.slot_of[name].items()))
@@ -126,6 +127,7 @@ class OpSketches:
             bytes=info.bytes,
             has_gradient=info.has_gradient,
             saved=is_input and (position, k) in value.saving,
+            sent=not is_input and port.tensor in self.problem.sent,
             is_parameter=value.is_parameter,
         )
 

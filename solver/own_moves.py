@@ -7,15 +7,16 @@
     ring         a part with followers, of dense inputs     p - 1 sends      p - 1 sends
     indices      a part with followers that indices look    all_to_all       -
     rows         up, of sparse inputs                       all_to_all       all_to_all
-    receive      anything, of what another stage made       send             send
+    receive      anything, of what another stage made       send             -
+    return       anything, of what goes to another stage    -                send
 
 over a group of p devices. Round a ring go, forward, the local blocks of the inputs that have the
 followers and not their leader; backward those that are needed again, with their gradients: the
 gradient of a block starts where the block comes first and is home after p - 1 sends, when what its
 owner made is added. Indices go to where their rows lie, and the rows come back; backward the rows'
 gradients go the same way. Rows are taken to be asked for evenly. Candidates are the best of every
-part with their places; backward they are compared again. Of what another stage made, every device
-gets its part over the link between stages; the gradient goes back the same way.
+part with their places; backward they are compared again. Every device gets its part of what another
+stage made, and of the gradient of what it sends there, over the link between stages.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from meshwright.schema import DTYPE_BYTES
 from solver.op_model import OpModel
 from solver.states import FloatArray, IntArray
 
-What = Literal["statistics", "candidates", "halo", "ring", "indices", "rows", "receive"]
+What = Literal["statistics", "candidates", "halo", "ring", "indices", "rows", "receive", "return"]
 Kind = Literal["all_reduce", "all_gather", "send", "all_to_all"]
 
 STATISTICS = 2  # per point: mean and variance, or maximum and sum
@@ -63,8 +64,8 @@ class OwnMove:
 def own_moves(model: OpModel, choices: IntArray, interconnect: Interconnect) -> Iterator[OwnMove]:
     """Everything that an op moves by itself in one microbatch, by strategy."""
     moves = _Moves(model, choices, interconnect)
+    yield from moves.between_stages()
     if not model.inputs:
-        yield from moves.received()
         return
     yield from moves.statistics()
     yield from moves.halos()
@@ -105,16 +106,17 @@ class _Moves:
         element_bytes = DTYPE_BYTES[model.dtype] + PLACE_BYTES
         return "candidates", "all_gather", members * model.candidates * element_bytes * points
 
-    def received(self) -> Iterator[OwnMove]:
+    def between_stages(self) -> Iterator[OwnMove]:
         """A value that is made of nothing and is not free comes from another stage."""
         link, every = self.interconnect.between_stages, np.ones(len(self.choices), dtype=np.bool_)
         for port in self.model.outputs:
-            if port.space is not None:
-                payload = port.bytes / self.model.ways(self.choices, port)
-                for backward in (False, True) if port.has_gradient else (False,):
-                    yield OwnMove(
-                        "receive", "send", (), backward, 1, every, payload, link.ns(payload)
-                    )
+            if port.space is None:
+                continue
+            payload = port.bytes / self.model.ways(self.choices, port)
+            if not self.model.inputs:
+                yield OwnMove("receive", "send", (), False, 1, every, payload, link.ns(payload))
+            if port.sent:
+                yield OwnMove("return", "send", (), True, 1, every, payload, link.ns(payload))
 
     def halos(self) -> Iterator[OwnMove]:
         model, first = self.model, self.model.inputs[0]

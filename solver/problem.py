@@ -40,7 +40,8 @@ class Problem:
 
     The graph is instantiated at the batch of one microbatch. uneven: what axes may cut that they do
     not divide. in_flight: how many microbatches' saved activations are held at one time.
-    stage_link: to the pipeline stage before, where there is one.
+    stage_link: to the neighbouring pipeline stages. sent: what goes to the next one, so that its
+    gradient comes back.
     """
 
     graph: Graph
@@ -53,6 +54,7 @@ class Problem:
     uneven: Uneven
     in_flight: int = 1
     stage_link: Link | None = None
+    sent: frozenset[str] = frozenset()
 
     @cached_property
     def op_by_name(self) -> Mapping[str, OpInfo]:
@@ -94,6 +96,7 @@ def build_problem(
     *,
     in_flight: int = 1,
     stage_link: Link | None = None,
+    sent: frozenset[str] = frozenset(),
 ) -> Problem:
     """The problem of running `graph`; raises MeshwrightError where its parts do not fit.
 
@@ -135,6 +138,7 @@ def build_problem(
         uneven,
         in_flight,
         stage_link,
+        sent,
     )
 
 

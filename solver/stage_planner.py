@@ -41,12 +41,17 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a stage stands in a pipeline: of how many microbatches it holds saved activations, and
-    over which link it receives. tolerance: the gap at which the search for its plan ends."""
+    """Where a stage stands in a pipeline.
+
+    in_flight: of so many microbatches it holds saved activations. link: to its neighbours. sent:
+    what goes to the next and has a gradient that comes back. tolerance: the gap at which the search
+    for its plan ends.
+    """
 
     in_flight: int = 1
     link: Link | None = None
     tolerance: float = TOLERANCE
+    sent: frozenset[str] = frozenset()
 
 
 ALONE = Place()
@@ -166,6 +171,7 @@ def _search_what_fits(
         count,
         in_flight=place.in_flight,
         stage_link=place.link,
+        sent=place.sent,
     )
     search = MeshSearch(request, folding, problem, deadline, history, say, place.tolerance)
     searched: tuple[Mesh, ...] = ()

@@ -24,6 +24,8 @@ KINDS = {
     "ring": "send",
     "indices": "all_to_all",
     "rows": "all_to_all",
+    "receive": "send",
+    "return": "send",
 }
 
 

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from meshwright.schema import Graph, Request, Stage
+from meshwright.schema import Graph, Request, Setup, Stage
 from meshwright.schema.canonical import canonical_json
 from solver.pins import matching_pins
 from solver.renaming import renamed_stage
 
 
-def alike(graphs: Sequence[Graph], request: Request) -> list[int]:
+def alike(graphs: Sequence[Graph], request: Request, setups: Sequence[Setup]) -> list[int]:
     """For every stage, the first one that is like it."""
     first: dict[Hashable, int] = {}
     return [
-        first.setdefault(_structure(graph, request), number) for number, graph in enumerate(graphs)
+        first.setdefault((_structure(graph, request), setup.id), number)
+        for number, (graph, setup) in enumerate(zip(graphs, setups, strict=True))
     ]
 
 

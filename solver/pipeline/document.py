@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.schema import Considered, Plan, Request, Schedule, Search
+from solver.pipeline.bound import least_step_ns
 from solver.pipeline.stage_plans import StagePlans
 from solver.pipeline.staged import Staged
 
@@ -18,6 +19,7 @@ def document(
 ) -> Plan:
     """The plan of stages that were planned one by one."""
     own, cost, plans = found.configuration, found.priced.cost, found.plans
+    bound = least_step_ns(staged, found.first, request.budget.max_axes)
     return Plan(
         name=request.graph.name,
         graph=request.graph.id,
@@ -33,8 +35,8 @@ def document(
             found_by=plans[0].search.found_by,
             outcome="feasible",
             cost_ns=cost.step_ns,
-            lower_bound_ns=found.bound_ns,
-            gap=(cost.step_ns - found.bound_ns) / cost.step_ns,
+            lower_bound_ns=bound,
+            gap=(cost.step_ns - bound) / cost.step_ns,
             meshes=tuple(dict.fromkeys(mesh for plan in plans for mesh in plan.search.meshes)),
             considered=tuple(considered),
         ),

@@ -9,7 +9,7 @@
     4. the best of them is planned again on the finest meshes: the answer
 
 Every stage's plan keeps the memory of its devices with the microbatches that its place in the
-schedule holds. The answer's bound is that of its stages: it holds for the cuts and the schedule.
+schedule holds. The answer's bound is that of its work alone, for these cuts and this schedule.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def stage_cost(problem: Problem, stage: Stage) -> StageCost:
     received = 0.0
     for op in stage.ops:
         for own in op.own_steps:
-            if own.what == "receive":
+            if own.what in ("receive", "return"):
                 received += own.ns
             elif own.direction == "forward":
                 forward += own.ns * exposed.activation

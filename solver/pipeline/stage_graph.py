@@ -141,13 +141,16 @@ def _stage_graph(anatomy: Anatomy, stage: int, first: int, last: int) -> Graph:
         ),
         *anatomy.with_copied(anatomy.order[first:last], own),
     ]
+    # gradients come from the loss alone, wherever that is, and not from other outputs
+    has_loss = whole.loss is not None and whole.loss not in own
+    kept = [name for name in own if name in whole.outputs and not (has_loss and goes)]
     here = {name for op in ops for name in (*op.inputs, *op.outputs)}
     return Graph(
         name=f"{whole.name} stage {stage}",
         symbols=whole.symbols,
         tensors=tuple(tensor for tensor in whole.tensors if tensor.name in here),
         ops=tuple(ops),
-        outputs=tuple(dict.fromkeys([*goes, *(name for name in own if name in whole.outputs)])),
+        outputs=tuple(dict.fromkeys([*goes, *kept])),
         loss=whole.loss if whole.loss in own else None,
     )
 

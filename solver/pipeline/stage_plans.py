@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 
-from meshwright.schema import Infeasible, Plan, Request, Stage
+from meshwright.schema import Infeasible, Plan, Request
 from solver.deadline import Deadline
 from solver.pipeline.alike import alike, as_planned_for
 from solver.pipeline.coarse import within
@@ -17,25 +16,16 @@ from solver.stage_planner import Place, plan_stage
 
 @dataclass(frozen=True, slots=True)
 class StagePlans:
-    """plans: of each stage alone, in their order."""
+    """plans: of each stage alone, in their order. first: the stage whose plan that is."""
 
     configuration: Configuration
     priced: Priced
     plans: tuple[Plan, ...]
+    first: tuple[int, ...]
 
     @property
     def ns(self) -> float:
         return self.priced.cost.step_ns
-
-    @property
-    def bound_ns(self) -> float:
-        """No stages of these cuts are faster: the rank with most to do, by its stages' bounds."""
-        by_rank: dict[int, float] = {}
-        for stage, plan in zip(self.priced.stages, self.plans, strict=True):
-            received_ns = plan.search.cost_ns - _busy_ns(stage, plan)
-            own = plan.search.lower_bound_ns - received_ns
-            by_rank[stage.pipeline_rank] = by_rank.get(stage.pipeline_rank, 0.0) + own
-        return max(0.0, min(max(by_rank.values()), self.ns))
 
 
 def plan_stages(
@@ -50,7 +40,8 @@ def plan_stages(
 
     Stages that are alike have one plan: for the one that holds most, in the least memory.
     """
-    first = alike(staged.graphs, request)
+    setups = [staged.setup_of(stage) for stage in range(len(staged.graphs))]
+    first = alike(staged.graphs, request, setups)
     different = sorted(set(first))
     found: dict[int, Plan] = {}
     for done, number in enumerate(different):
@@ -58,7 +49,7 @@ def plan_stages(
         own = staged.request(request, number, min(shares[stage] for stage in members))
         own = within(own, deadline, 1 / (len(different) - done))
         held = max(staged.schedule.in_flight[stage] for stage in members)
-        place = Place(held, staged.link if number else None, tolerance)
+        place = Place(held, staged.link, tolerance, frozenset(staged.sent(number)))
         answer = plan_stage(own, None, deadline.stop, place)
         if answer.plan is None:
             why = answer.infeasible
@@ -69,15 +60,5 @@ def plan_stages(
         as_planned_for(found[own].stages[0], staged.graphs[own], staged.graphs[stage])
         for stage, own in enumerate(first)
     ]
-    return StagePlans(
-        configuration, priced(staged, stages, first), tuple([found[own] for own in first])
-    )
-
-
-def _busy_ns(stage: Stage, plan: Plan) -> float:
-    passes = stage.passes
-    assert passes is not None
-    each = passes.forward_ns + passes.inputs_ns + passes.weights_ns
-    busy = plan.microbatches * each + passes.step_ns
-    assert isfinite(busy)
-    return busy
+    plans = tuple([found[own] for own in first])
+    return StagePlans(configuration, priced(staged, stages, first), plans, tuple(first))

@@ -132,7 +132,8 @@ class Staged:
             self.calibration,
             self.schedule.microbatches,
             in_flight=self.schedule.in_flight[stage],
-            stage_link=self.link if received(self.graphs[stage]) else None,
+            stage_link=self.link,
+            sent=frozenset(self.sent(stage)),
         )
 
     def request(self, whole: Request, stage: int, share: float = 1.0) -> Request:

@@ -50,12 +50,15 @@ class OwnStep(Model):
                  pass to the next device, `times` times; backward together with their gradients
     indices      go to the devices that hold their rows (`v@b?`)
     rows         come back from there; backward their gradients go the same way
-    receive      the part of what the stage before made; backward its gradient goes there
+    receive      the part of what the stage before made
+    return       the part of the gradient of what the next stage got
 
     times: so many collectives one after the other. payload_bytes: of each. ns: of all of them.
     """
 
-    what: Literal["statistics", "candidates", "halo", "ring", "indices", "rows", "receive"]
+    what: Literal[
+        "statistics", "candidates", "halo", "ring", "indices", "rows", "receive", "return"
+    ]
     kind: Literal["all_reduce", "all_gather", "send", "all_to_all"]
     axes: tuple[Axis, ...]
     direction: Literal["forward", "backward"]

@@ -23,6 +23,8 @@ def render_groups(stage: Stage) -> RenderableType:
                 kinds.setdefault(step.axes, set()).add(step.kind)
     for op in stage.ops:
         for own in op.own_steps:
+            if not own.axes:
+                continue  # to another stage
             kinds.setdefault(own.axes, set()).add(own.kind)
     if not kinds:
         return Text("\nGroups: none", style="bold")

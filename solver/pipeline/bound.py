@@ -1,0 +1,57 @@
+"""A bound on every plan of the same cuts and schedule: all work at its fastest, nothing moved.
+
+A schedule takes no longer where passes are shorter, so that its run with the least that every
+stage's passes can take, on any of the meshes, and with free transfers, is below every plan's step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from meshwright.schema import Passes
+from solver.lowering import Models
+from solver.meshes import meshes
+from solver.op_sketches import OpSketches
+from solver.pipeline.passes import Durations
+from solver.pipeline.price import step_ns
+from solver.pipeline.staged import Staged
+from solver.problem import Problem
+from solver.values import find_values
+
+
+def least_step_ns(staged: Staged, first: Sequence[int], max_axes: int) -> float:
+    """first: for every stage, the first that is like it."""
+    known = {number: least_passes(staged.problem(number), max_axes) for number in set(first)}
+    passes = [known[number] for number in first]
+    lasting = Durations(
+        np.array([own.forward_ns for own in passes]),
+        np.array([own.inputs_ns for own in passes]),
+        np.array([own.weights_ns for own in passes]),
+        np.zeros((2, len(passes) - 1)),
+    )
+    return step_ns(staged.schedule, passes, lasting)
+
+
+def least_passes(problem: Problem, max_axes: int) -> Passes:
+    """The arithmetic alone of one microbatch, each op in the strategy in which it is fastest."""
+    values = find_values(problem)
+    sketches = OpSketches(problem, values)
+    found = np.full(3, np.inf)
+    for mesh in meshes(problem.topology, max_axes):
+        models = Models(problem, values, mesh, sketches)
+        known: dict[int, tuple[float, float, float]] = {}
+        total = np.zeros(3)
+        for position in range(len(problem.ops)):
+            if position in values.views:
+                continue
+            model = models.ops.model(position)
+            if id(model) not in known:
+                forward, backward = models.passes_ns(model, model.choices)
+                back, share = float(backward.min()), model.weights_share
+                known[id(model)] = float(forward.min()), back * (1 - share), back * share
+            total += known[id(model)]
+        found = np.minimum(found, total)
+    forward_ns, inputs_ns, weights_ns = found.tolist()
+    return Passes(forward_ns=forward_ns, inputs_ns=inputs_ns, weights_ns=weights_ns, step_ns=0.0)
