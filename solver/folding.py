@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.schema import Graph, Op
-from meshwright.schema.canonical import canonical_json
 from meshwright.schema.collector import uncollected
 from solver.elimination.repeats import alike_spans
+from solver.looks import OpLooks
 from solver.rules.known import RECEIVE
 
 KEPT = 5  # two at each end, one that stands for all between
@@ -108,17 +108,11 @@ def _looks(
         for tensor in graph.tensors
     }
     numbers: dict[Hashable, int] = {}
-    attrs: dict[str, str] = {}  # as Python writes them -> in canonical form
+    known = OpLooks()
     looks = []
     for op in order:
-        written = repr(op.attrs) if op.attrs else ""
-        if written and written not in attrs:
-            attrs[written] = canonical_json(op.attrs)
         key = (
-            op.kind,
-            attrs.get(written, ""),
-            op.rule.model_dump_json() if op.rule is not None else "",
-            str(op.strategy) if op.strategy else "",
+            known.of(op),
             tuple([tensors[name] for name in op.inputs]),
             tuple([tensors[name] for name in op.outputs]),
             marks.get(op.name),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from meshwright.schema import Graph, Request, Setup, Stage
-from meshwright.schema.canonical import canonical_json
+from solver.looks import OpLooks
 from solver.pins import matching_pins
 from solver.renaming import renamed_stage
 
@@ -16,8 +16,9 @@ from solver.renaming import renamed_stage
 def alike(graphs: Sequence[Graph], request: Request, setups: Sequence[Setup]) -> list[int]:
     """For every stage, the first one that is like it."""
     first: dict[Hashable, int] = {}
+    looks = OpLooks()
     return [
-        first.setdefault((_structure(graph, request), setup.id), number)
+        first.setdefault((_structure(graph, request, looks), setup.id), number)
         for number, (graph, setup) in enumerate(zip(graphs, setups, strict=True))
     ]
 
@@ -33,7 +34,7 @@ def _names(graph: Graph) -> list[str]:
     return [*(op.name for op in graph.ops), *(tensor.name for tensor in graph.tensors)]
 
 
-def _structure(graph: Graph, request: Request) -> Hashable:
+def _structure(graph: Graph, request: Request, looks: OpLooks) -> Hashable:
     number = {tensor.name: k for k, tensor in enumerate(graph.tensors)}
     marks = matching_pins(graph, request.pins, request.module)
     return (
@@ -41,10 +42,7 @@ def _structure(graph: Graph, request: Request) -> Hashable:
         tuple(
             [
                 (
-                    op.kind,
-                    canonical_json(op.attrs) if op.attrs else "",
-                    op.rule.model_dump_json() if op.rule is not None else "",
-                    str(op.strategy),
+                    looks.of(op),
                     tuple([number[name] for name in op.inputs]),
                     tuple([number[name] for name in op.outputs]),
                     marks.get(op.name),

@@ -28,7 +28,6 @@ from meshwright.schema.cuts import axes_of, counts_of
 from solver.cost_graph import FloatArray
 from solver.deadline import Deadline
 from solver.pipeline.cuts import Weights, crossing_bytes, places
-from solver.pipeline.passes import Durations
 from solver.pipeline.price import step_ns
 from solver.pipeline.schedule import Schedule, stages_on
 from solver.pipeline.split import split
@@ -53,7 +52,6 @@ class Coarse:
     send_ns: FloatArray
     whole: Passes
     step: FloatArray
-    microbatches: int
 
     def passes(self, cuts: Sequence[int]) -> tuple[list[Passes], FloatArray]:
         """Of the stages that cuts make, and the transfers between them, one way."""
@@ -75,13 +73,7 @@ class Coarse:
     def step_ns(self, cuts: Sequence[int], schedule: Schedule) -> float:
         """An estimate of the step with these cuts."""
         passes, transfers = self.passes(cuts)
-        durations = Durations(
-            np.array([one.forward_ns for one in passes]),
-            np.array([one.inputs_ns for one in passes]),
-            np.array([one.weights_ns for one in passes]),
-            np.stack([transfers, transfers]),
-        )
-        return step_ns(schedule, passes, durations)
+        return step_ns(schedule, passes, np.stack([transfers, transfers]))
 
     def shares(
         self, cuts: Sequence[int], schedule: Schedule, limit_bytes: float
@@ -154,7 +146,7 @@ def coarse(
     crossing = crossing_bytes(anatomy, symbols)
     rate = link.device_bytes_per_s * calibration.link_efficiency * part.device_count
     send_ns = link.latency_ns + crossing / rate * NS_PER_S
-    return Coarse(weights, places(crossing), send_ns, whole, step, microbatches)
+    return Coarse(weights, places(crossing), send_ns, whole, step)
 
 
 def within(request: Request, deadline: Deadline, share: float = 1.0) -> Request:

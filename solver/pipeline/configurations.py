@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshwright.schema import InvalidInput, Request, RequestError, ScheduleKind
-from solver.pipeline.schedules import schedule
+from solver.pipeline.schedules import check_schedule
 from solver.pipeline.split import rank_counts, split
 from solver.pipeline.stage_graph import Anatomy
 from solver.problem import step_batch
@@ -84,7 +84,7 @@ def _of_ranks(
             if cuts is not None and len(cuts) != ranks * count - 1:
                 continue
             try:
-                schedule(kind, ranks, microbatches, count)
+                check_schedule(kind, ranks, microbatches, count)
             except InvalidInput as wrong:
                 if wanted.schedule is not None and request.setup.microbatches is not None:
                     raise

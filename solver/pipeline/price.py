@@ -80,20 +80,14 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
     return Priced(complete, _cost(staged.schedule, costs, passes, receives, tied))
 
 
-def durations(passes: Sequence[Passes], receives: Sequence[Sequence[Received]]) -> Durations:
-    """Passes and transfers as a schedule runs them."""
-    there = [sum(own.forward_ns for own in given) for given in receives[1:]]
-    back = [sum(own.backward_ns for own in given) for given in receives[1:]]
-    return Durations(
+def step_ns(schedule: Schedule, passes: Sequence[Passes], transfer_ns: FloatArray) -> float:
+    """From the first pass to the end of the last rank's step; transfer_ns: see Durations."""
+    lasting = Durations(
         np.array([own.forward_ns for own in passes]),
         np.array([own.inputs_ns for own in passes]),
         np.array([own.weights_ns for own in passes]),
-        np.array([there, back]),
+        transfer_ns,
     )
-
-
-def step_ns(schedule: Schedule, passes: Sequence[Passes], lasting: Durations) -> float:
-    """From the first pass to the end of the last rank's step."""
     made = run(schedule, lasting)
     _, bounds = schedule.table
     ends = [float(made.ends[bounds[rank + 1] - 1]) for rank in range(schedule.ranks)]
@@ -122,14 +116,16 @@ def _cost(
     receives: Sequence[Sequence[Received]],
     tied: Sequence[float],
 ) -> Cost:
-    lasting = durations(passes, receives)
-    total_ns = step_ns(schedule, passes, lasting)
+    there = [sum(own.forward_ns for own in given) for given in receives[1:]]
+    back = [sum(own.backward_ns for own in given) for given in receives[1:]]
+    transfer_ns = np.array([there, back])
+    total_ns = step_ns(schedule, passes, transfer_ns)
     ranks = [stages_on(schedule.rank_of, rank) for rank in range(schedule.ranks)]
     busy = [sum(costs[stage].cost.step_ns + tied[stage] for stage in stages) for stages in ranks]
     longest = int(np.argmax(busy))
     own = ranks[longest]
     sent = schedule.microbatches * sum(
-        float(lasting.transfer[way, stage - 1]) for stage in own for way in (0, 1) if stage > 0
+        float(transfer_ns[way, stage - 1]) for stage in own for way in (0, 1) if stage > 0
     )
     extra = sum(tied[stage] for stage in own)
     full = _summed([costs[stage].cost.communication_ns for stage in own])

@@ -42,17 +42,8 @@ def one_f_one_b(ranks: int, microbatches: int) -> Schedule:
 
 
 def interleaved(ranks: int, microbatches: int, stages_per_rank: int) -> Schedule:
-    """Microbatches go through in rounds of as many as there are ranks, or more of equal length.
-
-    Raises InvalidInput where they cannot be cut into such rounds.
-    """
-    rounds = max(1, microbatches // ranks)
-    if microbatches % rounds:
-        raise InvalidInput(
-            f"interleaved_1f1b on {ranks} pipeline ranks cannot cut {microbatches} microbatches "
-            f"into {rounds} equal rounds; a multiple of {ranks} would do"
-        )
-    in_round = microbatches // rounds
+    """Microbatches go through in rounds of as many as there are ranks, or more of equal length."""
+    in_round = microbatches // max(1, microbatches // ranks)
     orders = tuple(
         _alternating(rank, ranks, stages_per_rank, microbatches, in_round) for rank in range(ranks)
     )
@@ -158,16 +149,29 @@ _OF_ONE_STAGE: dict[str, Callable[[int, int], Schedule]] = {
 KINDS = (*_OF_ONE_STAGE, "interleaved_1f1b", "zb_v")
 
 
-def schedule(kind: str, ranks: int, microbatches: int, stages_per_rank: int = 1) -> Schedule:
+def check_schedule(kind: str, ranks: int, microbatches: int, stages_per_rank: int = 1) -> None:
     """Raises InvalidInput for a kind that is not known or cannot be made of these numbers."""
     if kind not in KINDS:
         raise InvalidInput(f"no schedule is called {kind!r}; there are {', '.join(KINDS)}")
     if kind == "interleaved_1f1b":
-        return interleaved(ranks, microbatches, stages_per_rank)
+        rounds = max(1, microbatches // ranks)
+        if microbatches % rounds:
+            raise InvalidInput(
+                f"interleaved_1f1b on {ranks} pipeline ranks cannot cut {microbatches} "
+                f"microbatches into {rounds} equal rounds; a multiple of {ranks} would do"
+            )
+        return
     wanted = 2 if kind == "zb_v" else 1
     if stages_per_rank != wanted:
         raise InvalidInput(
             f"{kind} has {wanted} stage(s) on a pipeline rank, {stages_per_rank} asked for"
         )
+
+
+def schedule(kind: str, ranks: int, microbatches: int, stages_per_rank: int = 1) -> Schedule:
+    """Raises what `check_schedule` raises."""
+    check_schedule(kind, ranks, microbatches, stages_per_rank)
+    if kind == "interleaved_1f1b":
+        return interleaved(ranks, microbatches, stages_per_rank)
     made = zb_v if kind == "zb_v" else _OF_ONE_STAGE[kind]
     return made(ranks, microbatches)

@@ -80,14 +80,18 @@ class Staged:
     def graphs(self) -> tuple[Graph, ...]:
         return stage_graphs(self.anatomy, self.cuts)
 
-    @cached_property
+    @property
     def part(self) -> Topology:
         """What one pipeline rank has."""
-        return split(self.topology, self.schedule.ranks)[0]
+        return self._split[0]
+
+    @property
+    def link(self) -> Link:
+        return self._split[1]
 
     @cached_property
-    def link(self) -> Link:
-        return split(self.topology, self.schedule.ranks)[1]
+    def _split(self) -> tuple[Topology, Link]:
+        return split(self.topology, self.schedule.ranks)
 
     def devices(self, stage: int) -> IntArray:
         """The cluster's numbers of the devices that a stage runs on."""
