@@ -110,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
     running = threading.Thread(target=search.outcome, daemon=True)
     running.start()
     running.join(left + _LATE_SHARE * _FINISH_SECONDS)
-    found = search.outcome_so_far()
+    found = search.so_far()
     solution = None if found.choice is None else found.choice.tolist()
     if parsed.solution_only:
         say(json.dumps(solution))

@@ -92,8 +92,7 @@ class DynamicProgramming(SearchState):
         self._check_held(program)
         cheapest = solve(program, Weights(1.0, 0.0), self.deadline)
         if cheapest.value == math.inf:
-            self.notes.append("every choice takes a forbidden state or pair")
-            self.prove_infeasible()
+            self.prove_infeasible("every choice takes a forbidden state or pair")
             return
         choice = cheapest.choice()
         over = self.incumbent.offer(choice, "cost")
@@ -116,8 +115,7 @@ class DynamicProgramming(SearchState):
         within = multiplier.Judged(choice, incumbent.offer(choice, "memory"))
         self.minimum_memory_bytes = within.cost.memory_bytes
         if incumbent.choice is None:
-            self.notes.append("every choice takes more memory than the limit")
-            self.prove_infeasible()
+            self.prove_infeasible("every choice takes more memory than the limit")
             return
 
         def at(ns_per_byte: float) -> Solution:

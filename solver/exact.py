@@ -148,17 +148,16 @@ class _Run(SearchState):
             self._raise_bound(math.inf, "reductions")
             self.is_beaten()
             return
-        self.prove_infeasible()
         if self.graph.memory_limit_bytes is None:
-            self.notes.append("every choice takes a forbidden state or pair")
+            self.prove_infeasible("every choice takes a forbidden state or pair")
             return
         least = exact(
             memory_as_cost(self.graph),
             Budget(seconds=self.deadline.left_s(), stop=self.budget.stop),
         )
         if least.status == "infeasible":
-            self.notes.append("every choice takes a forbidden state or pair")
+            self.prove_infeasible("every choice takes a forbidden state or pair")
             return
-        self.notes.append("every choice takes more memory than the limit")
+        self.prove_infeasible("every choice takes more memory than the limit")
         if least.status == "optimal" and least.choice is not None and self.graph.lifetimes is None:
             self.minimum_memory_bytes = evaluate_choice(self.graph, least.choice).memory_bytes

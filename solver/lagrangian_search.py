@@ -17,9 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import numpy as np
 
 from solver.cost_graph import CostGraph, IntArray
-from solver.deadline import Deadline, OutOfTime
+from solver.deadline import OutOfTime
 from solver.elimination.eliminator import TableTooLarge
-from solver.incumbent import Incumbent, Report
+from solver.incumbent import Report
 from solver.lagrangian.descent import Descent
 from solver.lagrangian.enumeration import cheapest_of_all
 from solver.lagrangian.memory import leanest
@@ -27,7 +27,8 @@ from solver.lagrangian.merging import merged
 from solver.lagrangian.model import Model, model_of, states_of
 from solver.lagrangian.multipliers import Multipliers
 from solver.lagrangian.reductions import Reduced, reduced
-from solver.outcome import Budget, Outcome, outcome_of
+from solver.outcome import Budget, Outcome
+from solver.search_state import SearchState
 
 _ROUND_WORK = 4e8  # chosen: most additions of one side in one round; 0.5 s
 _COPIES = 10  # measured: of all tables at the peak: both ways round for each descent, and reduced
@@ -59,7 +60,7 @@ def lagrangian_search(
     return LagrangianSearch(graph, budget, report, start, cores=cores, seed=seed).outcome()
 
 
-class LagrangianSearch:
+class LagrangianSearch(SearchState):
     """The search as an object: what it has found can be read while it runs in another thread."""
 
     def __init__(
@@ -72,43 +73,28 @@ class LagrangianSearch:
         cores: int = 2,
         seed: int = 0,
     ) -> None:
-        self.graph = graph
-        self.budget = budget
+        super().__init__(graph, budget, report, start)
         self.cores = cores
         self.seed = seed
         self.start = start
-        self.deadline = Deadline.after(budget.seconds, budget.stop)
-        self.incumbent = Incumbent(graph, budget.tolerance, report)
-        if start is not None:
-            self.incumbent.offer(start, "start")
         self.limit = math.inf if graph.memory_limit_bytes is None else graph.memory_limit_bytes
         self.round_work = _ROUND_WORK
-        self.infeasible = False
-        self.notes: list[str] = []
 
     def outcome(self) -> Outcome:
         try:
             self._search()
         except OutOfTime:
-            self.notes.append(self._why_stopped())
-        return self.outcome_so_far()
-
-    def outcome_so_far(self) -> Outcome:
-        return outcome_of(self.incumbent, self.infeasible, None, tuple(self.notes))
-
-    def _why_stopped(self) -> str:
-        if self.budget.stop():
-            return "stopped on request"
-        return f"stopped after {self.budget.seconds} s"
+            self.note_out_of_time()
+        return self.so_far()
 
     def _search(self) -> None:
         self._check_held()
         small = reduced(model_of(self.graph), self.deadline)
         if small.model is None:
-            self._prove_infeasible("every choice takes a forbidden state or pair")
+            self.prove_infeasible("every choice takes a forbidden state or pair")
             return
         if (small.model.base > self.limit * (1 + _MEMORY_ROUNDING)).any():
-            self._prove_infeasible("every choice takes more memory than the limit")
+            self.prove_infeasible("every choice takes more memory than the limit")
             return
         if (small.model.usage % 1.0).any():
             # sums in another order must not exceed the limit by a rounding
@@ -132,7 +118,7 @@ class LagrangianSearch:
     def _enumerate(self, small: Reduced, model: Model) -> None:
         best = cheapest_of_all(model, self.limit)
         if best is None:
-            self._prove_infeasible("every choice takes too much memory, or what is forbidden")
+            self.prove_infeasible("every choice takes too much memory, or what is forbidden")
             return
         self._offer(small, best, "enumeration")
         self.incumbent.raise_bound(self.incumbent.cost_ns, "enumeration")
@@ -209,11 +195,6 @@ class LagrangianSearch:
 
     def _offer(self, small: Reduced, states: IntArray, stage: str) -> None:
         self.incumbent.offer(small.invert(states)[: len(self.graph.nodes)], stage)
-
-    def _prove_infeasible(self, note: str) -> None:
-        self.infeasible = True
-        self.notes.append(note)
-        self.incumbent.raise_bound(math.inf, "infeasible")
 
 
 class _Sessions:

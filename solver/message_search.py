@@ -19,9 +19,9 @@ import numpy as np
 
 from solver.cost_graph import CostGraph, FloatArray, IntArray
 from solver.crossing import crossed
-from solver.deadline import Deadline, OutOfTime
+from solver.deadline import OutOfTime
 from solver.elimination.eliminator import TableTooLarge
-from solver.incumbent import Incumbent, Report
+from solver.incumbent import Report
 from solver.lagrangian_search import lagrangian_search
 from solver.lifetimes import without_lifetimes
 from solver.messages.bound import lower_bound
@@ -34,7 +34,8 @@ from solver.messages.numbers import Numbers
 from solver.messages.prices import Bracket, Line, bracketed, narrowed
 from solver.messages.selection import decoded, few_states
 from solver.messages.sweeps import Links, links_of, no_messages, sweep
-from solver.outcome import Budget, Outcome, outcome_of
+from solver.outcome import Budget, Outcome
+from solver.search_state import SearchState
 
 _KEPT = 12  # measured: states of a node that hold the best choice after a sweep, 8 do not
 _ALL_KEPT = 30_000_000  # chosen: additions with which all states are kept, so that a choice is best
@@ -64,16 +65,11 @@ def message_search(
         try:
             search.run()
         except OutOfTime:
-            asked = budget.stop()
-            search.notes.append(
-                "stopped on request" if asked else f"stopped after {budget.seconds} s"
-            )
-        return outcome_of(search.incumbent, search.infeasible, None, tuple(search.notes))
+            search.note_out_of_time()
+        return search.so_far()
 
 
-class _MessageSearch:
-    """Facts are collected step by step, so that a cut leaves an honest outcome."""
-
+class _MessageSearch(SearchState):
     def __init__(
         self,
         graph: CostGraph,
@@ -82,15 +78,8 @@ class _MessageSearch:
         start: IntArray | None,
         pool: ThreadPoolExecutor,
     ) -> None:
-        self.graph = graph
-        self.budget = budget
-        self.deadline = Deadline.after(budget.seconds, budget.stop)
-        self.incumbent = Incumbent(graph, budget.tolerance, report)
-        if start is not None:
-            self.incumbent.offer(start, "start")
+        super().__init__(graph, budget, report, start)
         self.limit = graph.memory_limit_bytes
-        self.infeasible = False
-        self.notes: list[str] = []
         self._pool = pool
 
     def run(self) -> None:
@@ -193,10 +182,10 @@ class _MessageSearch:
                 return line
             bound = self._bound()
             if bound == math.inf:
-                self._prove_infeasible("every choice takes a forbidden state or pair")
+                self.prove_infeasible("every choice takes a forbidden state or pair")
                 return None
             if weights.cost == 0.0 and bound > limit:
-                self._prove_infeasible("every choice takes more memory than the limit")
+                self.prove_infeasible("every choice takes more memory than the limit")
                 return None
         self.notes.append("no choice within the limit was found")
         return None
@@ -264,15 +253,7 @@ class _MessageSearch:
 
     def _is_over(self) -> bool:
         self.deadline.check()
-        if self.incumbent.lower_bound_ns >= self.budget.cutoff_ns:
-            self.notes.append("nothing here costs less than cutoff_ns")
-            return True
-        return self.incumbent.is_closed()
-
-    def _prove_infeasible(self, note: str) -> None:
-        self.infeasible = True
-        self.notes.append(note)
-        self.incumbent.raise_bound(math.inf, "infeasible")
+        return self.is_beaten() or self.incumbent.is_closed()
 
 
 def _kept(links: Links) -> int:

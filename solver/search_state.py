@@ -34,9 +34,13 @@ class SearchState:
         )
 
     def note_out_of_time(self) -> None:
-        self.notes.append(f"stopped after {self.budget.seconds} s")
+        if self.budget.stop():
+            self.notes.append("stopped on request")
+        else:
+            self.notes.append(f"stopped after {self.budget.seconds} s")
 
-    def prove_infeasible(self) -> None:
+    def prove_infeasible(self, note: str) -> None:
+        self.notes.append(note)
         self.infeasible = True
         self.incumbent.raise_bound(math.inf, "infeasible")
 
