@@ -8,12 +8,11 @@ small graph was planned before, so that compiled code is loaded; peak memory is 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import resource
 import time
 
 from bench.series_parallel import series_parallel
-from bench.timing import say
+from bench.timing import in_own_processes, say
 from costmodel.presets import preset
 from meshwright.schema import Graph, Request
 from solver.planner import plan
@@ -50,11 +49,7 @@ def main() -> None:
     columns = ("s", "CPU s", "peak GB", "plan MB")
     numbers = " ".join(f"{name:>8}" for name in columns)
     say(f"{'ops':>9} {numbers} {'step ms':>10} {'gap %':>8}")
-    for ops in parser.parse_args().ops:
-        # a process of its own: peak memory never falls
-        process = multiprocessing.get_context("spawn").Process(target=row, args=(ops,))
-        process.start()
-        process.join()
+    in_own_processes(row, parser.parse_args().ops)
 
 
 if __name__ == "__main__":

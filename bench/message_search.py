@@ -10,13 +10,12 @@ hold, else the bound.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import resource
 import time
 
 from bench.robustness import stages
 from bench.series_parallel import series_parallel
-from bench.timing import say
+from bench.timing import in_own_processes, say
 from meshwright.schema import Setup
 from solver.cost_graph import CostGraph
 from solver.dynamic_programming import dynamic_programming
@@ -65,11 +64,7 @@ def main() -> None:
         f"{'ops':>8} {'limit':>7} {'nodes':>8} {'edges':>8} {'CPU s':>8} {'GB':>6} {'to GB':>6} "
         f"{'cost ms':>10} {'gap %':>8} {'above %':>9}"
     )
-    for ops in parser.parse_args().ops:
-        # a process of its own: peak memory never falls
-        process = multiprocessing.get_context("spawn").Process(target=rows, args=(ops,))
-        process.start()
-        process.join()
+    in_own_processes(rows, parser.parse_args().ops)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ graph's text in it.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import resource
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from bench.series_parallel import series_parallel
-from bench.timing import say
+from bench.timing import in_own_processes, say
 from costmodel.calibrations import default_calibration
 from costmodel.presets import preset
 from meshwright.schema import Graph, Plan, Request, Setup
@@ -152,11 +151,7 @@ def main() -> None:
     parser.add_argument("ops", nargs="*", type=int, default=list(SIZES), help="sizes of graphs")
     columns = " ".join(f"{stage:>9}" for stage in (*BEFORE, *AFTER))
     say(f"{'ops':>9} {columns} {'all, s':>9} {'peak GB':>8} {'nodes':>9} {'edges':>9}")
-    for ops in parser.parse_args().ops:
-        # a process of its own: peak memory never falls
-        process = multiprocessing.get_context("spawn").Process(target=row, args=(ops,))
-        process.start()
-        process.join()
+    in_own_processes(row, parser.parse_args().ops)
 
 
 if __name__ == "__main__":

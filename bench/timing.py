@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -33,6 +34,14 @@ def reference_loop() -> float:
     for row in left:
         total += float((right + row[:, None]).min(axis=0).sum())
     return total
+
+
+def in_own_processes(work: Callable[[int], None], sizes: Iterable[int]) -> None:
+    """Work on one size after the other, each in a new process: peak memory never falls."""
+    for size in sizes:
+        process = multiprocessing.get_context("spawn").Process(target=work, args=(size,))
+        process.start()
+        process.join()
 
 
 def say(line: str) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, insert, select
 
 from meshwright.schema import Document, NotFound, Plan
 from meshwright.schema.canonical import canonical_json
+from meshwright.schema.writing import written_canonically
 from service.paging import Page, PageRequest, read_page
 from service.summaries import plan_summary, summary_of
 from service.tables import CertificateRow, DocumentRow, PlanRow
@@ -38,7 +39,7 @@ def put(connection: Connection, document: Document, *, now: ColumnElement[float]
     """Store a document; False where it was there already."""
     if exists(connection, document.prefix, document.id):
         return False
-    text = canonical_json(document.to_dict()).encode()
+    text = written_canonically(document).encode()
     connection.execute(
         insert(DocumentRow).values(
             id=document.id,
