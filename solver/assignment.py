@@ -300,7 +300,7 @@ def _parameter_codes(
         ("parameter codes", models.look(value), id(model)),
         lambda: {
             _axes_of(parameter_layouts(models, value, codes)): codes
-            for codes in [tuple(row) for row in reversed(model.states.tolist())]
+            for codes in [tuple(row) for row in reversed(model.every_state.tolist())]
         },
     )
     codes = known.get(_axes_of(triple))

@@ -14,6 +14,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from meshwright.schema import Mesh
 from solver.lowering import Models
 from solver.op_model import OpModel, PortModel
@@ -60,6 +63,16 @@ class LocalParameterModel(ParameterModel):
     def update_ns(self, states: IntArray) -> FloatArray:
         return ParameterModel.update_ns(self, states) / self.kept.optimizer
 
+    def forbidden(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
+        return self.at_rest.forbidden(
+            states,
+            needed,
+            self.space.axis_sizes,
+            slots=self.space.slots,
+            size_bytes=self.space.bytes,
+            kept=self.kept.optimizer,
+        )
+
 
 @dataclass(slots=True)
 class _LocalOpModels(OpModels):
@@ -105,7 +118,9 @@ class LocalModels(Models):
     __slots__ = ("outer",)
 
     def __init__(self, whole: Models, mesh: Mesh, outer: Outer) -> None:
-        super().__init__(whole.problem, whole.values, mesh, whole.sketches, whole.followers)
+        super().__init__(
+            whole.problem, whole.values, mesh, whole.sketches, whole.followers, whole.at_rest
+        )
         self.outer = outer
         self.ops = _LocalOpModels(
             self.problem,
@@ -132,6 +147,7 @@ class LocalModels(Models):
                 whole.calibration,
                 whole.interconnect,
                 whole.axis_levels,
+                whole.at_rest,
                 kept,
             ),
         )

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Mesh, Progress, Request
+from solver.at_rest import AtRest
 from solver.bounds import least_memory, work_bound_ns
 from solver.completion import completed, op_strategies
 from solver.constraints import Filters, filters
@@ -226,6 +227,7 @@ class MeshSearch:
         models = Models(problem, self.values, mesh, self.sketches)
         given = filters(problem, self.request, self.pins, self.values, mesh)
         models.followers = given.followers
+        models.at_rest = AtRest(self.request.constraints.optimizer_parallel)
         return models, given
 
     def _begun(self, mesh: Mesh, problem: Problem, budget: Budget) -> _Begun:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from costmodel.collectives import Interconnect
 from meshwright.schema import Mesh
+from solver.at_rest import AS_SEARCHED, AtRest
 from solver.op_model import OpModel
 from solver.op_models import OpModels
 from solver.op_sketches import OpSketches
@@ -26,6 +27,7 @@ class Models:
     """Everything that depends on problem and mesh, shared by content.
 
     followers: position of op -> its input before which nothing is moved (`solver.elementwise`).
+    at_rest: what is asked of parameters.
     """
 
     problem: Problem
@@ -33,6 +35,7 @@ class Models:
     mesh: Mesh
     given_sketches: InitVar[OpSketches | None] = None
     followers: Mapping[int, int] = field(default_factory=dict)
+    at_rest: AtRest = AS_SEARCHED
     sketches: OpSketches = field(init=False)
     interconnect: Interconnect = field(init=False)
     ops: OpModels = field(init=False)
@@ -84,6 +87,7 @@ class Models:
                 self.problem.calibration,
                 self.interconnect,
                 self.ops.axis_levels,
+                self.at_rest,
             ),
         )
 

@@ -10,7 +10,8 @@ One code per mesh axis. For a parameter with n shardable slots, of which z is th
 
 Each layout is equal to or finer than the one before, and the value than what its reader needs. A
 parameter without gradient, or of less than OPTIMIZER_SHARD_BYTES, has the codes 0 .. n only; with
-one microbatch a step ZeRO-1 is never better than ZeRO-2 and left out.
+one microbatch a step ZeRO-1 is never better than ZeRO-2 and left out. What a request says of all
+this (`solver.at_rest`) goes before.
 
     per microbatch   value at rest -> as the reader needs it, forward, and again backward
                      gradient as the reader leaves it -> accumulated
@@ -31,9 +32,11 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.collectives import Interconnect
 from meshwright.schema import DTYPE_BYTES, Calibration, Device, Setup
+from solver.at_rest import AS_SEARCHED, AtRest
 from solver.redistribution import Redistributions
 from solver.states import FloatArray, IntArray, StateSpace
 
@@ -55,7 +58,8 @@ def optimizer_element_bytes(setup: Setup, dtype: str) -> int:
 class ParameterModel:
     """The states of a parameter on a mesh; `Models` keeps one for all parameters of equal content.
 
-    space: of the value as its readers see it (with gradient where it is trained).
+    space: of the value as its readers see it (with gradient where it is trained). at_rest: what is
+    asked for.
     """
 
     space: StateSpace
@@ -66,6 +70,7 @@ class ParameterModel:
     calibration: Calibration
     interconnect: Interconnect
     axis_levels: tuple[int, ...]
+    at_rest: AtRest = AS_SEARCHED
 
     @property
     def trained(self) -> bool:
@@ -82,11 +87,22 @@ class ParameterModel:
 
     @cached_property
     def states(self) -> IntArray:
-        """Every valid state, (states, axes)."""
+        """The states that a search chooses from, (states, axes)."""
         n = self.space.slots
         codes = list(range(n + 1))
-        if self.trained and n and self.space.bytes >= OPTIMIZER_SHARD_BYTES:
-            codes += [n + 2] if self.microbatches == 1 else [n + 1, n + 2]
+        if self.trained and n and self.at_rest.may_shard(self.space.bytes, OPTIMIZER_SHARD_BYTES):
+            asked = self.at_rest.optimizer_parallel is not None
+            codes += [n + 1, n + 2] if asked or self.microbatches > 1 else [n + 2]
+        return self._states(codes)
+
+    @cached_property
+    def every_state(self) -> IntArray:
+        """All states that a plan may have, (states, axes)."""
+        n = self.space.slots
+        return self._states(list(range(n + 3 if self.trained and n else n + 1)))
+
+    def _states(self, codes: list[int]) -> IntArray:
+        n = self.space.slots
         own = [codes if size > 1 else [n] for size in self.space.axis_sizes]
         rows = np.array(list(product(*own)), dtype=np.int64).reshape(-1, len(own))
         return rows[self.space.valid(self.optimizer(rows))]
@@ -224,7 +240,18 @@ class ParameterModel:
         count = self.microbatches
         gather = self.gather_ns(states, needed) * (gathers * count * exposed.parameter)
         per_microbatch, per_step = self.reduce_ns(states, needed)
-        return gather + (per_microbatch * count + per_step) * exposed.gradient
+        total = gather + (per_microbatch * count + per_step) * exposed.gradient
+        return np.where(self.forbidden(states, needed), np.inf, total)
+
+    def forbidden(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
+        """(states, needed): what the request does not allow."""
+        return self.at_rest.forbidden(
+            states,
+            needed,
+            self.space.axis_sizes,
+            slots=self.space.slots,
+            size_bytes=self.space.bytes,
+        )
 
     def rest_ns(self, states: IntArray) -> FloatArray:
         """Exposed time per step that no reader decides: the update and spreading its result."""

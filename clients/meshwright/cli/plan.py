@@ -16,6 +16,7 @@ from meshwright.cli.wishes import (
     budget_of,
     constraints_of,
     one_of,
+    optimizer_parallel_of,
     pipeline_of,
     setup_of,
 )
@@ -78,6 +79,26 @@ def plan(
     slice_alignment: Annotated[
         int | None, typer.Option(help="Parts of matrix products' last dims are multiples of it.")
     ] = None,
+    optimizer_level: Annotated[
+        int | None,
+        typer.Option(
+            help="Shard 0 nothing, 1 optimizer state, 2 gradients, 3 parameters too; "
+            "else the search chooses."
+        ),
+    ] = None,
+    optimizer_shard_size: Annotated[
+        int | None, typer.Option(help="Over so many devices at most.")
+    ] = None,
+    optimizer_threshold: Annotated[
+        int | None, typer.Option(help="Parameters of so many KiB stay whole; 64 by default.")
+    ] = None,
+    gradient_accumulation_shard: Annotated[
+        bool | None,
+        typer.Option(
+            "--gradient-accumulation-shard/--no-gradient-accumulation-shard",
+            help="Sum gradients of microbatches in shards.",
+        ),
+    ] = None,
     pipeline: Annotated[
         str | None,
         typer.Option(help="Pipeline ranks: a number, or auto to search; none by default."),
@@ -132,6 +153,12 @@ def plan(
             fully_use_devices=fully_use_devices,
             elementwise_follow=elementwise_follow,
             slice_alignment=slice_alignment,
+            optimizer_parallel=optimizer_parallel_of(
+                optimizer_level,
+                optimizer_shard_size,
+                optimizer_threshold,
+                gradient_accumulation_shard,
+            ),
         ),
         "pipeline": pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
         "module": module,

@@ -10,7 +10,16 @@ from pydantic import ValidationError
 
 from meshwright.cli.pins import parse_tensors
 from meshwright.files import read_document
-from meshwright.schema import Budget, Constraints, Pin, Pipeline, RequestError, ScheduleKind, Setup
+from meshwright.schema import (
+    Budget,
+    Constraints,
+    OptimizerParallel,
+    Pin,
+    Pipeline,
+    RequestError,
+    ScheduleKind,
+    Setup,
+)
 from meshwright.schema.model import Model
 from meshwright.schema.request import Rest, Solver
 
@@ -57,7 +66,11 @@ def budget_of(seconds: float | None, axes: int | None, simplicity: float | None)
 
 
 def constraints_of(
-    *, fully_use_devices: bool, elementwise_follow: bool, slice_alignment: int | None
+    *,
+    fully_use_devices: bool,
+    elementwise_follow: bool,
+    slice_alignment: int | None,
+    optimizer_parallel: OptimizerParallel | None = None,
 ) -> Constraints:
     return _read(
         Constraints,
@@ -65,6 +78,24 @@ def constraints_of(
             "fully_use_devices": ("--fully-use-devices", fully_use_devices),
             "elementwise_follow": ("--elementwise-follow", elementwise_follow),
             "slice_alignment": ("--slice-alignment", slice_alignment),
+            "optimizer_parallel": ("--optimizer-level", optimizer_parallel),
+        },
+    )
+
+
+def optimizer_parallel_of(
+    level: int | None, shard_size: int | None, threshold_kb: int | None, shards: bool | None
+) -> OptimizerParallel | None:
+    """None where nothing is said: the search chooses."""
+    if level is None and shard_size is None and threshold_kb is None and shards is None:
+        return None
+    return _read(
+        OptimizerParallel,
+        {
+            "level": ("--optimizer-level", level),
+            "shard_size": ("--optimizer-shard-size", shard_size),
+            "threshold_kb": ("--optimizer-threshold", threshold_kb),
+            "gradient_accumulation_shard": ("--gradient-accumulation-shard", shards),
         },
     )
 

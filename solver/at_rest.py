@@ -1,0 +1,90 @@
+"""What a request allows of parameters at rest: `OptimizerParallel` as a choice among states.
+
+A state of a parameter and the state in which its reader needs it say, axis by axis, what lies finer
+at rest than it is read. An axis that the reader's own layout has is never in question (tensor
+parallelism). On the others a level allows
+
+    level   value   gradient   optimizer     codes
+    0       whole   whole      whole         n
+    1       whole   whole      sharded       n or n + 1
+    2       whole   sharded    sharded       n or n + 2
+    3       shard   sharded    sharded       n or a slot
+    None    all of them
+
+and of what it allows only the finest states: sharded over as many devices as there are, as the
+parameter divides by, or as `shard_size` says. So a level is what it is called, and n stands only
+where no more can be cut. Codes are those of `solver.parameters`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.schema import OptimizerParallel
+from solver.states import IntArray
+
+Mask = NDArray[np.bool_]
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class AtRest:
+    """What parameters may be at rest. optimizer_parallel: None leaves it to the search."""
+
+    optimizer_parallel: OptimizerParallel | None = None
+
+    def may_shard(self, size_bytes: int, least_bytes: int) -> bool:
+        """Whether a parameter is large enough; least_bytes: where the request says nothing."""
+        wish = self.optimizer_parallel
+        return size_bytes >= least_bytes if wish is None else size_bytes > wish.threshold_kb * KIB
+
+    def forbidden(
+        self,
+        states: IntArray,
+        needed: IntArray,
+        axis_sizes: tuple[int, ...],
+        *,
+        slots: int,
+        size_bytes: int,
+        kept: int = 1,
+    ) -> Mask:
+        """(states, needed): which of the pairs the request does not allow.
+
+        slots: of the parameter, with size_bytes. kept: over so many devices it is sharded already
+        (`solver.local_models`).
+        """
+        wish = self.optimizer_parallel
+        if wish is None:
+            return np.zeros((len(states), len(needed)), dtype=np.bool_)
+        sizes = np.array(axis_sizes, dtype=np.float64)
+        finer = (states[:, None, :] != slots) & (needed[None, :, :] >= slots) & (sizes > 1)
+        ways = np.where(finer, sizes, 1.0).prod(axis=2)
+        most = np.inf if wish.shard_size is None else max(1.0, wish.shard_size / kept)
+        if not self.may_shard(size_bytes, 0):
+            most = 1.0
+        known = self._codes(slots)
+        allowed = (ways <= most) & (~finer | known[states][:, None, :]).all(axis=2)
+        if wish.level is not None:
+            # a state that cuts what its reader needs otherwise is none of its states
+            meets = (needed[None, :, :] >= slots) | (states[:, None, :] == needed[None, :, :])
+            allowed &= meets.all(axis=2)
+            finest = np.where(allowed, ways, 0.0).max(axis=0)
+            allowed &= ways == finest
+        forbidden: Mask = ~allowed
+        return forbidden
+
+    def _codes(self, slots: int) -> Mask:
+        """By code: whether what lies finer at rest may have it."""
+        wish = self.optimizer_parallel
+        assert wish is not None
+        shards = wish.gradient_accumulation_shard
+        zero1 = wish.level in (None, 1) and shards is not True
+        zero2 = wish.level in (None, 2) or (wish.level == 1 and shards is True)
+        zero3 = wish.level in (None, 3)
+        return np.array([*[zero3] * slots, True, zero1, zero2 and shards is not False])
+
+
+AS_SEARCHED = AtRest()
