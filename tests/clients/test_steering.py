@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from meshwright.cli.pins import parse_pin
-from meshwright.cli.wishes import constraints_of, setup_of
-from meshwright.schema import Pin, RequestError
+from meshwright.cli.wishes import constraints_of, optimizer_parallel_of, setup_of
+from meshwright.schema import OptimizerParallel, Pin, RequestError
 from meshwright.schema.cuts import show_cuts
 from tests.clients.conftest import Run
 
@@ -27,7 +27,7 @@ def test_the_commands_of_the_page_run(
     monkeypatch.chdir(ROOT)
     ran = run(*shlex.split(command))
     assert ran.code == 0, ran.err
-    assert "pin: " in ran.out
+    assert ("pin: " in ran.out) == ("--pin" in command)
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,15 @@ def test_a_constraint_that_is_out_of_bounds_names_its_option() -> None:
     ).fully_use_devices
     with pytest.raises(RequestError, match=r"--slice-alignment.*1024"):
         constraints_of(fully_use_devices=False, elementwise_follow=False, slice_alignment=4096)
+
+
+def test_what_is_said_of_parameters_at_rest() -> None:
+    assert optimizer_parallel_of(None, None, None, None) is None
+    said = optimizer_parallel_of(1, 8, 0, True)
+    assert said == OptimizerParallel(
+        level=1, shard_size=8, threshold_kb=0, gradient_accumulation_shard=True
+    )
+    with pytest.raises(RequestError, match="--optimizer-level"):
+        optimizer_parallel_of(4, None, None, None)
+    with pytest.raises(RequestError, match="level 2 keeps gradients in shards"):
+        optimizer_parallel_of(2, None, None, False)
