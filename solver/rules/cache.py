@@ -11,7 +11,9 @@ def rotary_pair(ports: Ports) -> Known:
     batch = "b" if ports.inputs[2][0] != 1 else "1"
     table = f"{batch} s d!" if len(ports.inputs[2]) == 3 else "s d!"
     pair = f"b {heads} s d!, b g s d!"
-    return known(f"{pair}, {table}, {table} -> {pair}", "memory", linear=((0, 1),), saves_inputs=())
+    return known(
+        f"{pair}, {table}, {table} -> {pair}", "memory", linear=((0, 1),), saves_inputs=(2, 3)
+    )
 
 
 def kv_update(ports: Ports) -> Known:

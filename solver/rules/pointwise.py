@@ -6,20 +6,22 @@ from solver.rules.known import Builder, Known, Ports, Shape, known, names
 
 # what the backward pass of an op needs: its inputs, its output, or nothing
 _NEEDS_INPUT = (
-    *("silu", "gelu", "log", "pow", "sqrt", "cos", "sin", "erf", "clamp", "abs", "square", "mish"),
-    *("softplus", "elu", "leaky_relu", "hardswish", "hardsigmoid", "log1p", "expm1", "tan"),
+    *("silu", "gelu", "log", "pow", "cos", "sin", "erf", "clamp", "abs", "square", "mish"),
+    *("softplus", "elu", "leaky_relu", "hardswish", "hardsigmoid", "log1p", "tan"),
     *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh", "erfc", "lgamma"),
     *("bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e", "bessel_j0", "bessel_j1"),
     *("relu6", "selu", "softsign", "softshrink", "hardshrink", "nan_to_num"),
     *("atan2", "betainc", "hypot", "igamma", "igammac", "zeta", "squared_difference", "xdivy"),
-    *("xlogy", "remainder", "fmod", "sigmoid_cross_entropy"),
+    *("xlogy", "remainder", "fmod", "sigmoid_cross_entropy", "maximum", "minimum"),
 )
-_NEEDS_OUTPUT = ("exp", "tanh", "sigmoid", "relu", "rsqrt", "reciprocal", "erfinv")
+_NEEDS_OUTPUT = (
+    *("exp", "tanh", "sigmoid", "relu", "rsqrt", "reciprocal", "erfinv", "sqrt", "expm1"),
+)
 _NEEDS_NOTHING = (
     *("cast", "sign", "floor", "ceil", "round", "trunc", "logical_not", "bitwise_not"),
     *("eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "population_count"),
-    *("maximum", "minimum", "masked_fill", "where", "isnan", "isinf", "isfinite", "isclose"),
+    *("isnan", "isinf", "isfinite", "isclose"),
     *("floor_div", "trunc_div", "gcd", "nextafter", "full_like"),
 )
 
@@ -79,14 +81,24 @@ def cast(ports: Ports) -> Known:
 
 
 def dropout(ports: Ports) -> Known:
-    """A second output is the mask, of the input's shape; packed to bits it has no rule."""
+    """A second output is the mask, of the input's shape; packed to bits it has no rule.
+
+    The backward pass needs the mask alone. Where none comes out it is made again of the seed.
+    """
     if any(shape != ports.inputs[0] for shape in ports.outputs):
         raise ValueError("the output and its mask have the shape of the input")
     term = " ".join(names("d", len(ports.inputs[0])))
     outs = ", ".join([term] * len(ports.outputs))
     scalars = ", " * (len(ports.inputs) - 1)
     linear = ((0,),) if len(ports.outputs) == 1 else ()
-    return known(f"{term}{scalars} -> {outs}", "memory", linear=linear, saves_inputs=())
+    masks = tuple(range(1, len(ports.outputs)))
+    return known(
+        f"{term}{scalars} -> {outs}",
+        "memory",
+        linear=linear,
+        saves_inputs=(),
+        saves_outputs=masks,
+    )
 
 
 def dropout_mask(ports: Ports) -> Known:
@@ -152,6 +164,8 @@ POINTWISE: dict[str, Builder] = {
     **{kind: pointwise(saves_inputs=(), saves_output=True) for kind in _NEEDS_OUTPUT},
     **{kind: pointwise(saves_inputs=()) for kind in _NEEDS_NOTHING},
     "neg": pointwise("first", saves_inputs=()),
+    "masked_fill": pointwise(saves_inputs=(1,)),
+    "where": pointwise(saves_inputs=(0,)),
     "cast": cast,
     "dropout": dropout,
     "dropout_mask": dropout_mask,

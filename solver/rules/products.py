@@ -81,7 +81,7 @@ def rotary(ports: Ports) -> Known:
     batch = "b" if ports.inputs[1][0] != 1 else "1"
     table = f"{batch} s d!" if len(ports.inputs[1]) == 3 else "s d!"
     return known(
-        f"b h s d!, {table}, {table} -> b h s d!", "memory", linear=((0,),), saves_inputs=()
+        f"b h s d!, {table}, {table} -> b h s d!", "memory", linear=((0,),), saves_inputs=(1, 2)
     )
 
 

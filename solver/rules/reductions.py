@@ -42,6 +42,12 @@ def whole(ports: Ports) -> Known:
     return known(f"{given} -> {made}", "memory", saves_inputs=(0,))
 
 
+def extreme(ports: Ports) -> Known:
+    """A reduction whose gradient goes by what it found: it needs input and output."""
+    given, made = _reduced(ports, "^")
+    return known(f"{given} -> {made}", "memory", saves_inputs=(0,), saves_outputs=(0,))
+
+
 def squares(ports: Ports) -> Known:
     """A sum of squares of each input."""
     terms = [" ".join(names("d", len(shape))) for shape in ports.inputs]
@@ -89,7 +95,9 @@ def ordered(ports: Ports) -> Known:
     for shape in ports.outputs:
         own = factors[dim] if shape == ports.inputs[0] else f"k{dim}!"
         outs.append(" ".join(own if i == dim else f for i, f in enumerate(factors)))
-    return known(f"{given} -> {', '.join(outs)}", "memory", saves_inputs=(0,))
+    inputs, places = _saved_for_places(ports)
+    notation = f"{given} -> {', '.join(outs)}"
+    return known(notation, "memory", saves_inputs=inputs, saves_outputs=places)
 
 
 def top(ports: Ports) -> Known:
@@ -101,18 +109,26 @@ def top(ports: Ports) -> Known:
     factors = names("d", rank)
     given = " ".join(f"{f}^" if i == dim else f for i, f in enumerate(factors))
     made = " ".join(f"k{i}!" if i == dim else f for i, f in enumerate(factors))
+    inputs, places = _saved_for_places(ports)
     return known(
         f"{given} -> {', '.join([made] * len(ports.outputs))}",
         "memory",
-        saves_inputs=(0,),
+        saves_inputs=inputs,
+        saves_outputs=places,
         candidates=ports.outputs[0][dim],
     )
+
+
+def _saved_for_places(ports: Ports) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Inputs and outputs that say where the gradient goes: places, or values to find them again."""
+    return ((), (1,)) if len(ports.outputs) > 1 else ((0,), ())
 
 
 REDUCTIONS: dict[str, Builder] = {
     "sum": total,
     "mean": total,
-    **dict.fromkeys(("amax", "amin", "prod", "any", "all", "argmax", "argmin", "var"), whole),
+    **dict.fromkeys(("amax", "amin", "prod"), extreme),
+    **dict.fromkeys(("any", "all", "argmax", "argmin", "var"), whole),
     "max_with_index": whole,
     "min_with_index": whole,
     "l2_loss": squares,

@@ -52,6 +52,11 @@ class Call:
         self._add(kind, inputs, self.results, attrs)
         self.values = self.results
 
+    def op_and(self, kind: str, inputs: Sequence[Value], kept: Value, **attrs: Any) -> None:
+        """The node that makes the results, and what its backward pass needs besides."""
+        self._add(kind, inputs, [*self.results, kept], attrs)
+        self.values = self.results
+
     def step(
         self,
         kind: str,

@@ -109,7 +109,8 @@ def _clamp(call: Call) -> None:
 def _dropout(call: Call) -> None:
     if not call.args["train"] or call.args["p"] == 0:
         return call.alias(call.args["input"])
-    return call.op("dropout", [call.args["input"]], p=call.args["p"])
+    mask = Value("", call.out.shape, "bool")
+    return call.op_and("dropout", [call.args["input"]], mask, p=call.args["p"])
 
 
 def _where(call: Call) -> None:

@@ -78,6 +78,11 @@ def _masked_fill(run: Run) -> T:
     return run.x.masked_fill(run.inputs[1], run.attrs["value"] if fill is None else fill)
 
 
+def _dropout(run: Run) -> list[T]:
+    made: tuple[T, T] = torch.native_dropout(run.x, run.attrs["p"], True)
+    return list(made[: len(run.shapes)])
+
+
 def _arange(run: Run) -> T:
     attrs = run.attrs
     return torch.arange(attrs["start"], attrs["end"], attrs["step"], dtype=run.dtypes[0])
@@ -92,7 +97,7 @@ KERNELS: dict[str, Kernel] = {
     **{name: partial(_activation, function=getattr(F, name)) for name in _ACTIVATIONS},
     "cast": lambda run: run.x.to(run.attrs["dtype"]),
     "clamp": lambda run: run.x.clamp(**run.attrs),
-    "dropout": lambda run: F.dropout(run.x, run.attrs["p"]),
+    "dropout": _dropout,
     "where": _where,
     "masked_fill": _masked_fill,
     "cumsum": lambda run: run.x.cumsum(run.attrs["dim"], dtype=run.dtypes[0]),

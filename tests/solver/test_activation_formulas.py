@@ -1,0 +1,177 @@
+"""Saved activations against the formulas of Korthikanti et al. 2022, for its four models.
+
+"Reducing Activation Recomputation in Large Transformer Models", equations 1 to 4 and section 4.3.
+Bytes of one layer, with s the sequence, b the microbatch, h the width, a the heads, t the ways of
+tensor parallelism. Numbers of whole rows (mean and deviation of norms) and the causal mask they
+leave out, and so do we.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from costmodel.calibrations import default_calibration
+from examples.models.gpt_unfused import SIZES, Sizes, gpt
+from meshwright.capture import capture_module
+from meshwright.schema import Budget, Graph, Pin, Pipeline, Request, Setup
+from solver.assignment import Read, assignment_of_stage
+from solver.evaluate import cost_of
+from solver.ledger import ledger_of
+from solver.lowering import Models
+from solver.pipeline.price import saved_bytes
+from solver.pipeline.schedules import schedule
+from solver.planner import plan
+from solver.problem import build_problem
+from solver.values import find_values
+from tests.solver.small_graphs import topology
+
+LAYERS = 2
+SETUP = Setup(microbatches=1)
+
+
+@cache
+def captured(name: str, layers: int = LAYERS) -> Graph:
+    with torch.device("meta"):
+        recipe = gpt(name, layers)
+    return capture_module(recipe.module, recipe.inputs, symbols=recipe.symbols, name=recipe.name)
+
+
+def pins(level: str, ops: dict[str, str]) -> tuple[Pin, ...]:
+    return tuple(Pin(op=op, strategy={factor: (level,)}) for op, factor in ops.items())
+
+
+ALONE = (Pin(op="*", strategy={}),)
+TENSOR_PARALLEL = (
+    *ALONE,
+    *pins(
+        "gpu",
+        {
+            **{f"*.attention.{name}": "n" for name in ("query", "key", "value")},
+            **{f"*.attention.{name}": "b1" for name in ("matmul", "matmul_2")},
+            **{
+                f"*.attention.{name}": "d1"
+                for name in ("div", "masked_fill", "softmax", "weights_dropout")
+            },
+            "*.attention.out": "k",
+            "*.up": "n",
+            "*.gelu": "d2",
+            "*.down": "k",
+            "words": "v",
+            "linear": "n",
+            "cast": "d2",
+            "cross_entropy": "v",
+        },
+    ),
+)
+SEQUENCE_PARALLEL = (
+    *TENSOR_PARALLEL,
+    *pins(
+        "gpu",
+        {"*norm": "b1", "*_dropout": "d1", "dropout": "d1", "*add": "d1", "*add_2": "d1"}
+        | {"*.weights_dropout": "d1"},
+    ),
+)
+
+
+def kept_bytes(name: str, ways: int, how: tuple[Pin, ...]) -> int:
+    """What the judge says that all saved activations take of a device.
+
+    Values that readers share are saved as they rest and gathered again, as the paper has it.
+    """
+    graph, devices = captured(name), topology(ways, memory_bytes=1 << 44)
+    answer = plan(
+        Request(graph=graph, topology=devices, setup=SETUP, pins=how, budget=Budget(max_axes=1))
+    )
+    assert answer.plan is not None
+    stage = answer.plan.stages[0]
+    problem = build_problem(graph, devices, SETUP, default_calibration())
+    models = Models(problem, find_values(problem), stage.mesh)
+    chosen = assignment_of_stage(models, stage)
+    again = {root: Read(read.codes, True) for root, read in chosen.read.items()}
+    ledger = ledger_of(models, replace(chosen, read=again))
+    return cost_of(models, [(ledger, 1)]).memory_bytes.activations
+
+
+def row_bytes(sizes: Sizes) -> int:
+    """s b h: one byte for every element of the stream between layers."""
+    return sizes.sequence * sizes.microbatch * sizes.hidden
+
+
+def attention_share(sizes: Sizes) -> float:
+    """5 a s / h: the weights of attention, twice in 2 bytes and their mask, over s b h."""
+    return 5 * sizes.heads * sizes.sequence / sizes.hidden
+
+
+def logits_share(sizes: Sizes) -> float:
+    """4 v / h: the logits in float32."""
+    return 4 * sizes.vocabulary / sizes.hidden
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_layer_on_one_device_keeps_34_bytes_and_its_attention(name):
+    sizes = SIZES[name]
+    layer = 34 + attention_share(sizes)
+    # section 4.3: the dropout behind the embedding; the last norm, the head and the logits
+    ends = 1 + 4 + logits_share(sizes)
+    expected = row_bytes(sizes) * (LAYERS * layer + ends)
+    assert kept_bytes(name, 1, ALONE) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_tensor_parallelism_leaves_10_bytes_whole(name):
+    sizes, t = SIZES[name], SIZES[name].tensor_parallel
+    layer = 10 + 24 / t + attention_share(sizes) / t
+    ends = 1 + 4 + logits_share(sizes) / t
+    expected = row_bytes(sizes) * (LAYERS * layer + ends)
+    assert kept_bytes(name, t, TENSOR_PARALLEL) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sequence_parallelism_divides_everything(name):
+    sizes, t = SIZES[name], SIZES[name].tensor_parallel
+    layer = (34 + attention_share(sizes)) / t
+    ends = (1 + 4 + logits_share(sizes)) / t
+    expected = row_bytes(sizes) * (LAYERS * layer + ends)
+    assert kept_bytes(name, t, SEQUENCE_PARALLEL) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "per_rank", "masks"), [("1f1b", 1, 4), ("interleaved_1f1b", 2, 8)]
+)
+def test_the_first_pipeline_rank_holds_all_layers_and_more_interleaved(kind, per_rank, masks):
+    # sections 4.2 and 4.3: p microbatches of L / p layers, (1 + (p - 1) / (p m)) times as many with
+    # m stages a rank. masks: of the dropout behind the embedding; the paper says p of them, which
+    # is less than the first of several stages holds: its own 8 microbatches here
+    name, ranks, layers, microbatches = "175B", 4, 8, 8
+    sizes = replace(SIZES[name], microbatch=1)
+    every = layers // (ranks * per_rank)
+    answer = plan(
+        Request(
+            graph=captured(name, layers),
+            topology=topology(ranks, memory_bytes=1 << 44),
+            setup=Setup(global_batch=microbatches, microbatches=microbatches),
+            pipeline=Pipeline(
+                ranks=ranks,
+                schedule=kind,
+                stages_per_rank=per_rank,
+                cuts=tuple(f"layers.{first}.norm" for first in range(every, layers, every)),
+            ),
+            budget=Budget(max_axes=1),
+        )
+    )
+    assert answer.plan is not None
+    of_microbatch = [
+        stage.memory_bytes.activations / stage.in_flight
+        for stage in answer.plan.stages
+        if stage.memory_bytes is not None
+    ]
+    order = schedule(kind, ranks, microbatches, per_rank)
+    found = saved_bytes(order, 0, np.array(of_microbatch))
+    more = 1 + (ranks - 1) / (ranks * per_rank) if per_rank > 1 else 1
+    layer = 34 + attention_share(sizes)
+    assert found == pytest.approx(row_bytes(sizes) * (layers * more * layer + masks), rel=1e-12)
