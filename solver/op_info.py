@@ -181,7 +181,7 @@ def _op_info(
     names = (*op.inputs, *op.outputs)
     ports = [
         Port(name, _slots_of(term, name, names, position, refinement, where, parsed, tensors))
-        for name, term in zip(names, parsed.terms, strict=False)
+        for name, term in zip(names, parsed.terms_of(len(names)), strict=False)
     ]
     if known.chunks and not tensors[op.inputs[0]].chunks:
         ports[0] = Port(op.inputs[0], {})

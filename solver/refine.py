@@ -241,7 +241,7 @@ def _rule_uses(bound: Bound, shapes: Sequence[tuple[int, ...]]) -> RuleUses:
     uses: list[Use] = []
     hidden: set[Factor] = set()
     segments: list[tuple[int, int, tuple[int, ...]]] = []
-    for t, term in enumerate(parsed.terms[: len(shapes)]):
+    for t, term in enumerate(parsed.terms_of(len(shapes))[: len(shapes)]):
         for d, parts in enumerate(term):
             if len(parts) == 1:
                 own = list(_uses_of(t, d, parts[0], sizes))

@@ -237,7 +237,8 @@ class _Sizes:
             for j, part in enumerate(op.parts):
                 size = chosen.get(self.find((position, j)), part.size)
                 sizes[part.factor] = sizes.get(part.factor, 1) * size
-            for port, term in zip((*op.inputs, *op.outputs), parsed.terms, strict=False):
+            ports = (*op.inputs, *op.outputs)
+            for port, term in zip(ports, parsed.terms_of(len(ports)), strict=False):
                 for d, dim in enumerate(term):
                     if len(dim) < 2:
                         continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, get_args
 
 from pydantic import Field
@@ -19,12 +19,12 @@ from meshwright.schema import (
     Layout,
     LayoutError,
     Model,
-    Notation,
     Plan,
     PlanError,
     Stage,
     parse_notation,
 )
+from meshwright.schema.notation import Term
 
 Target = Literal["dtensor", "jax", "mindspore"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -146,15 +146,14 @@ def _factor_sizes(stage: Stage, graph: Graph | None) -> dict[str, dict[str, int]
     found: dict[str, dict[str, int]] = {}
     for op in stage.ops:
         if op.rule is not None and op.op in ports:
-            rule = parse_notation(op.rule)
+            terms = parse_notation(op.rule).terms_of(len(ports[op.op]))
             known = [(k, layouts.get(name)) for k, name in enumerate(ports[op.op])]
-            found[op.op] = _sizes(rule, [(k, layout) for k, layout in known if layout is not None])
+            found[op.op] = _sizes(terms, [(k, layout) for k, layout in known if layout is not None])
     return found
 
 
-def _sizes(rule: Notation, layouts: list[tuple[int, Layout]]) -> dict[str, int]:
+def _sizes(terms: Sequence[Term], layouts: list[tuple[int, Layout]]) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    terms = rule.terms[1:] if rule.inputs == ((),) else rule.terms
     for port, layout in layouts:
         for dim, own in zip(terms[port], layout.dims, strict=True):
             if len(dim) == 1 and len(dim[0]) == len(own.parts) and not own.segments:

@@ -58,6 +58,11 @@ class Notation:
     def terms(self) -> tuple[Term, ...]:
         return (*self.inputs, *self.outputs)
 
+    def terms_of(self, tensors: int) -> tuple[Term, ...]:
+        """The terms of an op's tensors, of which there are so many, inputs first: nothing before
+        the arrow is a scalar, or no input at all."""
+        return self.terms[-tensors:] if self.inputs == ((),) else self.terms
+
     @property
     def factors(self) -> tuple[Factor, ...]:
         """All factors in the order of their first appearance."""

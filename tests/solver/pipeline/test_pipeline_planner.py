@@ -287,3 +287,14 @@ def test_an_output_beside_the_loss_gets_no_gradient() -> None:
     assert own.gradient is None
     found = verify_documents(plan, graph, request.topology, request.setup)
     assert found.outcome == "verified", found.detail
+
+
+def test_what_a_stage_receives_comes_in_parts_and_not_whole_to_every_device() -> None:
+    """4 samples a microbatch over 2 devices: 2 x 4 x 64 float32 to each, forward and backward."""
+    request = asked(layered(batch=16), topology(2, 2), schedule="1f1b", cuts=("2.linear",))
+    plan = planned(request)
+    received, stage = plan.stages[1].ops[0], plan.stages[1]
+    assert received.kind == "receive"
+    assert list(received.strategy.values()) == [("gpu",)]
+    assert received.own_steps[0].payload_bytes == 2 * 4 * 64 * 4
+    assert [own.bytes for own in stage.receives] == [4 * 4 * 64 * 4]
