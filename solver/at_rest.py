@@ -32,9 +32,11 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class AtRest:
-    """What parameters may be at rest. optimizer_parallel: None leaves it to the search."""
+    """What parameters may be at rest. optimizer_parallel: None leaves it to the search. over: of
+    every axis of the mesh, whether they may be sharded over it; () for all."""
 
     optimizer_parallel: OptimizerParallel | None = None
+    over: tuple[bool, ...] = ()
 
     def may_shard(self, size_bytes: int, least_bytes: int) -> bool:
         """Whether a parameter is large enough; least_bytes: where the request says nothing."""
@@ -66,7 +68,8 @@ class AtRest:
         if not self.may_shard(size_bytes, 0):
             most = 1.0
         known = self._codes(slots)
-        allowed = (ways <= most) & (~finer | known[states][:, None, :]).all(axis=2)
+        may = known[states][:, None, :] & np.array(self.over or True)
+        allowed = (ways <= most) & (~finer | may).all(axis=2)
         if wish.level is not None:
             # a state that cuts what its reader needs otherwise is none of its states
             meets = (needed[None, :, :] >= slots) | (states[:, None, :] == needed[None, :, :])

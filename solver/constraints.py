@@ -5,6 +5,7 @@
     all-to-alls         where the setup has none: no op makes one by itself
     module              ops outside of it keep their pins, or are data parallel
     elementwise_follow  edges, not strategies: no redistribution before an element-wise op
+    degrees             of a stated strategy (solver/stated)
 
 A pin goes before all of them.
 """
@@ -26,6 +27,7 @@ from solver.pin_filters import pin_filters
 from solver.pin_patterns import Names, alike
 from solver.pins import Allowed
 from solver.problem import Problem
+from solver.stated.strategies import stated_strategies
 from solver.states import IntArray
 from solver.values import Values
 
@@ -58,13 +60,19 @@ def filters(
     views = values.views
     outside = outside_of(problem, request.module, views)
     batch = batch_parts(problem) if outside else ()
+    degrees = request.degrees
+    stated = stated_strategies(problem, degrees, mesh, views) if degrees is not None else {}
     allowed: dict[int, Allowed] = {}
     for position in range(len(problem.ops)):
         if position in views or position in pins:
             continue
         if position in outside:
             allowed[position] = data_parallel(batch[position])
-        elif rules := _rules(problem, position, request.constraints):
+            continue
+        rules = _rules(problem, position, request.constraints)
+        if position in stated:
+            rules = (*rules, stated[position])
+        if rules:
             allowed[position] = _All(rules)
     follow = request.constraints.elementwise_follow
     return Filters(

@@ -3,7 +3,7 @@
 The batch of a tensor is the outermost slot of a dim whose size has the symbol `batch`; where the
 graph has no such symbol, of dim 0 of inputs and labels. An op's batch is what is one index with the
 batch of anything it reads or makes, so that it is followed through dims of whole numbers too.
-Parameters have none.
+Parameters have none. So is the sequence followed, for those who want it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema.sizes import symbols_in
+from solver.op_info import TensorInfo
 from solver.op_model import OpModel
 from solver.pins import Allowed
 from solver.problem import Problem
 from solver.states import IntArray
 
 BATCH = "batch"
+SEQUENCE = "seq"
 Parts = frozenset[int]
 
 
 def batch_parts(problem: Problem) -> tuple[Parts, ...]:
     """The parts of every op, by position, that are its batch."""
-    batch = _batch_slots(problem)
+    return _followed(problem, _batch_slots(problem))
+
+
+def sequence_parts(problem: Problem) -> tuple[Parts, ...]:
+    """The same of the sequence: of dims whose size has the symbol `seq` and not `batch`."""
+    found: dict[str, set[int]] = {}
+    for name, info in problem.tensors.items():
+        found[name] = set()
+        for d, size in enumerate(info.tensor.shape):
+            symbols = symbols_in(size)
+            if info.tensor.role != "parameter" and SEQUENCE in symbols and BATCH not in symbols:
+                found[name] |= _outermost(info, d)
+    return _followed(problem, found)
+
+
+def _followed(problem: Problem, batch: dict[str, set[int]]) -> tuple[Parts, ...]:
+    """The parts that are one index with slots (by tensor) of what an op reads or makes."""
     found: list[Parts] = []
     for op in problem.ops:
         own = {
@@ -65,6 +83,10 @@ def _batch_slots(problem: Problem) -> dict[str, set[int]]:
             if not symbolic:
                 is_batch = d == 0 and info.tensor.role in ("input", "label")
             if is_batch:
-                own = [(slot.inner, k) for k, slot in enumerate(info.slots) if slot.dim == d]
-                found[name] |= {max(own)[1]} if own else set()
+                found[name] |= _outermost(info, d)
     return found
+
+
+def _outermost(info: TensorInfo, dim: int) -> set[int]:
+    own = [(slot.inner, k) for k, slot in enumerate(info.slots) if slot.dim == dim]
+    return {max(own)[1]} if own else set()

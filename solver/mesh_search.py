@@ -35,13 +35,14 @@ from solver.incumbent import Progress as Step
 from solver.infeasibility import Restriction, explain_infeasible
 from solver.lowering import Models, lower
 from solver.mesh_outcome import NOT_SEARCHED, TOLERANCE, TOO_LARGE, History, MeshOutcome, shown
-from solver.meshes import meshes
+from solver.meshes import meshes_of
 from solver.message_search import message_search
 from solver.op_sketches import OpSketches
 from solver.outcome import Budget, ChoiceSearch, Outcome
 from solver.pins import Allowed, check_axes, pinned_ops
 from solver.problem import Problem
 from solver.simplicity import simpler
+from solver.stated.mesh import shared_axes
 from solver.states import IntArray
 from solver.uneven import Uneven
 from solver.unfolding import Unfolding
@@ -96,7 +97,7 @@ class MeshSearch:
         self.values = find_values(problem)
         self.sketches = OpSketches(problem, self.values)
         self.pins = pinned_ops(problem, request.pins, self.values.views)
-        check_axes(list(self.pins.values()), meshes(request.topology, request.budget.max_axes))
+        check_axes(list(self.pins.values()), meshes_of(request, request.budget.max_axes))
 
     def run(self, candidates: Sequence[Mesh]) -> list[MeshOutcome]:
         """The outcome of every mesh, with and without uneven cuts where both may be.
@@ -215,7 +216,7 @@ class MeshSearch:
 
     def _quickly(self, deadline: Deadline) -> Iterator[MeshOutcome]:
         """A plan to fall back on: of recursion, on the coarsest mesh."""
-        mesh = meshes(self.request.topology, 1)[0]
+        mesh = meshes_of(self.request, 1)[0]
         models, given = self._models(mesh, next(_spaces(self.problem, mesh)))
         if self._impossible(models, given) is None:
             budget = Budget(deadline.left_s(), tolerance=self.tolerance, stop=deadline.stop)
@@ -227,7 +228,8 @@ class MeshSearch:
         models = Models(problem, self.values, mesh, self.sketches)
         given = filters(problem, self.request, self.pins, self.values, mesh)
         models.followers = given.followers
-        models.at_rest = AtRest(self.request.constraints.optimizer_parallel)
+        over = () if self.request.degrees is None else shared_axes(mesh)
+        models.at_rest = AtRest(self.request.constraints.optimizer_parallel, over)
         return models, given
 
     def _begun(self, mesh: Mesh, problem: Problem, budget: Budget) -> _Begun:

@@ -11,13 +11,24 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import isqrt
 
-from meshwright.schema import Axis, Mesh, MeshAxis, TooLarge, Topology
+from meshwright.schema import Axis, Mesh, MeshAxis, Request, TooLarge, Topology
+from solver.stated.mesh import stated_mesh
 
 MAX_AXES = 4  # chosen: tables grow with the power of the axes, four still fit in memory
 # chosen: each is searched, for a second or more with a large model; 5,040 equal devices give 108
 MAX_MESHES = 128
 
 Shape = tuple[tuple[int, ...], ...]  # sizes of the axes of every level
+
+
+def meshes_of(request: Request, max_axes: int) -> tuple[Mesh, ...]:
+    """The one mesh of stated degrees, or the finest of the topology (`meshes`).
+
+    Raises RequestError where the degrees do not fit the devices.
+    """
+    if request.degrees is not None:
+        return (stated_mesh(request.topology, request.degrees),)
+    return meshes(request.topology, max_axes)
 
 
 def meshes(topology: Topology, max_axes: int) -> tuple[Mesh, ...]:

@@ -7,13 +7,16 @@ from solver import stage_planner
 from solver.deadline import Stop, never
 from solver.pipeline.planner import check_pipeline, plan_pipeline
 from solver.stage_planner import Report, plan_stage
+from solver.stated.planner import check_stated, plan_stated
 
 __all__ = ["check", "plan"]
 
 
 def check(request: Request) -> None:
     """Raise what `plan` would raise for bad input, without searching."""
-    if request.pipeline.ranks == 1:
+    if request.degrees is not None:
+        check_stated(request)
+    elif request.pipeline.ranks == 1:
         stage_planner.check(request)
     else:
         check_pipeline(request)
@@ -24,6 +27,8 @@ def plan(request: Request, report: Report | None = None, stop: Stop = never) -> 
 
     stop: asked now and then; once it says so, the best plan so far is the answer.
     """
+    if request.degrees is not None:
+        return plan_stated(request, report, stop)
     if request.pipeline.ranks == 1:
         return plan_stage(request, report, stop)
     return plan_pipeline(request, report, stop)

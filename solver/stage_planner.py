@@ -30,7 +30,7 @@ from solver.deadline import Deadline, Stop, never
 from solver.folding import Folding, fold
 from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History, MeshOutcome
 from solver.mesh_search import MeshSearch
-from solver.meshes import meshes
+from solver.meshes import meshes_of
 from solver.pins import check_axes, matching_pins, pinned_ops
 from solver.problem import build_problem, step_batch, with_gradient
 from solver.unfolding import NotAlikeError
@@ -65,7 +65,7 @@ def check(request: Request) -> None:
     calibration = request.calibration or default_calibration()
     count = _microbatch_counts(request)[0]
     problem = build_problem(request.graph, request.topology, request.setup, calibration, count)
-    candidates = meshes(request.topology, request.budget.max_axes)
+    candidates = meshes_of(request, request.budget.max_axes)
     values = find_values(problem)
     pins = pinned_ops(problem, request.pins, values.views)
     check_axes(list(pins.values()), candidates)
@@ -176,7 +176,7 @@ def _search_what_fits(
     search = MeshSearch(request, folding, problem, deadline, history, say, place.tolerance)
     searched: tuple[Mesh, ...] = ()
     for axes in range(request.budget.max_axes, 0, -1):
-        candidates = meshes(request.topology, axes)
+        candidates = meshes_of(request, axes)
         if candidates == searched:
             continue
         searched = candidates

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from meshwright.schema import Infeasible, Plan, Request
-from solver.deadline import Deadline
+from meshwright.schema import Answer, Infeasible, Plan, Request
+from solver.deadline import Deadline, Stop
 from solver.pipeline.alike import alike, as_planned_for
 from solver.pipeline.coarse import within
 from solver.pipeline.configurations import Configuration
 from solver.pipeline.price import Priced, priced
 from solver.pipeline.staged import Staged
-from solver.stage_planner import Place, plan_stage
+from solver.stage_planner import Place, Report, plan_stage
+
+StagePlanner = Callable[[Request, Report | None, Stop, Place], Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,9 @@ def plan_stages(
     shares: tuple[float, ...],
     deadline: Deadline,
     tolerance: float,
+    planned: StagePlanner = plan_stage,
 ) -> StagePlans | Infeasible:
-    """shares: see `Staged.request`. tolerance: of the search for each stage.
+    """shares: see `Staged.request`. tolerance: of the search for each stage. planned: that search.
 
     Stages that are alike have one plan: for the one that holds most, in the least memory.
     """
@@ -50,7 +54,7 @@ def plan_stages(
         own = within(own, deadline, 1 / (len(different) - done))
         held = max(staged.schedule.in_flight[stage] for stage in members)
         place = Place(held, staged.link, tolerance, frozenset(staged.sent(number)))
-        answer = plan_stage(own, None, deadline.stop, place)
+        answer = planned(own, None, deadline.stop, place)
         if answer.plan is None:
             why = answer.infeasible
             assert why is not None

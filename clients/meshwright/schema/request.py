@@ -15,6 +15,7 @@ from pydantic import (
 from meshwright.schema.calibration import Calibration
 from meshwright.schema.certificate import Certificate
 from meshwright.schema.cuts import Cuts, show_cuts
+from meshwright.schema.degrees import Degrees
 from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
 from meshwright.schema.mesh import Axis
@@ -158,6 +159,8 @@ class Request(Document):
     module: only ops whose name or module path matches this glob are searched; all others keep their
     pins, or are data parallel.
     rest: how the search `semi_auto` settles ops without pins.
+    degrees: a strategy that is stated, for each pipeline rank: what it leaves open is settled at
+    the least cost, and it is answered whether it fits or not.
     verify: whoever runs the planner executes its plan too. The certificate is a record beside the
     plan and changes nothing in it: with and without, the request has one id.
     """
@@ -175,9 +178,40 @@ class Request(Document):
     rest: Rest = "data_parallel"
     constraints: Constraints = Constraints()
     pipeline: Pipeline = Pipeline()
+    degrees: Degrees | None = None
     module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Budget()
     verify: StrictBool = False
+
+    @model_validator(mode="after")
+    def _states_all_or_nothing(self) -> Request:
+        if self.degrees is None:
+            return self
+        if self.pipeline.ranks is None:
+            raise RequestError(
+                "a strategy that is stated has a number of pipeline ranks; 1 for none",
+                pointer="/pipeline/ranks",
+            )
+        level = self.constraints.optimizer_parallel and self.constraints.optimizer_parallel.level
+        if level not in (None, self.degrees.zero):
+            raise RequestError(
+                f"degrees state zero {self.degrees.zero}, optimizer_parallel level {level}: leave "
+                "the level out",
+                pointer="/constraints/optimizer_parallel/level",
+            )
+        if self.solver not in ("auto", "dynamic_programming", "exact"):
+            raise RequestError(
+                f"what degrees leave open is searched by dynamic_programming or exact, not by "
+                f"{self.solver}",
+                pointer="/solver",
+            )
+        if self.module is not None:
+            raise RequestError(
+                "degrees are stated for all ops, and `module` says that some are searched; "
+                "leave one of the two out",
+                pointer="/module",
+            )
+        return self
 
     @property
     def id(self) -> str:

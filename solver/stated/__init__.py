@@ -1,0 +1,1 @@
+"""Stated strategies: degrees of parallelism as restrictions of the search."""

@@ -1,0 +1,219 @@
+"""Plans of a strategy that is stated: what it leaves open is searched, and nothing else.
+
+    one rank    the stage planner on the one mesh of the degrees
+    pipelines   cuts at whole layers, or the user's; every stage by the stage planner; the judge of
+                pipelines says what they cost together
+
+A strategy that needs more memory than there is has a plan too, the leanest, and a note that says
+by how much it does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from costmodel.calibrations import default_calibration
+from meshwright.schema import (
+    Answer,
+    Constraints,
+    Degrees,
+    Infeasible,
+    InvalidInput,
+    MemoryUse,
+    OptimizerParallel,
+    Pipeline,
+    Plan,
+    Request,
+)
+from solver.deadline import Deadline, Stop, never
+from solver.folding import fold
+from solver.lowering import Models
+from solver.mesh_outcome import TOLERANCE
+from solver.notes import once
+from solver.pins import matching_pins
+from solver.pipeline.configurations import Configuration, configurations
+from solver.pipeline.document import document
+from solver.pipeline.schedules import schedule
+from solver.pipeline.split import split
+from solver.pipeline.stage_graph import Anatomy
+from solver.pipeline.stage_plans import plan_stages
+from solver.pipeline.staged import Staged
+from solver.problem import build_problem, step_batch
+from solver.stage_planner import Report, check, plan_stage
+from solver.stated.cuts import equal_cuts
+from solver.stated.leanest import plan_anyway
+from solver.stated.mesh import stated_mesh
+from solver.stated.strategies import stated_strategies, uncut_products
+from solver.values import find_values
+
+GIB = 2**30
+
+
+def plan_stated(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
+    """The plan of the request's degrees, or why there is none; raises MeshwrightError for degrees
+    that cannot be."""
+    found, notes = _settled(request)
+    one_rank = found.pipeline.ranks == 1
+    answer = _one_rank(found, report, stop) if one_rank else _pipeline(found, stop)
+    if answer.plan is None:
+        return answer
+    return answer.model_copy(update={"plan": _told(request, found, answer.plan, notes)})
+
+
+def check_stated(request: Request) -> None:
+    """Raise what `plan_stated` would raise for bad input, without searching."""
+    found, _ = _settled(request)
+    check(_on_rank(found))
+    if found.pipeline.ranks != 1:
+        _configuration(_with_microbatches(found), Anatomy(found.graph))
+
+
+def _settled(request: Request) -> tuple[Request, tuple[str, ...]]:
+    """The request with the degree of data parallelism, and what its degrees leave uncut.
+
+    Raises MeshwrightError for what they cannot mean for the graph and the devices.
+    """
+    degrees, ranks = request.degrees, request.pipeline.ranks
+    assert degrees is not None
+    assert ranks is not None
+    if ranks > 1 and request.setup.phase != "training":
+        raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
+    found = request.model_copy(
+        update={
+            "degrees": degrees.of_devices(_on_rank(request).topology.device_count),
+            "constraints": _with_zero(request.constraints, degrees),
+            "solver": "dynamic_programming" if request.solver == "auto" else request.solver,
+        }
+    )
+    count = _microbatches(found) if ranks > 1 else request.setup.microbatches or 1
+    return found, _uncut(_on_rank(found), count)
+
+
+def _with_zero(constraints: Constraints, degrees: Degrees) -> Constraints:
+    wish = constraints.optimizer_parallel or OptimizerParallel()
+    stage = wish.model_copy(update={"level": degrees.zero})
+    return constraints.model_copy(update={"optimizer_parallel": stage})
+
+
+def _on_rank(request: Request) -> Request:
+    """The request for the whole graph on the devices of one pipeline rank."""
+    ranks = request.pipeline.ranks
+    assert ranks is not None
+    part = request.topology if ranks == 1 else split(request.topology, ranks)[0]
+    return request.model_copy(update={"topology": part, "pipeline": Pipeline()})
+
+
+def _uncut(request: Request, microbatches: int) -> tuple[str, ...]:
+    """Notes on products that tp does not cut, since nothing that they have divides."""
+    degrees, topology = request.degrees, request.topology
+    assert degrees is not None
+    graph = fold(request.graph, matching_pins(request.graph, request.pins)).graph
+    calibration = request.calibration or default_calibration()
+    problem = build_problem(graph, topology, request.setup, calibration, microbatches)
+    values, mesh = find_values(problem), stated_mesh(topology, degrees)
+    allowed = stated_strategies(problem, degrees, mesh, values.views)
+    names = uncut_products(Models(problem, values, mesh), degrees, allowed)
+    return once(f"tp cuts nothing of {name!r}: its devices repeat it" for name in names)
+
+
+def _microbatches(request: Request) -> int:
+    """As stated, or microbatches of one sequence for each device of dp."""
+    if request.setup.microbatches is not None:
+        return request.setup.microbatches
+    assert request.degrees is not None
+    return max(1, (step_batch(request.graph, request.setup) or 1) // (request.degrees.dp or 1))
+
+
+def _with_microbatches(request: Request) -> Request:
+    setup = request.setup.model_copy(update={"microbatches": _microbatches(request)})
+    return request.model_copy(update={"setup": setup})
+
+
+def _one_rank(request: Request, report: Report | None, stop: Stop) -> Answer:
+    """Where the number of microbatches is open: the fewest that fit."""
+    if request.setup.microbatches is None:
+        answer = plan_stage(request, report, stop)
+        if answer.plan is not None:
+            return answer
+    return plan_anyway(_with_microbatches(request), report, stop)
+
+
+def _pipeline(request: Request, stop: Stop) -> Answer:
+    anatomy = Anatomy(request.graph)
+    own = _configuration(_with_microbatches(request), anatomy)
+    order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
+    calibration = request.calibration or default_calibration()
+    cuts = own.cuts or equal_cuts(anatomy, request.setup, order.stages)
+    staged = Staged(anatomy, request.topology, request.setup, calibration, order, cuts)
+    deadline = Deadline.after(request.budget.seconds, stop)
+    shares = (1 / own.stages_per_rank,) * order.stages
+    found = plan_stages(request, own, staged, shares, deadline, TOLERANCE, plan_anyway)
+    if isinstance(found, Infeasible):
+        return Answer(infeasible=found)
+    axes = max(len(stage.mesh.axes) for stage in found.priced.stages)
+    budget = request.budget.model_copy(update={"max_axes": axes})
+    return Answer(
+        plan=document(request.model_copy(update={"budget": budget}), staged, found, (), ())
+    )
+
+
+def _configuration(request: Request, anatomy: Anatomy) -> Configuration:
+    pipeline = request.pipeline
+    count = pipeline.stages_per_rank or (2 if pipeline.schedule == "zb_v" else 1)
+    kind = pipeline.schedule or ("interleaved_1f1b" if count > 1 else "1f1b")
+    update = {"schedule": kind, "stages_per_rank": count}
+    wanted = request.model_copy(update={"pipeline": pipeline.model_copy(update=update)})
+    return next(iter(configurations(wanted, anatomy)))
+
+
+def _told(request: Request, settled: Request, plan: Plan, notes: tuple[str, ...]) -> Plan:
+    """The plan for the devices that there are, with what is to be said of it."""
+    device, reserve = request.topology.device, request.setup.memory_reserve
+    memory = plan.cost.memory_bytes.model_copy(
+        update={
+            "capacity": device.memory_bytes,
+            "reserved": round(device.memory_bytes * reserve),
+        }
+    )
+    stated = _stated_note(settled, plan)
+    notes = (stated, *_misfit(memory), *notes, *plan.notes)
+    return plan.model_copy(
+        update={
+            "topology": request.topology.id,
+            "setup": request.setup.id,
+            "search": plan.search.model_copy(update={"solver": request.solver}),
+            "cost": plan.cost.model_copy(update={"memory_bytes": memory}),
+            "notes": notes,
+        }
+    )
+
+
+def _stated_note(request: Request, plan: Plan) -> str:
+    said = f"the strategy is stated: {request.degrees}"
+    if plan.schedule is not None:
+        own = plan.schedule
+        said += f", {own.ranks} pipeline ranks"
+        said += f" of {own.stages_per_rank} stages" if own.stages_per_rank > 1 else ""
+    return f"{said}; the search settled what it leaves open, and its bound is for plans like it"
+
+
+def _misfit(memory: MemoryUse) -> Iterator[str]:
+    if memory.total <= memory.capacity:
+        return
+    needed, there = memory.total - memory.reserved, memory.capacity - memory.reserved
+    parts = {
+        name: getattr(memory, name)
+        for name in ("parameters", "gradients", "optimizer", "activations")
+    }
+    most = max(parts, key=lambda name: parts[name])
+    remedy = {
+        "parameters": "zero 3, more tp or more pipeline ranks",
+        "gradients": "zero 2 or 3, more tp or more pipeline ranks",
+        "optimizer": "zero 1 to 3, more tp or more pipeline ranks",
+        "activations": "smaller microbatches, more tp with sequence parallelism, or more cp",
+    }[most]
+    yield (
+        f"this does not fit: it needs {needed / GIB:.1f} GiB on a device, there are "
+        f"{there / GIB:.1f} GiB after the reserve; most of it are {most}, "
+        f"{parts[most] / GIB:.1f} GiB: {remedy} would make them fewer"
+    )
