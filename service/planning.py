@@ -16,6 +16,7 @@ from meshwright.schema import (
     Budget,
     Calibration,
     Constraints,
+    Degrees,
     Document,
     Graph,
     GraphError,
@@ -37,7 +38,7 @@ from service import documents
 from solver.planner import check as check_request
 
 D = TypeVar("D", bound=Document)
-REST = ("pins", "solver", "rest", "constraints", "pipeline", "module", "budget")
+REST = ("pins", "solver", "rest", "constraints", "pipeline", "degrees", "module", "budget")
 FIELDS = ("graph", "topology", "setup", "calibration", *REST, "verify")
 
 
@@ -52,6 +53,7 @@ class Terms(Document):
     rest: Rest = "data_parallel"
     constraints: Constraints = Field(default_factory=Constraints)
     pipeline: Pipeline = Field(default_factory=Pipeline)
+    degrees: Degrees | None = None
     module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Field(default_factory=Budget)
 

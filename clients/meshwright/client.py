@@ -18,6 +18,7 @@ from meshwright.schema import (
     Calibration,
     Certificate,
     Constraints,
+    Degrees,
     Document,
     Graph,
     Infeasible,
@@ -97,6 +98,7 @@ class Client:
         rest: Rest = "data_parallel",
         constraints: Constraints | None = None,
         pipeline: Pipeline | None = None,
+        degrees: Degrees | None = None,
         module: str | None = None,
         budget: Budget | None = None,
         on_progress: Callable[[Progress], None] | None = None,
@@ -124,6 +126,8 @@ class Client:
             body["constraints"] = constraints.model_dump(mode="json", exclude_defaults=True)
         if pipeline is not None:
             body["pipeline"] = pipeline.model_dump(mode="json", exclude_defaults=True)
+        if degrees is not None:
+            body["degrees"] = degrees.model_dump(mode="json", exclude_defaults=True)
         if module is not None:
             body["module"] = module
         if budget is not None:

@@ -14,6 +14,7 @@ from meshwright.schema import (
     Budget,
     Calibration,
     Constraints,
+    Degrees,
     Graph,
     Pin,
     Pipeline,
@@ -47,6 +48,7 @@ class PlanRequest(Model):
     rest: Rest = "data_parallel"
     constraints: Constraints = Constraints()
     pipeline: Pipeline = Pipeline()
+    degrees: Degrees | None = None
     module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Budget()
     verify: StrictBool = False

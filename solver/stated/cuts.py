@@ -1,10 +1,13 @@
 """Where a stated pipeline is cut: whole layers, stages as equal as they come.
 
+A layer is a stretch of ops that repeats (`solver.folding`). Where stages can have equally many,
+they do, as in Megatron-LM; what comes before the layers goes with the first stage, what comes after
+with the last. Otherwise the cuts
+
     minimise  sum over stages of (FLOPs of its ops)^2
 
-by dynamic programming over the places where a layer begins: repeated stretches of ops
-(`solver.folding`), or where a cut sends least where nothing repeats. Megatron-LM gives every stage
-as many layers; the embedding comes with the first, the head with the last.
+by dynamic programming over the places where a layer begins, or where a cut sends least in a graph
+in which nothing repeats.
 """
 
 from __future__ import annotations
@@ -33,7 +36,11 @@ def equal_cuts(anatomy: Anatomy, setup: Setup, stages: int) -> tuple[int, ...]:
             "that are no views and depend on a parameter",
             pointer="/pipeline",
         )
-    at = _layers(anatomy)
+    begins = _layers(anatomy)
+    if len(begins) >= stages and len(begins) % stages == 0:
+        each = len(begins) // stages
+        return tuple(begins[each::each].tolist())
+    at = begins[begins > 0]
     if len(at) < stages - 1:
         at = places(crossing_bytes(anatomy, setup.symbols))
     if len(at) < stages - 1:
@@ -42,7 +49,7 @@ def equal_cuts(anatomy: Anatomy, setup: Setup, stages: int) -> tuple[int, ...]:
 
 
 def _layers(anatomy: Anatomy) -> IntArray:
-    """Where each copy of the longest repeated stretch begins, but for position 0."""
+    """Where each copy of the longest repeated stretch begins."""
     runs = fold(anatomy.graph, {}).runs
     if not runs:
         return np.zeros(0, dtype=np.int64)
@@ -52,7 +59,7 @@ def _layers(anatomy: Anatomy) -> IntArray:
         for names in run.ops
         if any(name in anatomy.place for name in names)
     }
-    return np.array(sorted(begins - {0}), dtype=np.int64)
+    return np.array(sorted(begins), dtype=np.int64)
 
 
 def _flops(anatomy: Anatomy, setup: Setup) -> FloatArray:

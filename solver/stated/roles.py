@@ -1,10 +1,11 @@
-"""What the parts of ops are to a stated strategy: batch, sequence, experts, normalised.
+"""What the parts of ops are to a stated strategy: batch, sequence, tokens, experts, normalised.
 
 Batch and sequence are followed from dims whose sizes have the symbols `batch` and `seq`
-(`solver.data_parallel`). Experts are what weights of experts have one of for each. Normalised is
-what a normalisation reduces and uses again, and every index that is one with it (the width of a
-residual stream): Megatron-LM keeps it whole, so that weights which have it are cut in their other
-dim, by columns behind it and by rows before it.
+(`solver.data_parallel`). Tokens are they, and all else that a product with a parameter has and its
+parameter has not: positions, pixels. Experts are what weights of experts have one of for each.
+Normalised is what a normalisation reduces and uses again, and every index that is one with it (the
+width of a residual stream): Megatron-LM keeps it whole, so that weights which have it are cut in
+their other dim, by columns behind it and by rows before it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from solver.problem import Problem
 from solver.rules.normalisation import NORMALISATIONS
 from solver.uneven import index_classes
 
+PRODUCTS = frozenset({"matmul", "attention", "convolution"})  # op classes
 _OVER_TOKENS = frozenset({"softmax", "log_softmax"})  # of scores and logits, no residual stream
 _EXPERTS = "e"  # the factor of experts in the rules of the kinds below
 _EXPERT_KINDS = frozenset({"expert_matmul", "moe_dispatch", "moe_combine", "grouped_matmul", "ffn"})
@@ -28,8 +30,8 @@ class Roles:
     one that is cut for it, of queries and keys that of the queries."""
 
     batch: tuple[Parts, ...]
-    sequence: tuple[Parts, ...]
     leading: tuple[Parts, ...]
+    tokens: tuple[Parts, ...]
     experts: tuple[Parts, ...]
     normalised: tuple[Parts, ...]
 
@@ -44,6 +46,14 @@ def roles_of(problem: Problem) -> Roles:
             for position, op in enumerate(problem.ops)
         )
 
+    tokens = {
+        (position, j)
+        for position, op in enumerate(problem.ops)
+        if op.known is not None and op.known.op_class in PRODUCTS
+        if (weights := _parts_of_parameters(problem, op))
+        for j in range(len(op.parts))
+        if j not in weights
+    }
     experts = {
         (position, j)
         for position, op in enumerate(problem.ops)
@@ -58,13 +68,24 @@ def roles_of(problem: Problem) -> Roles:
         for j, part in enumerate(op.parts)
         if part.reused and _is_read_and_made(op, j)
     }
-    sequence = sequence_parts(problem)
+    batch, sequence = batch_parts(problem), sequence_parts(problem)
+    others = everywhere(tokens)
     return Roles(
-        batch_parts(problem),
-        sequence,
+        batch,
         tuple(map(_leading, problem.ops, sequence)),
+        tuple(map(frozenset.union, batch, sequence, others)),
         everywhere(experts),
         everywhere(normalised),
+    )
+
+
+def _parts_of_parameters(problem: Problem, op: OpInfo) -> Parts:
+    """Of the parameters that an op reads, all the parts that any of them has."""
+    return frozenset(
+        part
+        for port in op.inputs
+        if problem.tensors[port.tensor].tensor.role == "parameter"
+        for part in port.slot_of
     )
 
 

@@ -3,8 +3,8 @@
     dp, ep   on the batch; ep on the experts of ops that have them
     cp       on the sequence, of attention on that of the queries: whether keys and values are
              gathered or go round is open
-    tp       on nothing that is batch, sequence or normalised; with sequence parallelism ops that
-             are no products may have it on the sequence
+    tp       on nothing that is tokens or normalised; with sequence parallelism ops that are no
+             products may have it on the sequence
 
 Every op is cut as many ways by each axis as it can be; only memory-bound ops may leave tp idle.
 What is left is open to the search: columns or rows, which heads, which of a block's dims.
@@ -27,10 +27,9 @@ from solver.op_model import OpModel
 from solver.pins import Allowed
 from solver.problem import Problem
 from solver.stated.mesh import CP, DP, EP, TP, role_of
-from solver.stated.roles import Roles, roles_of
+from solver.stated.roles import PRODUCTS, Roles, roles_of
 from solver.states import FloatArray, IntArray
 
-_PRODUCTS = frozenset({"matmul", "attention", "convolution"})
 Mask = NDArray[np.bool_]
 
 
@@ -81,14 +80,14 @@ def _wanted(
 ) -> tuple[Mapping[str, Parts], Parts, bool]:
     """By role, the parts that an axis lies on; those that tp keeps off; whether tp may be idle."""
     op = problem.ops[position]
-    batch, sequence = roles.batch[position], roles.sequence[position]
+    batch, tokens = roles.batch[position], roles.tokens[position]
     experts = frozenset(j for j in roles.experts[position] if op.parts[j].shardable)
     is_product = op.known is not None and (
-        op.known.op_class in _PRODUCTS or bool(op.known.sparse_inputs and batch)
+        op.known.op_class in PRODUCTS or bool(op.known.sparse_inputs and batch)
     )
-    closed = batch | sequence | experts | roles.normalised[position]
+    closed = tokens | experts | roles.normalised[position]
     if degrees.sequence_parallel and not is_product:
-        closed -= roles.leading[position]
+        closed -= roles.leading[position] or tokens - batch
     on = {DP: batch, CP: roles.leading[position], EP: experts or batch}
     return on, closed, not is_product
 

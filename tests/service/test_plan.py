@@ -76,6 +76,16 @@ def test_a_topology_may_be_a_preset(serve: Serve) -> None:
     assert http.get("/v1/topologies").json()["topologies"][0]["name"] == "h100-2x8"
 
 
+def test_a_strategy_that_is_stated_is_another_request(serve: Serve) -> None:
+    http = serve()
+    http.post("/v1/plan", json=REQUEST, headers=WAIT)
+    asked = http.post("/v1/plan", json=request(degrees={"dp": 2, "tp": 4}))
+    assert asked.status_code == 202
+    refused = http.post("/v1/plan", json=request(degrees={"tp": 3}))
+    assert refused.status_code == 422
+    assert "tp 3 does not divide the 8 devices" in refused.json()["detail"]
+
+
 def test_other_terms_are_another_request_and_defaults_are_none(serve: Serve) -> None:
     http = serve()
     other = [

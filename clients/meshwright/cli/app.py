@@ -6,6 +6,7 @@ import typer
 
 from meshwright.cli.capture import capture
 from meshwright.cli.documents import topologies, validate
+from meshwright.cli.estimate import estimate
 from meshwright.cli.export import export
 from meshwright.cli.plan import plan
 from meshwright.cli.show import show
@@ -20,6 +21,7 @@ cli = typer.Typer(
     rich_markup_mode=None,
 )
 cli.command()(plan)
+cli.command()(estimate)
 cli.command()(show)
 cli.command()(verify)
 cli.command()(transfer)

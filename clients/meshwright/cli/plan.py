@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
-from meshwright.cli.consoles import notices, results
+from meshwright.cli.asking import ask
 from meshwright.cli.pins import parse_pin
-from meshwright.cli.progress import ProgressLine
 from meshwright.cli.wishes import (
     Wishes,
     budget_of,
@@ -20,24 +18,12 @@ from meshwright.cli.wishes import (
     pipeline_of,
     setup_of,
 )
-from meshwright.client import Client
 from meshwright.files import read_document
-from meshwright.planfile import PlanFile
-from meshwright.planner import certificate_of, find_planner, find_verifier, preset
 from meshwright.schema import (
-    Answer,
     Graph,
-    Infeasible,
-    Progress,
-    Request,
     ScheduleKind,
-    Setup,
-    Topology,
 )
 from meshwright.schema.request import Rest, Solver
-from meshwright.show import render_plan, render_summary
-from meshwright.stopping import StopSignal
-from meshwright.units import show_bytes
 
 INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
@@ -161,116 +147,8 @@ def plan(
             ),
         ),
         "pipeline": pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
+        "degrees": None,
         "module": module,
         "budget": budget_of(budget, axes, simplicity),
     }
-    cluster: Topology | None
-    if server is None:
-        cluster = local = _topology(topology)
-        request = Request(graph=document, topology=local, setup=run, **wishes)
-        answer = _searched(request)
-        if verify:
-            answer = _verified(answer, request)
-    else:
-        with Client(server) as client, ProgressLine() as line:
-            answer = client.plan(
-                document,
-                _topology(topology) if _is_file(topology) else topology,
-                setup=run,
-                **wishes,
-                on_progress=line,
-                verify=verify,
-            )
-            cluster = _fetched(client, answer)
-    _tell(answer, document, cluster, run, output)
-
-
-def _searched(request: Request) -> Answer:
-    """The planner's answer; the first Ctrl-C asks it for the best plan so far."""
-    planner = find_planner()
-    with StopSignal(signal.SIGINT) as stop, ProgressLine(stop) as line:
-        answer = planner(request, line, stop)
-    return answer.model_copy(update={"ended_early": stop.heeded})
-
-
-def _verified(answer: Answer, request: Request) -> Answer:
-    if answer.plan is None:
-        return answer
-    with ProgressLine() as line:
-        line(Progress(phase="verifying", done=0, total=1))
-        certificate = certificate_of(find_verifier(), answer.plan, request)
-    return answer.model_copy(update={"certificate": certificate})
-
-
-def _tell(
-    answer: Answer, graph: Graph, topology: Topology | None, setup: Setup, output: Path | None
-) -> None:
-    if answer.plan is None:
-        assert answer.infeasible is not None
-        if answer.ended_early and answer.infeasible.constraint == "time":
-            _notice("meshwright: the search was ended before it had found a plan")
-            raise typer.Exit(INTERRUPTED)
-        _notice(f"meshwright: no plan fits: {_binding(answer.infeasible)}")
-        raise typer.Exit(1)
-    plan, certificate = answer.plan, answer.certificate
-    if output is not None:
-        PlanFile(
-            plan=plan,
-            graph=graph,
-            topology=topology,
-            setup=setup,
-            certificate=certificate,
-            seconds=answer.seconds,
-        ).write(output)
-    render = render_plan if output is None else render_summary
-    results().print(
-        render(
-            plan,
-            graph=graph,
-            topology=topology,
-            setup=setup,
-            certificate=certificate,
-            seconds=answer.seconds,
-        )
-    )
-    if answer.ended_early:
-        _notice("meshwright: the search was ended early; this is the best plan until then")
-    if output is not None:
-        _notice(f"wrote {output}; meshwright show {output} prints all of it")
-    if certificate is not None and certificate.outcome != "verified":
-        raise typer.Exit(1)
-
-
-def _notice(text: str) -> None:
-    notices().print(text, markup=False, soft_wrap=True)
-
-
-def _binding(infeasible: Infeasible) -> str:
-    needed, available = infeasible.needed_bytes, infeasible.available_bytes
-    numbers = (
-        f" (needed {show_bytes(needed)}, available {show_bytes(available)} a device)"
-        if needed is not None and available is not None
-        else ""
-    )
-    largest = ", ".join(
-        f"{own.tensor} ({_together(own.count)}{show_bytes(own.bytes)})"
-        for own in infeasible.largest
-    )
-    most = f"\nmost of it: {largest}" if largest else ""
-    return f"{infeasible.constraint}: {infeasible.detail}{numbers}{most}"
-
-
-def _together(count: int) -> str:
-    return f"{count} of them, together " if count > 1 else ""
-
-
-def _is_file(topology: str) -> bool:
-    return topology.endswith((".json", ".gz", ".zst")) or Path(topology).is_file()
-
-
-def _topology(topology: str) -> Topology:
-    return read_document(Path(topology), Topology) if _is_file(topology) else preset(topology)
-
-
-def _fetched(client: Client, answer: Answer) -> Topology | None:
-    return client.get_topology(answer.plan.topology) if answer.plan else None
+    ask(document, topology, run, wishes, server=server, verify=verify, output=output)

@@ -13,6 +13,7 @@ from meshwright.files import read_document
 from meshwright.schema import (
     Budget,
     Constraints,
+    Degrees,
     OptimizerParallel,
     Pin,
     Pipeline,
@@ -36,6 +37,7 @@ class Wishes(TypedDict):
     rest: Rest
     constraints: Constraints
     pipeline: Pipeline
+    degrees: Degrees | None
     module: str | None
     budget: Budget
 
@@ -98,6 +100,16 @@ def optimizer_parallel_of(
             "gradient_accumulation_shard": ("--gradient-accumulation-shard", shards),
         },
     )
+
+
+def degrees_of(*, zero: int, sequence_parallel: bool, **ways: int | None) -> Degrees:
+    """ways: dp, tp, cp and ep."""
+    given = {name: (f"--{name}", value) for name, value in ways.items()}
+    rest = {
+        "zero": ("--zero", zero),
+        "sequence_parallel": ("--sequence-parallel", sequence_parallel),
+    }
+    return _read(Degrees, {**given, **rest})
 
 
 def pipeline_of(

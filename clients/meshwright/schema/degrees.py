@@ -47,15 +47,19 @@ class Degrees(Model):
     def of_devices(self, count: int) -> Degrees:
         """With dp, on so many devices of a pipeline rank; RequestError where they do not fit."""
         others = self.tp * self.cp
-        dp = self.dp or max(1, count // others)
-        if dp * others != count or dp % self.ep:
-            wanted = f"dp {dp} × cp {self.cp} × tp {self.tp}"
+        ways = f"cp {self.cp} × tp {self.tp}" if self.cp > 1 else f"tp {self.tp}"
+        if count % others:
             raise RequestError(
-                f"{wanted} make {dp * others} devices, a pipeline rank has {count}"
-                if dp * others != count
-                else f"ep {self.ep} does not divide dp {dp}",
+                f"{ways} does not divide the {count} devices of a pipeline rank", pointer="/tp"
+            )
+        dp = self.dp or count // others
+        if dp * others != count:
+            raise RequestError(
+                f"dp {dp} × {ways} make {dp * others} devices, a pipeline rank has {count}",
                 pointer="/dp",
             )
+        if dp % self.ep:
+            raise RequestError(f"ep {self.ep} does not divide dp {dp}", pointer="/ep")
         return self.model_copy(update={"dp": dp})
 
     def __str__(self) -> str:

@@ -1,0 +1,145 @@
+"""Ask for a plan, in this process or at a service, and tell what came of it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import typer
+
+from meshwright.cli.consoles import notices, results
+from meshwright.cli.progress import ProgressLine
+from meshwright.cli.wishes import Wishes
+from meshwright.client import Client
+from meshwright.files import read_document
+from meshwright.planfile import PlanFile
+from meshwright.planner import certificate_of, find_planner, find_verifier, preset
+from meshwright.schema import Answer, Graph, Infeasible, Progress, Request, Setup, Topology
+from meshwright.show import render_plan, render_summary
+from meshwright.stopping import StopSignal
+from meshwright.units import show_bytes
+
+INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
+
+
+def ask(
+    graph: Graph,
+    topology: str,
+    setup: Setup,
+    wishes: Wishes,
+    *,
+    server: str | None,
+    verify: bool,
+    output: Path | None,
+) -> None:
+    """Show the plan, and write it to `output` where there is one; a typer.Exit where none fits."""
+    cluster: Topology | None
+    if server is None:
+        cluster = local = topology_of(topology)
+        request = Request(graph=graph, topology=local, setup=setup, **wishes)
+        answer = _searched(request)
+        if verify:
+            answer = _verified(answer, request)
+    else:
+        with Client(server) as client, ProgressLine() as line:
+            answer = client.plan(
+                graph,
+                topology_of(topology) if _is_file(topology) else topology,
+                setup=setup,
+                **wishes,
+                on_progress=line,
+                verify=verify,
+            )
+            cluster = _fetched(client, answer)
+    _tell(answer, graph, cluster, setup, output)
+
+
+def _searched(request: Request) -> Answer:
+    """The planner's answer; the first Ctrl-C asks it for the best plan so far."""
+    planner = find_planner()
+    with StopSignal(signal.SIGINT) as stop, ProgressLine(stop) as line:
+        answer = planner(request, line, stop)
+    return answer.model_copy(update={"ended_early": stop.heeded})
+
+
+def _verified(answer: Answer, request: Request) -> Answer:
+    if answer.plan is None:
+        return answer
+    with ProgressLine() as line:
+        line(Progress(phase="verifying", done=0, total=1))
+        certificate = certificate_of(find_verifier(), answer.plan, request)
+    return answer.model_copy(update={"certificate": certificate})
+
+
+def _tell(
+    answer: Answer, graph: Graph, topology: Topology | None, setup: Setup, output: Path | None
+) -> None:
+    if answer.plan is None:
+        assert answer.infeasible is not None
+        if answer.ended_early and answer.infeasible.constraint == "time":
+            _notice("meshwright: the search was ended before it had found a plan")
+            raise typer.Exit(INTERRUPTED)
+        _notice(f"meshwright: no plan fits: {_binding(answer.infeasible)}")
+        raise typer.Exit(1)
+    plan, certificate = answer.plan, answer.certificate
+    if output is not None:
+        PlanFile(
+            plan=plan,
+            graph=graph,
+            topology=topology,
+            setup=setup,
+            certificate=certificate,
+            seconds=answer.seconds,
+        ).write(output)
+    render = render_plan if output is None else render_summary
+    results().print(
+        render(
+            plan,
+            graph=graph,
+            topology=topology,
+            setup=setup,
+            certificate=certificate,
+            seconds=answer.seconds,
+        )
+    )
+    if answer.ended_early:
+        _notice("meshwright: the search was ended early; this is the best plan until then")
+    if output is not None:
+        _notice(f"wrote {output}; meshwright show {output} prints all of it")
+    if certificate is not None and certificate.outcome != "verified":
+        raise typer.Exit(1)
+
+
+def _notice(text: str) -> None:
+    notices().print(text, markup=False, soft_wrap=True)
+
+
+def _binding(infeasible: Infeasible) -> str:
+    needed, available = infeasible.needed_bytes, infeasible.available_bytes
+    numbers = (
+        f" (needed {show_bytes(needed)}, available {show_bytes(available)} a device)"
+        if needed is not None and available is not None
+        else ""
+    )
+    largest = ", ".join(
+        f"{own.tensor} ({_together(own.count)}{show_bytes(own.bytes)})"
+        for own in infeasible.largest
+    )
+    most = f"\nmost of it: {largest}" if largest else ""
+    return f"{infeasible.constraint}: {infeasible.detail}{numbers}{most}"
+
+
+def _together(count: int) -> str:
+    return f"{count} of them, together " if count > 1 else ""
+
+
+def _is_file(topology: str) -> bool:
+    return topology.endswith((".json", ".gz", ".zst")) or Path(topology).is_file()
+
+
+def topology_of(topology: str) -> Topology:
+    return read_document(Path(topology), Topology) if _is_file(topology) else preset(topology)
+
+
+def _fetched(client: Client, answer: Answer) -> Topology | None:
+    return client.get_topology(answer.plan.topology) if answer.plan else None

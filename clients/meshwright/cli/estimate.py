@@ -1,0 +1,130 @@
+"""`meshwright estimate`: what a stated strategy costs, in this process or at a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from meshwright.cli.asking import ask, topology_of
+from meshwright.cli.pins import parse_pin
+from meshwright.cli.wishes import (
+    Wishes,
+    budget_of,
+    constraints_of,
+    degrees_of,
+    one_of,
+    setup_of,
+)
+from meshwright.files import read_document
+from meshwright.schema import (
+    Degrees,
+    Graph,
+    OptimizerParallel,
+    Pipeline,
+    RequestError,
+    ScheduleKind,
+    Setup,
+)
+
+
+def estimate(
+    graph: Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")],
+    topology: Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file.")] = None,
+    server: Annotated[str | None, typer.Option(help="URL of a service that estimates.")] = None,
+    dp: Annotated[
+        int | None, typer.Option(min=1, help="Data parallel; what the others leave by default.")
+    ] = None,
+    tp: Annotated[int, typer.Option(min=1, help="Tensor parallel: columns, rows, heads.")] = 1,
+    pp: Annotated[int, typer.Option(min=1, help="Pipeline ranks.")] = 1,
+    vpp: Annotated[int, typer.Option(min=1, help="Virtual stages of a pipeline rank.")] = 1,
+    cp: Annotated[int, typer.Option(min=1, help="Context parallel: the sequence.")] = 1,
+    ep: Annotated[int, typer.Option(min=1, help="Expert parallel, a part of dp.")] = 1,
+    zero: Annotated[
+        int, typer.Option(help="Over dp and cp: 1 optimizer state, 2 gradients, 3 parameters too.")
+    ] = 0,
+    zero_size: Annotated[
+        int | None, typer.Option(min=1, help="ZeRO over so many devices at most (HSDP).")
+    ] = None,
+    sequence_parallel: Annotated[
+        bool, typer.Option("--sequence-parallel", help="Sequence parts between products of tp.")
+    ] = False,
+    batch: Annotated[int | None, typer.Option(min=1, help="Global batch.")] = None,
+    seq: Annotated[int | None, typer.Option(min=1, help="Sequence length.")] = None,
+    microbatches: Annotated[int | None, typer.Option(min=1, help="Microbatches of a step.")] = None,
+    microbatch_size: Annotated[
+        int | None, typer.Option(min=1, help="Sequences of a microbatch on a device of dp.")
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help=f"Of the pipeline: one of {', '.join(get_args(ScheduleKind))}."),
+    ] = None,
+    cut: Annotated[
+        list[str] | None, typer.Option(help="Op with which the next stage begins; in their order.")
+    ] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="As of `plan`; axes are dp, tp, cp and ep.")
+    ] = None,
+    setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
+    uneven: Annotated[
+        str | None, typer.Option(help="Sizes that do not divide: refuse, chunk or pad.")
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
+) -> None:
+    """Say what a strategy costs that you state, without searching for another."""
+    document = read_document(graph, Graph)
+    run = setup_of(
+        setup, seq=seq, dataset=None, global_batch=batch, microbatches=microbatches, uneven=uneven
+    )
+    document.instantiate(run.symbols)
+    degrees = degrees_of(dp=dp, tp=tp, cp=cp, ep=ep, zero=zero, sequence_parallel=sequence_parallel)
+    if microbatch_size is not None:
+        run = _with_size(run, document, degrees, microbatch_size, pp, topology)
+    wishes: Wishes = {
+        "pins": tuple(parse_pin(text) for text in pin or ()),
+        "solver": "auto",
+        "rest": "data_parallel",
+        "constraints": constraints_of(
+            fully_use_devices=False,
+            elementwise_follow=False,
+            slice_alignment=None,
+            optimizer_parallel=(
+                None if zero_size is None else OptimizerParallel(shard_size=zero_size)
+            ),
+        ),
+        "pipeline": _pipeline(pp, vpp, schedule, tuple(cut or ())),
+        "degrees": degrees,
+        "module": None,
+        "budget": budget_of(None, None, None),
+    }
+    ask(document, topology, run, wishes, server=server, verify=verify, output=output)
+
+
+def _pipeline(ranks: int, virtual: int, schedule: str | None, cuts: tuple[str, ...]) -> Pipeline:
+    kind = None if schedule is None else one_of("--schedule", schedule, get_args(ScheduleKind))
+    if ranks == 1 and (virtual > 1 or kind is not None or cuts):
+        raise RequestError("--vpp, --schedule and --cut are of a pipeline; say --pp too")
+    stages = virtual if virtual > 1 or ranks > 1 else None
+    if kind == "zb_v" and virtual == 1:
+        stages = 2
+    return Pipeline(ranks=ranks, stages_per_rank=stages, schedule=kind, cuts=cuts)
+
+
+def _with_size(
+    setup: Setup, graph: Graph, degrees: Degrees, size: int, ranks: int, topology: str
+) -> Setup:
+    """The setup with as many microbatches as have this size on every device of dp."""
+    if setup.microbatches is not None:
+        raise RequestError("--microbatches and --microbatch-size say the same; give one of them")
+    batch = setup.global_batch or setup.symbols.get("batch") or graph.symbols.get("batch")
+    if batch is None:
+        raise RequestError("--microbatch-size needs a graph with the symbol 'batch'")
+    dp = degrees.dp or topology_of(topology).device_count // (degrees.tp * degrees.cp * ranks)
+    if dp < 1 or batch % (dp * size):
+        raise RequestError(
+            f"--microbatch-size {size}: a global batch of {batch} over dp {dp} is no whole number "
+            f"of microbatches of {size} sequences"
+        )
+    return setup.model_copy(update={"microbatches": batch // (dp * size)})

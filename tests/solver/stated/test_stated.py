@@ -1,0 +1,261 @@
+"""Stated strategies: what their plans hold, send and cost, against closed forms and the search."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+
+from costmodel.calibrations import default_calibration
+from meshwright.schema import (
+    Degrees,
+    InvalidInput,
+    Pipeline,
+    Plan,
+    Request,
+    RequestError,
+    Setup,
+    Topology,
+)
+from solver.evaluate import evaluate
+from solver.planner import check, plan
+from solver.problem import build_problem
+from solver.verify import verify_documents
+from tests.solver.pipeline.layered import layered
+from tests.solver.requests import ONE_BATCH, mlp_request, planned, transformer_mlp
+from tests.solver.small_graphs import GraphMaker, topology
+
+GIB = 2**30
+ROWS, WIDTH, WORDS = 64, 256, 1024
+
+
+def stated(
+    devices: Topology, batch: int = 64, setup: Setup = ONE_BATCH, **degrees: object
+) -> Request:
+    """A transformer's MLP, embedding and head, with the degrees."""
+    request = mlp_request(batch, devices, rows=ROWS, width=WIDTH)
+    own = Degrees.model_validate(degrees)
+    return request.model_copy(update={"degrees": own, "setup": setup})
+
+
+def strategies(found: Plan) -> dict[str, dict[str, tuple[str, ...]]]:
+    return {op.op: op.strategy for stage in found.stages for op in stage.ops}
+
+
+def collectives(found: Plan, traffic: str) -> dict[tuple[str, str], list[int]]:
+    """By direction and kind: the payloads."""
+    out: dict[tuple[str, str], list[int]] = {}
+    for stage in found.stages:
+        for own in stage.redistributions:
+            if own.traffic == traffic:
+                for direction in ("forward", "backward", "per_step"):
+                    for step in getattr(own, direction):
+                        if step.kind not in ("slice", "mask"):
+                            out.setdefault((direction, step.kind), []).append(step.payload_bytes)
+    return out
+
+
+# --- what it holds --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("zero", "gigabytes"), [(0, 120.0), (1, 31.4), (2, 16.6), (3, 1.9)])
+@pytest.mark.parametrize("microbatches", [1, 2])
+def test_memory_of_a_stage_is_that_of_the_table_in_the_zero_paper(
+    zero: int, gigabytes: float, microbatches: int
+) -> None:
+    # Rajbhandari et al. 2020, figure 1: 7.5 billion parameters over 64 devices, two bytes each for
+    # parameter and gradient, K = 12 for Adam with a master copy
+    maker = GraphMaker("bfloat16", batch=128)
+    wide, narrow = 200_000, 12_500
+    x = maker.input("x", "batch", narrow)
+    for k, (rows, columns) in enumerate(((wide, narrow), (narrow, wide), (wide, narrow))):
+        x = maker.op("linear", [x, maker.parameter(f"w{k}", rows, columns)], ["batch", rows])
+    graph = maker.graph(maker.op("sum", [x], [], "loss", attrs={"dims": [0, 1]}), loss="loss:out")
+    assert sum(prod(map(int, t.shape)) for t in graph.tensors if t.role == "parameter") == 7.5e9
+    request = Request(
+        graph=graph,
+        topology=topology(8, 8, memory_bytes=400 * 10**9),
+        setup=Setup(gradient_dtype="bfloat16", microbatches=microbatches),
+        degrees=Degrees(dp=64, zero=zero),
+    )
+    memory = planned(request).cost.memory_bytes
+    held = memory.parameters + memory.gradients + memory.optimizer
+    assert round(held / 1e9, 1) == gigabytes
+
+
+def test_what_does_not_fit_has_a_plan_that_says_by_how_much() -> None:
+    small = topology(2, 4, memory_bytes=20 << 20)
+    request = stated(small, dp=8)
+    found = planned(request)
+    memory = found.cost.memory_bytes
+    assert memory.total > memory.capacity == 20 << 20
+    assert any("does not fit" in note and "optimizer" in note for note in found.notes)
+    assert found.topology == request.topology.id
+    plenty = planned(stated(topology(2, 4), dp=8))
+    assert plenty.cost.memory_bytes.optimizer == memory.optimizer
+    assert not any("does not fit" in note for note in plenty.notes)
+
+
+# --- what it sends --------------------------------------------------------------------------------
+
+
+def test_data_parallelism_reduces_every_gradient_once() -> None:
+    found = planned(stated(topology(2, 4), dp=8))
+    parameters = 2 * WORDS * WIDTH + WIDTH + 2 * 4 * WIDTH * WIDTH
+    sent = collectives(found, "gradient")
+    assert set(sent) == {("per_step", "all_reduce")}
+    assert sum(sent["per_step", "all_reduce"]) == 4 * parameters  # gradients are float32
+    assert not collectives(found, "activation")
+    assert not collectives(found, "parameter")
+
+
+def test_zero_1_scatters_gradients_and_gathers_parameters() -> None:
+    found = planned(stated(topology(2, 4), dp=8, zero=1))
+    large = 2 * WORDS * WIDTH + 2 * 4 * WIDTH * WIDTH
+    sent = collectives(found, "gradient")
+    assert sum(sent["per_step", "reduce_scatter"]) == 4 * large
+    assert sum(sent["per_step", "all_reduce"]) == 4 * WIDTH  # the norm's scale is too small
+    assert sum(collectives(found, "parameter")["per_step", "all_gather"]) == 2 * large
+
+
+def test_tensor_parallelism_is_megatrons_pair() -> None:
+    # Shoeybi et al. 2019, section 3: one all-reduce forward and one backward for an MLP, and the
+    # same for embedding (forward) and head (backward); cross entropy on its part of the words
+    found = planned(stated(topology(8), tp=8))
+    own = strategies(found)
+    assert own["up"] == {"n": ("tp",)}
+    assert own["down"] == {"k": ("tp",)}
+    assert own["act"] == {"d2": ("tp",)}
+    assert own["embed"] == own["loss"] == {"v": ("tp",)}
+    assert own["norm"] == own["residual"] == {}
+    between = 2 * 64 * ROWS * WIDTH  # bfloat16
+    assert collectives(found, "activation") == {
+        ("forward", "all_reduce"): [between] * 2,
+        ("backward", "all_reduce"): [between] * 2,
+    }
+
+
+def test_sequence_parallelism_halves_each_all_reduce_into_gather_and_scatter() -> None:
+    # Korthikanti et al. 2022, section 4.2.2: the same bytes, and norms on their part of the rows
+    found = planned(stated(topology(8), tp=8, sequence_parallel=True, setup=ONE_BATCH))
+    own = strategies(found)
+    assert own["norm"] == own["residual"] or set(own["norm"].values()) == {("tp",)}
+    between = 2 * 64 * ROWS * WIDTH
+    sent = collectives(found, "activation")
+    assert set(sent) == {
+        (direction, kind)
+        for direction in ("forward", "backward")
+        for kind in ("all_gather", "reduce_scatter")
+    }
+    assert {size for sizes in sent.values() for size in sizes} == {between}
+    assert sum(len(sizes) for sizes in sent.values()) == 8
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+DEGREES = [
+    {"dp": 8},
+    {"dp": 8, "zero": 3},
+    {"dp": 4, "tp": 2, "zero": 1},
+    {"dp": 2, "tp": 4},
+    {"tp": 8, "sequence_parallel": True},
+    {"dp": 2, "tp": 4, "zero": 2, "sequence_parallel": True},
+]
+
+
+@pytest.mark.parametrize("degrees", DEGREES, ids=str)
+@pytest.mark.parametrize("microbatches", [1, 4])
+def test_no_stated_strategy_beats_the_search_on_the_same_devices(
+    degrees: dict[str, object], microbatches: int
+) -> None:
+    setup = Setup(microbatches=microbatches)
+    request = stated(topology(2, 4), setup=setup, **degrees)
+    found = planned(request)
+    searched = planned(request.model_copy(update={"degrees": None}))
+    assert searched.search.lower_bound_ns <= found.cost.step_ns * (1 + 1e-9)
+    problem = build_problem(
+        request.graph, request.topology, setup, default_calibration(), microbatches
+    )
+    assert evaluate(problem, found) == found.cost
+
+
+@pytest.mark.parametrize("degrees", DEGREES, ids=str)
+def test_every_stated_strategy_is_right(degrees: dict[str, object]) -> None:
+    request = stated(topology(2, 4), **degrees)
+    own = verify_documents(planned(request), request.graph, request.topology, request.setup)
+    assert own.outcome == "verified"
+
+
+def test_a_pipeline_is_cut_into_stages_of_as_many_layers() -> None:
+    request = Request(
+        graph=layered(8, batch=16),
+        topology=topology(4, 2),
+        setup=Setup(microbatches=8),
+        degrees=Degrees(tp=2),
+        pipeline=Pipeline(ranks=4),
+    )
+    found = planned(request)
+    assert found.schedule is not None
+    assert (found.schedule.kind, found.schedule.ranks) == ("1f1b", 4)
+    layers = [{op.op.split(".")[0] for op in stage.ops} for stage in found.stages]
+    assert [own & set("01234567") for own in layers] == [set("01"), set("23"), set("45"), set("67")]
+    assert (
+        verify_documents(found, request.graph, request.topology, request.setup).outcome
+        == "verified"
+    )
+
+
+def test_virtual_stages_interleave_and_microbatches_are_one_sequence_by_default() -> None:
+    request = Request(
+        graph=layered(8, batch=16),
+        topology=topology(2, 4),
+        degrees=Degrees(dp=4, zero=1),
+        pipeline=Pipeline(ranks=2, stages_per_rank=4),
+    )
+    found = planned(request)
+    assert found.schedule is not None
+    assert found.schedule.kind == "interleaved_1f1b"
+    assert len(found.stages) == 8
+    assert found.microbatches == 16 // 4
+
+
+# --- what it cannot be ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("degrees", "said"),
+    [
+        ({"dp": 4}, "dp 4 × tp 1 make 4 devices, a pipeline rank has 8"),
+        ({"tp": 3}, "tp 3 does not divide the 8 devices"),
+        ({"ep": 2}, "no op has experts"),
+        ({"cp": 2}, "no op has a sequence"),
+    ],
+)
+def test_degrees_that_cannot_be_are_refused(degrees: dict[str, object], said: str) -> None:
+    request = stated(topology(2, 4), **degrees)
+    for ask in (check, plan):
+        with pytest.raises((RequestError, InvalidInput), match=said):
+            ask(request)
+
+
+def test_a_batch_that_dp_does_not_divide_names_the_op() -> None:
+    with pytest.raises(InvalidInput, match="op 'embed': its batch of a microbatch \\(4\\)"):
+        plan(stated(topology(2, 4), batch=4, dp=8))
+
+
+def test_an_axis_keeps_inside_a_level() -> None:
+    with pytest.raises(RequestError, match="tp 2 cannot be made of 2 node × 3 gpu"):
+        plan(stated(topology(2, 3), batch=12, tp=2, dp=3))
+
+
+def test_what_tp_cannot_cut_is_said() -> None:
+    graph = transformer_mlp(8, rows=4, width=WIDTH)
+    graph.parameter("w odd", 3, WIDTH)
+    graph.op("linear", ["residual:out", "w odd"], ["batch", 4, 3], "odd")
+    request = Request(
+        graph=graph.graph("loss:out", "odd:out", loss="loss:out"),
+        topology=topology(4),
+        setup=ONE_BATCH,
+        degrees=Degrees(tp=4),
+    )
+    assert "tp cuts nothing of 'odd': its devices repeat it" in planned(request).notes
