@@ -12,11 +12,12 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from math import prod
 
 from pydantic import Field
 
 from costmodel.collectives import FULL_MESH_KINDS
-from meshwright.schema import Device, Level, Link, Model, Topology, TopologyError
+from meshwright.schema import Device, Host, Level, Link, Model, Topology, TopologyError
 
 # Preset device -> the file of its data sheet and the file of its server.
 _FILES: Mapping[str, tuple[str, str]] = {
@@ -39,13 +40,20 @@ _NAME = re.compile(
 class Node(Model):
     """A server: what joins its devices, slowest level first, and what joins it to others.
 
-    The bandwidth of a full mesh counts all wires of a device when the server is full.
+    The bandwidth of a full mesh counts all wires of a device when the server is full. host: memory
+    of the whole server, and the link of one device; None where no document says.
     """
 
     name: str
     levels: tuple[Level, ...] = Field(min_length=1, max_length=2)
     between: Link
+    host: Host | None = None
     source: str
+
+    @property
+    def places(self) -> int:
+        """How many devices a full server has."""
+        return prod(level.size for level in self.levels)
 
 
 def presets() -> list[str]:
@@ -72,6 +80,7 @@ def preset(name: str) -> Topology:
         name=f"{device_name}-{nodes}x{devices}",
         device=_device(device_file),
         levels=tuple(kept),
+        host=_host_of_one(node),
         source=f"{node.name}. {node.source}",
     )
 
@@ -98,6 +107,17 @@ def _resized(level: Level, size: int) -> Level:
         wire_bytes_per_s = link.bytes_per_s / (level.size - 1)
         link = link.model_copy(update={"bytes_per_s": wire_bytes_per_s * max(size - 1, 1)})
     return Level(name=level.name, size=size, link=link)
+
+
+def _host_of_one(node: Node) -> Host | None:
+    """An equal share for every place, taken or not."""
+    if node.host is None:
+        return None
+    share = {
+        "memory_bytes": node.host.memory_bytes // node.places,
+        "memory_bytes_per_s": node.host.memory_bytes_per_s / node.places,
+    }
+    return node.host.model_copy(update=share)
 
 
 def _between(node: Node, devices: int) -> Link:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.schema import Axis, Dim, Layout, LayoutPair, PlanError, Stage, SubDim
+from meshwright.schema.plan import Resting
 from solver.lowering import Lowered, Models
+from solver.offload import DEVICE, ON_HOST, TABLE
 from solver.op_info import TensorInfo
 from solver.read_states import ReadStates
 from solver.states import IntArray
@@ -234,7 +236,8 @@ def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
             planned_parameter.gradient,
             planned_parameter.optimizer,
         )
-        parameters[value.root] = _parameter_codes(models, value, triple)
+        codes = _parameter_codes(models, value, triple)
+        parameters[value.root] = _placed(models, value, codes, planned_parameter.on_host)
     for value in values.values:
         if value.readers and not value.is_free:
             if value.is_parameter and value.root not in parameters:
@@ -313,6 +316,25 @@ def _parameter_codes(
         f"parameter {value.root!r}: the layouts {triple[0]}, {triple[1]}, {triple[2]} are no state "
         "that the search knows"
     )
+
+
+def _placed(models: Models, value: Value, codes: Codes, on_host: tuple[Resting, ...]) -> Codes:
+    """The state with these parts on hosts; raises PlanError where they cannot be there."""
+    model = models.parameter(value)
+    place = ON_HOST.index(on_host) if on_host in ON_HOST else None
+    if place == DEVICE:
+        return codes
+    if place is None or model.host is None or (place == TABLE and not model.is_table):
+        why = (
+            "its topology has no host"
+            if model.host is None
+            else f"what can is {'; '.join(', '.join(own) for own in ON_HOST[1:])}, the value only "
+            "where one op looks rows up"
+        )
+        raise PlanError(
+            f"parameter {value.root!r}: {', '.join(on_host)} cannot lie on hosts: {why}"
+        )
+    return tuple(code + model.space.base * place for code in codes)
 
 
 def _axes_of(layouts: Iterable[Layout | None]) -> Hashable:

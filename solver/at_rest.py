@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import OptimizerParallel
+from meshwright.schema.request import Offload
 from solver.states import IntArray
 
 Mask = NDArray[np.bool_]
@@ -32,11 +33,24 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class AtRest:
-    """What parameters may be at rest. optimizer_parallel: None leaves it to the search. over: of
-    every axis of the mesh, whether they may be sharded over it; () for all."""
+    """What parameters may be at rest. optimizer_parallel: None leaves it to the search.
+
+    over: of every axis of the mesh, whether they may be sharded over it; () for all.
+    finest_on_host: on hosts they are sharded as finely as they can be, for want of room there.
+    """
 
     optimizer_parallel: OptimizerParallel | None = None
     over: tuple[bool, ...] = ()
+    offload: Offload = "none"
+    finest_on_host: bool = False
+
+    @property
+    def hosts_optimizer(self) -> bool:
+        return self.offload in ("optimizer", "auto")
+
+    @property
+    def hosts_tables(self) -> bool:
+        return self.offload in ("embeddings", "auto")
 
     def may_shard(self, size_bytes: int, least_bytes: int) -> bool:
         """Whether a parameter is large enough; least_bytes: where the request says nothing."""

@@ -72,6 +72,20 @@ def _least(models: Models, value: Value) -> tuple[float, float, float, float]:
     return 0.0, 0.0, 0.0, saved * models.problem.in_flight
 
 
+def may_fill_hosts(models: Models, folding: Folding) -> bool:
+    """Whether what may lie on hosts could be more than their memory, if it lay there as coarsely as
+    it may."""
+    if models.problem.topology.host is None or models.at_rest.offload == "none":
+        return False
+    times = _times(folding)
+    most = 0.0
+    for value in models.values.values:
+        if value.is_parameter and value.readers:
+            model = models.parameter(value)
+            most += float(model.host_bytes(model.states).max()) * times.get(value.root, 1)
+    return most > models.problem.host_limit_bytes
+
+
 def _times(folding: Folding) -> dict[str, int]:
     """How many copies of the whole graph an op or tensor of the folded one stands for."""
     return {

@@ -2,7 +2,8 @@
 
     step = sum over ops of compute + inner communication
          + sum over values of the redistributions between the layouts that ops make and need
-         + sum over parameters of gathers, gradient reductions, update and spreading
+         + sum over parameters of gathers, gradient reductions, update and spreading,
+           and of what goes to hosts and back
     memory = parameters + gradients + optimizer state + saved activations + reserve
 
 Communication counts with the calibration's exposed share. No solver reports a number of its own:
@@ -69,7 +70,10 @@ def cost_of(models: Models, ledgers: Iterable[tuple[Ledger, int]]) -> Cost:
     """The totals of ledgers, each as often as it says."""
     problem = models.problem
     exposed = problem.calibration.exposed
+    ledgers = list(ledgers)
     totals = sum((times * ledger.totals() for ledger, times in ledgers), np.zeros(8))
+    on_host = sum((times * ledger.host_totals() for ledger, times in ledgers), np.zeros(3))
+    up_ns, down_ns, host_bytes = on_host.tolist()
     compute, activation, gathers, reductions = totals[:4].tolist()
     full = {"activation": activation, "parameter": gathers, "gradient": reductions}
     waited = {
@@ -77,6 +81,9 @@ def cost_of(models: Models, ledgers: Iterable[tuple[Ledger, int]]) -> Cost:
         "parameter": gathers * exposed.parameter,
         "gradient": reductions * exposed.gradient,
     }
+    if up_ns or down_ns:
+        full["host"] = up_ns + down_ns
+        waited["host"] = up_ns * exposed.parameter + down_ns * exposed.gradient
     capacity = problem.topology.device.memory_bytes
     return Cost(
         step_ns=compute + sum(waited.values()),
@@ -90,5 +97,7 @@ def cost_of(models: Models, ledgers: Iterable[tuple[Ledger, int]]) -> Cost:
             activations=round(totals[7] * problem.in_flight),
             reserved=round(capacity * problem.setup.memory_reserve),
             capacity=capacity,
+            host=round(host_bytes),
+            host_capacity=problem.topology.host.memory_bytes if problem.topology.host else 0,
         ),
     )

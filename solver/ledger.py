@@ -33,12 +33,12 @@ class Ledger:
         values, parameters = self.values.values(), self.parameters.values()
         ways = [way for own in values for way in (own.shared, *own.to_readers)]
         ways += [way for own in parameters for way in own.to_readers]
-        held = np.array([own.bytes for own in parameters], dtype=np.float64).reshape(-1, 3)
+        held = np.array([own.bytes[:3] for own in parameters], dtype=np.float64).reshape(-1, 3)
         own_moves_ns = fsum([pair[1] for pair in self.ops.values()])
         return np.array(
             [
                 fsum([pair[0] for pair in self.ops.values()])
-                + fsum([own.update_ns for own in parameters]),
+                + fsum([own.update_ns + own.host_ns for own in parameters]),
                 own_moves_ns + fsum([way.ns for way in ways if way is not None]),
                 fsum([ns for own in parameters for ns in (own.spread_ns, *own.gathers_ns)]),
                 fsum([ns for own in parameters for ns in own.reductions_ns]),
@@ -46,6 +46,11 @@ class Ledger:
                 fsum([own.saved_bytes for own in values if own.saved_bytes is not None]),
             ]
         )
+
+    def host_totals(self) -> FloatArray:
+        """ns of links from hosts and to hosts; bytes in a device's share of its host."""
+        own = [(item.up_ns, item.down_ns, item.bytes[3]) for item in self.parameters.values()]
+        return np.array([fsum(column) for column in zip(*own, strict=True)] or [0.0] * 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,4 +123,8 @@ class _Bookkeeping:
         needed = tuple([self._needed(reader) for reader in value.readers])
         model = self.models.parameter(value)
         shared = read.codes if read is not None else None
-        return self.items.parameter(model, codes, shared, needed, root)
+        lookup = None
+        if model.is_table and value.readers[0][0] in self.assignment.ops:
+            position = value.readers[0][0]
+            lookup = self.models.ops.model(position), self.assignment.ops[position]
+        return self.items.parameter(model, codes, shared, needed, lookup, root)

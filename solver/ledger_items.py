@@ -22,7 +22,7 @@ from solver.own_moves import own_moves_ns
 from solver.parameters import ParameterModel
 from solver.read_states import ReadStates, saved_as_read_bytes, saved_bytes
 from solver.redistribution import Path
-from solver.states import StateSpace
+from solver.states import IntArray, StateSpace
 
 Pair = tuple[float, float]
 
@@ -51,21 +51,26 @@ class ValueItems(NamedTuple):
 
 
 class ParameterItems(NamedTuple):
-    """A parameter in a state. bytes: of value, gradient and optimizer state on a device.
+    """A parameter in a state. bytes: of value, gradient and optimizer state on a device, and of all
+    that is in its share of its host.
 
     targets: the states to which it is gathered, and from which its gradient is reduced: the one
     that readers share, or that of each. gathers_ns, reductions_ns: in one step, by target.
-    to_readers: ways from the shared state, None where nothing moves.
+    to_readers: ways from the shared state, None where nothing moves. host_ns, up_ns, down_ns: in
+    one step, of hosts and of the links from and to them.
     """
 
     codes: Codes
     targets: tuple[Codes, ...]
     update_ns: float
     spread_ns: float
-    bytes: tuple[float, float, float]
+    bytes: tuple[float, float, float, float]
     gathers_ns: tuple[float, ...]
     reductions_ns: tuple[float, ...]
     to_readers: tuple[Way | None, ...]
+    host_ns: float
+    up_ns: float
+    down_ns: float
 
 
 @dataclass(slots=True)
@@ -199,32 +204,53 @@ class Items:
         codes: Codes,
         read: Codes | None,
         needed: tuple[Codes, ...],
+        lookup: tuple[OpModel, Codes] | None,
         name: str,
     ) -> ParameterItems:
-        """read: the state that readers share; needed: what each needs.
+        """read: the state that readers share; needed: what each needs; lookup: of a table, the op
+        that looks rows up, with its strategy.
 
         Raises PlanError, with the parameter's name, where it rests coarser than what is read.
         """
-        key = (id(model), codes, read, needed)
+        key = (id(model), codes, read, needed, lookup and (id(lookup[0]), lookup[1]))
         found = self._parameters.get(key)
         if found is None:
             targets = needed if read is None else (read,)
             pairs = [self._target(model, codes, target, name) for target in targets]
             states = np.array([codes])
             value, gradient, optimizer = (float(own[0]) for own in model.memory_bytes(states))
+            on_host = float(model.host_bytes(states)[0])
+            host_ns, up_ns, down_ns = self._host_times(model, states, lookup)
             found = self._parameters[key] = ParameterItems(
                 codes,
                 targets,
                 float(model.update_ns(states)[0]),
                 float(model.spread_ns(states)[0]),
-                (value, gradient, optimizer),
+                (value, gradient, optimizer, on_host),
                 tuple([gather_ns for gather_ns, _ in pairs]),
                 tuple([reduce_ns for _, reduce_ns in pairs]),
                 ()
                 if read is None
                 else tuple([self.way(model.space, read, state, False) for state in needed]),
+                host_ns,
+                up_ns,
+                down_ns,
             )
         return found
+
+    def _host_times(
+        self, model: ParameterModel, states: IntArray, lookup: tuple[OpModel, Codes] | None
+    ) -> tuple[float, float, float]:
+        """ns of a step: work on the host, up, down."""
+        once = model.host_times(states)
+        found = [float(own[0]) for own in (once.work, once.up, once.down)]
+        if lookup is not None:
+            reader, strategy = lookup
+            looked_up = reader.looked_up_bytes(np.array([strategy])) / model.element_bytes.value
+            rows = model.lookup_times(states, looked_up)
+            parts = (rows.work, rows.up, rows.down)
+            found = [a + float(b[0, 0]) for a, b in zip(found, parts, strict=True)]
+        return found[0], found[1], found[2]
 
     def _target(self, model: ParameterModel, codes: Codes, target: Codes, name: str) -> Pair:
         states, needed = np.array([codes]), np.array([target])
@@ -232,6 +258,11 @@ class Items:
         gathers = 2 if model.trained else 1
         gather = float(model.gather_ns(states, needed)[0, 0]) * gathers * count
         often, once = model.reduce_ns(states, needed)
+        if bool(model.not_on_host(states, needed)[0, 0]):
+            raise PlanError(
+                f"parameter {name!r} cannot lie on hosts in the state {codes} while its reader "
+                f"needs it in the state {target}"
+            )
         if not np.isfinite(gather + float(often[0, 0]) + float(once[0, 0])):
             raise PlanError(
                 f"parameter {name!r} rests in the state {codes}, which is coarser than the "

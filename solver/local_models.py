@@ -49,23 +49,24 @@ class Outer:
     kept: dict[str, Kept] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LocalParameterModel(ParameterModel):
     """A parameter as its reader sees it, with what outer axes left of it at rest."""
 
     kept: Kept = Kept()
 
-    def memory_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        value, gradient, optimizer = ParameterModel.memory_bytes(self, states)
+    def held_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        # of the optimizer's state it is in `updated_elements` already
+        value, gradient, optimizer = ParameterModel.held_bytes(self, states)
         kept = self.kept
-        return value / kept.value, gradient / kept.gradient, optimizer / kept.optimizer
+        return value / kept.value, gradient / kept.gradient, optimizer
 
-    def update_ns(self, states: IntArray) -> FloatArray:
-        return ParameterModel.update_ns(self, states) / self.kept.optimizer
+    def updated_elements(self, states: IntArray) -> FloatArray:
+        return ParameterModel.updated_elements(self, states) / self.kept.optimizer
 
-    def forbidden(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
+    def asked_out(self, plain: IntArray, needed: IntArray) -> NDArray[np.bool_]:
         return self.at_rest.forbidden(
-            states,
+            plain,
             needed,
             self.space.axis_sizes,
             slots=self.space.slots,
@@ -139,16 +140,18 @@ class LocalModels(Models):
         return self.shared(
             ("local parameter", whole, kept),
             lambda: LocalParameterModel(
-                whole.space,
-                whole.dtype,
-                whole.setup,
-                whole.microbatches,
-                whole.device,
-                whole.calibration,
-                whole.interconnect,
-                whole.axis_levels,
-                whole.at_rest,
-                kept,
+                space=whole.space,
+                dtype=whole.dtype,
+                setup=whole.setup,
+                microbatches=whole.microbatches,
+                at_rest=whole.at_rest,
+                host=whole.host,
+                is_table=whole.is_table,
+                device=whole.device,
+                calibration=whole.calibration,
+                interconnect=whole.interconnect,
+                axis_levels=whole.axis_levels,
+                kept=kept,
             ),
         )
 

@@ -115,8 +115,12 @@ class _Lowering:
         self.out.op_node[position] = node
         self.out.op_choices[position] = own.choices
         for k, needed, again in own.reads:
-            tail, source = self._sources[value_of[op.inputs[k].tensor].root]
-            self.edges.append(Edge(tail, node, *source.table(needed, again)))
+            value = value_of[op.inputs[k].tensor]
+            tail, source = self._sources[value.root]
+            table = source.table(needed, again)
+            if k in own.parameters and self.models.parameter(value).may_be_looked_up_on_host:
+                table = self._looked_up(self.models.parameter(value), own, table)
+            self.edges.append(Edge(tail, node, *table))
         return node
 
     def _op(self, position: int) -> OpContent:
@@ -192,6 +196,18 @@ class _Lowering:
             )
 
         return RestContent(model.space, model.states, node, Source(table))
+
+    def _looked_up(self, model: ParameterModel, reader: OpContent, table: Table) -> Table:
+        """The table, with what a lookup on hosts costs."""
+        cost, memory = table
+        key = ("looked up", id(cost), id(reader.model), id(reader.choices))
+
+        def made() -> Table:
+            exposed = self.models.problem.calibration.exposed
+            elements = reader.model.looked_up_bytes(reader.choices) / model.element_bytes.value
+            return cost + model.lookup_times(model.states, elements).exposed(exposed), memory
+
+        return self.models.shared(key, made)
 
     def _add_rest(
         self, value: Value, producer: OpContent, made: tuple[int, IntArray], projection: Projection

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from meshwright.schema import Mesh, Progress, Request
 from solver.at_rest import AtRest
-from solver.bounds import least_memory, work_bound_ns
+from solver.bounds import least_memory, may_fill_hosts, work_bound_ns
 from solver.completion import completed, op_strategies
 from solver.constraints import Filters, filters
 from solver.deadline import Deadline
@@ -229,7 +229,11 @@ class MeshSearch:
         given = filters(problem, self.request, self.pins, self.values, mesh)
         models.followers = given.followers
         over = () if self.request.degrees is None else shared_axes(mesh)
-        models.at_rest = AtRest(self.request.constraints.optimizer_parallel, over)
+        wishes = self.request.constraints
+        models.at_rest = AtRest(wishes.optimizer_parallel, over, wishes.offload)
+        if may_fill_hosts(models, self.folding):
+            models.at_rest = replace(models.at_rest, finest_on_host=True)
+            models.forget_parameters()
         return models, given
 
     def _begun(self, mesh: Mesh, problem: Problem, budget: Budget) -> _Begun:

@@ -67,6 +67,14 @@ class Models:
             lambda: Redistributions(space, self.ops.axis_levels, self.interconnect),
         )
 
+    def forget_parameters(self) -> None:
+        """What is asked of them is no longer the same."""
+        self._parameter_of.clear()
+        for key in [
+            key for key in self._shared if isinstance(key, tuple) and key[0] == "parameter"
+        ]:
+            del self._shared[key]
+
     def parameter(self, value: Value) -> ParameterModel:
         found = self._parameter_of.get(value.root)
         if found is None:
@@ -76,20 +84,31 @@ class Models:
     def _parameter(self, value: Value) -> ParameterModel:
         space = self.ops.space(value.root)
         dtype = self.problem.tensors[value.root].tensor.dtype
+        problem, is_table = self.problem, self._is_table(value)
         return self.shared(
-            ("parameter", id(space), dtype),
+            ("parameter", id(space), dtype, is_table),
             lambda: ParameterModel(
-                space,
-                dtype,
-                self.problem.setup,
-                self.problem.microbatches,
-                self.problem.topology.device,
-                self.problem.calibration,
-                self.interconnect,
-                self.ops.axis_levels,
-                self.at_rest,
+                space=space,
+                dtype=dtype,
+                setup=problem.setup,
+                microbatches=problem.microbatches,
+                at_rest=self.at_rest,
+                host=problem.host,
+                is_table=is_table,
+                device=problem.topology.device,
+                calibration=problem.calibration,
+                interconnect=self.interconnect,
+                axis_levels=self.ops.axis_levels,
             ),
         )
+
+    def _is_table(self, value: Value) -> bool:
+        """Whether one op reads a parameter, and only rows of it."""
+        if len(value.readers) != 1:
+            return False
+        position, port = value.readers[0]
+        known = self.problem.ops[position].known
+        return known is not None and port in known.sparse_inputs
 
     def look(self, value: Value) -> Hashable:
         """What values have in common that have the same states, and the same layouts in them."""

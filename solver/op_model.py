@@ -164,6 +164,10 @@ class OpModel(OpSketch):
         )
         return shared
 
+    def looked_up_bytes(self, choices: IntArray) -> FloatArray:
+        """What a device reads of a table by its rows; where it looks for all, only those it has."""
+        return self.outputs[0].bytes / self.workers(choices)
+
     def ways(self, choices: IntArray, port: PortModel | None = None) -> FloatArray:
         """How often what the fullest device has of the work (or of one tensor) is in the whole."""
         if port is None:

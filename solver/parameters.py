@@ -1,17 +1,4 @@
-"""Parameters at rest: layouts of value, accumulated gradient and optimizer state.
-
-One code per mesh axis. For a parameter with n shardable slots, of which z is the largest,
-
-    code     value   gradient   optimizer    known as
-    0..n-1   S       S          S            tensor parallelism; ZeRO-3 where its reader needs all
-    n        R       R          R            replicated, data parallelism
-    n + 1    R       R          S on z       ZeRO-1
-    n + 2    R       S on z     S on z       ZeRO-2
-
-Each layout is equal to or finer than the one before, and the value than what its reader needs. A
-parameter without gradient, or of less than OPTIMIZER_SHARD_BYTES, has the codes 0 .. n only; with
-one microbatch a step ZeRO-1 is never better than ZeRO-2 and left out. What a request says of all
-this (`solver.at_rest`) goes before.
+"""What parameters at rest cost: gathers, reductions of their gradients, the optimizer.
 
     per microbatch   value at rest -> as the reader needs it, forward, and again backward
                      gradient as the reader leaves it -> accumulated
@@ -29,97 +16,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.collectives import Interconnect
-from meshwright.schema import DTYPE_BYTES, Calibration, Device, Setup
-from solver.at_rest import AS_SEARCHED, AtRest
+from meshwright.schema import DTYPE_BYTES, Calibration, Device
+from solver.offload import (
+    DEVICE,
+    GRADIENT,
+    OPTIMIZER,
+    TABLE,
+    HostTimes,
+    lookup_times,
+    update_times,
+)
+from solver.parameter_states import OPTIMIZER_SHARD_BYTES, ParameterStates
 from solver.redistribution import Redistributions
-from solver.states import FloatArray, IntArray, StateSpace
+from solver.states import FloatArray, IntArray
+
+__all__ = ["BUCKET_BYTES", "OPTIMIZER_SHARD_BYTES", "ParameterModel"]
 
 NS_PER_S = 1e9
-# MindSpore's default parallel_optimizer_threshold: below it, collectives cost more than they save
-OPTIMIZER_SHARD_BYTES = 64 * 1024
 # PyTorch DistributedDataParallel's default, bucket_cap_mb = 25
 BUCKET_BYTES = 25 * 1024 * 1024
 
 
-def optimizer_element_bytes(setup: Setup, dtype: str) -> int:
-    """Optimizer states and the master copy, where its dtype is not the parameter's own."""
-    states = setup.optimizer.states * DTYPE_BYTES[setup.optimizer.state_dtype]
-    master = setup.master_dtype
-    return states + (DTYPE_BYTES[master] if master not in (None, dtype) else 0)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ParameterModel(ParameterStates):
+    """The states of a parameter and what they cost; one for all parameters of equal content."""
 
-
-@dataclass(frozen=True, eq=False)
-class ParameterModel:
-    """The states of a parameter on a mesh; `Models` keeps one for all parameters of equal content.
-
-    space: of the value as its readers see it (with gradient where it is trained). at_rest: what is
-    asked for.
-    """
-
-    space: StateSpace
-    dtype: str
-    setup: Setup
-    microbatches: int
     device: Device
     calibration: Calibration
     interconnect: Interconnect
     axis_levels: tuple[int, ...]
-    at_rest: AtRest = AS_SEARCHED
-
-    @property
-    def trained(self) -> bool:
-        return self.space.has_gradient
-
-    @property
-    def elements(self) -> int:
-        return self.space.bytes // DTYPE_BYTES[self.dtype]
-
-    @property
-    def largest_slot(self) -> int:
-        sizes = self.space.slot_sizes
-        return max(range(len(sizes)), key=lambda k: (sizes[k], -k), default=-1)
-
-    @cached_property
-    def states(self) -> IntArray:
-        """The states that a search chooses from, (states, axes)."""
-        n = self.space.slots
-        codes = list(range(n + 1))
-        if self.trained and n and self.at_rest.may_shard(self.space.bytes, OPTIMIZER_SHARD_BYTES):
-            asked = self.at_rest.optimizer_parallel is not None
-            codes += [n + 1, n + 2] if asked or self.microbatches > 1 else [n + 2]
-        return self._states(codes)
-
-    @cached_property
-    def every_state(self) -> IntArray:
-        """All states that a plan may have, (states, axes)."""
-        n = self.space.slots
-        return self._states(list(range(n + 3 if self.trained and n else n + 1)))
-
-    def _states(self, codes: list[int]) -> IntArray:
-        n = self.space.slots
-        own = [codes if size > 1 else [n] for size in self.space.axis_sizes]
-        rows = np.array(list(product(*own)), dtype=np.int64).reshape(-1, len(own))
-        return rows[self.space.valid(self.optimizer(rows))]
-
-    def value(self, states: IntArray) -> IntArray:
-        """The value's layout, in codes of the space."""
-        return np.minimum(states, self.space.slots)
-
-    def gradient(self, states: IntArray) -> IntArray:
-        """The layout in which the gradient is kept."""
-        n = self.space.slots
-        return np.where(states == n + 2, self.largest_slot, np.minimum(states, n))
-
-    def optimizer(self, states: IntArray) -> IntArray:
-        """The layout of optimizer state and master copy."""
-        n = self.space.slots
-        return np.where(states > n, self.largest_slot, states)
 
     @cached_property
     def value_moves(self) -> Redistributions:
@@ -138,34 +68,49 @@ class ParameterModel:
         bucketed = replace(self.interconnect, latency_ns=latency_ns)
         return Redistributions(space, self.axis_levels, bucketed, order_is_free=True)
 
-    def memory_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Bytes of value, gradient and optimizer on one device."""
-        share = self.space.local_bytes(self.value(states)) / self.space.bytes
-        value = self.space.bytes * share
-        if not self.trained:
-            return value, np.zeros(len(states)), np.zeros(len(states))
-        gradient = self.space.local_bytes(self.gradient(states)) / self.space.bytes
-        optimizer = self.space.local_bytes(self.optimizer(states)) / self.space.bytes
-        return (
-            value,
-            gradient * self.elements * DTYPE_BYTES[self.setup.gradient_dtype],
-            optimizer * self.elements * self.optimizer_element_bytes,
-        )
-
-    @property
-    def optimizer_element_bytes(self) -> int:
-        """What the optimizer keeps of an element."""
-        return optimizer_element_bytes(self.setup, self.dtype)
-
     def update_ns(self, states: IntArray) -> FloatArray:
-        """The optimizer's own time in one step."""
+        """The optimizer's own time on the device in one step."""
         if not self.trained:
             return np.zeros(len(states))
-        share = self.space.local_bytes(self.optimizer(states)) / self.space.bytes
-        moved = 2 * self.optimizer_element_bytes + DTYPE_BYTES[self.setup.gradient_dtype]
-        moved += DTYPE_BYTES[self.dtype]
         rate = self.device.memory_bytes_per_s * self.calibration.efficiency.memory
-        return share * self.elements * moved / rate * NS_PER_S
+        moved = self.updated_elements(states) * self.element_bytes.updated
+        return np.where(self.place(states) == DEVICE, moved / rate * NS_PER_S, 0.0)
+
+    def host_times(self, states: IntArray) -> HostTimes:
+        """What hosts do in one step, but for rows of tables."""
+        if self.host is None or not self.trained:
+            nothing = np.zeros(len(states))
+            return HostTimes(nothing, nothing, nothing)
+        return update_times(
+            self.host,
+            self.element_bytes,
+            self.updated_elements(states),
+            self.place(states),
+            self.microbatches,
+            BUCKET_BYTES,
+        )
+
+    def lookup_times(self, states: IntArray, looked_up: FloatArray) -> HostTimes:
+        """(states, lookups): what hosts do in one step where the table lies there.
+
+        looked_up: elements of the rows that one microbatch asks a device for.
+        """
+        elements = self.updated_elements(states)[:, None]
+        is_there = (self.place(states) == TABLE)[:, None]
+        if self.host is None:
+            nothing = np.zeros((len(states), len(looked_up)))
+            return HostTimes(nothing, nothing, nothing)
+        found = lookup_times(
+            self.host,
+            self.element_bytes,
+            elements,
+            np.broadcast_to(looked_up, (len(states), len(looked_up))),
+            microbatches=self.microbatches,
+            bucket_bytes=BUCKET_BYTES,
+            trained=self.trained,
+        )
+        parts = (found.work, found.up, found.down)
+        return HostTimes(*(np.where(is_there, own, 0.0) for own in parts))
 
     def spread_ns(self, states: IntArray) -> FloatArray:
         """Per step: the updated parameter from the optimizer's layout to the value's."""
@@ -244,15 +189,45 @@ class ParameterModel:
         return np.where(self.forbidden(states, needed), np.inf, total)
 
     def forbidden(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
-        """(states, needed): what the request does not allow."""
+        """(states, needed): what the request does not allow, and what cannot lie on hosts."""
+        return self.asked_out(self.plain(states), needed) | self.not_on_host(states, needed)
+
+    def asked_out(self, plain: IntArray, needed: IntArray) -> NDArray[np.bool_]:
+        """What the request does not allow."""
         return self.at_rest.forbidden(
-            states,
+            plain,
             needed,
             self.space.axis_sizes,
             slots=self.space.slots,
             size_bytes=self.space.bytes,
         )
 
+    def not_on_host(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
+        """A gradient on a host is whole there; a table lies as its reader needs it."""
+        place, plain = self.place(states)[:, None], self.plain(states)[:, None, :]
+        lies_so = ((plain == needed[None]) & (plain <= self.space.slots)).all(axis=2)
+        bad: NDArray[np.bool_] = (place == TABLE) & ~lies_so
+        if (place == GRADIENT).any():
+            _, per_step = self.reduce_ns(states, needed)
+            bad |= (place == GRADIENT) & (per_step > 0)
+        if self.at_rest.finest_on_host:
+            bad |= self._not_finest(states, needed, bad)
+        return bad
+
+    def _not_finest(
+        self, states: IntArray, needed: IntArray, bad: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """What takes more of a host than another state that keeps the same there."""
+        place, held = self.place(states), self.host_bytes(states)
+        legal = np.isfinite(self.gather_ns(states, needed)) & ~bad
+        found = np.zeros(bad.shape, dtype=np.bool_)
+        for own in (OPTIMIZER, GRADIENT, TABLE):
+            here = np.where(legal & (place == own)[:, None], held[:, None], np.inf)
+            found |= (place == own)[:, None] & (held[:, None] > here.min(axis=0))
+        return found
+
     def rest_ns(self, states: IntArray) -> FloatArray:
         """Exposed time per step that no reader decides: the update and spreading its result."""
-        return self.update_ns(states) + self.spread_ns(states) * self.calibration.exposed.parameter
+        exposed = self.calibration.exposed
+        total = self.update_ns(states) + self.spread_ns(states) * exposed.parameter
+        return total + self.host_times(states).exposed(exposed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshwright.schema import Answer, Request
 from solver import stage_planner
 from solver.deadline import Stop, never
+from solver.host_limit import within_host
 from solver.pipeline.planner import check_pipeline, plan_pipeline
 from solver.stage_planner import Report, plan_stage
 from solver.stated.planner import check_stated, plan_stated
@@ -30,5 +31,5 @@ def plan(request: Request, report: Report | None = None, stop: Stop = never) -> 
     if request.degrees is not None:
         return plan_stated(request, report, stop)
     if request.pipeline.ranks == 1:
-        return plan_stage(request, report, stop)
-    return plan_pipeline(request, report, stop)
+        return within_host(plan_stage(request, report, stop), request)
+    return within_host(plan_pipeline(request, report, stop), request)

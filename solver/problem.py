@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from costmodel.host import HostRates
 from meshwright.schema import (
     Calibration,
     Graph,
@@ -75,6 +76,18 @@ class Problem:
                 f"{self.setup.uneven}"
             )
         return replace(self, uneven=Uneven())
+
+    @cached_property
+    def host(self) -> HostRates | None:
+        """None where the topology does not say."""
+        host = self.topology.host
+        return None if host is None else HostRates.of(host, self.calibration)
+
+    @property
+    def host_limit_bytes(self) -> float:
+        """What a plan may take of a device's share of its host: the same reserve stays free."""
+        host = self.topology.host
+        return 0.0 if host is None else host.memory_bytes * (1 - self.setup.memory_reserve)
 
     @property
     def memory_limit_bytes(self) -> float:

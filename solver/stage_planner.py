@@ -8,6 +8,7 @@ doubles until a plan fits. An answer without a plan names the constraint that no
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
@@ -16,6 +17,7 @@ from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     DTYPE_BYTES,
     Answer,
+    Graph,
     Infeasible,
     InvalidInput,
     Link,
@@ -32,7 +34,7 @@ from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History, MeshOutcome
 from solver.mesh_search import MeshSearch
 from solver.meshes import meshes_of
 from solver.pins import check_axes, matching_pins, pinned_ops
-from solver.problem import build_problem, step_batch, with_gradient
+from solver.problem import FLOATS, build_problem, step_batch, with_gradient
 from solver.unfolding import NotAlikeError
 from solver.values import find_values
 
@@ -117,9 +119,12 @@ def states_alone(request: Request) -> Infeasible | None:
     read = {name for op in graph.ops for name in op.inputs}
     per_element = setup.optimizer.states * DTYPE_BYTES[setup.optimizer.state_dtype]
     per_element += DTYPE_BYTES[setup.gradient_dtype]
-    total = 0
+    total, offload = 0, request.constraints.offload if topology.host is not None else "none"
+    if offload in ("optimizer", "auto"):
+        per_element = 0
+    tables = _looked_up(graph) if offload in ("embeddings", "auto") else frozenset()
     for tensor in graph.tensors:
-        if tensor.role == "parameter" and tensor.name in read:
+        if tensor.role == "parameter" and tensor.name in read - tables:
             states = per_element if tensor.name in trained else 0
             total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
     needed = total // topology.device_count
@@ -137,6 +142,18 @@ def states_alone(request: Request) -> Infeasible | None:
         ),
         needed_bytes=needed,
         available_bytes=available,
+    )
+
+
+def _looked_up(graph: Graph) -> frozenset[str]:
+    """What may be a table: parameters that one op reads together with indices."""
+    dtypes = {tensor.name: tensor.dtype for tensor in graph.tensors}
+    counts = Counter(name for op in graph.ops for name in op.inputs)
+    return frozenset(
+        name
+        for op in graph.ops
+        for name in op.inputs
+        if counts[name] == 1 and any(dtypes[other] not in FLOATS for other in op.inputs)
     )
 
 

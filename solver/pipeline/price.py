@@ -155,11 +155,14 @@ def _memory(schedule: Schedule, costs: Sequence[StageCost], rank: int) -> Memory
         activations=round(saved_bytes(schedule, rank, saved)),
         reserved=own[0].reserved,
         capacity=own[0].capacity,
+        host=sum(memory.host for memory in own),
+        host_capacity=own[0].host_capacity,
     )
 
 
 def _summed(of_stages: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {key: sum(own[key] for own in of_stages) for key in of_stages[0]}
+    keys = dict.fromkeys(key for own in of_stages for key in own)
+    return {key: sum(own.get(key, 0.0) for own in of_stages) for key in keys}
 
 
 def _received(

@@ -25,7 +25,7 @@ from meshwright.schema import (
     Topology,
 )
 from meshwright.schema.transfer import MovedStates, Transfer, TransferState
-from solver.parameters import optimizer_element_bytes
+from solver.parameter_states import optimizer_element_bytes
 from solver.transfer import Item, transfer
 from solver.transfers.holding import Site
 from solver.transfers.links import Cluster

@@ -45,6 +45,19 @@ def test_the_docs_list_every_preset_device_with_its_numbers():
                 assert number(peak) == pytest.approx(device.flops_per_s[dtype] / 1e12, abs=0.01)
 
 
+def test_the_docs_list_every_host_of_every_preset():
+    documented = {row[0]: row[1:] for row in rows(TOPOLOGIES, 5)}
+    hosts = {name: preset(f"{name}-1x8").host for name in presets()}
+    assert documented.keys() == {name for name, host in hosts.items() if host is not None}
+    for name, (title, memory_gib, gb_per_s, link_gb_per_s) in documented.items():
+        host = hosts[name]
+        assert title == host.name
+        assert number(memory_gib) * 2**30 == host.memory_bytes
+        assert number(gb_per_s) * 1e9 == pytest.approx(host.memory_bytes_per_s)
+        assert number(link_gb_per_s) * 1e9 == host.link.device_bytes_per_s
+        assert host.source in TOPOLOGIES
+
+
 def test_the_docs_list_every_link_of_every_preset():
     documented = [
         (row[0], row[1], row[3], number(row[4]), number(row[5])) for row in rows(TOPOLOGIES, 6)

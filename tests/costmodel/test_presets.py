@@ -44,6 +44,14 @@ def test_two_v100_share_a_network_port_unless_they_are_alone():
     assert preset("v100-2x1").levels[0].link.device_bytes_per_s == 12.5e9
 
 
+def test_a_device_has_an_eighth_of_its_host_whatever_else_is_taken():
+    share = preset("h100-1x8").host
+    assert share.memory_bytes == 2**41 // 8
+    assert share.memory_bytes_per_s == pytest.approx(614.4e9 / 8)
+    assert preset("h100-4x2").host == share
+    assert preset("910b-1x8").host is None
+
+
 def test_a100_is_short_for_the_80_gigabyte_one():
     assert preset("a100-2x8") == preset("a100-80g-2x8")
     assert preset("A100-80G-2x8").id == preset("a100-80g-2x8").id

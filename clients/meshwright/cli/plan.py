@@ -23,7 +23,7 @@ from meshwright.schema import (
     Graph,
     ScheduleKind,
 )
-from meshwright.schema.request import Rest, Solver
+from meshwright.schema.request import Offload, Rest, Solver
 
 INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
@@ -85,6 +85,10 @@ def plan(
             help="Sum gradients of microbatches in shards.",
         ),
     ] = None,
+    offload: Annotated[
+        str | None,
+        typer.Option(help="What hosts may keep: none, optimizer, embeddings or auto."),
+    ] = None,
     pipeline: Annotated[
         str | None,
         typer.Option(help="Pipeline ranks: a number, or auto to search; none by default."),
@@ -145,6 +149,7 @@ def plan(
                 optimizer_threshold,
                 gradient_accumulation_shard,
             ),
+            offload=offload and one_of("--offload", offload, get_args(Offload)),
         ),
         "pipeline": pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
         "degrees": None,

@@ -73,6 +73,7 @@ def constraints_of(
     elementwise_follow: bool,
     slice_alignment: int | None,
     optimizer_parallel: OptimizerParallel | None = None,
+    offload: str | None = None,
 ) -> Constraints:
     return _read(
         Constraints,
@@ -81,6 +82,7 @@ def constraints_of(
             "elementwise_follow": ("--elementwise-follow", elementwise_follow),
             "slice_alignment": ("--slice-alignment", slice_alignment),
             "optimizer_parallel": ("--optimizer-level", optimizer_parallel),
+            "offload": ("--offload", offload),
         },
     )
 

@@ -52,7 +52,7 @@ from meshwright.schema.request import (
 )
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.setup import Optimizer, Setup
-from meshwright.schema.topology import Device, Level, Link, Topology
+from meshwright.schema.topology import Device, Host, Level, Link, Topology
 
 __all__ = [
     "DTYPE_BYTES",
@@ -75,6 +75,7 @@ __all__ = [
     "Finding",
     "Graph",
     "GraphError",
+    "Host",
     "Infeasible",
     "InvalidInput",
     "Layout",

@@ -16,12 +16,18 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Efficiency(Model):
-    """Shares of peak that an op class reaches."""
+    """Shares of peak that an op class reaches.
+
+    host_memory: of a host's memory bandwidth, by the optimizer that runs there.
+    """
 
     matmul: Share
     convolution: Share
     attention: Share
     memory: Share
+    # published: ZeRO-Offload (Ren et al., USENIX ATC 2021), table 4: 10^9 parameters in 0.22 s,
+    # 28 bytes each, on a DGX-2 with twelve channels of DDR4-2666 (256 GB/s)
+    host_memory: Share = 0.5
 
 
 class Exposed(Model):

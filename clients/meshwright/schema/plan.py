@@ -21,6 +21,7 @@ CollectiveKind = Literal[
     "slice", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "permute", "mask"
 ]
 Direction = Literal["forward", "backward", "step"]
+Resting = Literal["value", "gradient", "optimizer"]
 Saved = Literal["none", "rest", "read"]
 
 
@@ -102,7 +103,12 @@ class TensorPlan(Model):
 
 
 class ParameterPlan(Model):
-    """Layouts of a parameter at rest, of its accumulated gradient and of its optimizer state."""
+    """Layouts of a parameter at rest, of its accumulated gradient and of its optimizer state.
+
+    on_host: which of the three lie in hosts' memory, each device's part in its share of it, and
+    take host_bytes there and nothing on the device. Where the value does, rows are looked up there.
+    host_ns: over one step, of work on the host; link_ns: of what goes to the host and back.
+    """
 
     tensor: str
     value: Layout
@@ -111,6 +117,10 @@ class ParameterPlan(Model):
     value_bytes: int
     gradient_bytes: int
     optimizer_bytes: int
+    on_host: tuple[Resting, ...] = ()
+    host_bytes: int = 0
+    host_ns: Ns = 0
+    link_ns: Ns = 0
 
 
 class Redistribution(Model):
@@ -152,7 +162,7 @@ class Padding(Model):
 
 
 class MemoryUse(Model):
-    """Bytes on the fullest device."""
+    """Bytes on the fullest device; host, host_capacity: of its share of its host's memory."""
 
     parameters: int = 0
     gradients: int = 0
@@ -160,6 +170,8 @@ class MemoryUse(Model):
     activations: int = 0
     reserved: int = 0
     capacity: int = 0
+    host: int = 0
+    host_capacity: int = 0
 
     @property
     def total(self) -> int:

@@ -78,6 +78,9 @@ def _tensors(cuts: tuple[Cuts | None, ...] | None) -> str:
     return f"({','.join('_' if own is None else show_cuts(own) for own in cuts)})"
 
 
+Offload = Literal["none", "optimizer", "embeddings", "auto"]
+
+
 class OptimizerParallel(Model):
     """How finely parameters may lie at rest beyond what their readers need (ZeRO, HSDP, FSDP).
 
@@ -116,12 +119,16 @@ class Constraints(Model):
     slice_alignment: where a matrix product's tensors are cut in their last dim, the parts are
     multiples of so many elements.
     optimizer_parallel: how finely parameters lie at rest; None = the search chooses.
+    offload: what may lie and be worked on in the memory of hosts, where the search finds it worth
+    it: `optimizer` state, with the update, and gradients that wait for it; `embeddings`, tables
+    that one op looks rows up in, with the lookup; `auto`: either.
     """
 
     fully_use_devices: StrictBool = False
     elementwise_follow: StrictBool = False
     slice_alignment: Whole = Field(default=1, ge=1, le=MAX_ALIGNMENT)
     optimizer_parallel: OptimizerParallel | None = None
+    offload: Offload = "none"
 
 
 class Budget(Model):

@@ -44,6 +44,19 @@ class Level(Model):
     link: Link
 
 
+class Host(Model):
+    """The share of one device of the machine it is plugged into, while all neighbours use theirs.
+
+    memory_bytes, memory_bytes_per_s: of main memory. link: to the device.
+    """
+
+    name: Line
+    memory_bytes: Whole = Field(gt=0, le=MAX_SIZE)
+    memory_bytes_per_s: float = Field(gt=0)
+    link: Link
+    source: str = ""
+
+
 class Device(Model):
     """A device's data sheet. flops_per_s: dense peak by dtype of the multiplication."""
 
@@ -83,7 +96,10 @@ class Device(Model):
 
 
 class Topology(Document):
-    """A cluster. Ranks count the devices with the last level varying fastest."""
+    """A cluster. Ranks count the devices with the last level varying fastest.
+
+    host: None where it is not known; nothing is then offloaded.
+    """
 
     prefix: ClassVar[str] = "topo"
     error: ClassVar[type[TopologyError]] = TopologyError
@@ -92,6 +108,7 @@ class Topology(Document):
     name: Line = ""
     device: Device
     levels: tuple[Level, ...]
+    host: Host | None = None
     source: str = ""
 
     @model_validator(mode="after")

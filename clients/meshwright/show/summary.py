@@ -106,8 +106,14 @@ def _memory(plan: Plan) -> tuple[str, str]:
         if peak_bytes
         else ""
     )
+    on_host = (
+        f"; on the host {show_bytes(use.host)} of {show_bytes(use.host_capacity)} a device"
+        if use.host
+        else ""
+    )
     return "memory", (
-        f"{show_bytes(use.total)} of {show_bytes(use.capacity)} ({share}): {split}{while_moved}"
+        f"{show_bytes(use.total)} of {show_bytes(use.capacity)} ({share}): "
+        f"{split}{on_host}{while_moved}"
     )
 
 

@@ -20,6 +20,7 @@ from meshwright.schema import (
     Stage,
     Step,
 )
+from meshwright.schema.plan import Resting
 from meshwright.show.axes import AxisNames
 from meshwright.units import show_bytes, show_ns
 
@@ -116,17 +117,23 @@ def _parameters(stage: Stage) -> RenderableType:
     def meaning(parameter: ParameterPlan) -> tuple[str, str, str]:
         value, gradient = parameter.value, parameter.gradient
         return (
-            names.layout(value),
-            _other(gradient, value, names),
-            _other(parameter.optimizer, value, names),
+            names.layout(value) + _where("value", parameter),
+            _other(gradient, value, names) + _where("gradient", parameter),
+            _other(parameter.optimizer, value, names) + _where("optimizer", parameter),
         )
 
     table = _table("Parameters at rest", "parameter", "value", "gradient", "optimizer", "bytes")
     for repeat in fold((p.tensor, meaning(p), p) for p in stage.parameters):
         total = sum(p.value_bytes + p.gradient_bytes + p.optimizer_bytes for p in repeat.items)
+        on_host = sum(p.host_bytes for p in repeat.items)
         name = _name(repeat.label, repeat.count)
-        table.add_row(name, *meaning(repeat.first), show_bytes(total))
+        held = show_bytes(total) + (f"\nhost {show_bytes(on_host)}" if on_host else "")
+        table.add_row(name, *meaning(repeat.first), held)
     return table
+
+
+def _where(part: Resting, parameter: ParameterPlan) -> str:
+    return ", on host" if part in parameter.on_host else ""
 
 
 def _other(layout: Layout | None, value: Layout, names: AxisNames) -> str:

@@ -1,0 +1,178 @@
+"""Parameters at rest: layouts of value, accumulated gradient and optimizer state.
+
+One code per mesh axis. For a parameter with n shardable slots, of which z is the largest,
+
+    code     value   gradient   optimizer    known as
+    0..n-1   S       S          S            tensor parallelism; ZeRO-3 where its reader needs all
+    n        R       R          R            replicated, data parallelism
+    n + 1    R       R          S on z       ZeRO-1
+    n + 2    R       S on z     S on z       ZeRO-2
+
+Each layout is equal to or finer than the one before, and the value than what its reader needs. A
+parameter without gradient, or of less than OPTIMIZER_SHARD_BYTES, has the codes 0 .. n only; with
+one microbatch a step ZeRO-1 is never better than ZeRO-2 and left out. What a request says of all
+this (`solver.at_rest`) goes before.
+
+Where the request allows it, some of this may lie on hosts (`solver.offload`): the codes of all axes
+are then n + 3 times the place larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import get_args
+
+import numpy as np
+
+from costmodel.host import HostRates
+from meshwright.schema import DTYPE_BYTES, Setup
+from meshwright.schema.plan import Resting
+from solver.at_rest import AS_SEARCHED, AtRest
+from solver.offload import DEVICE, GRADIENT, ON_HOST, OPTIMIZER, TABLE, ElementBytes
+from solver.states import FloatArray, IntArray, StateSpace
+
+# MindSpore's default parallel_optimizer_threshold: below it, collectives cost more than they save
+OPTIMIZER_SHARD_BYTES = 64 * 1024
+
+
+def optimizer_element_bytes(setup: Setup, dtype: str) -> int:
+    """Optimizer states and the master copy, where its dtype is not the parameter's own."""
+    states = setup.optimizer.states * DTYPE_BYTES[setup.optimizer.state_dtype]
+    master = setup.master_dtype
+    return states + (DTYPE_BYTES[master] if master not in (None, dtype) else 0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ParameterStates:
+    """The states of a parameter on a mesh, and what they hold.
+
+    space: of the value as its readers see it (with gradient where it is trained). at_rest: what is
+    asked for. host: None where nothing can lie there. is_table: only one op reads it, and of it
+    only rows.
+    """
+
+    space: StateSpace
+    dtype: str
+    setup: Setup
+    microbatches: int
+    at_rest: AtRest = AS_SEARCHED
+    host: HostRates | None = None
+    is_table: bool = False
+
+    @property
+    def trained(self) -> bool:
+        return self.space.has_gradient
+
+    @property
+    def elements(self) -> int:
+        return self.space.bytes // DTYPE_BYTES[self.dtype]
+
+    @property
+    def largest_slot(self) -> int:
+        sizes = self.space.slot_sizes
+        return max(range(len(sizes)), key=lambda k: (sizes[k], -k), default=-1)
+
+    @cached_property
+    def states(self) -> IntArray:
+        """The states that a search chooses from, (states, axes)."""
+        n = self.space.slots
+        codes = list(range(n + 1))
+        if self.trained and n and self.at_rest.may_shard(self.space.bytes, OPTIMIZER_SHARD_BYTES):
+            asked = self.at_rest.optimizer_parallel is not None
+            codes += [n + 1, n + 2] if asked or self.microbatches > 1 else [n + 2]
+        found = self._states(codes)
+        return np.concatenate([found + self.space.base * place for place in self._places()])
+
+    def _places(self) -> Iterator[int]:
+        """Where a search may keep it."""
+        yield DEVICE
+        if self.host is None or self.space.bytes < OPTIMIZER_SHARD_BYTES:
+            return
+        if self.trained and self.at_rest.hosts_optimizer:
+            # with one microbatch a gradient is sent once in any case
+            yield from (OPTIMIZER, GRADIENT) if self.microbatches > 1 else (GRADIENT,)
+        if self.is_table and self.at_rest.hosts_tables:
+            yield TABLE
+
+    @property
+    def may_be_looked_up_on_host(self) -> bool:
+        return TABLE in self._places()
+
+    def place(self, states: IntArray) -> IntArray:
+        """Where states of the shape (.., axes) lie."""
+        return states[..., 0] // self.space.base
+
+    def plain(self, states: IntArray) -> IntArray:
+        """The same layouts on the device."""
+        return states % self.space.base
+
+    @cached_property
+    def every_state(self) -> IntArray:
+        """All states on the device that a plan may have, (states, axes)."""
+        n = self.space.slots
+        return self._states(list(range(n + 3 if self.trained and n else n + 1)))
+
+    def _states(self, codes: list[int]) -> IntArray:
+        n = self.space.slots
+        own = [codes if size > 1 else [n] for size in self.space.axis_sizes]
+        rows = np.array(list(product(*own)), dtype=np.int64).reshape(-1, len(own))
+        return rows[self.space.valid(self.optimizer(rows))]
+
+    def value(self, states: IntArray) -> IntArray:
+        """The value's layout, in codes of the space."""
+        return np.minimum(self.plain(states), self.space.slots)
+
+    def gradient(self, states: IntArray) -> IntArray:
+        """The layout in which the gradient is kept."""
+        n, plain = self.space.slots, self.plain(states)
+        return np.where(plain == n + 2, self.largest_slot, np.minimum(plain, n))
+
+    def optimizer(self, states: IntArray) -> IntArray:
+        """The layout of optimizer state and master copy."""
+        plain = self.plain(states)
+        return np.where(plain > self.space.slots, self.largest_slot, plain)
+
+    def memory_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Bytes of value, gradient and optimizer on one device."""
+        place = self.place(states)
+        value, gradient, optimizer = (
+            np.where(np.isin(place, [p for p, own in enumerate(ON_HOST) if part in own]), 0.0, held)
+            for part, held in zip(get_args(Resting), self.held_bytes(states), strict=True)
+        )
+        return value, gradient, optimizer
+
+    def host_bytes(self, states: IntArray) -> FloatArray:
+        """Bytes in a device's share of its host."""
+        held, on_device = self.held_bytes(states), self.memory_bytes(states)
+        return np.asarray(sum(held), dtype=np.float64) - sum(on_device)
+
+    def held_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Bytes of a device's part of value, gradient and optimizer, wherever they lie."""
+        share = self.space.local_bytes(self.value(states)) / self.space.bytes
+        value = self.space.bytes * share
+        if not self.trained:
+            return value, np.zeros(len(states)), np.zeros(len(states))
+        gradient = self.space.local_bytes(self.gradient(states)) / self.space.bytes
+        elements = self.updated_elements(states)
+        return (
+            value,
+            gradient * self.elements * DTYPE_BYTES[self.setup.gradient_dtype],
+            elements * self.optimizer_element_bytes,
+        )
+
+    def updated_elements(self, states: IntArray) -> FloatArray:
+        """How many elements a device updates."""
+        return self.space.local_bytes(self.optimizer(states)) / self.space.bytes * self.elements
+
+    @property
+    def element_bytes(self) -> ElementBytes:
+        gradient = DTYPE_BYTES[self.setup.gradient_dtype]
+        return ElementBytes(DTYPE_BYTES[self.dtype], gradient, self.optimizer_element_bytes)
+
+    @property
+    def optimizer_element_bytes(self) -> int:
+        """What the optimizer keeps of an element."""
+        return optimizer_element_bytes(self.setup, self.dtype)
