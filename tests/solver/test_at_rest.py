@@ -171,7 +171,7 @@ def test_pipeline_stages_keep_it():
         topology=one_level_mesh(4)[0],
         setup=Setup(microbatches=4, gradient_dtype="bfloat16"),
         constraints=Constraints(optimizer_parallel=OptimizerParallel(level=0)),
-        pipeline={"ranks": 2},
+        pipeline={"ranks": 2, "schedule": "1f1b"},
     )
     found = plan(request).plan
     assert found is not None

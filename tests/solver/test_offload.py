@@ -296,7 +296,7 @@ def test_stages_of_a_pipeline_offload_too():
         topology=hosted(4, memory_bytes=3 << 20),
         setup=Setup(microbatches=4, memory_reserve=0.0),
         constraints=offloading("optimizer"),
-        pipeline={"ranks": 2},
+        pipeline={"ranks": 2, "schedule": "1f1b"},
     )
     found = plan(request).plan
     assert found is not None
