@@ -14,7 +14,17 @@ from service.database import Database
 from service.jobs import Jobs
 from service.leases import Leases
 from service.parameters import check_parameters
-from service.routes import graphs, health, jobs, pages, plan, plans, redistributions, topologies
+from service.routes import (
+    graphs,
+    health,
+    jobs,
+    pages,
+    plan,
+    plans,
+    redistributions,
+    simulations,
+    topologies,
+)
 from service.settings import Settings
 from service.state import State
 from service.worker import Worker
@@ -37,7 +47,8 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
         redoc_url=None,
     )
     app.state.service = _build(settings)
-    for resource in (plan, plans, redistributions, graphs, topologies, jobs, health, pages):
+    resources = (plan, plans, redistributions, simulations, graphs, topologies, jobs, health, pages)
+    for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=1)
     problems.install(app)

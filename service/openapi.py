@@ -72,7 +72,7 @@ def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
         statuses.add("404")
     if path == "/readyz":
         statuses.add("503")
-    has_etag = path.count("/") == 3 or path.endswith("/certificate")
+    has_etag = path.count("/") == 3 or path.endswith(("/certificate", "/simulation"))
     if path.startswith("/v1/") and method == "get" and has_etag and "jobs" not in path:
         responses["304"] = {"description": "The caller has it: If-None-Match names its ETag"}
     for status in sorted(statuses):

@@ -118,7 +118,8 @@ def test_the_client_of_the_example_exists() -> None:
 
 
 @pytest.mark.parametrize("name", ["calibration", "devicetransfer", "graph", "plan", "planfile",
-                                  "request", "setup", "topology", "transfer"])  # fmt: skip
+                                  "request", "setup", "simulation", "topology",
+                                  "transfer"])  # fmt: skip
 def test_the_json_schemas_are_current(name: str) -> None:
     generate = script(ROOT / "docs" / "schema" / "generate.py")
     published = (ROOT / "docs" / "schema" / f"{name}.json").read_text(encoding="utf-8")

@@ -32,6 +32,7 @@ from meshwright.schema import (
     Unavailable,
 )
 from meshwright.schema.request import Rest, Solver
+from meshwright.schema.simulation import Simulation
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 
 WAIT_S = 20.0  # one long poll; chosen: below the idle limits of common proxies
@@ -196,6 +197,15 @@ class Client:
         """The collectives of a stored plan, edge by edge."""
         found = self._json("GET", f"/v1/plans/{_segment(plan)}/redistributions")
         yield from found["redistributions"]
+
+    def simulation(self, plan: str) -> Simulation:
+        """One step of a stored plan, run task by task."""
+        found = self._json("GET", f"/v1/plans/{_segment(plan)}/simulation")
+        return Simulation.from_dict(found)
+
+    def timeline(self, plan: str) -> dict[str, Any]:
+        """The same as a Chrome trace, which Perfetto opens."""
+        return self._json("GET", f"/v1/plans/{_segment(plan)}/timeline")
 
     def transfer(
         self,

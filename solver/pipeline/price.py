@@ -59,7 +59,7 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
             costs.append(stage_cost(staged.problem(number), stages[number]))
     known: dict[Hashable, Received] = {}
     receives = [_received(staged, stages, s, known) for s in range(len(stages))]
-    tied = _tied_ns(staged, stages)
+    tied = tied_ns(staged, stages)
     passes = [
         own.passes.model_copy(update={"step_ns": own.passes.step_ns + extra})
         for own, extra in zip(costs, tied, strict=True)
@@ -225,7 +225,7 @@ def _pair(stage: Stage, tensor: str) -> LayoutPair:
     raise PlanError(f"a stage has no layout for {tensor!r}, which goes from stage to stage")
 
 
-def _tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
+def tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
     """By stage: reductions, once a step, of gradients of parameters that other stages have too."""
     holders: dict[str, list[int]] = {}
     local: dict[str, int] = {}

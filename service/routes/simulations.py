@@ -1,0 +1,58 @@
+"""Simulations: a plan's step run task by task, as numbers and as a trace. Made when asked for."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Request, Response
+from sqlalchemy import Connection
+
+from costmodel.calibrations import default_calibration
+from meshwright.schema import Calibration, Document, Graph, Plan, Setup, Topology
+from meshwright.schema.canonical import canonical_json
+from meshwright.schema.simulation import Simulation
+from service import documents, immutable
+from service.state import Service, State
+from solver.simulation.step import Step, step_of
+from solver.simulation.summary import simulation_of
+from solver.simulation.trace import trace_of
+
+D = TypeVar("D", bound=Document)
+router = APIRouter(prefix="/v1/plans/{plan}", tags=["simulations"])
+
+NUMBERS: dict[int | str, dict[str, Any]] = {200: {"model": Simulation}}
+# a newer version of the service may simulate otherwise
+CACHE = {"Cache-Control": "private, no-cache"}
+
+
+@router.get("/simulation", responses=NUMBERS, summary="Simulate a plan's step")
+def get_simulation(request: Request, service: Service, plan: str) -> Response:
+    """How long the step takes, what is waited for, and the memory of every rank."""
+    made = simulation_of(_step(service, plan))
+    headers = {**immutable.headers_of(made.id), **CACHE}
+    if immutable.holds(request, made.id):
+        return Response(status_code=304, headers=headers)
+    return Response(made.to_json(), media_type=immutable.MEDIA_TYPE, headers=headers)
+
+
+@router.get("/timeline", summary="A plan's step as a Chrome trace")
+def get_timeline(service: Service, plan: str) -> Response:
+    """The Trace Event Format: Perfetto and chrome://tracing open it."""
+    trace = trace_of(_step(service, plan))
+    return Response(canonical_json(trace), media_type=immutable.MEDIA_TYPE, headers=CACHE)
+
+
+def _step(service: State, id_: str) -> Step:
+    with service.database.reading() as connection:
+        plan = _read(connection, Plan, id_)
+        graph = _read(connection, Graph, plan.graph)
+        topology = _read(connection, Topology, plan.topology)
+        setup = _read(connection, Setup, plan.setup)
+        calibration = default_calibration()
+        if plan.calibration != calibration.id:
+            calibration = _read(connection, Calibration, plan.calibration)
+    return step_of(plan, graph, topology, setup, calibration)
+
+
+def _read(connection: Connection, kind: type[D], id_: str) -> D:
+    return kind.from_json(documents.read(connection, kind.prefix, id_))

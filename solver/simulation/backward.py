@@ -1,0 +1,240 @@
+"""The backward sections of a stage: whole, or inputs and weights apart."""
+
+from __future__ import annotations
+
+from meshwright.schema import Redistribution
+from solver.shardable import Reader
+from solver.simulation.forward import Needs, gathered_bytes
+from solver.simulation.parts import BEFORE_BACKWARD, StageParts
+from solver.simulation.tasks import Gather, Kind, Need, Part, Section, Task
+from solver.values import Value
+
+
+class Backward:
+    """Writes the sections, ops in the reverse order: an op's inputs, then its weights.
+
+    Reductions of the whole step stand in a section of their own, after the last microbatch's.
+    """
+
+    def __init__(self, parts: StageParts, forward: dict[int, Need], *, split: bool) -> None:
+        self.parts = parts
+        self.forward = forward
+        self.inputs = Section(Part.I if split else Part.B)
+        self.weights = Section(Part.W) if split else self.inputs
+        self.reduce = Section(Part.REDUCE)
+        self._left = self._readers_left()
+        self._gradients: dict[str, list[Need]] = {}
+        self._ready: dict[str, Needs] = {}
+        self._taken: dict[str, float] = {}
+        self._again: dict[tuple[str, Part], Needs] = {}
+        self._gathers: dict[tuple[str, Part], Gather] = {}
+        self._needed_by: dict[str, list[Need]] = {}
+
+    def write(self) -> tuple[Section, Section]:
+        """The section of inputs and that of weights: one and the same where it is whole."""
+        value_of = self.parts.models.values.value_of
+        for number, name in enumerate(self.parts.sends):
+            gradients = self._gradients.setdefault(value_of[name].root, [])
+            gradients.append(Need(self.inputs.part, number, 1))
+        for position in reversed(self.parts.order):
+            if self.parts.model(position).runs_backward:
+                self._op(position)
+        self._let_go()
+        self._send()
+        return self.inputs, self.weights
+
+    def _readers_left(self) -> dict[str, int]:
+        left: dict[str, int] = {}
+        for position in self.parts.order:
+            for value in self._wanted(position):
+                left[value.root] = left.get(value.root, 0) + 1
+        return left
+
+    def _wanted(self, position: int) -> list[Value]:
+        """Values of which an op makes a gradient, as often as it reads them."""
+        model = self.parts.model(position)
+        if not model.runs_backward:
+            return []
+        values = self.parts.values_read(position)
+        return [own for own, port in zip(values, model.inputs, strict=True) if port.has_gradient]
+
+    def _op(self, position: int) -> None:
+        parts = self.parts
+        name, (_, inputs_ns, weights_ns) = parts.name(position), parts.passes_ns[position]
+        share = parts.model(position).weights_share
+        given = self._given(position)
+        before, beside, after = parts.own_steps(position, "backward", BEFORE_BACKWARD)
+        first = self.weights if share == 1 else self.inputs
+        given = first.chain(parts.collectives.of_own(name, before), given)
+        done: list[Need] = []
+        if share < 1:
+            needs = self._saved(position, given, Part.I)
+            own = self.inputs.add(Task(name, "backward", Kind.COMPUTE, inputs_ns), needs)
+            done.append(own)
+            self._uses(position, own, Part.I)
+        of_weights = done
+        if share > 0:
+            needs = self._saved(position, given, Part.W)
+            own = self.weights.add(Task(name, "weights", Kind.COMPUTE, weights_ns), needs)
+            of_weights = [own]
+            self._uses(position, own, Part.W)
+            done = done or [own]
+        if beside:
+            done = [*done, *first.chain(parts.collectives.of_own(name, beside), given)]
+        ended = first.chain(parts.collectives.of_own(name, after), done)
+        model = parts.model(position)
+        for port, value in enumerate(parts.values_read(position)):
+            if model.inputs[port].has_gradient:
+                made = tuple(of_weights) if value.is_parameter and share > 0 else ended
+                self._gradient(value, (position, port), made)
+        for value in parts.values_made(position):
+            self._give(of_weights[-1], value)
+
+    def _give(self, last: Need, value: Value) -> None:
+        """The gradient of a value is wanted no more."""
+        section = self.inputs if last.part == self.inputs.part else self.weights
+        section.give(last, self._taken.get(value.root, 0.0), "working")
+
+    def _given(self, position: int) -> Needs:
+        """What has to be done for the gradients of an op's results to be there."""
+        needs: list[Need] = []
+        for value in self.parts.values_made(position):
+            self._share(value)
+            needs += self._ready.get(value.root, ())
+        # the loss, or what nobody reads: as soon as it is made
+        return tuple(needs) or (self.forward[position],)
+
+    def _share(self, value: Value) -> None:
+        """The gradients of all readers together, brought to where the value was made."""
+        root = value.root
+        if root in self._ready or root not in self._gradients:
+            return
+        moved = self.parts.moves.activations.get((root, None))
+        self._ready[root] = self._backward(
+            self.inputs, moved, tuple(self._gradients[root]), Kind.ACTIVATION
+        )
+
+    def _gradient(self, value: Value, reader: Reader, made: Needs) -> None:
+        root = value.root
+        moved = self.parts.moves.activations.get((root, reader))
+        section = self.inputs if made[-1].part == self.inputs.part else self.weights
+        made = self._backward(section, moved, made, Kind.ACTIVATION)
+        if value.is_parameter:
+            self._reduce((root, reader), made)
+        elif root not in self._taken and value.producer is not None:
+            self._taken[root] = self.parts.rest_bytes(value)
+            section.take(made[-1], self._taken[root], "working")
+        self._gradients.setdefault(root, []).extend(made)
+        self._left[root] -= 1
+        if not self._left[root]:
+            if value.is_parameter:
+                self._reduce((root, None), tuple(self._gradients[root]))
+            else:
+                self._share(value)
+
+    def _reduce(self, served: tuple[str, Reader | None], made: Needs) -> None:
+        moved = self.parts.moves.reductions.get(served)
+        if moved is None:
+            return
+        made = self._backward(self.weights, moved, made, Kind.GRADIENT)
+        steps = self.parts.collectives.of_steps(served[0], moved.per_step, Kind.GRADIENT)
+        self.reduce.chain(steps, made)
+
+    def _backward(
+        self, section: Section, moved: Redistribution | None, needs: Needs, kind: Kind
+    ) -> Needs:
+        if moved is None:
+            return needs
+        return section.chain(
+            self.parts.collectives.of_steps(moved.tensor, moved.backward, kind), needs
+        )
+
+    def _saved(self, position: int, given: Needs, half: Part) -> Needs:
+        """Gradients of results, and what a half of the op needs again of its inputs."""
+        parts, section = self.parts, self._section(half)
+        needs = list(given)
+        for port, value in enumerate(parts.values_read(position)):
+            if parts.backward_half(position, value) is not half:
+                continue
+            reader = (position, port)
+            if value.is_parameter:
+                needs += self._parameter_again(value, reader, section)
+            elif reader in value.saving:
+                needs += self._value_again(value, reader, given, section)
+        return tuple(needs)
+
+    def _section(self, half: Part) -> Section:
+        return self.weights if half is Part.W else self.inputs
+
+    def _value_again(self, value: Value, reader: Reader, given: Needs, section: Section) -> Needs:
+        """It moves once its reader's turn has come: no sooner is there room for it."""
+        activations, root = self.parts.moves.activations, value.root
+        needs: Needs = ()
+        shared = activations.get((root, None))
+        if shared is not None and shared.again:
+            key = root, section.part
+            if key not in self._again:
+                self._again[key] = self._forward(section, shared, given, Kind.ACTIVATION)
+            needs = self._again[key]
+        own = activations.get((root, reader))
+        if own is not None and own.again:
+            needs = self._forward(section, own, needs or given, Kind.ACTIVATION)
+        return needs
+
+    def _parameter_again(self, value: Value, reader: Reader, section: Section) -> Needs:
+        gathers, root = self.parts.moves.gathers, value.root
+        moved = gathers.get((root, reader)) or gathers.get((root, None))
+        if moved is None or not moved.again:
+            return ()
+        key = root, section.part
+        if (root, None) not in gathers or key not in self._again:
+            first = len(section.tasks)
+            self._again[key] = self._forward(section, moved, (), Kind.PARAMETER)
+            if len(section.tasks) > first:
+                gather = Gather(first, first, gathered_bytes(moved))
+                section.gathers.append(gather)
+                self._gathers[key] = gather
+        return self._again[key]
+
+    def _forward(self, section: Section, moved: Redistribution, needs: Needs, kind: Kind) -> Needs:
+        steps = self.parts.collectives.of_steps(moved.tensor, moved.forward, kind)
+        return section.chain(steps, needs)
+
+    def _uses(self, position: int, own: Need, half: Part) -> None:
+        """Note that an op's half was the last so far to need what is saved and gathered for it."""
+        parts = self.parts
+        for port, value in enumerate(parts.values_read(position)):
+            if parts.backward_half(position, value) is not half:
+                continue
+            if value.is_parameter:
+                gather = self._gathers.get((value.root, own.part))
+                if gather is not None:
+                    gather.reader = own.number
+            elif (position, port) in value.saving:
+                self._needed_by.setdefault(value.root, []).append(own)
+        last = Part.W if parts.model(position).weights_share == 1 else Part.I
+        for value in parts.values_made(position) if half is last else ():
+            if value.saved_by_producer:
+                self._needed_by.setdefault(value.root, []).append(own)
+
+    def _let_go(self) -> None:
+        """What is saved stays until the last op that needs it is done."""
+        for position in self.parts.order:
+            for value in self.parts.values_made(position):
+                saved = self.parts.saved_bytes(value)
+                if not saved:
+                    continue
+                # the weights' section comes after that of inputs
+                last = max(self._needed_by[value.root])
+                section = self.weights if last.part == self.weights.part else self.inputs
+                section.give(last, saved, "saved")
+
+    def _send(self) -> None:
+        """The last tasks: gradients to the stage before, in the order in which it sends."""
+        value_of = self.parts.models.values.value_of
+        for name, (_, back_ns) in self.parts.receives.items():
+            value = value_of[name]
+            self._share(value)
+            made = self._ready.get(value.root, ())
+            sent = self.inputs.add(Task(name, "send back", Kind.PIPELINE, back_ns), made)
+            self._give(sent, value)

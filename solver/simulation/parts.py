@@ -1,0 +1,143 @@
+"""What the sections of a stage are written from: its ops, times, values and moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from meshwright.schema import OpPlan, OwnStep, Stage
+from solver.assignment import Assignment, assignment_of_stage
+from solver.ledger import Ledger, ledger_of
+from solver.lowering import Models
+from solver.op_model import OpModel
+from solver.problem import Problem
+from solver.rules.known import RECEIVE
+from solver.simulation.collectives import Collectives
+from solver.simulation.moves import Moves
+from solver.simulation.tasks import Part
+from solver.values import Value, find_values
+
+BETWEEN_STAGES = ("receive", "return")
+BEFORE_FORWARD = ("halo", "indices")
+BEFORE_BACKWARD = ("rows",)
+BESIDE = ("ring",)
+
+
+@dataclass(frozen=True)
+class StageParts:
+    """sends: what goes to the next stage, with the times of its way there and of its gradient's
+    way back; receives: what comes from the one before. `problem` is that of the stage alone."""
+
+    models: Models
+    stage: Stage
+    sends: dict[str, tuple[float, float]]
+    receives: dict[str, tuple[float, float]]
+
+    @staticmethod
+    def of(
+        problem: Problem,
+        stage: Stage,
+        sends: dict[str, tuple[float, float]],
+        receives: dict[str, tuple[float, float]],
+    ) -> StageParts:
+        """Raises PlanError where they do not fit."""
+        models = Models(problem.of_stage(stage), find_values(problem), stage.mesh)
+        return StageParts(models, stage, sends, receives)
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        return assignment_of_stage(self.models, self.stage)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return ledger_of(self.models, self.assignment)
+
+    @cached_property
+    def moves(self) -> Moves:
+        return Moves.of(self.models.problem, self.stage)
+
+    @cached_property
+    def collectives(self) -> Collectives:
+        return Collectives(self.models)
+
+    @cached_property
+    def plan_of(self) -> dict[int, OpPlan]:
+        place = self.models.problem.position_of
+        return {place[op.op]: op for op in self.stage.ops}
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Positions of the ops, each after those that make what it reads."""
+        return sorted(self.assignment.ops)
+
+    @cached_property
+    def passes_ns(self) -> dict[int, tuple[float, float, float]]:
+        """By position: the op's own work in one microbatch, forward, of inputs, of weights."""
+        known: dict[tuple[int, tuple[int, ...]], tuple[float, float, float]] = {}
+        found = {}
+        for position, codes in self.assignment.ops.items():
+            model = self.model(position)
+            key = id(model), codes
+            if key not in known:
+                there, back = self.models.passes_ns(model, np.array([codes]))
+                share = model.weights_share
+                whole = float(back[0])
+                known[key] = float(there[0]), whole * (1 - share), whole * share
+            found[position] = known[key]
+        return found
+
+    def model(self, position: int) -> OpModel:
+        return self.models.ops.model(position)
+
+    def name(self, position: int) -> str:
+        return self.models.problem.ops[position].name
+
+    def is_receive(self, position: int) -> bool:
+        return self.models.problem.ops[position].op.kind == RECEIVE
+
+    def values_read(self, position: int) -> list[Value]:
+        of = self.models.values.value_of
+        return [of[port.tensor] for port in self.models.problem.ops[position].inputs]
+
+    def values_made(self, position: int) -> list[Value]:
+        of = self.models.values.value_of
+        return [of[port.tensor] for port in self.models.problem.ops[position].outputs]
+
+    def own_steps(
+        self, position: int, direction: str, before: Sequence[str]
+    ) -> tuple[list[OwnStep], list[OwnStep], list[OwnStep]]:
+        """What an op moves by itself: before its work, beside it and after it."""
+        own = [
+            step
+            for step in self.plan_of[position].own_steps
+            if step.direction == direction and step.what not in BETWEEN_STAGES
+        ]
+        first = [step for step in own if step.what in before]
+        beside = [step for step in own if step.what in BESIDE]
+        return first, beside, [step for step in own if step not in first and step not in beside]
+
+    def saved_bytes(self, value: Value) -> float:
+        """What is kept of a value for the backward pass, on the fullest device."""
+        own = self.ledger.values.get(value.root)
+        return 0.0 if own is None else own.saved_bytes or 0.0
+
+    def rest_bytes(self, value: Value) -> float:
+        """Of a value as its producer leaves it, on the fullest device; 0 where it is free."""
+        if value.root not in self.assignment.rest:
+            return 0.0
+        space = self.models.ops.space(value.root)
+        return float(space.local_bytes(np.array([self.assignment.rest[value.root]]))[0])
+
+    def backward_half(self, position: int, value: Value) -> Part:
+        """I or W: which half of an op's backward pass needs a value that it reads.
+
+        Of a product with a parameter the gradient of the input needs the parameter, that of the
+        parameter the input.
+        """
+        share = self.model(position).weights_share
+        if share == 1 or (share > 0 and not value.is_parameter):
+            return Part.W
+        return Part.I

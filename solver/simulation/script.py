@@ -1,0 +1,58 @@
+"""All that a stage does in a step, written once: its sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from solver.simulation.backward import Backward
+from solver.simulation.forward import Forward
+from solver.simulation.parts import StageParts
+from solver.simulation.tasks import HostLink, Kind, Need, Part, Section, Task
+
+Script = Mapping[Part, Section]
+
+
+def script_of(parts: StageParts, *, split: bool, tied_ns: float = 0.0) -> Script:
+    """split: whether the schedule splits backward passes. tied_ns: of the reductions, once a step,
+    of gradients of parameters that other stages have too."""
+    forward = Forward(parts)
+    found = {Part.F: forward.write(), Part.SPREAD: forward.spread}
+    if not parts.models.problem.training:
+        return found
+    backward = Backward(parts, forward.done, split=split)
+    inputs, weights = backward.write()
+    found |= {inputs.part: inputs, weights.part: weights, Part.REDUCE: backward.reduce}
+    if tied_ns:
+        needs = _last_reductions((weights, backward.reduce))
+        tied = Task("tied parameters", "all_reduce", Kind.GRADIENT, tied_ns, 0)
+        backward.reduce.add(tied, needs)
+    found[Part.UPDATE] = _update(parts, (weights, backward.reduce))
+    return found
+
+
+def _update(parts: StageParts, reducing: tuple[Section, ...]) -> Section:
+    """One for all parameters, once every gradient is there, as a limit on their norm needs it.
+
+    Hosts work at the end of the step, beside the devices: parameter after parameter goes down, is
+    updated and comes back.
+    """
+    section = Section(Part.UPDATE)
+    for name, own in parts.ledger.parameters.items():
+        ways = zip(HostLink, (own.down_ns, own.host_ns, own.up_ns), strict=True)
+        tasks = [
+            Task(name, f"host {link.name.lower()}", Kind.HOST, ns, link) for link, ns in ways if ns
+        ]
+        section.chain(tasks, _last_reductions(reducing))
+    ns = sum(own.update_ns for own in parts.ledger.parameters.values())
+    section.add(Task("optimizer", "update", Kind.COMPUTE, ns), _last_reductions(reducing))
+    return section
+
+
+def _last_reductions(sections: tuple[Section, ...]) -> list[Need]:
+    """The last reduction on every link, which keep their order."""
+    last: dict[tuple[Part, int], Need] = {}
+    for section in sections:
+        for number, task in enumerate(section.tasks):
+            if task.kind is Kind.GRADIENT:
+                last[section.part, task.link] = Need(section.part, number)
+    return list(last.values())

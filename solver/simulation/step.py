@@ -1,0 +1,108 @@
+"""A plan's step, simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from costmodel.calibrations import default_calibration
+from meshwright.schema import Calibration, Graph, Plan, PlanError, Setup, Stage, Topology
+from solver.evaluate import check_documents, check_mesh
+from solver.pipeline.price import tied_ns
+from solver.pipeline.schedule import Pass, Schedule, stages_on
+from solver.pipeline.schedules import one_f_one_b
+from solver.pipeline.staged import Staged
+from solver.problem import build_problem
+from solver.simulation.events import Run, run
+from solver.simulation.memory import Curve, curve_of
+from solver.simulation.parts import StageParts
+from solver.simulation.program import Program
+from solver.simulation.script import script_of
+from solver.simulation.waiting import Waits, waits_of
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a plan, task by task."""
+
+    plan: Plan
+    program: Program
+    levels: tuple[str, ...]
+
+    @cached_property
+    def run(self) -> Run:
+        return run(self.program.lines)
+
+    @cached_property
+    def waits(self) -> Waits:
+        return waits_of(self.program, self.run)
+
+    def curve(self, rank: int) -> Curve:
+        """What passes by on a rank's fullest device, over time."""
+        return curve_of(self.program, self.run, rank)
+
+    def static_bytes(self, rank: int) -> int:
+        """Of parameters, gradients and optimizer state on a rank's fullest device."""
+        return sum(
+            own.value_bytes + own.gradient_bytes + own.optimizer_bytes
+            for stage in stages_on(self.program.schedule.rank_of, rank)
+            for own in self.plan.stages[stage].parameters
+        )
+
+    @property
+    def ns(self) -> float:
+        """From the first task to the end of the last."""
+        return float(self.run.ends.max(initial=0.0))
+
+
+def step_of(
+    plan: Plan,
+    graph: Graph,
+    topology: Topology,
+    setup: Setup,
+    calibration: Calibration | None = None,
+) -> Step:
+    """Raises PlanError where the plan does not fit the documents."""
+    own = calibration or default_calibration()
+    check_documents(plan, graph.id, topology.id, setup.id)
+    if plan.calibration != own.id:
+        raise PlanError(f"the plan was priced with {plan.calibration}, not with {own.id}")
+    if plan.schedule is not None:
+        program = _pipeline(plan, Staged.of_plan(plan, graph, topology, setup, own))
+    else:
+        program = _one_stage(plan, graph, topology, setup, own)
+    return Step(plan, program, tuple(level.name for level in topology.levels))
+
+
+def _one_stage(
+    plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
+) -> Program:
+    if len(plan.stages) != 1:
+        raise PlanError("the plan has several stages and no schedule")
+    problem = build_problem(graph, topology, setup, calibration, plan.microbatches)
+    check_mesh(problem, plan.stages[0].mesh)
+    parts = StageParts.of(problem, plan.stages[0], {}, {})
+    made = one_f_one_b(1, plan.microbatches)
+    if not problem.training:
+        forwards = tuple(action for action in made.orders[0] if action.what is Pass.F)
+        made = Schedule("forward", plan.microbatches, (0,), (forwards,))
+    return Program(made, (script_of(parts, split=False),), len(topology.levels))
+
+
+def _pipeline(plan: Plan, staged: Staged) -> Program:
+    stages = plan.stages
+    ways = [_ways(stage) for stage in stages]
+    tied = tied_ns(staged, stages)
+    scripts = []
+    for number, stage in enumerate(stages):
+        problem = staged.problem(number)
+        check_mesh(problem, stage.mesh)
+        sends = ways[number + 1] if number + 1 < len(stages) else {}
+        parts = StageParts.of(problem, stage, sends, ways[number])
+        scripts.append(script_of(parts, split=staged.schedule.is_split, tied_ns=tied[number]))
+    return Program(staged.schedule, tuple(scripts), len(staged.part.levels))
+
+
+def _ways(stage: Stage) -> dict[str, tuple[float, float]]:
+    """By tensor: the times of its way from the stage before and of its gradient's way back."""
+    return {own.tensor: (own.forward_ns, own.backward_ns) for own in stage.receives}

@@ -1,0 +1,80 @@
+"""Traces hold to the Trace Event Format: what Perfetto's importer asks of them."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from meshwright.schema import ScheduleKind
+from solver.simulation.step import Step, step_of
+from solver.simulation.summary import rank_step
+from solver.simulation.trace import trace_of
+from tests.solver.pipeline.layered import layered
+from tests.solver.pipeline.test_pipeline_planner import asked
+from tests.solver.requests import planned
+
+
+def stepped(kind: ScheduleKind = "1f1b", count: int = 1) -> Step:
+    request = asked(layered(), schedule=kind, stages_per_rank=count)
+    return step_of(planned(request), request.graph, request.topology, request.setup)
+
+
+def events(step: Step, phase: str, **more: int) -> list[dict[str, Any]]:
+    made = json.loads(json.dumps(trace_of(step, **more), allow_nan=False))
+    return [event for event in made["traceEvents"] if event["ph"] == phase]
+
+
+@pytest.mark.parametrize(("kind", "count"), [("1f1b", 1), ("zb_h1", 1), ("interleaved_1f1b", 2)])
+def test_events_have_what_the_format_asks(kind: ScheduleKind, count: int) -> None:
+    step = stepped(kind, count)
+    named = {(own["pid"], own["tid"]) for own in events(step, "M") if own["name"] == "thread_name"}
+    complete = events(step, "X")
+    for own in complete:
+        assert {"name", "cat", "pid", "tid", "ts", "dur", "args"} == {*own} - {"ph"}
+        assert (own["pid"], own["tid"]) in named, own["name"]
+        assert own["ts"] >= 0
+        assert own["dur"] >= 0
+    # microseconds: the last event ends when the step does
+    assert max(own["ts"] + own["dur"] for own in complete) == pytest.approx(step.ns / 1e3, abs=0.01)
+    # events of a thread may nest but not cross; here none share time
+    for thread in named:
+        here = sorted(
+            (own["ts"], own["ts"] + own["dur"])
+            for own in complete
+            if (own["pid"], own["tid"]) == thread
+        )
+        for (_, end), (start, _) in pairwise(here):
+            assert start >= end - 0.002
+
+
+def test_compute_and_traffic_are_all_there() -> None:
+    step = stepped()
+    for rank in range(2):
+        own = rank_step(step, rank)
+        for category, ns in (("compute", own.compute_ns), *own.communication_ns.items()):
+            shown = [
+                e["dur"] for e in events(step, "X") if (e["pid"], e["cat"]) == (rank, category)
+            ]
+            assert sum(shown) == pytest.approx(ns / 1e3, rel=1e-3, abs=0.05), category
+
+
+def test_memory_is_a_counter_with_its_peak() -> None:
+    step = stepped()
+    for rank in range(2):
+        samples = [own for own in events(step, "C") if own["pid"] == rank]
+        assert [own["ts"] for own in samples] == sorted(own["ts"] for own in samples)
+        most = max(sum(own["args"].values()) for own in samples)
+        assert most == pytest.approx(rank_step(step, rank).peak_bytes, abs=3)
+
+
+def test_what_does_not_fit_is_shown_as_passes_and_said() -> None:
+    step = stepped()
+    whole, short = trace_of(step), trace_of(step, max_events=1)
+    assert whole["otherData"]["microbatches shown as passes alone"] == []
+    assert short["otherData"]["microbatches shown as passes alone"] == [1, 2, 3]
+    passes = [e["name"] for e in events(step, "X", max_events=1) if e["cat"] == "pass"]
+    assert sorted(passes) == sorted([f"{what}{m}" for what in "FB" for m in range(4)] * 2)
+    assert len(short["traceEvents"]) < len(whole["traceEvents"])
