@@ -141,7 +141,8 @@ class _Stated:
             return [c for c in codes if self.closed.isdisjoint(model.parts_of_code[c])]
         parts = self.on[role]
         lying = [c for c in codes if parts & set(model.parts_of_code[c][:1])]
-        if role != CP:  # a table's rows are not spread over data parallel devices
+        is_lookup = self.op.known is not None and bool(self.op.known.sparse_inputs)
+        if role != CP or is_lookup:  # tables lie whole on devices that have other tokens
             lying = [c for c in lying if len(model.parts_of_code[c]) == 1]
         return [model.idle, *lying]
 

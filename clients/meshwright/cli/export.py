@@ -1,39 +1,72 @@
-"""`meshwright export`: a plan in the words of PyTorch, JAX or MindSpore."""
+"""`meshwright export`: a plan in the words of PyTorch, JAX or MindSpore, or as launch options."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, cast
 
 import typer
 
 from meshwright.cli.consoles import notices
 from meshwright.convert import Export, Target, export_plan
 from meshwright.files import write_whole
-from meshwright.planfile import read_plan
+from meshwright.launch import LAUNCHERS, Launch, Launcher, launch_of
+from meshwright.planfile import PlanFile, read_plan
+from meshwright.schema import PlanError
+
+EveryTarget = Literal["dtensor", "jax", "mindspore", "megatron", "mindformers", "torchtitan"]
 
 
 def export(
     plan: Annotated[Path, typer.Argument(help="Plan file, as `meshwright plan -o` writes it.")],
-    to: Annotated[Target, typer.Option(help="What to write the layouts for.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write; JSON.")
-    ] = None,
+    to: Annotated[EveryTarget, typer.Option(help="What to write the plan for.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
 ) -> None:
-    """Write a plan's layouts as DTensor placements, PartitionSpecs or MindSpore strategies.
+    """Write a plan's layouts as DTensor placements, PartitionSpecs or MindSpore strategies, in
+    JSON; or its degrees as Megatron-LM's arguments, a MindFormers YAML or a torchtitan TOML.
 
-    What the target cannot express is listed in the JSON, and on standard error with the reason.
+    What the target cannot express is said on standard error with the reason, and in the JSON.
     """
     found = read_plan(plan)
-    exported = export_plan(found.plan, to, graph=found.graph)
+    if to in LAUNCHERS:
+        _launch(found, to, output)
+        return
+    exported = export_plan(found.plan, cast(Target, to), graph=found.graph)
     text = json.dumps(exported.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False)
-    if output is None:
-        sys.stdout.write(text + "\n")
-    else:
-        write_whole(output, text + "\n")
+    _write(text + "\n", output)
     _tell(exported)
+
+
+def _launch(found: PlanFile, launcher: Launcher, output: Path | None) -> None:
+    if found.graph is None:
+        raise PlanError(
+            f"launch options for {launcher} need the graph of the plan; `meshwright plan -o` and "
+            "`estimate -o` write files with both"
+        )
+    launch = launch_of(found.plan, launcher, graph=found.graph, setup=found.setup)
+    _write(launch.text, output)
+    _tell_lost(launch)
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_whole(output, text)
+
+
+def _tell_lost(launch: Launch) -> None:
+    console = notices()
+    for lost in launch.lost:
+        console.print(f"lost in {launch.launcher}: {lost}", markup=False, soft_wrap=True)
+    console.print(
+        f"{launch.uniform.degrees}, {launch.uniform.pipeline_ranks} pipeline rank(s) for "
+        f"{launch.launcher}; lost: {len(launch.lost) or 'nothing'}",
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def _tell(exported: Export) -> None:

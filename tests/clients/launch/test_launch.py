@@ -1,0 +1,267 @@
+"""Plans as launch options: what was stated comes back, and what is lost is said."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from costmodel.presets import preset
+from meshwright.files import read_document
+from meshwright.launch import (
+    Launcher,
+    Uniform,
+    launch_of,
+    megatron,
+    mindformers,
+    torchtitan,
+    uniform_of,
+)
+from meshwright.schema import (
+    Constraints,
+    Degrees,
+    Graph,
+    OptimizerParallel,
+    Pipeline,
+    PlanError,
+    Request,
+    Setup,
+)
+from solver.planner import plan
+from tests.clients.conftest import Run
+from tests.solver.pipeline.layered import layered
+from tests.solver.requests import transformer_mlp
+
+GRAPHS = Path(__file__).parents[3] / "examples" / "graphs"
+
+
+def stored(name: str) -> Graph:
+    return read_document(GRAPHS / f"{name}.json.gz", Graph)
+
+
+def request(
+    graph: Graph, topology: str, batch: int, microbatches: int, **degrees: object
+) -> Request:
+    return Request(
+        graph=graph,
+        topology=preset(topology),
+        setup=Setup(global_batch=batch, microbatches=microbatches),
+        degrees=Degrees.model_validate(degrees),
+    )
+
+
+def uniform(own: Request) -> Uniform:
+    answer = plan(own)
+    assert answer.plan is not None
+    return uniform_of(answer.plan, own.graph, own.setup)
+
+
+# --- round trips ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "degrees",
+    [
+        {"dp": 64},
+        {"dp": 64, "zero": 3},
+        {"dp": 8, "tp": 8, "zero": 1, "sequence_parallel": True},
+        {"dp": 16, "tp": 4, "zero": 2},
+        {"dp": 8, "tp": 4, "cp": 2, "zero": 1, "sequence_parallel": True},
+        {"dp": 8, "cp": 8},
+    ],
+    ids=str,
+)
+def test_degrees_of_a_dense_model_come_back(degrees: dict[str, object]) -> None:
+    found = uniform(request(stored("llama3-8b"), "h100-8x8", 128, 2, **degrees))
+    assert found.degrees == Degrees.model_validate(degrees)
+    assert (found.microbatches, found.global_batch, found.sequence) == (2, 128, 8192)
+    assert found.microbatch_size == 128 // (2 * int(str(degrees["dp"])))
+    assert found.differing == ()
+
+
+@pytest.mark.parametrize(
+    "degrees",
+    [{"dp": 64, "ep": 8, "zero": 1}, {"dp": 8, "tp": 8, "ep": 8, "sequence_parallel": True}],
+    ids=str,
+)
+def test_degrees_of_experts_come_back(degrees: dict[str, object]) -> None:
+    found = uniform(request(stored("mixtral-8x7b"), "h100-8x8", 64, 1, **degrees))
+    assert found.degrees == Degrees.model_validate(degrees)
+    assert found.differing == ()
+
+
+def test_pipelines_and_layers_come_back() -> None:
+    own = request(layered(8, batch=16), "h100-4x2", 16, 8, tp=2).model_copy(
+        update={"pipeline": Pipeline(ranks=2, stages_per_rank=2)}
+    )
+    found = uniform(own)
+    assert (found.pipeline_ranks, found.stages_per_rank) == (2, 2)
+    assert found.schedule == "interleaved_1f1b"
+    assert found.layers == (2, 2, 2, 2)
+    assert found.degrees == Degrees(dp=2, tp=2)
+
+
+def test_hybrid_sharding_comes_back() -> None:
+    graph = transformer_mlp(64, width=512).graph("loss:out", loss="loss:out")
+    own = request(graph, "h100-2x4", 64, 2, dp=8, zero=1)
+    limited = Constraints(optimizer_parallel=OptimizerParallel(shard_size=4))
+    found = uniform(own.model_copy(update={"constraints": limited}))
+    assert found.degrees == Degrees(dp=8, zero=1)
+    assert found.zero_size == 4
+    assert ("--num-distributed-optimizer-instances", "2") in megatron.arguments(found)
+    assert torchtitan.sections(found)["parallelism"]["data_parallel_replicate_degree"] == 2
+
+
+def test_a_searched_plan_has_degrees_and_what_differs() -> None:
+    graph = stored("llama3-8b")
+    own = Request(graph=graph, topology=preset("h100-3x4"), setup=Setup(global_batch=48))
+    found = uniform(own)
+    assert found.degrees.dp is not None
+    assert found.degrees.dp * found.degrees.tp * found.degrees.cp == 12
+    names = {difference.name: difference for difference in found.differing}
+    assert any(name.startswith("model.layers.*.") for name in names)
+    assert all(difference.count > 0 and difference.what for difference in names.values())
+
+
+def test_the_graph_of_another_plan_is_refused() -> None:
+    own = request(layered(8, batch=16), "h100-1x2", 16, 8, tp=2)
+    answer = plan(own)
+    assert answer.plan is not None
+    with pytest.raises(PlanError, match="the plan was made for the graph"):
+        launch_of(answer.plan, "megatron", graph=layered(4))
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+TP = Degrees(dp=4, tp=8, cp=2, ep=4, zero=1, sequence_parallel=True)
+OWN = Uniform(
+    degrees=TP,
+    zero_size=8,
+    pipeline_ranks=4,
+    stages_per_rank=2,
+    schedule="interleaved_1f1b",
+    layers=(4,) * 8,
+    microbatches=16,
+    global_batch=128,
+    sequence=4096,
+    recompute="full",
+)
+
+
+def megatron_parser() -> argparse.ArgumentParser:
+    """The arguments that Megatron-LM declares (megatron/training/arguments.py) of those written."""
+    parser = argparse.ArgumentParser()
+    for name in (
+        "tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size",
+        "expert-model-parallel-size", "expert-tensor-parallel-size", "micro-batch-size",
+        "num-virtual-stages-per-pipeline-rank", "global-batch-size", "seq-length",
+        "num-distributed-optimizer-instances", "recompute-num-layers",
+        "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers",
+    ):  # fmt: skip
+        parser.add_argument(f"--{name}", type=int)
+    for name in (
+        "sequence-parallel", "use-distributed-optimizer", "use-megatron-fsdp",
+        "no-gradient-accumulation-fusion",
+    ):  # fmt: skip
+        parser.add_argument(f"--{name}", action="store_true")
+    strategies = ["no_shard", "optim", "optim_grads", "optim_grads_params"]
+    parser.add_argument("--data-parallel-sharding-strategy", choices=strategies)
+    parser.add_argument("--ckpt-format", choices=["torch_dist", "fsdp_dtensor"])
+    parser.add_argument("--recompute-granularity", choices=["full", "selective"])
+    parser.add_argument("--recompute-method", choices=["uniform", "block"])
+    return parser
+
+
+def parsed(own: Uniform) -> argparse.Namespace:
+    return megatron_parser().parse_args(shlex.split(megatron.text(own).replace("\\\n", " ")))
+
+
+def test_megatron_reads_its_arguments() -> None:
+    found = parsed(OWN)
+    assert found.tensor_model_parallel_size == found.expert_tensor_parallel_size == 8
+    assert found.pipeline_model_parallel_size == 4
+    assert found.num_virtual_stages_per_pipeline_rank == 2
+    assert (found.context_parallel_size, found.expert_model_parallel_size) == (2, 4)
+    assert found.sequence_parallel
+    assert found.use_distributed_optimizer
+    assert (found.micro_batch_size, found.global_batch_size) == (128 // (16 * 4), 128)
+    assert (found.recompute_granularity, found.recompute_method) == ("full", "uniform")
+    fsdp = parsed(OWN.model_copy(update={"degrees": TP.model_copy(update={"zero": 3})}))
+    assert fsdp.data_parallel_sharding_strategy == "optim_grads_params"
+
+
+def test_megatron_takes_other_numbers_of_layers_at_the_ends() -> None:
+    single = OWN.model_copy(update={"stages_per_rank": 1, "schedule": "1f1b"})
+    ends = parsed(single.model_copy(update={"layers": (7, 8, 8, 6)}))
+    assert ends.decoder_first_pipeline_num_layers == 7
+    assert ends.decoder_last_pipeline_num_layers == 6
+
+
+def test_torchtitan_reads_its_toml() -> None:
+    found = tomllib.loads(torchtitan.text(OWN))
+    assert found == torchtitan.sections(OWN)
+    parallelism = found["parallelism"]
+    degrees = ("replicate", "shard")
+    assert [parallelism[f"data_parallel_{own}_degree"] for own in degrees] == [1, 4]
+    assert parallelism["pipeline_parallel_schedule"] == "Interleaved1F1B"
+    assert parallelism["pipeline_parallel_layers_per_stage"] == 4
+    assert found["training"] == {
+        "local_batch_size": 32, "global_batch_size": 128, "seq_len": 4096
+    }  # fmt: skip
+    assert found["activation_checkpoint"] == {"mode": "full"}
+
+
+def test_mindformers_reads_its_yaml() -> None:
+    found = yaml.safe_load(mindformers.text(OWN))
+    assert found == mindformers.sections(OWN)
+    config = found["parallel_config"]
+    assert (config["data_parallel"], config["model_parallel"]) == (4, 8)
+    assert (config["pipeline_stage"], config["micro_batch_num"]) == (4, 16)
+    assert config["use_seq_parallel"] is True
+    assert found["parallel"]["enable_parallel_optimizer"] is True
+    assert found["parallel"]["parallel_optimizer_config"]["gradient_accumulation_shard"] is False
+    assert found["model"]["model_config"]["pp_interleave_num"] == 2
+    assert found["recompute_config"] == {"recompute": True, "select_recompute": False}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "update", "said"),
+    [
+        ("megatron", {"schedule": "zb_h1", "stages_per_rank": 1}, "no schedule zb_h1"),
+        ("megatron", {"layers": (4, 4, 5, 3, 4, 4, 4, 4)}, "it wants as many in each"),
+        ("torchtitan", {}, "no ZeRO-1"),
+        ("torchtitan", {"schedule": "zb_h1"}, "no schedule zb_h1"),
+        ("mindformers", {}, "cuts the parameters at rest"),
+        ("mindformers", {"layers": (4, 4, 5, 3, 4, 4, 4, 4)}, "model_config.offset"),
+    ],
+)
+def test_what_is_lost_is_said(launcher: Launcher, update: dict[str, object], said: str) -> None:
+    lost = {
+        "megatron": megatron.lost, "mindformers": mindformers.lost, "torchtitan": torchtitan.lost
+    }[launcher]  # fmt: skip
+    assert any(said in line for line in lost(OWN.model_copy(update=update)))
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command_writes_each_of_them(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    degrees = ("--tp", "8", "--zero", "1", "--microbatches", "2")
+    on = ("--topology", "h100-8x8", "--batch", "64")
+    assert run("estimate", GRAPHS / "llama3-8b.json.gz", *on, *degrees, "-o", file).code == 0
+    args = run("export", file, "--to", "megatron")
+    assert args.code == 0, args.err
+    assert "--tensor-model-parallel-size 8 \\\n" in args.out
+    assert "dp 8, tp 8, zero 1, 1 pipeline rank(s) for megatron; lost: nothing" in args.err
+    output = tmp_path / "titan.toml"
+    titan = run("export", file, "--to", "torchtitan", "-o", output)
+    assert titan.code == 0
+    assert "lost in torchtitan: its tensor parallelism comes with sequence parallelism" in titan.err
+    assert tomllib.loads(output.read_text())["parallelism"]["tensor_parallel_degree"] == 8
+    config = yaml.safe_load(run("export", file, "--to", "mindformers").out)
+    assert config["parallel_config"]["model_parallel"] == 8
