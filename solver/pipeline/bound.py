@@ -14,7 +14,7 @@ from meshwright.schema import Passes
 from solver.lowering import Models
 from solver.meshes import meshes
 from solver.op_sketches import OpSketches
-from solver.pipeline.price import step_ns
+from solver.pipeline.price import step_of_passes_ns
 from solver.pipeline.staged import Staged
 from solver.problem import Problem
 from solver.values import find_values
@@ -24,7 +24,7 @@ def least_step_ns(staged: Staged, first: Sequence[int], max_axes: int) -> float:
     """first: for every stage, the first that is like it."""
     known = {number: least_passes(staged.problem(number), max_axes) for number in set(first)}
     passes = [known[number] for number in first]
-    return step_ns(staged.schedule, passes, np.zeros((2, len(passes) - 1)))
+    return step_of_passes_ns(staged.schedule, passes, np.zeros((2, len(passes) - 1)))
 
 
 def least_passes(problem: Problem, max_axes: int) -> Passes:

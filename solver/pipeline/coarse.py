@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -28,7 +29,8 @@ from meshwright.schema.cuts import axes_of, counts_of
 from solver.cost_graph import FloatArray
 from solver.deadline import Deadline
 from solver.pipeline.cuts import Weights, crossing_bytes, places
-from solver.pipeline.price import step_ns
+from solver.pipeline.pace import Pace
+from solver.pipeline.passes import Durations
 from solver.pipeline.schedule import Schedule, stages_on
 from solver.pipeline.split import split
 from solver.pipeline.stage_cost import stage_cost
@@ -53,27 +55,25 @@ class Coarse:
     whole: Passes
     step: FloatArray
 
-    def passes(self, cuts: Sequence[int]) -> tuple[list[Passes], FloatArray]:
-        """Of the stages that cuts make, and the transfers between them, one way."""
+    @cached_property
+    def _until(self) -> FloatArray:
+        """Up to each position: the share of what is done in every microbatch, and of the rest."""
         often = self.weights.ns - self.whole.step_ns * self.step
-        total = max(float(often.sum()), 1e-9)
-        found = []
-        for first, last in pairwise([0, *cuts, len(often)]):
-            share = float(often[first:last].sum()) / total
-            found.append(
-                Passes(
-                    forward_ns=self.whole.forward_ns * share,
-                    inputs_ns=self.whole.inputs_ns * share,
-                    weights_ns=self.whole.weights_ns * share,
-                    step_ns=self.whole.step_ns * float(self.step[first:last].sum()),
-                )
-            )
-        return found, self.send_ns[list(cuts)]
+        often = often / max(float(often.sum()), 1e-9)
+        return np.stack([np.append(0.0, np.cumsum(own)) for own in (often, self.step)])
 
-    def step_ns(self, cuts: Sequence[int], schedule: Schedule) -> float:
+    def step_ns(self, cuts: Sequence[int], pace: Pace) -> float:
         """An estimate of the step with these cuts."""
-        passes, transfers = self.passes(cuts)
-        return step_ns(schedule, passes, np.stack([transfers, transfers]))
+        whole = self.whole
+        often, once = np.diff(self._until[:, [0, *cuts, len(self.step)]])
+        transfers = self.send_ns[list(cuts)]
+        lasting = Durations(
+            whole.forward_ns * often,
+            whole.inputs_ns * often,
+            whole.weights_ns * often,
+            np.stack([transfers, transfers]),
+        )
+        return pace.step_ns(lasting, whole.step_ns * once)
 
     def shares(
         self, cuts: Sequence[int], schedule: Schedule, limit_bytes: float

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 from math import prod
 
+import numba
 import numpy as np
 
 from meshwright.schema import DTYPE_BYTES
@@ -23,9 +24,8 @@ from solver.pipeline.stage_graph import Anatomy
 from solver.states import IntArray
 
 _REACH = 6  # chosen: places to each side, a layer or two
-_MOST_TRIES = 600  # chosen: at some 0.1 ms each
 _LEAST_GAIN = 1e-6  # chosen: rounding
-_MOST_PLACES = 512  # chosen: places^2 * stages additions take some 10 ms
+_MOST_PLACES = 512  # chosen: some for every layer of a model of a hundred
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def places(crossing: FloatArray) -> IntArray:
     return least
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Room:
     """Which cuts keep the memory: in_flight by stage, limit_bytes of each."""
 
@@ -72,24 +72,27 @@ class Room:
     in_flight: Sequence[int]
     limit_bytes: float
 
+    @cached_property
+    def _until(self) -> FloatArray:
+        own = self.weights.static_bytes, self.weights.saved_bytes
+        return np.stack([np.append(0.0, np.cumsum(values)) for values in own])
+
     def holds(self, cuts: Sequence[int]) -> bool:
-        weights = self.weights
-        return all(
-            float(weights.static_bytes[first:last].sum())
-            + held * float(weights.saved_bytes[first:last].sum())
-            <= self.limit_bytes
-            for held, (first, last) in zip(
-                self.in_flight, pairwise([0, *cuts, len(weights.ns)]), strict=True
-            )
-        )
+        static, saved = np.diff(self._until[:, [0, *cuts, self._until.shape[1] - 1]])
+        return bool((static + np.array(self.in_flight) * saved <= self.limit_bytes).all())
 
 
 def moved(
-    cuts: tuple[int, ...], at: IntArray, room: Room, step_ns: Callable[[tuple[int, ...]], float]
+    cuts: tuple[int, ...],
+    at: IntArray,
+    room: Room,
+    step_ns: Callable[[tuple[int, ...]], float],
+    tries: int,
 ) -> tuple[tuple[int, ...], float]:
-    """Cuts that no shift of one of them by some places makes faster, and their step."""
+    """Cuts that no shift of one of them by some places makes faster, and their step, after so many
+    tries at the most."""
     best, best_ns = cuts, step_ns(cuts)
-    left = _MOST_TRIES
+    left = tries
     improved = True
     while improved and left > 0:
         improved = False
@@ -128,23 +131,51 @@ def balanced(
     stages, count = len(in_flight), len(ends)
     if stages > count - 1:
         return None
-    sums = [
+    ns, static, saved = (
         np.concatenate([[0.0], np.cumsum(own)])[ends]
         for own in (weights.ns, weights.static_bytes, weights.saved_bytes)
-    ]
-    ns, static, saved = (own[None, :] - own[:, None] for own in sums)
-    ns = ns + np.concatenate([[0.0], send_ns[at], [0.0]])[:, None]
-    empty = np.arange(count)[:, None] >= np.arange(count)[None, :]
-    best = np.where(np.arange(count) == 0, 0.0, np.inf)
-    choices = []
-    for held in in_flight:
-        ruled_out = empty | (static + held * saved > limit_bytes)
-        found = np.maximum(best[:, None], np.where(ruled_out, np.inf, ns))
-        choices.append(found.argmin(axis=0))
-        best = found.min(axis=0)
-    if not np.isfinite(best[-1]):
+    )
+    send = np.concatenate([[0.0], send_ns[at], [0.0]])
+    held = np.array(in_flight, dtype=np.float64)
+    choices, best_ns = _balanced(ns, static, saved, send, held, limit_bytes)
+    if not np.isfinite(best_ns):
         return None
     cuts = [count - 1]
-    for choice in reversed(choices):
+    for choice in choices[::-1]:
         cuts.append(int(choice[cuts[-1]]))
     return tuple(int(ends[place]) for place in reversed(cuts[1:-1]))
+
+
+@numba.njit(cache=True, nogil=True)
+def _balanced(
+    ns: FloatArray,
+    static: FloatArray,
+    saved: FloatArray,
+    send: FloatArray,
+    in_flight: FloatArray,
+    limit_bytes: float,
+) -> tuple[IntArray, float]:
+    """By stage and the place where it ends, where it best begins; how long the slowest then takes.
+
+    A stage that begins earlier takes longer and holds more, so that no more are looked at than can
+    be better.
+    """
+    count = ns.size
+    best = np.full(count, np.inf)
+    best[0] = 0.0
+    choices = np.zeros((in_flight.size, count), dtype=np.int64)
+    for stage in range(in_flight.size):
+        found = np.full(count, np.inf)
+        for last in range(1, count):
+            for first in range(last - 1, -1, -1):
+                own = ns[last] - ns[first]
+                size = static[last] - static[first]
+                size += in_flight[stage] * (saved[last] - saved[first])
+                if size > limit_bytes or own >= found[last]:
+                    break
+                own = max(best[first], own + send[first])
+                if own < found[last]:
+                    found[last] = own
+                    choices[stage, last] = first
+        best = found
+    return choices, best[-1]

@@ -81,6 +81,14 @@ def run(schedule: Schedule, durations: Durations) -> Passes:
     return Passes(schedule, starts, ends)
 
 
+def step_ns(schedule: Schedule, durations: Durations, once: FloatArray) -> float:
+    """From the first pass to the end of the last rank's step; once: by stage, what its rank does
+    when it has made all passes."""
+    _, bounds = schedule.table
+    ends = run(schedule, durations).ends[bounds[1:] - 1]
+    return float((ends + np.bincount(schedule.rank_of, once)).max())
+
+
 @numba.njit(cache=True, nogil=True)
 def _run(
     table: IntArray,

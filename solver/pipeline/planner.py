@@ -35,6 +35,7 @@ from solver.pipeline.coarse import Coarse, coarse, coarsest_axes, within
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.cuts import Room, balanced, moved
 from solver.pipeline.document import document
+from solver.pipeline.pace import Pace
 from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, plan_stages
@@ -45,6 +46,8 @@ _PLANNED = 4  # chosen: configurations that are planned stage by stage; about a 
 _COARSE_TOLERANCE = 1e-2  # chosen: of stages' plans that choose between configurations
 _ALONE = 0.3  # chosen: of the time, the share for the plan without a pipeline
 _ESTIMATING = 0.5  # chosen: of what is left then, the share for estimates
+_MOST_TRIES = 600  # chosen: shifts of a configuration's cuts; twice the cuts of any published
+_SHIFTING_NS = 5e7  # chosen: of the time that trying them may take
 _SHOWN = 12  # chosen: considered configurations that a plan lists
 
 
@@ -192,12 +195,15 @@ class _PipelineSearch:
         if cuts is None:
             return None
 
+        pace = Pace.of(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
+
         def estimate(cuts: tuple[int, ...]) -> float:
-            return found.step_ns(cuts, order)
+            return found.step_ns(cuts, pace)
 
         if own.cuts is None and not tight:
             room = Room(found.weights, order.in_flight, limit / own.stages_per_rank)
-            cuts, ns = moved(cuts, at, room, estimate)
+            tries = min(_MOST_TRIES, int(_SHIFTING_NS / pace.run_ns))
+            cuts, ns = moved(cuts, at, room, estimate, tries)
         else:
             ns = estimate(cuts)
         return _Option(own, staged.with_cuts(cuts), found.shares(cuts, order, limit), ns)

@@ -28,8 +28,8 @@ from meshwright.schema import (
     Stage,
 )
 from solver.cost_graph import FloatArray
-from solver.pipeline.passes import Durations, run
-from solver.pipeline.schedule import Pass, Schedule, stages_on
+from solver.pipeline.passes import Durations, step_ns
+from solver.pipeline.schedule import Schedule, stages_on
 from solver.pipeline.stage_cost import StageCost, stage_cost
 from solver.pipeline.stage_graph import received
 from solver.pipeline.staged import Staged
@@ -80,33 +80,17 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
     return Priced(complete, _cost(staged.schedule, costs, passes, receives, tied))
 
 
-def step_ns(schedule: Schedule, passes: Sequence[Passes], transfer_ns: FloatArray) -> float:
-    """From the first pass to the end of the last rank's step; transfer_ns: see Durations."""
+def step_of_passes_ns(
+    schedule: Schedule, passes: Sequence[Passes], transfer_ns: FloatArray
+) -> float:
+    """How long a step of stages with these passes takes; transfer_ns: see Durations."""
     lasting = Durations(
         np.array([own.forward_ns for own in passes]),
         np.array([own.inputs_ns for own in passes]),
         np.array([own.weights_ns for own in passes]),
         transfer_ns,
     )
-    made = run(schedule, lasting)
-    _, bounds = schedule.table
-    ends = [float(made.ends[bounds[rank + 1] - 1]) for rank in range(schedule.ranks)]
-    return max(
-        end + sum(passes[stage].step_ns for stage in stages_on(schedule.rank_of, rank))
-        for rank, end in enumerate(ends)
-    )
-
-
-def saved_bytes(schedule: Schedule, rank: int, saved: FloatArray) -> float:
-    """The most that a rank's stages save at one time; saved: by stage, of one microbatch."""
-    held = most = 0.0
-    for stage, what, _ in schedule.orders[rank]:
-        if what is Pass.F:
-            held += float(saved[stage])
-            most = max(most, held)
-        elif what is not Pass.I:
-            held -= float(saved[stage])
-    return most
+    return step_ns(schedule, lasting, np.array([own.step_ns for own in passes]))
 
 
 def _cost(
@@ -119,7 +103,7 @@ def _cost(
     there = [sum(own.forward_ns for own in given) for given in receives[1:]]
     back = [sum(own.backward_ns for own in given) for given in receives[1:]]
     transfer_ns = np.array([there, back])
-    total_ns = step_ns(schedule, passes, transfer_ns)
+    total_ns = step_of_passes_ns(schedule, passes, transfer_ns)
     ranks = [stages_on(schedule.rank_of, rank) for rank in range(schedule.ranks)]
     busy = [sum(costs[stage].cost.step_ns + tied[stage] for stage in stages) for stages in ranks]
     longest = int(np.argmax(busy))
@@ -152,7 +136,7 @@ def _memory(schedule: Schedule, costs: Sequence[StageCost], rank: int) -> Memory
         parameters=sum(memory.parameters for memory in own),
         gradients=sum(memory.gradients for memory in own),
         optimizer=sum(memory.optimizer for memory in own),
-        activations=round(saved_bytes(schedule, rank, saved)),
+        activations=round(schedule.most_held(rank, saved)),
         reserved=own[0].reserved,
         capacity=own[0].capacity,
         host=sum(memory.host for memory in own),

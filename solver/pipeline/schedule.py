@@ -14,7 +14,7 @@ Parallelism"). What F saved is held until B or W has run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solver.cost_graph import FloatArray
 from solver.states import IntArray
 
 
@@ -45,9 +46,10 @@ class Action(NamedTuple):
         return f"{self.stage}{self.what.name}{self.microbatch}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Schedule:
-    """orders[r]: what pipeline rank r does, first to last. rank_of[s]: the rank that holds stage s.
+    """rank_of[s]: the rank that holds stage s. of_ranks[r]: what pipeline rank r does, first to
+    last, as rows (stage, pass, microbatch).
 
     Every stage makes every pass over every microbatch once: F and B, or F, I and W.
     """
@@ -55,43 +57,54 @@ class Schedule:
     kind: str
     microbatches: int
     rank_of: tuple[int, ...]
-    orders: tuple[tuple[Action, ...], ...]
+    of_ranks: Sequence[IntArray]
 
     @property
     def ranks(self) -> int:
-        return len(self.orders)
+        return len(self.of_ranks)
 
     @property
     def stages(self) -> int:
         return len(self.rank_of)
 
-    @property
+    @cached_property
+    def orders(self) -> tuple[tuple[Action, ...], ...]:
+        """What each rank does, action by action."""
+        return tuple(
+            tuple(Action(stage, Pass(what), number) for stage, what, number in rows.tolist())
+            for rows in self.of_ranks
+        )
+
+    @cached_property
     def is_split(self) -> bool:
         """Whether backward passes are split into I and W."""
-        return any(action.what is Pass.W for action in self.orders[0])
+        return bool((self.of_ranks[0][:, 1] == Pass.W).any())
 
     @cached_property
     def in_flight(self) -> tuple[int, ...]:
         """The most microbatches whose saved activations each stage holds at one time."""
-        held, most = [0] * self.stages, [0] * self.stages
-        for order in self.orders:
-            for stage, what, _ in order:
-                if what is Pass.F:
-                    held[stage] += 1
-                    most[stage] = max(most[stage], held[stage])
-                elif what is not Pass.I:
-                    held[stage] -= 1
-        return tuple(most)
+        one = np.ones(self.stages)
+        return tuple(
+            round(self.most_held(rank, np.where(np.arange(self.stages) == stage, one, 0.0)))
+            for stage, rank in enumerate(self.rank_of)
+        )
+
+    def most_held(self, rank: int, saved: FloatArray) -> float:
+        """The most that a rank's stages hold at one time; saved: by stage, of one microbatch."""
+        rows = self.of_ranks[rank]
+        return float(np.cumsum(saved[rows[:, 0]] * _HELD[rows[:, 1]]).max(initial=0.0))
 
     @cached_property
     def table(self) -> tuple[IntArray, IntArray]:
         """All actions as rows (stage, pass, microbatch), and where each rank's begin and end."""
-        rows = [action for order in self.orders for action in order]
-        counts = [len(order) for order in self.orders]
+        counts = [len(rows) for rows in self.of_ranks]
         return (
-            np.array(rows, dtype=np.int64).reshape(-1, 3),
+            np.concatenate(self.of_ranks),
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         )
+
+
+_HELD = np.array([1.0, -1.0, 0.0, -1.0])  # by pass: F saves, B and W let go
 
 
 def placed_in_turn(ranks: int, stages_per_rank: int) -> tuple[int, ...]:

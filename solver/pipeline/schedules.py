@@ -18,129 +18,132 @@ With equal stages of forward time F and backward times I and W a rank waits, ove
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import count, product
+from collections.abc import Callable
+
+import numpy as np
 
 from meshwright.schema import InvalidInput
-from solver.pipeline.schedule import Action, Pass, Schedule, placed_as_v, placed_in_turn
+from solver.pipeline.schedule import Pass, Schedule, placed_as_v, placed_in_turn
+from solver.states import IntArray
 
 
 def gpipe(ranks: int, microbatches: int) -> Schedule:
-    forward = [(Pass.F, number) for number in range(microbatches)]
-    backward = [(Pass.B, number) for number in range(microbatches)]
-    orders = tuple(
-        tuple(Action(rank, what, number) for what, number in (*forward, *backward))
+    numbers = np.arange(microbatches)
+    of_ranks = [
+        np.concatenate([_rows(rank, Pass.F, numbers), _rows(rank, Pass.B, numbers)])
         for rank in range(ranks)
-    )
-    return Schedule("gpipe", microbatches, placed_in_turn(ranks, 1), orders)
+    ]
+    return Schedule("gpipe", microbatches, placed_in_turn(ranks, 1), of_ranks)
 
 
 def one_f_one_b(ranks: int, microbatches: int) -> Schedule:
-    orders = tuple(_alternating(rank, ranks, 1, microbatches, ranks) for rank in range(ranks))
-    return Schedule("1f1b", microbatches, placed_in_turn(ranks, 1), orders)
+    of_ranks = [_alternating(rank, ranks, 1, microbatches, ranks) for rank in range(ranks)]
+    return Schedule("1f1b", microbatches, placed_in_turn(ranks, 1), of_ranks)
 
 
 def interleaved(ranks: int, microbatches: int, stages_per_rank: int) -> Schedule:
     """Microbatches go through in rounds of as many as there are ranks, or more of equal length."""
     in_round = microbatches // max(1, microbatches // ranks)
-    orders = tuple(
+    of_ranks = [
         _alternating(rank, ranks, stages_per_rank, microbatches, in_round) for rank in range(ranks)
-    )
+    ]
     return Schedule(
-        "interleaved_1f1b", microbatches, placed_in_turn(ranks, stages_per_rank), orders
+        "interleaved_1f1b", microbatches, placed_in_turn(ranks, stages_per_rank), of_ranks
     )
 
 
 def zb_h1(ranks: int, microbatches: int) -> Schedule:
     """Rank r makes weights' halves r backwards late, so that all hold as much as the first."""
-    orders = []
+    of_ranks = []
     for rank in range(ranks):
-        order: list[Action] = []
-        late: deque[Action] = deque()
-        for action in _alternating(rank, ranks, 1, microbatches, ranks):
-            if action.what is Pass.F:
-                order.append(action)
-                continue
-            order.append(action._replace(what=Pass.I))
-            late.append(action._replace(what=Pass.W))
-            if len(late) > rank:
-                order.append(late.popleft())
-        orders.append((*order, *late))
-    return Schedule("zb_h1", microbatches, placed_in_turn(ranks, 1), tuple(orders))
+        rows = _alternating(rank, ranks, 1, microbatches, ranks)
+        place = np.arange(len(rows))
+        back = rows[:, 1] == Pass.B
+        inputs, weights = rows[back], rows[back]
+        rows[back, 1], inputs[:, 1], weights[:, 1] = Pass.I, Pass.I, Pass.W
+        # each goes behind the backward that is so many later, what is left to the end
+        behind = np.append(place[back][rank:], len(rows) + np.arange(min(rank, microbatches)))
+        order = np.argsort(np.append(place, behind), kind="stable")
+        of_ranks.append(np.concatenate([rows, weights])[order])
+    return Schedule("zb_h1", microbatches, placed_in_turn(ranks, 1), of_ranks)
 
 
 def zb_v(ranks: int, microbatches: int) -> Schedule:
     """Section 6 of Qi et al. 2023: every rank's second stage is as far from the end as its first
     is from the beginning, so that all ranks hold as much and none waits at the end."""
     most = max(microbatches, 2 * ranks - 1)
-    orders = []
+    of_ranks = []
     for rank in range(ranks):
-        order = _v_order(rank, ranks, most)
-        orders.append(tuple(action for action in order if action.microbatch < microbatches))
-    return Schedule("zb_v", microbatches, placed_as_v(ranks), tuple(orders))
+        rows = _v_order(rank, ranks, most)
+        of_ranks.append(rows[rows[:, 2] < microbatches])
+    return Schedule("zb_v", microbatches, placed_as_v(ranks), of_ranks)
 
 
-def _v_order(rank: int, ranks: int, microbatches: int) -> list[Action]:
-    order: list[Action] = []
-    done = dict.fromkeys(product(_V, (Pass.F, Pass.I, Pass.W)), 0)
+def _v_order(rank: int, ranks: int, microbatches: int) -> IntArray:
+    stages = {"down": rank, "up": 2 * ranks - 1 - rank}
+    pieces: list[tuple[tuple[tuple[str, Pass], ...], int]] = [
+        ((_DOWN_F,), 2 * (ranks - rank) - 1),
+        ((_UP_F, _DOWN_F), rank),
+        ((_UP_F, _UP_I, _UP_W), ranks - rank),
+        # one more comes down while there is one, and always one goes up
+        ((_DOWN_F, _DOWN_I, _DOWN_W, _UP_F, _UP_I, _UP_W), microbatches - (2 * ranks - rank - 1)),
+        ((_DOWN_I, _DOWN_W, _UP_F, _UP_I, _UP_W), ranks - rank - 1),
+        ((_DOWN_I, _UP_I), rank),
+        ((_DOWN_I, _DOWN_W), ranks - rank),
+    ]
+    codes = np.concatenate(
+        [
+            np.tile(np.array([(stages[way], what) for way, what in piece]), (times, 1))
+            for piece, times in pieces
+        ]
+    )
+    late = [
+        _rows(stages[way], Pass.W, np.arange(microbatches))[_count(codes, stages[way], Pass.W) :]
+        for way in ("up", "down")
+    ]
+    rows = np.column_stack([codes, np.zeros(len(codes), dtype=np.int64)])
+    for stage in stages.values():
+        for what in (Pass.F, Pass.I, Pass.W):
+            own = (codes[:, 0] == stage) & (codes[:, 1] == what)
+            rows[own, 2] = np.arange(own.sum())
+    return np.concatenate([rows, *late])
 
-    def run(way: str, *passes: Pass) -> None:
-        for what in passes:
-            stage = rank if way == "down" else 2 * ranks - 1 - rank
-            order.append(Action(stage, what, done[way, what]))
-            done[way, what] += 1
 
-    for _ in range(2 * (ranks - rank) - 1):
-        run("down", Pass.F)
-    for _ in range(rank):
-        run("up", Pass.F)
-        run("down", Pass.F)
-    for _ in range(ranks - rank):
-        run("up", Pass.F, Pass.I, Pass.W)
-    while done["up", Pass.F] < microbatches:
-        if done["down", Pass.F] < microbatches:
-            run("down", Pass.F)
-        run("down", Pass.I, Pass.W)
-        run("up", Pass.F, Pass.I, Pass.W)
-    for _ in range(rank):
-        run("down", Pass.I)
-        run("up", Pass.I)
-    for _ in range(ranks - rank):
-        run("down", Pass.I, Pass.W)
-    for way in reversed(_V):
-        while done[way, Pass.W] < microbatches:
-            run(way, Pass.W)
-    return order
+def _count(codes: IntArray, stage: int, what: Pass) -> int:
+    return int(((codes[:, 0] == stage) & (codes[:, 1] == what)).sum())
 
 
 def _alternating(
     rank: int, ranks: int, stages_per_rank: int, microbatches: int, in_round: int
-) -> tuple[Action, ...]:
-    """Forwards until the first backward can come, then one of each, then the backwards left."""
+) -> IntArray:
+    """Forwards until the first backward can come, then one of each, then the backwards left.
+
+    A round of microbatches goes through each of the rank's stages, backwards the last stage first,
+    then the next round.
+    """
     total = microbatches * stages_per_rank
     hop = 1 if stages_per_rank == 1 else 2
     ahead = (stages_per_rank - 1) * in_round + hop * (ranks - 1 - rank)
     ahead = min(ahead, total)
-    chunks = range(stages_per_rank)
-    forwards = _passes(Pass.F, rank, ranks, chunks, in_round)
-    backwards = _passes(Pass.B, rank, ranks, chunks[::-1], in_round)
-    order = [next(forwards) for _ in range(ahead)]
-    for _ in range(total - ahead):
-        order += [next(forwards), next(backwards)]
-    order += [next(backwards) for _ in range(ahead)]
-    return tuple(order)
+    number = np.arange(total)
+    chunk = number // in_round % stages_per_rank
+    microbatch = number // (in_round * stages_per_rank) * in_round + number % in_round
+    rows = np.empty((2 * total, 3), dtype=np.int64)
+    forwards = np.where(number < ahead, number, 2 * number - ahead)
+    backwards = np.where(number < total - ahead, ahead + 2 * number + 1, total + number)
+    rows[forwards] = _rows(chunk * ranks + rank, Pass.F, microbatch)
+    rows[backwards] = _rows((stages_per_rank - 1 - chunk) * ranks + rank, Pass.B, microbatch)
+    return rows
 
 
-def _passes(what: Pass, rank: int, ranks: int, chunks: range, in_round: int) -> Iterator[Action]:
-    """A round of microbatches through each of the rank's stages, then the next round."""
-    for first in count(0, in_round):
-        for chunk in chunks:
-            for number in range(first, first + in_round):
-                yield Action(chunk * ranks + rank, what, number)
+def _rows(stage: int | IntArray, what: Pass, microbatches: IntArray) -> IntArray:
+    found = np.empty((len(microbatches), 3), dtype=np.int64)
+    found[:, 0], found[:, 1], found[:, 2] = stage, what, microbatches
+    return found
 
 
-_V = ("down", "up")
+_DOWN_F, _DOWN_I, _DOWN_W = (("down", what) for what in (Pass.F, Pass.I, Pass.W))
+_UP_F, _UP_I, _UP_W = (("up", what) for what in (Pass.F, Pass.I, Pass.W))
 _OF_ONE_STAGE: dict[str, Callable[[int, int], Schedule]] = {
     "gpipe": gpipe,
     "1f1b": one_f_one_b,

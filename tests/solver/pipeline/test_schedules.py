@@ -147,8 +147,8 @@ def test_a_busy_link_is_waited_for() -> None:
 
 
 def test_a_deadlock_is_named() -> None:
-    first = (Action(0, Pass.B, 0), Action(0, Pass.F, 0))
-    second = (Action(1, Pass.F, 0), Action(1, Pass.B, 0))
+    first = np.array([Action(0, Pass.B, 0), Action(0, Pass.F, 0)])
+    second = np.array([Action(1, Pass.F, 0), Action(1, Pass.B, 0)])
     stuck = Schedule("1f1b", 1, placed_in_turn(2, 1), (first, second))
     with pytest.raises(DeadlockError, match="0B0, 1F0"):
         run(stuck, durations(2, 1.0, 1.0, 1.0))
