@@ -22,10 +22,12 @@ from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     Calibration,
     Certificate,
+    Cost,
     Graph,
     Layout,
     LayoutError,
     Mesh,
+    Passes,
     Plan,
     PlanError,
     Setup,
@@ -77,12 +79,23 @@ def verify_documents(
     else:
         stages = [_Stage(build_problem(graph, topology, setup, own, plan.microbatches))]
         cost = evaluate(stages[0].problem, plan)
-    if abs(cost.step_ns - plan.cost.step_ns) > ROUNDING * cost.step_ns:
-        raise PlanError(
-            f"the plan says a step takes {plan.cost.step_ns:.0f} ns, evaluate says "
-            f"{cost.step_ns:.0f} ns"
-        )
+    _check_cost(plan.cost, cost)
     return _verified(plan, stages, seed)
+
+
+def _check_cost(said: Cost, judged: Cost) -> None:
+    """Raise PlanError where a plan says of itself another step or other memory than it has."""
+    if abs(judged.step_ns - said.step_ns) > ROUNDING * judged.step_ns:
+        raise PlanError(
+            f"the plan says a step takes {said.step_ns:.0f} ns, evaluate says {judged.step_ns:.0f} "
+            "ns"
+        )
+    for (what, found), (_, expected) in zip(said.memory_bytes, judged.memory_bytes, strict=True):
+        if abs(found - expected) > max(1, ROUNDING * expected):
+            raise PlanError(
+                f"the plan says {found} bytes of {what} on the fullest device, evaluate says "
+                f"{expected}"
+            )
 
 
 def _check_places(said: Sequence[Stage], judged: Sequence[Stage]) -> None:
@@ -94,11 +107,23 @@ def _check_places(said: Sequence[Stage], judged: Sequence[Stage]) -> None:
                 raise PlanError(
                     f"stage {number} of the plan says {field} {found}, the schedule has {expected}"
                 )
+        if _differ(stage.passes, own.passes):
+            raise PlanError(
+                f"stage {number} of the plan says its passes are {stage.passes}, evaluate says "
+                f"{own.passes}"
+            )
         names = [[item.tensor for item in one.receives] for one in (stage, own)]
         if names[0] != names[1]:
             raise PlanError(
                 f"stage {number} of the plan says it receives {names[0]}, not {names[1]}"
             )
+
+
+def _differ(said: Passes | None, judged: Passes | None) -> bool:
+    if said is None or judged is None:
+        return said is not judged
+    pairs = zip(said, judged, strict=True)
+    return any(abs(own - other) > ROUNDING * max(own, other) for (_, own), (_, other) in pairs)
 
 
 def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:

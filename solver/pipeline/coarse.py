@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -31,9 +30,9 @@ from solver.deadline import Deadline
 from solver.pipeline.cuts import Weights, crossing_bytes, places
 from solver.pipeline.pace import Pace
 from solver.pipeline.passes import Durations
-from solver.pipeline.schedule import Schedule, stages_on
+from solver.pipeline.schedule import Schedule
 from solver.pipeline.split import split
-from solver.pipeline.stage_cost import stage_cost
+from solver.pipeline.stage_cost import stage_cost_as_said
 from solver.pipeline.stage_graph import Anatomy
 from solver.problem import build_problem, step_batch
 from solver.stage_planner import Place, plan_stage
@@ -75,27 +74,29 @@ class Coarse:
         )
         return pace.step_ns(lasting, whole.step_ns * once)
 
+    def most_bytes(self, cuts: Sequence[int], schedule: Schedule) -> float:
+        """What the stages of the fullest rank hold."""
+        return float(np.bincount(schedule.rank_of, self._held(cuts, schedule)).max())
+
+    def _held(self, cuts: Sequence[int], schedule: Schedule) -> FloatArray:
+        """What each stage holds."""
+        static, saved = self.weights.between([0, *cuts, len(self.step)])
+        held: FloatArray = static + np.array(schedule.in_flight) * saved
+        return held
+
     def shares(
         self, cuts: Sequence[int], schedule: Schedule, limit_bytes: float
     ) -> tuple[float, ...]:
         """How stages that share a rank's devices share their memory: each has what it seems to
         need, and an equal part of what is left."""
-        weights = self.weights
-        held = [
-            float(weights.static_bytes[first:last].sum())
-            + schedule.in_flight[stage] * float(weights.saved_bytes[first:last].sum())
-            for stage, (first, last) in enumerate(pairwise([0, *cuts, len(weights.ns)]))
-        ]
-        of_rank = [
-            sum(held[stage] for stage in stages_on(schedule.rank_of, rank))
-            for rank in range(schedule.ranks)
-        ]
+        held = self._held(cuts, schedule)
+        of_rank = np.bincount(schedule.rank_of, held)
         count = schedule.stages // schedule.ranks
         found = []
         for stage, rank in enumerate(schedule.rank_of):
-            left = max(limit_bytes - of_rank[rank], 0.0)
-            total = max(of_rank[rank], limit_bytes)
-            found.append((held[stage] + left / count) / total)
+            left = max(limit_bytes - float(of_rank[rank]), 0.0)
+            total = max(float(of_rank[rank]), limit_bytes)
+            found.append((float(held[stage]) + left / count) / total)
         return tuple(found)
 
 
@@ -137,7 +138,7 @@ def coarse(
     if answer.plan is None:
         return answer.infeasible
     plan = answer.plan
-    whole = stage_cost(problem, plan.stages[0]).passes
+    whole = stage_cost_as_said(problem, plan.stages[0], plan.cost).passes
     weights, step = _weights(plan, anatomy, whole, microbatches)
     batch = step_batch(request.graph, request.setup)
     symbols = dict(request.setup.symbols)

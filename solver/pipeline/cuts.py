@@ -28,7 +28,7 @@ _LEAST_GAIN = 1e-6  # chosen: rounding
 _MOST_PLACES = 512  # chosen: some for every layer of a model of a hundred
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Weights:
     """By position in `anatomy.order`: ns of one step; bytes that the ops hold whatever runs, and
     that they save of every microbatch."""
@@ -36,6 +36,17 @@ class Weights:
     ns: FloatArray
     static_bytes: FloatArray
     saved_bytes: FloatArray
+
+    @cached_property
+    def _until(self) -> FloatArray:
+        """Bytes up to each position, in both ways."""
+        own = self.static_bytes, self.saved_bytes
+        return np.stack([np.append(0.0, np.cumsum(values)) for values in own])
+
+    def between(self, bounds: Sequence[int]) -> FloatArray:
+        """Static and saved bytes of the stretches between these positions."""
+        found: FloatArray = np.diff(self._until[:, bounds])
+        return found
 
     def by_bytes(self, held: int) -> Weights:
         """For cuts that balance the bytes of so many microbatches instead of the time."""
@@ -64,7 +75,7 @@ def places(crossing: FloatArray) -> IntArray:
     return least
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Room:
     """Which cuts keep the memory: in_flight by stage, limit_bytes of each."""
 
@@ -72,13 +83,8 @@ class Room:
     in_flight: Sequence[int]
     limit_bytes: float
 
-    @cached_property
-    def _until(self) -> FloatArray:
-        own = self.weights.static_bytes, self.weights.saved_bytes
-        return np.stack([np.append(0.0, np.cumsum(values)) for values in own])
-
     def holds(self, cuts: Sequence[int]) -> bool:
-        static, saved = np.diff(self._until[:, [0, *cuts, self._until.shape[1] - 1]])
+        static, saved = self.weights.between([0, *cuts, len(self.weights.ns)])
         return bool((static + np.array(self.in_flight) * saved <= self.limit_bytes).all())
 
 

@@ -14,7 +14,7 @@ schedule holds. The answer's bound is that of its work alone, for these cuts and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +48,7 @@ _ALONE = 0.3  # chosen: of the time, the share for the plan without a pipeline
 _ESTIMATING = 0.5  # chosen: of what is left then, the share for estimates
 _MOST_TRIES = 600  # chosen: shifts of a configuration's cuts; twice the cuts of any published
 _SHIFTING_NS = 5e7  # chosen: of the time that trying them may take
-_SHOWN = 12  # chosen: considered configurations that a plan lists
+_SHOWN = 12  # chosen: considered configurations that a plan lists, those on the front besides
 
 
 def plan_pipeline(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
@@ -73,20 +73,49 @@ class _Option:
     staged: Staged
     shares: tuple[float, ...]
     estimated_ns: float
+    estimated_bytes: int
     plans: StagePlans | None = None
     refused: Infeasible | None = None
 
-    def considered(self, best_ns: float) -> Considered:
-        ns = self.estimated_ns if self.plans is None else self.plans.ns
-        why = f"{'estimated to take' if self.plans is None else 'takes'} {ns / best_ns:.3f} times"
+    @property
+    def ns(self) -> float:
+        return self.estimated_ns if self.plans is None else self.plans.ns
+
+    @property
+    def memory_bytes(self) -> int:
+        if self.plans is None:
+            return self.estimated_bytes
+        return self.plans.priced.cost.memory_bytes.total
+
+    def considered(self, best_ns: float, *, on_front: bool) -> Considered:
+        why = f"{'estimated to take' if self.plans is None else 'takes'} "
+        why += f"{self.ns / best_ns:.3f} times"
         if self.refused is not None:
             why = self.refused.detail
         return Considered(
             configuration=str(self.configuration),
             estimated_ns=self.estimated_ns,
             cost_ns=None if self.plans is None else self.plans.ns,
+            memory_bytes=self.memory_bytes,
+            on_front=on_front,
             why=why,
         )
+
+
+def _considered(
+    options: Sequence[_Option], best_ns: float, best_bytes: int
+) -> tuple[Considered, ...]:
+    """The fastest, and all for which nothing is at once as fast and smaller; the best plan's step
+    and memory are of none of them."""
+    found = []
+    least = best_bytes
+    for place, option in enumerate(sorted(options, key=lambda own: own.ns)):
+        on_front = option.refused is None and option.memory_bytes < least
+        if on_front:
+            least = option.memory_bytes
+        if on_front or place < _SHOWN:
+            found.append(option.considered(best_ns, on_front=on_front))
+    return tuple(found)
 
 
 class _PipelineSearch:
@@ -120,14 +149,16 @@ class _PipelineSearch:
                 return self._with_considered(single, options)
             ms = single.plan.cost.step_ns / 1e6
             self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
-        others = [own.considered(best.plans.ns) for own in options if own is not best]
-        plan = document(self.request, best.staged, best.plans, others[:_SHOWN], self.notes)
+        others = _considered(
+            [own for own in options if own is not best], best.ns, best.memory_bytes
+        )
+        plan = document(self.request, best.staged, best.plans, others, self.notes)
         return Answer(plan=plan)
 
     def _with_considered(self, single: Answer, options: list[_Option]) -> Answer:
         assert single.plan is not None
-        best_ns = single.plan.cost.step_ns
-        others = tuple(own.considered(best_ns) for own in options[:_SHOWN])
+        cost = single.plan.cost
+        others = _considered(options, cost.step_ns, cost.memory_bytes.total)
         search = single.plan.search.model_copy(update={"considered": others})
         plan = single.plan.model_copy(update={"search": search})
         return single.model_copy(update={"plan": plan})
@@ -206,7 +237,10 @@ class _PipelineSearch:
             cuts, ns = moved(cuts, at, room, estimate, tries)
         else:
             ns = estimate(cuts)
-        return _Option(own, staged.with_cuts(cuts), found.shares(cuts, order, limit), ns)
+        shares = found.shares(cuts, order, limit)
+        held = found.most_bytes(cuts, order)
+        reserved = self.request.topology.device.memory_bytes - limit
+        return _Option(own, staged.with_cuts(cuts), shares, ns, round(held + reserved))
 
     def _planned(self, options: list[_Option]) -> list[_Option]:
         """The most promising that have a plan on coarse meshes, the best first."""

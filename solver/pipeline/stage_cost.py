@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.schema import Cost, Passes, Stage
-from solver.assignment import assignment_of_stage
+from solver.assignment import assignment_of_stage, strategies_of_stage
 from solver.evaluate import cost_of
 from solver.ledger import ledger_of
 from solver.lowering import Models
@@ -53,8 +53,21 @@ def stage_cost(problem: Problem, stage: Stage) -> StageCost:
     models = Models(problem.of_stage(stage), find_values(problem), stage.mesh)
     assignment = assignment_of_stage(models, stage)
     cost = cost_of(models, [(ledger_of(models, assignment), 1)])
+    return _of_passes(models, stage, assignment.ops, cost)
+
+
+def stage_cost_as_said(problem: Problem, stage: Stage, cost: Cost) -> StageCost:
+    """The same where a plan of our own says what the stage costs: its layouts are not read."""
+    models = Models(problem.of_stage(stage), find_values(problem), stage.mesh)
+    return _of_passes(models, stage, strategies_of_stage(models, stage), cost)
+
+
+def _of_passes(
+    models: Models, stage: Stage, strategies: Mapping[int, tuple[int, ...]], cost: Cost
+) -> StageCost:
+    problem = models.problem
     exposed = problem.calibration.exposed
-    forward, inputs, weights = _compute(models, assignment.ops)
+    forward, inputs, weights = _compute(models, strategies)
     received = 0.0
     for op in stage.ops:
         for own in op.own_steps:

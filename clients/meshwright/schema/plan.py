@@ -227,12 +227,16 @@ class Finding(Model):
 class Considered(Model):
     """A configuration that was looked at: what was estimated of it, what its plan costs.
 
-    cost_ns: None where it was not planned. why: in what it falls short of the plan.
+    cost_ns: None where it was not planned. memory_bytes: on the fullest device, of its plan, or
+    estimated as the time is. on_front: nothing else that was looked at is at once as fast and
+    smaller. why: in what it falls short of the plan.
     """
 
     configuration: str
     estimated_ns: float
     cost_ns: float | None = None
+    memory_bytes: int | None = None
+    on_front: bool = False
     why: str
 
 
@@ -243,7 +247,7 @@ class Search(Model):
     plans in the order in which they were found. simplicity_ns: what this plan costs more than the
     last of them, for being simpler. lower_bound_ns holds for every plan over the `meshes` listed;
     gap is relative to the cost. outcome: `optimal` where the cheapest plan found is proved to be.
-    considered: other configurations, of pipelines, the best first.
+    considered: other configurations, of pipelines, the best first; all that are on the front.
     """
 
     solver: str

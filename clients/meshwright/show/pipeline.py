@@ -32,12 +32,18 @@ def pipeline_rows(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def considered_rows(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Other configurations, the best first."""
+    """Other configurations, the best first: some, and those that nothing faster undercuts."""
     others = plan.search.considered
-    for place, own in enumerate(others[:SHOWN]):
-        yield "considered" if not place else "", f"{own.configuration}: {own.why}"
-    if len(others) > SHOWN:
-        yield "", f"and {len(others) - SHOWN} more"
+    shown = [own for place, own in enumerate(others) if place < SHOWN or own.on_front]
+    for place, own in enumerate(shown):
+        said = f"{own.configuration}: {own.why}"
+        if own.memory_bytes is not None:
+            said += f"; {show_bytes(own.memory_bytes)}"
+        if own.on_front:
+            said += ", less than anything faster"
+        yield "considered" if not place else "", said
+    if len(others) > len(shown):
+        yield "", f"and {len(others) - len(shown)} more"
 
 
 def _stage(stage: Stage, own: Sequence[str]) -> str:

@@ -298,3 +298,40 @@ def test_what_a_stage_receives_comes_in_parts_and_not_whole_to_every_device() ->
     assert list(received.strategy.values()) == [("gpu",)]
     assert received.own_steps[0].payload_bytes == 2 * 4 * 64 * 4
     assert [own.bytes for own in stage.receives] == [4 * 4 * 64 * 4]
+
+
+def test_a_plan_that_says_other_memory_or_passes_of_itself_is_refused() -> None:
+    request = asked(layered(), schedule="zb_h1")
+    plan = planned(request)
+    memory = plan.cost.memory_bytes.model_copy(update={"activations": 1})
+    less = plan.model_copy(update={"cost": plan.cost.model_copy(update={"memory_bytes": memory})})
+    with pytest.raises(PlanError, match="says 1 bytes of activations on the fullest device"):
+        verify_documents(less, request.graph, request.topology, request.setup)
+    first = plan.stages[0]
+    assert first.passes is not None
+    passes = first.passes.model_copy(update={"weights_ns": first.passes.weights_ns / 2})
+    stages = (first.model_copy(update={"passes": passes}), *plan.stages[1:])
+    with pytest.raises(PlanError, match="stage 0 of the plan says its passes are"):
+        verify_documents(
+            plan.model_copy(update={"stages": stages}),
+            request.graph,
+            request.topology,
+            request.setup,
+        )
+
+
+def test_what_is_on_the_front_is_smaller_than_all_that_is_faster() -> None:
+    """More microbatches take longer here, and save less each."""
+    devices = topology(4, flops_per_s=1e12, latency_ns=2000)
+    request = asked(layered(4, batch=8), devices, None, schedule="zb_h1")
+    plan = planned(request)
+    others = plan.search.considered
+    assert others
+    times = [own.cost_ns or own.estimated_ns for own in others]
+    assert times == sorted(times)
+    least = plan.cost.memory_bytes.total
+    for own in others:
+        assert own.memory_bytes is not None
+        assert own.on_front == (own.memory_bytes < least)
+        least = min(least, own.memory_bytes)
+    assert any(own.on_front for own in others)
