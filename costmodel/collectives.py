@@ -83,7 +83,8 @@ class Interconnect:
     """A topology's links as the collectives see them: one entry a level, slowest first.
 
     device_bytes_per_s has the calibration's link efficiency in it. all_to_all: whether there is
-    one; where not it takes for ever. between_stages: of a send to the next pipeline stage.
+    one; where not it takes for ever. between_stages: of a send to the next pipeline stage. fused:
+    by kind of collective the share of the latency that each pays, where several are sent as one.
     """
 
     levels: tuple[str, ...]
@@ -93,6 +94,7 @@ class Interconnect:
     full_mesh: tuple[bool, ...]
     all_to_all: bool = True
     between_stages: CollectiveCost = FREE
+    fused: tuple[tuple[str, float], ...] = ()
 
     @classmethod
     def of(
@@ -167,6 +169,7 @@ def collective_cost(
         share = _port_share(kind, level, extents)
         seconds_per_byte = max(seconds_per_byte, share / device_bytes_per_s)
         latency_ns += (extent - 1).bit_length() * interconnect.latency_ns[level]
+    latency_ns *= dict(interconnect.fused).get(kind, 1.0)
     rounds = 2 if kind == "all_reduce" else 1
     return CollectiveCost(
         latency_ns=rounds * latency_ns, ns_per_byte=rounds * seconds_per_byte * NS_PER_S

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshwright.schema import Answer, Finding, Plan, Request, Search
+from meshwright.schema import Answer, Finding, Plan, Request, Search, Stage
 from meshwright.schema.collector import uncollected
 from solver.evaluate import cost_of
+from solver.fusion import buckets_of
 from solver.ledger import ledger_of
 from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
 from solver.mesh_search import MeshSearch
 from solver.notes import idle_axes, repeated_work, replaced_pins, why_idle
+from solver.parameter_states import OPTIMIZER_SHARD_BYTES
 from solver.plan_document import stage_document
 from solver.why_none import why_none
 
@@ -74,7 +76,7 @@ def plan_of(
         setup=request.setup.id,
         calibration=problem.calibration.id,
         microbatches=problem.microbatches,
-        stages=(unfolding.stage(portions, stages),),
+        stages=(_fused(unfolding.stage(portions, stages), request),),
         cost=cost,
         search=Search(
             solver=request.solver,
@@ -102,6 +104,12 @@ def plan_of(
             *request.graph.notes,
         ),
     )
+
+
+def _fused(stage: Stage, request: Request) -> Stage:
+    fusion = request.setup.fusion
+    buckets = buckets_of(stage, request.graph, fusion, OPTIMIZER_SHARD_BYTES)
+    return stage.like(buckets=buckets)
 
 
 def _with_chunks(searched: MeshOutcome) -> str:

@@ -151,6 +151,7 @@ class LocalModels(Models):
                 calibration=whole.calibration,
                 interconnect=whole.interconnect,
                 axis_levels=whole.axis_levels,
+                gradients=whole.gradients,
                 kept=kept,
             ),
         )

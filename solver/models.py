@@ -99,6 +99,7 @@ class Models:
                 calibration=problem.calibration,
                 interconnect=self.interconnect,
                 axis_levels=self.ops.axis_levels,
+                gradients=problem.gradients,
             ),
         )
 

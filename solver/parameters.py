@@ -7,9 +7,9 @@
 
 Gradients of axes on which nothing is sharded are accumulated as partial sums and reduced once.
 
-Frameworks send parameters and gradients in buckets: one of n bytes pays n / BUCKET_BYTES of a
+Frameworks send parameters and gradients in buckets (`solver.fusion`): one pays its share of a
 collective's latency, and the bandwidth of all its bytes. The value of a parameter of less than
-OPTIMIZER_SHARD_BYTES is in no bucket: it stays whole unless its reader wants a part of it.
+OPTIMIZER_SHARD_BYTES is in none by itself: it stays whole unless its reader wants a part of it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from costmodel.collectives import Interconnect
 from meshwright.schema import DTYPE_BYTES, Calibration, Device
+from solver.fusion import BUCKET_BYTES, latency_shares
 from solver.offload import (
     DEVICE,
     GRADIENT,
@@ -38,35 +39,37 @@ from solver.states import FloatArray, IntArray
 __all__ = ["BUCKET_BYTES", "OPTIMIZER_SHARD_BYTES", "ParameterModel"]
 
 NS_PER_S = 1e9
-# PyTorch DistributedDataParallel's default, bucket_cap_mb = 25
-BUCKET_BYTES = 25 * 1024 * 1024
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParameterModel(ParameterStates):
-    """The states of a parameter and what they cost; one for all parameters of equal content."""
+    """The states of a parameter and what they cost; one for all parameters of equal content.
+
+    gradients: how many parameters the whole graph trains.
+    """
 
     device: Device
     calibration: Calibration
     interconnect: Interconnect
     axis_levels: tuple[int, ...]
+    gradients: int = 1
 
     @cached_property
     def value_moves(self) -> Redistributions:
-        is_small = self.space.bytes < OPTIMIZER_SHARD_BYTES
-        return self._moves(self.space.bytes, BUCKET_BYTES if not is_small else 1)
+        return self._moves(self.space.bytes, self.space.bytes < OPTIMIZER_SHARD_BYTES)
 
     @cached_property
     def gradient_moves(self) -> Redistributions:
         size_bytes = self.elements * DTYPE_BYTES[self.setup.gradient_dtype]
-        return self._moves(size_bytes, BUCKET_BYTES)
+        return self._moves(size_bytes, False)
 
-    def _moves(self, size_bytes: int, bucket_bytes: int) -> Redistributions:
+    def _moves(self, size_bytes: int, is_alone: bool) -> Redistributions:
         space = replace(self.space, bytes=size_bytes, has_gradient=False)
-        share = min(1.0, size_bytes / bucket_bytes)
-        latency_ns = tuple(round(ns * share) for ns in self.interconnect.latency_ns)
-        bucketed = replace(self.interconnect, latency_ns=latency_ns)
-        return Redistributions(space, self.axis_levels, bucketed, order_is_free=True)
+        shares = latency_shares(
+            self.setup.fusion, size_bytes, is_alone=is_alone, gradients=self.gradients
+        )
+        fused = replace(self.interconnect, fused=shares)
+        return Redistributions(space, self.axis_levels, fused, order_is_free=True)
 
     def update_ns(self, states: IntArray) -> FloatArray:
         """The optimizer's own time on the device in one step."""

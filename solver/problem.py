@@ -42,7 +42,7 @@ class Problem:
     The graph is instantiated at the batch of one microbatch. uneven: what axes may cut that they do
     not divide. in_flight: how many microbatches' saved activations are held at one time.
     stage_link: to the neighbouring pipeline stages. sent: what goes to the next one, so that its
-    gradient comes back.
+    gradient comes back. whole: what the graph stands for, where it is folded.
     """
 
     graph: Graph
@@ -56,6 +56,16 @@ class Problem:
     in_flight: int = 1
     stage_link: Link | None = None
     sent: frozenset[str] = frozenset()
+    whole: Graph | None = None
+
+    @cached_property
+    def gradients(self) -> int:
+        """How many parameters are trained, where fusion goes by number; else 0."""
+        graph = self.whole or self.graph
+        if not self.training or self.setup.fusion.all_reduce.mode != "index":
+            return 0
+        trained = with_gradient(graph, graph.topological_order())
+        return sum(own.role == "parameter" and own.name in trained for own in graph.tensors)
 
     @cached_property
     def op_by_name(self) -> Mapping[str, OpInfo]:

@@ -24,4 +24,10 @@ def renamed_stage(stage: Stage, names: Mapping[str, str]) -> Stage:
         tensors=tuple([renamed(item, names) for item in stage.tensors]),
         parameters=tuple([renamed(item, names) for item in stage.parameters]),
         redistributions=tuple([renamed(item, names) for item in stage.redistributions]),
+        buckets=tuple(
+            [
+                own.like(tensors=tuple([names.get(name, name) for name in own.tensors]))
+                for own in stage.buckets
+            ]
+        ),
     )

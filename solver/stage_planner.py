@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from costmodel.calibrations import default_calibration
@@ -190,6 +190,7 @@ def _search_what_fits(
         stage_link=place.link,
         sent=place.sent,
     )
+    problem = replace(problem, whole=request.graph)
     search = MeshSearch(request, folding, problem, deadline, history, say, place.tolerance)
     searched: tuple[Mesh, ...] = ()
     for axes in range(request.budget.max_axes, 0, -1):

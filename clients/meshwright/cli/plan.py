@@ -116,6 +116,13 @@ def plan(
         bool | None,
         typer.Option("--all-to-all/--no-all-to-all", help="Else all-gather and slice."),
     ] = None,
+    fusion: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of collectives of parameters: all_reduce=auto, all_gather=size:MB, "
+            "reduce_scatter=.., all_reduce=index:20,35."
+        ),
+    ] = None,
     uneven: Annotated[
         str | None, typer.Option(help="Sizes that do not divide: refuse, chunk or pad.")
     ] = None,
@@ -127,6 +134,7 @@ def plan(
         setup,
         seq=seq,
         dataset=dataset,
+        fusion=fusion or (),
         global_batch=batch,
         microbatches=microbatches,
         uneven=uneven,

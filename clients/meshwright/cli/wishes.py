@@ -14,6 +14,7 @@ from meshwright.schema import (
     Budget,
     Constraints,
     Degrees,
+    Fusion,
     OptimizerParallel,
     Pin,
     Pipeline,
@@ -43,7 +44,12 @@ class Wishes(TypedDict):
 
 
 def setup_of(
-    file: Path | None, *, seq: int | None, dataset: str | None, **given: object | None
+    file: Path | None,
+    *,
+    seq: int | None,
+    dataset: str | None,
+    fusion: Sequence[str] = (),
+    **given: object | None,
 ) -> Setup:
     """The setup of a file, with what the command line says over it."""
     found: dict[str, Any] = read_document(file, Setup).to_dict() if file else {}
@@ -52,8 +58,27 @@ def setup_of(
     if dataset is not None:
         is_cuts = dataset.startswith("(")
         found["dataset"] = parse_tensors(dataset, "--dataset") if is_cuts else dataset
+    if fusion:
+        found["fusion"] = {**found.get("fusion", {}), **dict(map(_fusion_of, fusion))}
     found.update({field: value for field, value in given.items() if value is not None})
     return Setup.from_dict(found)
+
+
+def _fusion_of(text: str) -> tuple[str, dict[str, object]]:
+    """all_reduce=auto, all_gather=size:64, all_reduce=index:20,35."""
+    kind, _, said = text.partition("=")
+    mode, _, config = said.partition(":")
+    one_of("--fusion", kind, tuple(Fusion.model_fields))
+    one_of("--fusion", mode, ("auto", "size", "index"))
+    numbers = config.split(",") if config else []
+    if not all(number.isdecimal() for number in numbers) or (mode == "size" and len(numbers) != 1):
+        raise RequestError(
+            f"--fusion: {text[:80]!r} is not like all_reduce=auto, all_reduce=size:64 or "
+            "all_reduce=index:20,35"
+        )
+    if mode == "size":
+        return kind, {"mode": mode, "size_mb": int(numbers[0])}
+    return kind, {"mode": mode, "index": tuple(map(int, numbers))}
 
 
 def budget_of(seconds: float | None, axes: int | None, simplicity: float | None) -> Budget:

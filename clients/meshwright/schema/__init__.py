@@ -18,6 +18,7 @@ from meshwright.schema.errors import (
     TopologyError,
     Unavailable,
 )
+from meshwright.schema.fusion import Fusion
 from meshwright.schema.graph import DTYPE_BYTES, Graph, Op, Tensor
 from meshwright.schema.layout import Dim, Layout, LayoutPair, SubDim
 from meshwright.schema.mesh import Axis, Mesh, MeshAxis, Rank
@@ -25,6 +26,7 @@ from meshwright.schema.model import Document, Model
 from meshwright.schema.notation import Factor, Notation, parse_notation
 from meshwright.schema.pipeline import Passes, Pipeline, Received, Schedule, ScheduleKind
 from meshwright.schema.plan import (
+    Bucket,
     Considered,
     Cost,
     Finding,
@@ -58,6 +60,7 @@ __all__ = [
     "DTYPE_BYTES",
     "Answer",
     "Axis",
+    "Bucket",
     "Budget",
     "Calibration",
     "Certificate",
@@ -73,6 +76,7 @@ __all__ = [
     "Exposed",
     "Factor",
     "Finding",
+    "Fusion",
     "Graph",
     "GraphError",
     "Host",

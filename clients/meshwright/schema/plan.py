@@ -41,6 +41,19 @@ class Step(Model):
     to: Layout
 
 
+class Bucket(Model):
+    """Tensors whose steps run as one collective: gradients, or values of parameters.
+
+    In the order in which they come about. payload_bytes: of all of them.
+    """
+
+    collective: CollectiveKind
+    axes: tuple[Axis, ...]
+    direction: Direction
+    tensors: tuple[str, ...]
+    payload_bytes: int = Field(ge=0)
+
+
 class OwnStep(Model):
     """What an op moves by itself over the groups of `axes`, in every microbatch.
 
@@ -199,7 +212,8 @@ class Stage(Model):
     uneven: what it does with sizes that axes do not divide: what the setup allows, or `refuse`
     where that is faster. pipeline_rank: several stages may share it. in_flight: of so many
     microbatches it holds the saved activations at one time. receives, passes, memory_bytes: of
-    plans with several stages; tensors received are made by ops of kind `receive`.
+    plans with several stages; tensors received are made by ops of kind `receive`. buckets: what is
+    fused, as the setup says.
     """
 
     mesh: Mesh
@@ -214,6 +228,7 @@ class Stage(Model):
     tensors: tuple[TensorPlan, ...]
     parameters: tuple[ParameterPlan, ...]
     redistributions: tuple[Redistribution, ...]
+    buckets: tuple[Bucket, ...] = ()
 
 
 class Finding(Model):

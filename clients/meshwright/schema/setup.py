@@ -8,6 +8,7 @@ from pydantic import Field, StrictBool, model_validator
 
 from meshwright.schema.cuts import Cuts
 from meshwright.schema.errors import SetupError
+from meshwright.schema.fusion import Fusion
 from meshwright.schema.graph import DType
 from meshwright.schema.model import Document, Model, Whole
 
@@ -37,6 +38,7 @@ class Setup(Document):
     dataset: how inputs and labels are loaded. `any`: each device loads the parts that it needs;
     `full_batch`: every device loads all; `data_parallel`: dim 0 is cut over all devices; or the
     cuts of every input and label, in their order in the graph, null for `any`.
+    fusion: of collectives of parameters and gradients, which then share a latency.
     memory_reserve: the share of a device's memory that is left free (framework, fragmentation,
     buffers, working sets).
     """
@@ -57,6 +59,7 @@ class Setup(Document):
     uneven: Literal["refuse", "chunk", "pad"] = "refuse"
     allow_all_to_all: StrictBool = True
     dataset: Literal["any", "full_batch", "data_parallel"] | tuple[Cuts | None, ...] = "any"
+    fusion: Fusion = Fusion()
     memory_reserve: float = Field(default=0.1, ge=0, lt=1)
 
     @model_validator(mode="after")

@@ -58,6 +58,7 @@ def _numbers(
         _memory(plan),
         _step(plan),
         *_padding(plan),
+        *_buckets(plan),
         _proof(plan),
         *considered_rows(plan),
         *_history(plan, seconds),
@@ -154,6 +155,22 @@ def _padding(plan: Plan) -> Iterator[tuple[str, str]]:
         more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
         said = f"{size} -> {padded} in {', '.join(names[:FEW])}{more}"
         yield "padding" if not place else "", said
+
+
+def _buckets(plan: Plan) -> Iterator[tuple[str, str]]:
+    """How many buckets of each kind, and how many tensors are in them."""
+    found: dict[str, list[int]] = {}
+    for stage in plan.stages:
+        for own in stage.buckets:
+            found.setdefault(own.collective, []).append(len(own.tensors))
+    if found:
+        yield (
+            "fusion",
+            ", ".join(
+                f"{sum(counts)} {kind} in {len(counts)} bucket{'s' if len(counts) > 1 else ''}"
+                for kind, counts in found.items()
+            ),
+        )
 
 
 def _proof(plan: Plan) -> tuple[str, str]:
