@@ -20,7 +20,7 @@ from costmodel.calibrations import default_calibration
 from meshwright.schema import ConversionError, Cost, Graph, InvalidInput, Mesh, Setup, Topology
 from solver.dynamic_programming import dynamic_programming
 from solver.evaluate import cost_of
-from solver.folding import Folding, fold
+from solver.folding import Folding, foldings
 from solver.ledger import ledger_of
 from solver.lowering import Models, lower
 from solver.meshes import MAX_AXES, meshes
@@ -30,7 +30,8 @@ from solver.outcome import Budget
 from solver.pins import Allowed
 from solver.problem import Problem, build_problem
 from solver.states import FloatArray, IntArray
-from solver.unfolding import NotAlikeError, Unfolding
+from solver.unfolding import Unfolding
+from solver.unrolling import NotAlikeError
 from solver.values import Values, find_values
 
 AXES = 3  # as many as a request has by default; more where a case of MindSpore's needs them
@@ -98,7 +99,7 @@ def complete(
 
     The limit is on what a device holds beside its reserve.
     """
-    for folding in (fold(given.graph, cuts), Folding(given.graph, ())):
+    for folding in foldings(given.graph, cuts):
         try:
             problem = _problem(folding.graph, given.topology, microbatches)
             return _searched(given, problem, folding, cuts, placement, memory_limit_bytes)

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from solver.folding import Item
 from solver.local_models import Kept, Outer
 from solver.lowering import Lowered
 from solver.op_model import OpModel
@@ -25,9 +26,9 @@ class AxisDecisions:
     state_of: dict[str, int]
 
     @staticmethod
-    def of(lowered: Lowered, choice: IntArray, alike: Sequence[tuple[str, ...]]) -> AxisDecisions:
-        """alike: names of ops and tensors of kept copies that stand for each other; all have what
-        the first has (`solver.unfolding`)."""
+    def of(lowered: Lowered, choice: IntArray, alike: Sequence[tuple[Item, ...]]) -> AxisDecisions:
+        """alike: ops and tensors of kept copies that stand for each other; all have what the first
+        has (`Folding.alike`)."""
         state = choice.tolist()
         code_of = {
             position: int(lowered.op_choices[position][state[node], 0])
@@ -39,13 +40,15 @@ class AxisDecisions:
         }
         state_of = {root: state[node] for root, node in lowered.parameter_node.items()}
         by_name = lowered.models.problem.position_of
-        for like, *names in alike:
-            first = by_name.get(like)
-            if first in code_of:
-                code_of.update((by_name[name], code_of[first]) for name in names)
+        for (kind, like), *others in alike:
+            if kind == "op":
+                first = by_name[like]
+                if first in code_of:
+                    code_of.update((by_name[name], code_of[first]) for _, name in others)
+                continue
             for found in (rest_of, state_of):
                 if like in found:
-                    found.update((name, found[like]) for name in names if name in found)
+                    found.update((name, found[like]) for _, name in others if name in found)
         return AxisDecisions(lowered, code_of, rest_of, state_of)
 
     def inside(self, outer: Outer, size: int) -> Outer:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solver.folding import MIDDLE, Folding
+from solver.folding import Folding
 from solver.lowering import Models
 from solver.values import Value
 
 
 def work_bound_ns(models: Models, folding: Folding) -> float:
     """Every op at its fastest strategy, and nothing moved."""
-    times = _times(folding)
+    times = folding.stood_for
     least: dict[int, float] = {}
     total = 0.0
     for position, op in enumerate(models.problem.ops):
@@ -20,7 +20,7 @@ def work_bound_ns(models: Models, folding: Folding) -> float:
         model = models.ops.model(position)
         if id(model) not in least:
             least[id(model)] = float(models.op_cost_ns(model, model.choices).min())
-        total += least[id(model)] * times.get(op.name, 1)
+        total += least[id(model)] * times.get(("op", op.name), 1)
     return total
 
 
@@ -46,7 +46,7 @@ class Least:
 
 def least_memory(models: Models, folding: Folding) -> tuple[Least, ...]:
     """Every parameter and every saved value where it lies finest: no plan takes less in all."""
-    times = _times(folding)
+    times = folding.stood_for
     known: dict[tuple[int, bool], tuple[float, float, float, float]] = {}
     found = []
     for value in models.values.values:
@@ -55,7 +55,7 @@ def least_memory(models: Models, folding: Folding) -> tuple[Least, ...]:
         key = (id(models.ops.space(value.root)), value.is_parameter)
         if key not in known:
             known[key] = _least(models, value)
-        found.append(Least(value.root, times.get(value.root, 1), *known[key]))
+        found.append(Least(value.root, times.get(("tensor", value.root), 1), *known[key]))
     return tuple(found)
 
 
@@ -77,20 +77,10 @@ def may_fill_hosts(models: Models, folding: Folding) -> bool:
     it may."""
     if models.problem.topology.host is None or models.at_rest.offload == "none":
         return False
-    times = _times(folding)
+    times = folding.stood_for
     most = 0.0
     for value in models.values.values:
         if value.is_parameter and value.readers:
             model = models.parameter(value)
-            most += float(model.host_bytes(model.states).max()) * times.get(value.root, 1)
+            most += float(model.host_bytes(model.states).max()) * times.get(("tensor", value.root), 1)
     return most > models.problem.host_limit_bytes
-
-
-def _times(folding: Folding) -> dict[str, int]:
-    """How many copies of the whole graph an op or tensor of the folded one stands for."""
-    return {
-        name: run.stood_for
-        for run in folding.runs
-        for names in (run.ops, run.tensors)
-        for name in names[run.number(MIDDLE)]
-    }

@@ -99,9 +99,4 @@ def completed(
 def _tied(models: Models, folding: Folding) -> list[list[int]]:
     """Positions of ops that folding wants to have one strategy."""
     by_name = models.problem.position_of
-    return [
-        [by_name[name] for name in names]
-        for run in folding.runs
-        for names in run.alike()
-        if names[0] in by_name
-    ]
+    return [[by_name[name] for _, name in group] for group in folding.alike if group[0][0] == "op"]

@@ -1,70 +1,65 @@
-"""Owners: to which kept copy of which run the parts of a lowered folded problem belong."""
+"""Owners: to which kept copies of which runs the parts of a lowered folded problem belong."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from solver.folding import KEPT, MIDDLE, Folding
+from solver.folding import MIDDLE, Folding, Item
 from solver.ledger import Share
 from solver.lowering import Lowered
 
-Owner = tuple[int, int]  # run, kept copy
+# by level: the run of whose middle copy something is part, None where of none
+Place = tuple[int | None, ...]
 
 
-class Owners:
-    """To which kept copy of which run nodes, ops and values belong."""
+def items_of(lowered: Lowered) -> list[Item]:
+    """What every node stands for: the op, or the tensor whose value it is."""
+    ops = lowered.models.problem.ops
+    found: list[Item] = [("", "")] * len(lowered.graph.nodes)
+    for position, node in lowered.op_node.items():
+        found[node] = ("op", ops[position].name)
+    for nodes in (lowered.rest_node, lowered.read_node, lowered.parameter_node):
+        for root, node in nodes.items():
+            found[node] = ("tensor", root)
+    return found
 
-    def __init__(self, folding: Folding, lowered: Lowered) -> None:
-        self.lowered = lowered
-        self.models = lowered.models
-        self.runs = len(folding.runs)
-        self.of_name: dict[str, Owner] = {}
-        for number, run in enumerate(folding.runs):
-            for kept in range(KEPT):
-                copy = run.number(kept)
-                for name in (*run.ops[copy], *run.tensors[copy]):
-                    self.of_name[name] = (number, kept)
-        self.of_node: list[Owner | None] = [None] * len(lowered.graph.nodes)
-        problem = self.models.problem
-        for position, node in lowered.op_node.items():
-            self.of_node[node] = self.of_name.get(problem.ops[position].name)
-        for nodes in (lowered.rest_node, lowered.read_node, lowered.parameter_node):
-            for root, node in nodes.items():
-                self.of_node[node] = self.of_name.get(root)
 
-    def slots(self) -> list[list[list[int]]]:
-        """Nodes by run and kept copy, in order."""
-        found: list[list[list[int]]] = [[[] for _ in range(KEPT)] for _ in range(self.runs)]
-        for node, owner in enumerate(self.of_node):
-            if owner is not None:
-                found[owner[0]][owner[1]].append(node)
-        return found
+def states_of(lowered: Lowered) -> list[Any]:
+    """What the states of every node mean, one object for all nodes of which they mean the same."""
+    models = lowered.models
+    found: list[Any] = [None] * len(lowered.graph.nodes)
+    for position, node in lowered.op_node.items():
+        found[node] = lowered.op_choices[position]
+    for root, node in lowered.rest_node.items():
+        found[node] = lowered.rest_states[root]
+    for root, node in lowered.read_node.items():
+        found[node] = lowered.read_states[root]
+    for root, node in lowered.parameter_node.items():
+        found[node] = models.parameter(models.values.value_of[root])
+    return found
 
-    def states_of_node(self) -> dict[int, Any]:
-        """What the states of a node mean, one object for all nodes of which they mean the same."""
-        lowered = self.lowered
-        found: dict[int, Any] = {}
-        for position, node in lowered.op_node.items():
-            found[node] = lowered.op_choices[position]
-        for root, node in lowered.rest_node.items():
-            found[node] = lowered.rest_states[root]
-        for root, node in lowered.read_node.items():
-            found[node] = lowered.read_states[root]
-        for root, node in lowered.parameter_node.items():
-            found[node] = self.models.parameter(self.models.values.value_of[root])
-        return found
 
-    def belongs(self, name: str, owner: Owner | None) -> bool:
-        """Whether an op or tensor is a kept copy's; None: whether it is no middle copy's."""
-        found = self.of_name.get(name)
-        if owner is None:
-            return found is None or found[1] != MIDDLE
-        return found == owner
+class Places:
+    """Where in its runs every part of a folded problem is, level by level."""
 
-    def share(self, owner: Owner | None) -> Share:
-        """What belongs to a kept copy; None: whatever belongs to no middle copy."""
-        problem = self.models.problem
-        return Share(
-            tuple(p for p in self.lowered.op_node if self.belongs(problem.ops[p].name, owner)),
-            tuple(value for value in self.models.values.values if self.belongs(value.root, owner)),
-        )
+    def __init__(self, folding: Folding) -> None:
+        self.owners = folding.owners
+
+    def of(self, item: Item) -> Place:
+        """Of which runs' middle copies an item of the folded graph is part."""
+        owned = [owners.get(item) for owners in self.owners]
+        return tuple([own[0] if own and own[1] == MIDDLE else None for own in owned])
+
+    def shares(self, lowered: Lowered) -> dict[Place, Share]:
+        """Ops and values by their place."""
+        problem, values = lowered.models.problem, lowered.models.values.values
+        ops: dict[Place, list[int]] = {}
+        for position in lowered.op_node:
+            ops.setdefault(self.of(("op", problem.ops[position].name)), []).append(position)
+        own: dict[Place, list[Any]] = {}
+        for value in values:
+            own.setdefault(self.of(("tensor", value.root)), []).append(value)
+        return {
+            place: Share(tuple(ops.get(place, ())), tuple(own.get(place, ())))
+            for place in (*ops, *(place for place in own if place not in ops))
+        }

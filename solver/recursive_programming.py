@@ -74,7 +74,6 @@ class _Recursion:
     def __init__(self, models: Models, folding: Folding, allowed: Mapping[int, Allowed]) -> None:
         self.models = models
         self.folding = folding
-        self.alike = list(self._copies())
         self.rows = {
             position: model.choices[keep(model, model.choices)]
             for position, keep in allowed.items()
@@ -98,7 +97,7 @@ class _Recursion:
             if choice is None:
                 return None
             decided = (*decided, choice.tobytes())
-            own = AxisDecisions.of(search.lowered, choice, self.alike)
+            own = AxisDecisions.of(search.lowered, choice, self.folding.alike)
             codes = {p: (*codes.get(p, ()), code) for p, code in own.code_of.items()}
             if k + 1 < len(limits):
                 outer = own.inside(outer, axis.size)
@@ -122,10 +121,6 @@ class _Recursion:
                 known[key] = _valid(model, own)
             found[position] = known[key]
         return found
-
-    def _copies(self) -> Iterator[tuple[str, ...]]:
-        for run in self.folding.runs:
-            yield from run.alike()
 
 
 def _valid(model: OpModel, codes: tuple[int, ...]) -> tuple[int, ...]:

@@ -29,13 +29,13 @@ from meshwright.schema import (
 from solver.answer import answer_of
 from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
-from solver.folding import Folding, fold
+from solver.folding import Folding, foldings
 from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History, MeshOutcome
 from solver.mesh_search import MeshSearch
 from solver.meshes import meshes_of
 from solver.pins import check_axes, matching_pins, pinned_ops
 from solver.problem import FLOATS, build_problem, step_batch, with_gradient
-from solver.unfolding import NotAlikeError
+from solver.unrolling import NotAlikeError
 from solver.values import find_values
 
 Report = Callable[[Progress], None]
@@ -88,17 +88,19 @@ def plan_stage(
     answer = Answer(infeasible=states_alone(request))
     if answer.infeasible is not None:
         return answer
-    folding = fold(request.graph, matching_pins(request.graph, request.pins, request.module))
+    marks = matching_pins(request.graph, request.pins, request.module)
+    ways = foldings(request.graph, marks)
+    folding = next(ways)
     for count in _microbatch_counts(request):
         try:
-            search, outcomes = _search_what_fits(
-                request, folding, count, place, deadline, history, say
-            )
-        except NotAlikeError:
-            folding = Folding(request.graph, ())
-            search, outcomes = _search_what_fits(
-                request, folding, count, place, deadline, history, say
-            )
+            while True:
+                try:
+                    search, outcomes = _search_what_fits(
+                        request, folding, count, place, deadline, history, say
+                    )
+                    break
+                except NotAlikeError:
+                    folding = next(ways)
         except InvalidInput:
             if count == 1 or request.setup.microbatches is not None:
                 check(request)  # says it of the graph as it was given

@@ -10,7 +10,7 @@ import numpy as np
 from solver.cost_graph import CostGraph, Edge, Node
 from solver.folding import KEPT, MIDDLE, Folding
 from solver.lowering import Lowered
-from solver.owners import Owners
+from solver.owners import items_of
 from solver.states import FloatArray
 
 
@@ -22,20 +22,20 @@ class Weighted:
         graph = lowered.graph
         self.of_nodes = np.ones(len(graph.nodes))
         self.of_edges = np.ones(len(graph.edges))
-        if not folding.runs:
-            return
-        # by node: the run and kept copy as one number, 0 for neither, and its weight
-        own = np.zeros(len(graph.nodes), dtype=np.int64)
-        for node, owner in enumerate(Owners(folding, lowered).of_node):
-            if owner is not None:
-                own[node] = 1 + owner[0] * KEPT + owner[1]
-        times = np.ones(1 + len(folding.runs) * KEPT)
-        times[1 + MIDDLE :: KEPT] = [run.stood_for for run in folding.runs]
-        self.of_nodes = times[own]
-        tails = np.fromiter((edge.tail for edge in graph.edges), np.int64, len(graph.edges))
-        heads = np.fromiter((edge.head for edge in graph.edges), np.int64, len(graph.edges))
-        # an edge goes with the later of its ends
-        self.of_edges = times[np.maximum(own[tails], own[heads])]
+        tails, heads = graph.ends
+        items = items_of(lowered)
+        for runs, owners in zip(folding.levels, folding.owners, strict=True):
+            # by node: the run and kept copy as one number, 0 for neither, and its weight
+            own = np.zeros(len(graph.nodes), dtype=np.int64)
+            for node, item in enumerate(items):
+                if item in owners:
+                    number, kept = owners[item]
+                    own[node] = 1 + number * KEPT + kept
+            times = np.ones(1 + len(runs) * KEPT)
+            times[1 + MIDDLE :: KEPT] = [run.stood_for for run in runs]
+            self.of_nodes *= times[own]
+            # an edge goes with the later of its ends
+            self.of_edges *= times[np.maximum(own[tails], own[heads])]
 
     def graph(self, memory_limit_bytes: float) -> CostGraph:
         """The same as a cost graph, the weights in its numbers."""

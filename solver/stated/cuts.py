@@ -50,10 +50,10 @@ def equal_cuts(anatomy: Anatomy, setup: Setup, stages: int) -> tuple[int, ...]:
 
 def _layers(anatomy: Anatomy) -> IntArray:
     """Where each copy of the longest repeated stretch begins."""
-    runs = fold(anatomy.graph, {}).runs
-    if not runs:
+    levels = fold(anatomy.graph, {}, nested=False).levels
+    if not levels:
         return np.zeros(0, dtype=np.int64)
-    run = max(runs, key=lambda own: own.copies * own.period)
+    run = max(levels[0], key=lambda own: own.copies * own.period)
     begins = {
         min(anatomy.place[name] for name in names if name in anatomy.place)
         for names in run.ops

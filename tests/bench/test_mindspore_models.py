@@ -46,5 +46,5 @@ def test_every_kind_is_known(name: str) -> None:
 
 def test_layers_fold() -> None:
     twin = gpt(layers=12)
-    (run,) = fold(twin.graph, {}).runs
+    ((run,),) = fold(twin.graph, {}).levels
     assert run.copies == 12

@@ -12,11 +12,11 @@ from meshwright.schema import Mesh, Setup
 from solver.axis_search import AxisSearch
 from solver.cost_graph import CostGraph, Node, evaluate_choice
 from solver.dynamic_programming import dynamic_programming
-from solver.folding import KEPT, MIDDLE, Folding, fold
+from solver.folding import KEPT, Folding, Item, fold
 from solver.lowering import Lowered, Models, lower
 from solver.meshes import meshes
 from solver.outcome import Budget
-from solver.owners import Owners
+from solver.owners import items_of
 from solver.problem import build_problem
 from solver.unfolding import Unfolding
 from solver.values import find_values
@@ -42,6 +42,9 @@ def test_the_middle_weighs_as_all_copies_that_it_stands_for(
     unfolding = Unfolding(folding, lowered)
     graph = AxisSearch(folding, lowered).graph(1e15)
     random = np.random.default_rng(0)
+    nodes_of: dict[Item, list[int]] = {}
+    for node, item in enumerate(items_of(lowered)):
+        nodes_of.setdefault(item, []).append(node)
     for _ in range(5):
         # a best choice under other prices: it takes no forbidden state or pair
         drawn = tuple(
@@ -50,9 +53,9 @@ def test_the_middle_weighs_as_all_copies_that_it_stands_for(
         )
         choice = dynamic_programming(CostGraph(drawn, lowered.graph.edges), Budget()).choice
         assert choice is not None
-        for slots in Owners(folding, lowered).slots():
-            for beside in (MIDDLE - 1, MIDDLE + 1):
-                choice[slots[beside]] = choice[slots[MIDDLE]]
+        for first, *others in folding.alike:
+            for other in others:
+                choice[nodes_of.get(other, [])] = choice[nodes_of.get(first, [])]
         whole = np.empty(len(unfolding.graph.nodes), dtype=np.int64)
         for node, state in enumerate(choice.tolist()):
             whole[unfolding.places(node)] = state

@@ -27,7 +27,7 @@ def test_the_cheapest_of_all_proposals_counts_where_the_limit_is_near() -> None:
 
     def cheapest(found: Models, proposals: list[Proposal]) -> tuple[float, float]:
         own = completed(
-            found, Folding(graph, ()), "recursive_programming", proposals, Budget(), lambda _: None
+            found, Folding.none(graph), "recursive_programming", proposals, Budget(), lambda _: None
         )
         return own.outcome.cost_ns, own.outcome.memory_bytes
 

@@ -9,6 +9,7 @@ from meshwright.schema import Budget, Graph, Pin, Plan, Request, Setup
 from solver.evaluate import evaluate
 from solver.folding import Folding, fold
 from solver.planner import plan
+from tests.solver.nested_graphs import residual
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 
@@ -38,7 +39,7 @@ def layered(layers: int, *, widths: dict[int, int] | None = None, keep: int | No
 def test_two_layers_at_each_end_and_one_between_are_kept() -> None:
     graph = layered(12)
     folding = fold(graph, {})
-    (run,) = folding.runs
+    ((run,),) = folding.levels
     assert (run.copies, run.period) == (12, 5)
     layers = sorted({int(op.name.split(".")[0]) for op in folding.graph.ops if "." in op.name})
     assert layers == [0, 1, 2, 10, 11]
@@ -52,18 +53,20 @@ def test_two_layers_at_each_end_and_one_between_are_kept() -> None:
 
 
 def test_what_differs_is_not_folded() -> None:
-    assert not fold(layered(6), {}).runs
-    (run,) = fold(layered(20, widths={3: 512}), {}).runs
+    assert not fold(layered(6), {}).levels
+    ((run,),) = fold(layered(20, widths={3: 512}), {}).levels
     assert run.ops[0][0].startswith(("4.", "3."))
-    assert not fold(layered(10, keep=4), {}).runs
+    assert not fold(layered(10, keep=4), {}).levels
     pinned = {f"{k}.first": (0,) for k in range(12)}
-    assert fold(layered(12), pinned).runs[0].copies == 12
-    assert not fold(layered(12), {"6.first": (0,)}).runs
+    assert fold(layered(12), pinned).levels[0][0].copies == 12
+    assert not fold(layered(12), {"6.first": (0,)}).levels
 
 
 def _whole(request: Request, monkeypatch: pytest.MonkeyPatch) -> Plan:
     with monkeypatch.context() as patched:
-        patched.setattr(solver.stage_planner, "fold", lambda graph, _: Folding(graph, ()))
+        patched.setattr(
+            solver.stage_planner, "foldings", lambda graph, _: iter([Folding.none(graph)])
+        )
         found = plan(request).plan
     assert found is not None
     return found
@@ -74,6 +77,9 @@ CASES = {
     "tight": (layered(11), {"microbatches": 2}, 900_000),
     "two runs": (layered(18, widths=dict.fromkeys(range(9), 512)), {}, 1 << 34),
     "inference": (layered(9), {"phase": "inference"}, 1 << 34),
+    "groups": (residual([(7, [(7, [256]), 512])]), {}, 1 << 34),
+    "groups, tight": (residual([(7, [(8, [256]), 512])]), {"microbatches": 2}, 6_000_000),
+    "groups, uneven": (residual([(7, [(7, [250]), 512])]), {"uneven": "pad"}, 1 << 34),
     "uneven": (layered(9, widths=dict.fromkeys(range(9), 250)), {"uneven": "pad"}, 1 << 34),
 }
 
@@ -90,7 +96,7 @@ def test_a_folded_plan_is_the_plan_of_the_whole_graph(
         setup=Setup(**{"microbatches": 1, **setup}),
         budget=Budget(simplicity=0),
     )
-    assert fold(graph, {}).runs
+    assert fold(graph, {}).levels
     folded = plan(request).plan
     assert folded is not None
     whole = _whole(request, monkeypatch)
@@ -101,12 +107,33 @@ def test_a_folded_plan_is_the_plan_of_the_whole_graph(
     assert [op.op for op in stage.ops] == [op.op for op in other.ops]
     assert [t.tensor for t in stage.tensors] == [t.tensor for t in other.tensors]
     assert {p.tensor for p in stage.parameters} == {p.tensor for p in other.parameters}
-    if case == "uneven":
+    if "uneven" in case:
         assert {p.tensor for p in folded.padding} == {p.tensor for p in whole.padding}
     assert folded.repeated_work == pytest.approx(whole.repeated_work, abs=1e-3)
     judged = evaluate(problem(graph, devices, request.setup), folded)
     assert judged.step_ns == pytest.approx(folded.cost.step_ns, rel=1e-12)
     assert judged.memory_bytes == folded.cost.memory_bytes
+
+
+@pytest.mark.parametrize(
+    "solver",
+    ["dynamic_programming", "recursive_programming", "sharding_propagation", "semi_auto", "exact"],
+)
+def test_every_search_plans_groups(solver: str) -> None:
+    graph = residual([(8, [(9, [256]), 512])])
+    memory_bytes = 1 << 34 if solver == "exact" else 20_000_000  # it takes 20 s to fit
+    devices = topology(2, 4, memory_bytes=memory_bytes, bytes_per_s=1e9)
+    pins = (Pin(op="*.first", strategy={"k": ("gpu",)}),) if solver == "semi_auto" else ()
+    request = Request(
+        graph=graph, topology=devices, setup=Setup(microbatches=1), solver=solver, pins=pins
+    )
+    found = plan(request).plan
+    assert found is not None
+    assert found.search.lower_bound_ns <= found.cost.step_ns
+    assert [op.op for op in found.stages[0].ops] == [op.name for op in graph.ops]
+    judged = evaluate(problem(graph, devices, request.setup), found)
+    assert judged.step_ns == pytest.approx(found.cost.step_ns, rel=1e-12)
+    assert judged.memory_bytes == found.cost.memory_bytes
 
 
 def test_a_pin_on_one_layer_holds_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,10 +67,11 @@ def test_folded_layers_that_stand_for_each_other_are_alike() -> None:
     models = models_of(folding.graph, "h100-8x8")
     by_name = {op.name: position for position, op in enumerate(models.problem.ops)}
     (first, *_) = recursive_programming(models, folding, {}, 8e10)
-    for run in folding.runs:
-        for names in run.alike():
-            positions = [by_name[name] for name in names if name in by_name]
-            assert len({first[p] for p in positions if p in first}) <= 1
+    groups = [group for group in folding.alike if group[0][0] == "op"]
+    assert groups
+    for group in groups:
+        positions = [by_name[name] for _, name in group]
+        assert len({first[p] for p in positions if p in first}) <= 1
 
 
 @pytest.mark.parametrize(

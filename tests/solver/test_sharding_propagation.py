@@ -227,7 +227,7 @@ def test_a_folded_request_is_planned_by_propagation_and_executed():
         pins=(Pin(op="*.q", strategy={"b0": ("node",), "n": ("gpu",)}),),
         solver="sharding_propagation",
     )
-    assert fold(request.graph, {}).runs
+    assert fold(request.graph, {}).levels
     found = plan(request).plan
     assert found is not None
     assert found.search.solver == "sharding_propagation"
