@@ -82,5 +82,7 @@ def may_fill_hosts(models: Models, folding: Folding) -> bool:
     for value in models.values.values:
         if value.is_parameter and value.readers:
             model = models.parameter(value)
-            most += float(model.host_bytes(model.states).max()) * times.get(("tensor", value.root), 1)
+            most += float(model.host_bytes(model.states).max()) * times.get(
+                ("tensor", value.root), 1
+            )
     return most > models.problem.host_limit_bytes
