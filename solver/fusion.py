@@ -56,7 +56,7 @@ def buckets_of(stage: Stage, graph: Graph, fusion: Fusion, least_bytes: int) -> 
 
     least_bytes: of a value that is in a bucket of `auto`.
     """
-    buckets: dict[tuple[Hashable, int], Bucket] = {}
+    buckets: dict[tuple[Hashable, int], list[tuple[str, Direction, Step]]] = {}
     filled: dict[Hashable, tuple[int, int]] = {}  # of the open bucket, its number and bytes
     reduced = 0
     small = {own.tensor for own in stage.parameters if _bytes(own, graph) < least_bytes}
@@ -72,15 +72,19 @@ def buckets_of(stage: Stage, graph: Graph, fusion: Fusion, least_bytes: int) -> 
             number, held = number + 1, 0
         reduced += step.kind == "all_reduce"
         filled[key] = number, held + step.payload_bytes
-        old = buckets.get((key, number))
-        buckets[key, number] = Bucket(
-            collective=step.kind,
-            axes=step.axes,
-            direction=direction,
-            tensors=(*(old.tensors if old else ()), moved.tensor),
-            payload_bytes=(old.payload_bytes if old else 0) + step.payload_bytes,
-        )
-    return tuple(own for own in buckets.values() if len(own.tensors) > 1)
+        buckets.setdefault((key, number), []).append((moved.tensor, direction, step))
+    return tuple(_bucket(own) for own in buckets.values() if len(own) > 1)
+
+
+def _bucket(own: list[tuple[str, Direction, Step]]) -> Bucket:
+    _, direction, step = own[0]
+    return Bucket(
+        collective=step.kind,
+        axes=step.axes,
+        direction=direction,
+        tensors=tuple(name for name, _, _ in own),
+        payload_bytes=sum(step.payload_bytes for _, _, step in own),
+    )
 
 
 def _bytes(parameter: ParameterPlan, graph: Graph) -> int:
