@@ -81,7 +81,7 @@ def _batch_slots(problem: Problem) -> dict[str, set[int]]:
         for d, size in enumerate(info.tensor.shape):
             is_batch = BATCH in symbols_in(size)
             if not symbolic:
-                is_batch = d == 0 and info.tensor.role in ("input", "label")
+                is_batch = d == 0 and info.tensor.role in ("input", "label", "cache")
             if is_batch:
                 found[name] |= _outermost(info, d)
     return found

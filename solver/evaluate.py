@@ -4,7 +4,7 @@
          + sum over values of the redistributions between the layouts that ops make and need
          + sum over parameters of gathers, gradient reductions, update and spreading,
            and of what goes to hosts and back
-    memory = parameters + gradients + optimizer state + saved activations + reserve
+    memory = parameters + gradients + optimizer state + cache + saved activations + reserve
 
 Communication counts with the calibration's exposed share. No solver reports a number of its own:
 plans carry what stands here, and `evaluate(problem, plan)` says it of any plan document.
@@ -71,6 +71,7 @@ def cost_of(models: Models, ledgers: Iterable[tuple[Ledger, int]]) -> Cost:
     problem = models.problem
     exposed = problem.calibration.exposed
     ledgers = list(ledgers)
+    cache = sum(times * ledger.value_bytes(problem.caches) for ledger, times in ledgers)
     totals = sum((times * ledger.totals() for ledger, times in ledgers), np.zeros(8))
     on_host = sum((times * ledger.host_totals() for ledger, times in ledgers), np.zeros(3))
     up_ns, down_ns, host_bytes = on_host.tolist()
@@ -91,10 +92,11 @@ def cost_of(models: Models, ledgers: Iterable[tuple[Ledger, int]]) -> Cost:
         communication_ns=full,
         exposed_ns=waited,
         memory_bytes=MemoryUse(
-            parameters=round(totals[4]),
+            parameters=round(totals[4] - cache),
             gradients=round(totals[5]),
             optimizer=round(totals[6]),
             activations=round(totals[7] * problem.in_flight),
+            cache=round(cache),
             reserved=round(capacity * problem.setup.memory_reserve),
             capacity=capacity,
             host=round(host_bytes),

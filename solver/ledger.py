@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import fsum
 
@@ -51,6 +52,10 @@ class Ledger:
         """ns of links from hosts and to hosts; bytes in a device's share of its host."""
         own = [(item.up_ns, item.down_ns, item.bytes[3]) for item in self.parameters.values()]
         return np.array([fsum(column) for column in zip(*own, strict=True)] or [0.0] * 3)
+
+    def value_bytes(self, roots: Collection[str]) -> float:
+        """Bytes of the values of some parameters, by root."""
+        return fsum([self.parameters[root].bytes[0] for root in roots if root in self.parameters])
 
 
 @dataclass(frozen=True, slots=True)

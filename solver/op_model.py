@@ -206,6 +206,8 @@ class OpModel(OpSketch):
             for k, port in enumerate(self.inputs)
         ]
         made = [port.bytes / self.ways(choices, port) for port in self.outputs]
+        if self.in_place:
+            moved[0], made = np.zeros(len(choices)), [moved[1]]
         zero = np.zeros(len(choices))
         forward = op_ns(
             self.op_class,

@@ -40,3 +40,4 @@ class OpSketch:
     skewed: tuple[bool, ...]
     followers: tuple[tuple[int, tuple[int, ...]], ...]
     candidates: int
+    in_place: bool

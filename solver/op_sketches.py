@@ -107,6 +107,7 @@ class OpSketches:
             ),
             followers=_followers(op, allowed, inputs),
             candidates=op.known.candidates if op.known is not None else 0,
+            in_place=op.known is not None and op.known.in_place,
         )
 
     def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortSketch:

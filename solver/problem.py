@@ -26,6 +26,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.collector import uncollected
 from solver.dataset import with_loading
+from solver.inference import for_inference
 from solver.op_info import OpInfo, Slot, TensorInfo, op_infos
 from solver.refine import Refinement, refine
 from solver.rules import Bound, RuleTable
@@ -99,6 +100,11 @@ class Problem:
         host = self.topology.host
         return 0.0 if host is None else host.memory_bytes * (1 - self.setup.memory_reserve)
 
+    @cached_property
+    def caches(self) -> frozenset[str]:
+        """Tensors that inference keeps between its steps."""
+        return frozenset(t.name for t in self.graph.tensors if t.role == "cache")
+
     @property
     def memory_limit_bytes(self) -> float:
         """What a plan may take of a device."""
@@ -124,9 +130,10 @@ def build_problem(
     """The problem of running `graph`; raises MeshwrightError where its parts do not fit.
 
     microbatches: of one step, where the setup leaves them open. Where the setup says how inputs are
-    loaded, the problem's graph has ops that do so.
+    loaded, the problem's graph has ops that do so; for inference it has no loss, and perhaps a
+    cache (`solver.inference`).
     """
-    graph = with_loading(graph, setup)
+    graph = with_loading(for_inference(graph, setup), setup)
     count = microbatches or setup.microbatches or 1
     shapes = graph.instantiate(_symbols(graph, setup, count))
     order = graph.topological_order()

@@ -30,6 +30,7 @@ from solver.answer import answer_of
 from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
 from solver.folding import Folding, foldings
+from solver.inference import for_inference
 from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History, MeshOutcome
 from solver.mesh_search import MeshSearch
 from solver.meshes import meshes_of
@@ -85,6 +86,9 @@ def plan_stage(
     say(Progress(phase="reading", done=0, total=1))
     history = History()
     deadline = Deadline.after(request.budget.seconds, stop)
+    graph = for_inference(request.graph, request.setup)
+    if graph is not request.graph:
+        request = request.model_copy(update={"graph": graph})
     answer = Answer(infeasible=states_alone(request))
     if answer.infeasible is not None:
         return answer
@@ -126,7 +130,7 @@ def states_alone(request: Request) -> Infeasible | None:
         per_element = 0
     tables = _looked_up(graph) if offload in ("embeddings", "auto") else frozenset()
     for tensor in graph.tensors:
-        if tensor.role == "parameter" and tensor.name in read - tables:
+        if tensor.role in ("parameter", "cache") and tensor.name in read - tables:
             states = per_element if tensor.name in trained else 0
             total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
     needed = total // topology.device_count
@@ -164,6 +168,8 @@ def _microbatch_counts(request: Request) -> list[int]:
     setup = request.setup
     if setup.microbatches is not None:
         return [setup.microbatches]
+    if setup.cache is not None:
+        return [1]
     batch = step_batch(request.graph, setup) or 1
     counts = [1]
     while batch % (2 * counts[-1]) == 0:

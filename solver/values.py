@@ -22,7 +22,7 @@ class Value:
 
     slot_of: tensor -> its slot -> the root's slot. slots: the root's shardable slots.
     readers: ops that read any of the tensors, views left out. saved_by_producer, saving: who needs
-    the value in the backward pass.
+    the value in the backward pass. is_parameter: it rests between steps, as a cache does.
     """
 
     root: str
@@ -100,7 +100,7 @@ def find_values(problem: Problem) -> Values:
     values = []
     for root, names in members.items():
         info = problem.tensors[root]
-        is_parameter = info.tensor.role == "parameter"
+        is_parameter = info.tensor.role in ("parameter", "cache")
         slots = shardable.slots[root]
         values.append(
             Value(
@@ -136,7 +136,7 @@ def _with_largest(slots: tuple[int, ...], problem: Problem, root: str) -> tuple[
 
 def _is_view(problem: Problem, op: OpInfo) -> bool:
     """Whether the op renames slots one to one and changes nothing else."""
-    if op.known is None or op.known.op_class != "view":
+    if op.known is None or op.known.op_class != "view" or len(op.inputs) != 1:
         return False
     given, made = op.inputs[0], op.outputs[0]
     a, b = problem.tensors[given.tensor], problem.tensors[made.tensor]

@@ -7,7 +7,7 @@ time     the search ended first
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 from meshwright.schema import Infeasible, MemoryUse, Mesh, Pin
@@ -117,7 +117,7 @@ def _nothing_fits(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeas
     capacity = problem.topology.device.memory_bytes
     available = _available(problem)
     parts = least_memory(best.models, search.folding)
-    use = _use(parts)
+    use = _use(parts, problem.caches)
     pins: tuple[str, ...] = ()
     also = ""
     if search.pins and sum(part.total for part in parts) <= available:
@@ -134,6 +134,7 @@ def _nothing_fits(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeas
             ("gradients", use.gradients),
             ("optimizer state", use.optimizer),
             ("saved activations", use.activations),
+            ("cache of keys and values", use.cache),
         )
         if bytes_
     )
@@ -160,12 +161,14 @@ def _needed(outcome: MeshOutcome) -> float:
     return float("inf") if found is None else found
 
 
-def _use(parts: Sequence[Least]) -> MemoryUse:
+def _use(parts: Sequence[Least], caches: Collection[str]) -> MemoryUse:
+    cache = sum(part.count * part.value for part in parts if part.name in caches)
     return MemoryUse(
-        parameters=int(sum(part.count * part.value for part in parts)),
+        parameters=int(sum(part.count * part.value for part in parts) - cache),
         gradients=int(sum(part.count * part.gradient for part in parts)),
         optimizer=int(sum(part.count * part.optimizer for part in parts)),
         activations=int(sum(part.count * part.activation for part in parts)),
+        cache=int(cache),
     )
 
 

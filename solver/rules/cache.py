@@ -17,12 +17,17 @@ def rotary_pair(ports: Ports) -> Known:
 
 
 def kv_update(ports: Ports) -> Known:
-    """New rows into a cache [b, h, s, d], from a place for each sequence or one for all."""
+    """New rows into a cache [b, h, s, d], from a place for each sequence or one for all.
+
+    In place: of the cache nothing is moved but these rows. Attrs whole: they are all of its rows.
+    """
+    rows = "s" if ports.attrs.get("whole") else "t!"
     place = "b" if ports.inputs[2] == ports.inputs[0][:1] else "1"
     rest = ["1"] * (len(ports.inputs) - 3)
     return known(
-        f"{', '.join(['b h s d, b h t! d', place, *rest])} -> b h s d",
+        f"{', '.join([f'b h s d, b h {rows} d', place, *rest])} -> b h s d",
         "memory",
+        in_place=True,
         linear=((0, 1),),
         saves_inputs=(2,),
         flops=0,

@@ -25,6 +25,7 @@ class Known:
     the last of p equal parts has (2 - 1/p) times its share.
     candidates: how many elements at each point every part sends to be compared (top-k), where these
     and no statistics of reused factors are exchanged.
+    in_place: the output is the first input, of which only what the second brings is written.
     chunks: followers whose dim is cut into chunks of the user's own lengths: axes lie on it and on
     what it follows as many ways as there are chunks, or not at all.
     """
@@ -36,6 +37,7 @@ class Known:
     skewed: tuple[str, ...] = ()
     chunks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     candidates: int = 0
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def known(
     skewed: tuple[str, ...] = (),
     chunks: Mapping[str, tuple[int, ...]] | None = None,
     candidates: int = 0,
+    in_place: bool = False,
 ) -> Known:
     """A Known from its parts."""
     rule = ShardingRule(
@@ -78,5 +81,12 @@ def known(
         flops=flops,
     )
     return Known(
-        rule, op_class, halo_elements or {}, sparse_inputs, skewed, chunks or {}, candidates
+        rule,
+        op_class,
+        halo_elements or {},
+        sparse_inputs,
+        skewed,
+        chunks or {},
+        candidates,
+        in_place,
     )

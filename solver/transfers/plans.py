@@ -1,7 +1,8 @@
 """Items of a transfer between two plans: parameters at rest and optimizer state.
 
-A checkpoint moved to another plan, other device counts included. Rank 0 of the first plan is device
-0 of the cluster, rank 0 of the second one is device `first`.
+A checkpoint moved to another plan, other device counts included; to a plan of inference the values
+alone, of the parameters that it reads. Rank 0 of the first plan is device 0 of the cluster, rank 0
+of the second one is device `first`.
 """
 
 from __future__ import annotations
@@ -100,9 +101,9 @@ def transfer_plans(
 def _items(
     source: PlanDocuments, target: PlanDocuments, states: tuple[TransferState, ...], first: int
 ) -> Iterator[Item]:
-    held = {parameter.tensor: (parameter, site) for parameter, site in _parameters(source.plan, 0)}
+    held = {parameter.tensor: (parameter, site) for parameter, site in _parameters(source, 0)}
     dtypes = {tensor.name: tensor.dtype for tensor in source.graph.tensors}
-    needed = list(_parameters(target.plan, first))
+    needed = list(_parameters(target, first))
     for state in states:
         for parameter, site in needed:
             before, here = held[parameter.tensor]
@@ -117,12 +118,15 @@ def _items(
             yield Item(parameter.tensor, state, size, layouts[0], here, layouts[1], site)
 
 
-def _parameters(plan: Plan, first: int) -> Iterator[tuple[ParameterPlan, Site]]:
-    for stage in plan.stages:
+def _parameters(documents: PlanDocuments, first: int) -> Iterator[tuple[ParameterPlan, Site]]:
+    """What a checkpoint has of a plan: its parameters, without the caches of inference."""
+    own = {tensor.name for tensor in documents.graph.tensors if tensor.role == "parameter"}
+    for stage in documents.plan.stages:
         begin = first + stage.ranks_from
         site = Site(stage.mesh, np.arange(begin, begin + stage.mesh.device_count))
         for parameter in stage.parameters:
-            yield parameter, site
+            if parameter.tensor in own:
+                yield parameter, site
 
 
 def _layout(parameter: ParameterPlan, state: TransferState) -> Layout | None:
@@ -131,7 +135,7 @@ def _layout(parameter: ParameterPlan, state: TransferState) -> Layout | None:
 
 def _check(source: PlanDocuments, target: PlanDocuments, state: MovedStates) -> None:
     """The same parameters, and an optimizer state that can be taken over."""
-    one, other = _shapes(source.plan), _shapes(target.plan)
+    one, other = _shapes(source), _shapes(target)
     for name, shape in other.items():
         found = one.get(name)
         if found != shape:
@@ -141,12 +145,12 @@ def _check(source: PlanDocuments, target: PlanDocuments, state: MovedStates) -> 
                 f"is in the target's plan, the source's {has}"
             )
     left = [name for name in one if name not in other]
-    if left:
+    if left and target.setup.phase == "training":
         raise PlanError(
             f"the plans are of different models: parameter {left[0]!r} is in the source's plan only"
         )
     dtypes = [{t.name: t.dtype for t in plan.graph.tensors} for plan in (source, target)]
-    for name in one:
+    for name in other:
         if dtypes[0].get(name) != dtypes[1].get(name):
             raise PlanError(
                 f"parameter {name!r} is {dtypes[0].get(name)} in the source's graph and "
@@ -158,7 +162,7 @@ def _check(source: PlanDocuments, target: PlanDocuments, state: MovedStates) -> 
 
 def _check_optimizers(source: PlanDocuments, target: PlanDocuments) -> None:
     has, wants = (
-        any(p.optimizer is not None for p, _ in _parameters(documents.plan, 0))
+        any(p.optimizer is not None for p, _ in _parameters(documents, 0))
         for documents in (source, target)
     )
     if wants and not has:
@@ -178,8 +182,8 @@ def _check_optimizers(source: PlanDocuments, target: PlanDocuments) -> None:
             )
 
 
-def _shapes(plan: Plan) -> dict[str, tuple[int, ...]]:
-    return {parameter.tensor: parameter.value.shape for parameter, _ in _parameters(plan, 0)}
+def _shapes(documents: PlanDocuments) -> dict[str, tuple[int, ...]]:
+    return {own.tensor: own.value.shape for own, _ in _parameters(documents, 0)}
 
 
 def _joint(source: Topology, target: Topology, reach: int) -> Topology:

@@ -105,6 +105,9 @@ def plan(
     ] = None,
     setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
     phase: Annotated[str | None, typer.Option(help="training or inference.")] = None,
+    cache: Annotated[
+        int | None, typer.Option(min=1, help="Positions in the cache of keys, for inference.")
+    ] = None,
     gradients: Annotated[str | None, typer.Option(help="Over the batch: mean or sum.")] = None,
     dataset: Annotated[
         str | None,
@@ -139,6 +142,7 @@ def plan(
         microbatches=microbatches,
         uneven=uneven,
         phase=phase,
+        cache=cache,
         gradients=gradients,
         allow_all_to_all=all_to_all,
     )

@@ -49,6 +49,7 @@ def setup_of(
     seq: int | None,
     dataset: str | None,
     fusion: Sequence[str] = (),
+    cache: int | None = None,
     **given: object | None,
 ) -> Setup:
     """The setup of a file, with what the command line says over it."""
@@ -60,6 +61,8 @@ def setup_of(
         found["dataset"] = parse_tensors(dataset, "--dataset") if is_cuts else dataset
     if fusion:
         found["fusion"] = {**found.get("fusion", {}), **dict(map(_fusion_of, fusion))}
+    if cache is not None:
+        found["cache"] = {**(found.get("cache") or {}), "context": cache}
     found.update({field: value for field, value in given.items() if value is not None})
     return Setup.from_dict(found)
 

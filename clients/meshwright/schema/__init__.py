@@ -1,5 +1,6 @@
 """The contract between clients, planner and service: frozen documents, valid from birth."""
 
+from meshwright.schema.cache import Cache
 from meshwright.schema.calibration import Calibration, Efficiency, Exposed, OpClass, Traffic
 from meshwright.schema.certificate import Certificate
 from meshwright.schema.degrees import Degrees
@@ -62,6 +63,7 @@ __all__ = [
     "Axis",
     "Bucket",
     "Budget",
+    "Cache",
     "Calibration",
     "Certificate",
     "Considered",

@@ -29,7 +29,7 @@ from meshwright.schema.sizes import MAX_SIZE, SYMBOL, size_value, symbols_in
 OpId = NewType("OpId", str)
 TensorId = NewType("TensorId", str)
 
-Role = Literal["input", "parameter", "buffer", "activation", "constant", "label"]
+Role = Literal["input", "parameter", "buffer", "activation", "constant", "label", "cache"]
 DType = Literal[
     "float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "int64", "int32",
     "int16", "int8", "uint8", "bool", "complex64", "complex128",
@@ -52,7 +52,10 @@ Name = str
 
 
 class Tensor(Model):
-    """One value of the program. `trainable` speaks of parameters only."""
+    """One value of the program. `trainable` speaks of parameters only.
+
+    A `cache` is kept between steps of inference and written in place.
+    """
 
     name: Name
     shape: tuple[Whole | str, ...]
@@ -299,7 +302,7 @@ class Graph(Document):
             if tensor.role == "activation" and tensor.name not in made:
                 raise GraphError(
                     f"tensor {tensor.name!r} has the role 'activation' but no op makes it; give it "
-                    "the role input, parameter, buffer, constant or label",
+                    "the role input, parameter, buffer, constant, label or cache",
                     pointer="/tensors",
                 )
         ends: Iterable[tuple[str, str]] = [

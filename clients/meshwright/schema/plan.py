@@ -175,12 +175,16 @@ class Padding(Model):
 
 
 class MemoryUse(Model):
-    """Bytes on the fullest device; host, host_capacity: of its share of its host's memory."""
+    """Bytes on the fullest device; host, host_capacity: of its share of its host's memory.
+
+    cache: of keys and values, in inference.
+    """
 
     parameters: int = 0
     gradients: int = 0
     optimizer: int = 0
     activations: int = 0
+    cache: int = 0
     reserved: int = 0
     capacity: int = 0
     host: int = 0
@@ -188,7 +192,8 @@ class MemoryUse(Model):
 
     @property
     def total(self) -> int:
-        return self.parameters + self.gradients + self.optimizer + self.activations + self.reserved
+        rest = self.parameters + self.gradients + self.optimizer + self.cache
+        return rest + self.activations + self.reserved
 
 
 class Cost(Model):

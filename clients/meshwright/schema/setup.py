@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, StrictBool, model_validator
 
+from meshwright.schema.cache import Cache
 from meshwright.schema.cuts import Cuts
 from meshwright.schema.errors import SetupError
 from meshwright.schema.fusion import Fusion
@@ -39,6 +40,7 @@ class Setup(Document):
     `full_batch`: every device loads all; `data_parallel`: dim 0 is cut over all devices; or the
     cuts of every input and label, in their order in the graph, null for `any`.
     fusion: of collectives of parameters and gradients, which then share a latency.
+    cache: of keys and values, for inference; its sequences are those of the batch.
     memory_reserve: the share of a device's memory that is left free (framework, fragmentation,
     buffers, working sets).
     """
@@ -60,6 +62,7 @@ class Setup(Document):
     allow_all_to_all: StrictBool = True
     dataset: Literal["any", "full_batch", "data_parallel"] | tuple[Cuts | None, ...] = "any"
     fusion: Fusion = Fusion()
+    cache: Cache | None = None
     memory_reserve: float = Field(default=0.1, ge=0, lt=1)
 
     @model_validator(mode="after")
@@ -68,6 +71,17 @@ class Setup(Document):
             raise SetupError(
                 f"a global batch of {self.global_batch} cannot be cut into {self.microbatches} "
                 "equal microbatches",
+                pointer="/microbatches",
+            )
+        if self.cache is not None and self.phase == "training":
+            raise SetupError(
+                "a cache of keys and values is for the phase inference; training has none",
+                pointer="/cache",
+            )
+        if self.cache is not None and (self.microbatches or 1) > 1:
+            raise SetupError(
+                f"all sequences of the batch are in the cache at one time, so {self.microbatches} "
+                "microbatches would save nothing; 1 or a smaller batch would do",
                 pointer="/microbatches",
             )
         return self

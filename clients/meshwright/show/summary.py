@@ -98,7 +98,9 @@ def _meshes(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _memory(plan: Plan) -> tuple[str, str]:
     use = plan.cost.memory_bytes
-    parts = ("parameters", "gradients", "optimizer", "activations", "reserved")
+    parts = ["parameters", "gradients", "optimizer", "activations", "reserved"]
+    if use.cache:
+        parts.insert(-1, "cache")
     split = ", ".join(f"{part} {show_bytes(getattr(use, part))}" for part in parts)
     share = show_share(use.total / use.capacity) if use.capacity else "?"
     peak_bytes = plan.peak_bytes

@@ -97,7 +97,8 @@ class Call:
                         places.append(f"{name}.{position}")
             elif (plain := plain_attr(value)) is not None:
                 attrs[name] = plain
-        self.op(self.target, inputs, **attrs, tensors=places)
+        self._add(self.target, inputs, self.results, {**attrs, "tensors": places})
+        self.values = self.results
 
     def _add(
         self, kind: str, inputs: Sequence[Value], outputs: list[Value], attrs: dict[str, Any]
