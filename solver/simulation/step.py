@@ -84,8 +84,8 @@ def _one_stage(
     parts = StageParts.of(problem, plan.stages[0], {}, {})
     made = one_f_one_b(1, plan.microbatches)
     if not problem.training:
-        forwards = tuple(action for action in made.orders[0] if action.what is Pass.F)
-        made = Schedule("forward", plan.microbatches, (0,), (forwards,))
+        rows = made.of_ranks[0]
+        made = Schedule("forward", plan.microbatches, (0,), (rows[rows[:, 1] == Pass.F],))
     return Program(made, (script_of(parts, split=False),), len(topology.levels))
 
 
