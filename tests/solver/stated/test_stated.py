@@ -24,6 +24,7 @@ from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
 from tests.solver.requests import ONE_BATCH, mlp_request, planned, transformer_mlp
 from tests.solver.small_graphs import GraphMaker, topology
+from tests.solver.uneven_graphs import experts, gpt
 
 GIB = 2**30
 ROWS, WIDTH, WORDS = 64, 256, 1024
@@ -137,9 +138,12 @@ def test_tensor_parallelism_is_megatrons_pair() -> None:
 
 def test_sequence_parallelism_halves_each_all_reduce_into_gather_and_scatter() -> None:
     # Korthikanti et al. 2022, section 4.2.2: the same bytes, and norms on their part of the rows
-    found = planned(stated(topology(8), tp=8, sequence_parallel=True, setup=ONE_BATCH))
+    found = planned(stated(topology(8), tp=8, sequence_parallel=True))
     own = strategies(found)
-    assert own["norm"] == own["residual"] or set(own["norm"].values()) == {("tp",)}
+    assert own["norm"] == {"b1": ("tp",)}
+    assert own["residual"] == {"d1": ("tp",)}
+    assert own["up"] == {"n": ("tp",)}
+    assert own["down"] == {"k": ("tp",)}
     between = 2 * 64 * ROWS * WIDTH
     sent = collectives(found, "activation")
     assert set(sent) == {
@@ -217,6 +221,72 @@ def test_virtual_stages_interleave_and_microbatches_are_one_sequence_by_default(
     assert found.schedule.kind == "interleaved_1f1b"
     assert len(found.stages) == 8
     assert found.microbatches == 16 // 4
+
+
+# --- sequences and experts ------------------------------------------------------------------------
+
+
+def context_parallel(**degrees: object) -> Request:
+    """A GPT block of 16 rows of 32 tokens, 8 heads."""
+    return Request(
+        graph=gpt(batch=16, heads=8, width=64, vocabulary=1024),
+        topology=topology(2, 4),
+        setup=ONE_BATCH,
+        degrees=Degrees.model_validate(degrees),
+    )
+
+
+def test_context_parallelism_cuts_the_sequence_of_every_op_and_keys_and_values_go_round() -> None:
+    request = context_parallel(dp=2, cp=4)
+    found = planned(request)
+    own = strategies(found)
+    for name in ("embed", "norm", "qkv", "up", "down", "head", "loss"):
+        assert own[name] == {"b0": ("dp",), "b1": ("cp",)}, name
+    assert own["attention"]["s"] == ("cp",)
+    assert not collectives(found, "activation")
+    (attention,) = [op for op in found.stages[0].ops if op.op == "attention"]
+    assert attention.followers == ("cp",)
+    # round the ring go a device's keys and values: 16 / 2 rows of 32 / 4 tokens of 64 float32
+    local = 2 * (16 // 2) * (32 // 4) * 64 * 4
+    forward = [step for step in attention.own_steps if step.direction == "forward"]
+    assert [(step.what, step.times, step.payload_bytes) for step in forward] == [("ring", 3, local)]
+    own_proof = verify_documents(found, request.graph, request.topology, request.setup)
+    assert own_proof.outcome == "verified"
+
+
+def test_tensor_and_context_parallelism_go_together() -> None:
+    request = context_parallel(cp=2, tp=4, sequence_parallel=True, zero=1)
+    found = planned(request)
+    own = strategies(found)
+    assert own["qkv"] == {"b1": ("cp",), "n1": ("tp",)}
+    assert own["attention"] == {"s": ("cp",), "g": ("tp",)}
+    assert own["o"] == {"b1": ("cp",), "k0": ("tp",)}
+    assert own["norm"] == {"b1": ("cp", "tp")}
+    assert own["add"] == {"d1": ("cp", "tp")}
+    own_proof = verify_documents(found, request.graph, request.topology, request.setup)
+    assert own_proof.outcome == "verified"
+
+
+def test_expert_parallelism_sends_tokens_to_the_experts_and_back() -> None:
+    graph = experts(batch=64, count=16)
+    request = Request(
+        graph=graph,
+        topology=topology(2, 4),
+        setup=ONE_BATCH,
+        degrees=Degrees(dp=8, ep=4, zero=1),
+    )
+    found = planned(request)
+    own = strategies(found)
+    assert own["first"] == own["router"] == {"b0": ("dp", "ep")}
+    assert own["up"] == own["down"] == {"e": ("ep",), "b": ("dp",)}
+    sent = collectives(found, "activation")
+    assert set(sent) == {("forward", "all_to_all"), ("backward", "all_to_all")}
+    assert len(sent["forward", "all_to_all"]) == len(sent["backward", "all_to_all"]) == 2
+    layouts = {own.tensor: str(own.value) for own in found.stages[0].parameters}
+    assert layouts["up"] == "[16@ep, 128, 64]"
+    assert "@" not in layouts["router"]
+    own_proof = verify_documents(found, request.graph, request.topology, request.setup)
+    assert own_proof.outcome == "verified"
 
 
 # --- what it cannot be ----------------------------------------------------------------------------
