@@ -23,7 +23,6 @@ from solver.assignment import Read, assignment_of_stage
 from solver.evaluate import cost_of
 from solver.ledger import ledger_of
 from solver.lowering import Models
-from solver.pipeline.price import saved_bytes
 from solver.pipeline.schedules import schedule
 from solver.planner import plan
 from solver.problem import build_problem
@@ -171,7 +170,7 @@ def test_the_first_pipeline_rank_holds_all_layers_and_more_interleaved(kind, per
         if stage.memory_bytes is not None
     ]
     order = schedule(kind, ranks, microbatches, per_rank)
-    found = saved_bytes(order, 0, np.array(of_microbatch))
+    found = order.most_held(0, np.array(of_microbatch))
     more = 1 + (ranks - 1) / (ranks * per_rank) if per_rank > 1 else 1
     layer = 34 + attention_share(sizes)
     assert found == pytest.approx(row_bytes(sizes) * (layers * more * layer + masks), rel=1e-12)
