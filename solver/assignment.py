@@ -321,6 +321,8 @@ def _parameter_codes(
 def _placed(models: Models, value: Value, codes: Codes, on_host: tuple[Resting, ...]) -> Codes:
     """The state with these parts on hosts; raises PlanError where they cannot be there."""
     model = models.parameter(value)
+    if on_host == ("value",) and not model.trained:
+        on_host = ON_HOST[TABLE]
     place = ON_HOST.index(on_host) if on_host in ON_HOST else None
     if place == DEVICE:
         return codes

@@ -105,6 +105,11 @@ class ParameterStates:
         """Where states of the shape (.., axes) lie."""
         return states[..., 0] // self.space.base
 
+    def on_host(self, state: IntArray) -> tuple[Resting, ...]:
+        """What of the parameter lies on hosts in one state."""
+        own = ON_HOST[int(self.place(state))]
+        return own if self.trained else tuple(part for part in own if part == "value")
+
     def plain(self, states: IntArray) -> IntArray:
         """The same layouts on the device."""
         return states % self.space.base

@@ -33,7 +33,6 @@ from solver.assignment import (
 from solver.ledger import Ledger, Share
 from solver.ledger_items import ParameterItems, ValueItems, Way
 from solver.lowering import Models
-from solver.offload import ON_HOST
 from solver.op_model import OpModel
 from solver.own_moves import own_moves
 from solver.peak_memory import peak_elements
@@ -285,7 +284,7 @@ def _parameter_of(models: Models, value: Value, own: ParameterItems) -> _Paramet
         value_bytes=round(own.bytes[0]),
         gradient_bytes=round(own.bytes[1]),
         optimizer_bytes=round(own.bytes[2]),
-        on_host=ON_HOST[int(model.place(np.array(own.codes)))],
+        on_host=model.on_host(np.array(own.codes)),
         host_bytes=round(own.bytes[3]),
         host_ns=own.host_ns,
         link_ns=own.up_ns + own.down_ns,

@@ -297,6 +297,28 @@ def test_a_table_larger_than_all_devices_together():
     assert found.cost.memory_bytes.total < 4 * GIB
 
 
+def test_of_a_frozen_table_only_the_value_is_there_to_lie_on_hosts():
+    maker = GraphMaker(batch=64)
+    ids = maker.input("ids", "batch", 16, dtype="int64")
+    table = maker.parameter("table", 1 << 20, 64)
+    rows = maker.op("embedding", [table, ids], ["batch", 16, 64], "look up")
+    out = maker.op("linear", [rows, maker.parameter("w", 64, 64)], ["batch", 16, 64], "deep")
+    request = Request(
+        graph=maker.graph(out),
+        topology=hosted(2, 2, memory_bytes=32 << 20),
+        setup=Setup(phase="inference"),
+        constraints=offloading("auto"),
+    )
+    found = planned(request)
+    own = {p.tensor: p for p in found.stages[0].parameters}["table"]
+    assert own.on_host == ("value",)
+    assert own.value_bytes == 0
+    assert own.host_bytes == (1 << 20) * 64 * 4  # each host has all: nobody has to be asked
+    assert evaluate(problem(request.graph, request.topology, request.setup), found) == found.cost
+    certificate = verify_documents(found, request.graph, request.topology, request.setup)
+    assert certificate.outcome == "verified"
+
+
 def test_stages_of_a_pipeline_offload_too():
     maker = GraphMaker("bfloat16", batch=64)
     x = maker.input("x", "batch", 512)
