@@ -84,6 +84,21 @@ class CostGraph:
     spans: tuple[tuple[int, int, int], ...] | None = None
     lifetimes: IntArray | None = None
 
+    @staticmethod
+    def repeating(
+        model: CostGraph,
+        nodes: IntArray,
+        edges: Sequence[Edge | Projection],
+        edges_of: IntArray,
+        spans: tuple[tuple[int, int, int], ...],
+    ) -> CostGraph:
+        """A graph of these nodes of another, and of edges that are like these of its edges."""
+        own = tuple([model.nodes[node] for node in nodes.tolist()])
+        found = CostGraph(own, tuple(edges), model.memory_limit_bytes, spans)
+        of_nodes, of_edges = model.kinds
+        found.__dict__["kinds"] = (of_nodes[nodes], of_edges[edges_of])
+        return found
+
     @cached_property
     def extents(self) -> IntArray:
         """The number of states of every node."""

@@ -129,8 +129,9 @@ def states_alone(request: Request) -> Infeasible | None:
     if offload in ("optimizer", "auto"):
         per_element = 0
     tables = _looked_up(graph) if offload in ("embeddings", "auto") else frozenset()
+    held = read - tables
     for tensor in graph.tensors:
-        if tensor.role in ("parameter", "cache") and tensor.name in read - tables:
+        if tensor.role in ("parameter", "cache") and tensor.name in held:
             states = per_element if tensor.name in trained else 0
             total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
     needed = total // topology.device_count

@@ -59,10 +59,13 @@ class Unrolled:
         origin: list[int] = []
         spans = self._place(origin)
         self.origin: IntArray = np.array(origin, dtype=np.int64)
-        edges = [moved for edge in folded.edges for moved in self._copies_of(edge)]
-        nodes = [folded.nodes[node] for node in origin]
-        self.graph = CostGraph(
-            tuple(nodes), tuple(edges), folded.memory_limit_bytes, (*self._moved_spans(), *spans)
+        copies = [self._copies_of(edge) for edge in folded.edges]
+        self.graph = CostGraph.repeating(
+            folded,
+            self.origin,
+            [moved for own in copies for moved in own],
+            np.repeat(np.arange(len(copies)), [len(own) for own in copies]),
+            (*self._moved_spans(), *spans),
         )
 
     def items(self) -> list[Item]:

@@ -126,11 +126,14 @@ class Graph(Document):
 
     @model_validator(mode="after")
     def _valid(self) -> Graph:
+        if "_checked" in self.__dict__:  # asked again by every document that the graph is put into
+            return self
         self._check_symbols()
         self._check_tensors()
         self._check_ops()
         self._check_ends()
         self.topological_order()
+        self.__dict__["_checked"] = True
         return self
 
     def tensor(self, name: str) -> Tensor:
