@@ -44,6 +44,7 @@ from solver.stage_planner import Report, check, plan_stage
 
 _PLANNED = 4  # chosen: configurations that are planned stage by stage; about a second each
 _COARSE_TOLERANCE = 1e-2  # chosen: of stages' plans that choose between configurations
+_FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
 _ALONE = 0.3  # chosen: of the time, the share for the plan without a pipeline
 _ESTIMATING = 0.5  # chosen: of what is left then, the share for estimates
 _MOST_TRIES = 600  # chosen: shifts of a configuration's cuts; twice the cuts of any published
@@ -130,10 +131,11 @@ class _PipelineSearch:
         self.tight: list[tuple[Configuration, Coarse]] = []
 
     def answer(self) -> Answer:
-        single = self._alone()
+        single = self._alone(self._coarsest)
         found = list(self._options()) or self._tight_options()
         options = sorted(found, key=lambda own: own.estimated_ns)
         promising = self._planned(options)
+        single = self._alone_at_its_best(single, promising)
         if not promising:
             if single is not None:
                 return single
@@ -163,12 +165,36 @@ class _PipelineSearch:
         plan = single.plan.model_copy(update={"search": search})
         return single.model_copy(update={"plan": plan})
 
-    def _alone(self) -> Answer | None:
-        """Without a pipeline, where that is a choice."""
+    @property
+    def _coarsest(self) -> int:
+        """The axes of the coarsest mesh of all devices."""
+        return coarsest_axes(self.request, self.request.topology)
+
+    def _alone(self, axes: int) -> Answer | None:
+        """Without a pipeline, on meshes of so many axes, where that is a choice."""
         if self.request.pipeline.ranks is not None or self.request.pipeline.cuts:
             return None
         self._say("no pipeline", 0, 1)
-        return plan_stage(within(self.request, self.deadline, _ALONE), None, self.deadline.stop)
+        own = within(_on_meshes(self.request, axes), self.deadline, _ALONE)
+        return plan_stage(own, None, self.deadline.stop)
+
+    def _alone_at_its_best(
+        self, coarse_one: Answer | None, promising: Sequence[_Option]
+    ) -> Answer | None:
+        """Planned on the finest meshes too, unless pipelines on the coarsest are far ahead."""
+        if coarse_one is None or self.request.budget.max_axes <= self._coarsest:
+            return coarse_one
+        if coarse_one.plan is not None:
+            ns = coarse_one.plan.cost.step_ns
+            far_ahead = bool(promising) and ns > _FAR_AHEAD * promising[0].ns
+            if far_ahead or self.deadline.is_over():
+                return coarse_one
+        found = self._alone(self.request.budget.max_axes)
+        if found is None or found.plan is None:
+            return found if coarse_one.plan is None else coarse_one
+        if coarse_one.plan is not None and coarse_one.plan.cost.step_ns < found.plan.cost.step_ns:
+            return coarse_one
+        return found
 
     def _options(self) -> Iterator[_Option]:
         """Every configuration that can be estimated."""
@@ -270,15 +296,9 @@ class _PipelineSearch:
             option.plans, option.refused = coarse_plans, None
 
     def _plan(self, option: _Option, axes: int) -> None:
-        update: dict[str, object] = {"max_axes": axes}
         is_final = axes == self.request.budget.max_axes
-        if not is_final:
-            update["simplicity"] = 0.0
-        request = self.request.model_copy(
-            update={"budget": self.request.budget.model_copy(update=update)}
-        )
         found = plan_stages(
-            request,
+            _on_meshes(self.request, axes),
             option.configuration,
             option.staged,
             option.shares,
@@ -296,6 +316,14 @@ class _PipelineSearch:
 
     def _say(self, phase: str, done: int, total: int) -> None:
         self.say(Progress(phase=phase, done=done, total=max(total, 1)))
+
+
+def _on_meshes(request: Request, axes: int) -> Request:
+    """The request for meshes of so many axes; what they are coarse for need not be simple."""
+    update: dict[str, object] = {"max_axes": axes}
+    if axes != request.budget.max_axes:
+        update["simplicity"] = 0.0
+    return request.model_copy(update={"budget": request.budget.model_copy(update=update)})
 
 
 def _nothing_fits(request: Request) -> Infeasible:
