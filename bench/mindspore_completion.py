@@ -132,7 +132,7 @@ def _searched(
             continue
         portions = unfolding.portions(choice)
         ledgers = [(ledger_of(models, p.assignment, p.share), len(p.copies)) for p in portions]
-        cost = cost_of(models, ledgers)
+        cost = cost_of(models, ledgers, 0.0)  # nothing is recomputed
         if best is None or cost.step_ns < best.step_ns:
             best = cost
     return best

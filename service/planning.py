@@ -25,6 +25,7 @@ from meshwright.schema import (
     NotFound,
     Pin,
     Pipeline,
+    Recompute,
     Request,
     RequestError,
     RuleError,
@@ -38,7 +39,17 @@ from service import documents
 from solver.planner import check as check_request
 
 D = TypeVar("D", bound=Document)
-REST = ("pins", "solver", "rest", "constraints", "pipeline", "degrees", "module", "budget")
+REST = (
+    "pins",
+    "solver",
+    "rest",
+    "constraints",
+    "pipeline",
+    "recompute",
+    "degrees",
+    "module",
+    "budget",
+)
 FIELDS = ("graph", "topology", "setup", "calibration", *REST, "verify")
 
 
@@ -54,6 +65,7 @@ class Terms(Document):
     constraints: Constraints = Field(default_factory=Constraints)
     pipeline: Pipeline = Field(default_factory=Pipeline)
     degrees: Degrees | None = None
+    recompute: Recompute = Field(default_factory=Recompute)
     module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Field(default_factory=Budget)
 

@@ -51,7 +51,8 @@ def plan_of(
     portions = unfolding.portions(best.outcome.choice)
     ledgers = [ledger_of(models, portion.assignment, portion.share) for portion in portions]
     times = [len(portion.copies) for portion in portions]
-    cost = cost_of(models, zip(ledgers, times, strict=True))
+    recomputed = unfolding.recomputed_bytes(portions, ledgers)
+    cost = cost_of(models, zip(ledgers, times, strict=True), recomputed)
     chosen = [
         (position, portion.assignment.ops[position], len(portion.copies))
         for portion in portions
@@ -61,6 +62,8 @@ def plan_of(
         stage_document(models, portion.assignment, ledger, portion.share)
         for portion, ledger in zip(portions, ledgers, strict=True)
     ]
+    stage = unfolding.stage(portions, stages)
+    again = problem.remade.document([op.op for op in stage.ops])
     searched = [outcome for outcome in outcomes if not outcome.left_out]
     cheapest_ns = cost.step_ns - best.simplicity_ns
     bound = min(
@@ -76,7 +79,7 @@ def plan_of(
         setup=request.setup.id,
         calibration=problem.calibration.id,
         microbatches=problem.microbatches,
-        stages=(_fused(unfolding.stage(portions, stages), request),),
+        stages=(_fused(stage, request).model_copy(update={"recompute": again}),),
         cost=cost,
         search=Search(
             solver=request.solver,

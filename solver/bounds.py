@@ -50,7 +50,7 @@ def least_memory(models: Models, folding: Folding) -> tuple[Least, ...]:
     known: dict[tuple[int, bool], tuple[float, float, float, float]] = {}
     found = []
     for value in models.values.values:
-        if value.is_free or not (value.is_parameter or value.is_saved):
+        if value.is_free or value.is_remade or not (value.is_parameter or value.kept.wanted):
             continue
         key = (id(models.ops.space(value.root)), value.is_parameter)
         if key not in known:

@@ -4,7 +4,8 @@
          + sum over values of the redistributions between the layouts that ops make and need
          + sum over parameters of gathers, gradient reductions, update and spreading,
            and of what goes to hosts and back
-    memory = parameters + gradients + optimizer state + cache + saved activations + reserve
+    memory = parameters + gradients + optimizer state + cache + saved activations
+           + what the largest segment recomputes + reserve
 
 Communication counts with the calibration's exposed share. No solver reports a number of its own:
 plans carry what stands here, and `evaluate(problem, plan)` says it of any plan document.
@@ -36,8 +37,9 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
         raise PlanError(f"expected one pipeline stage, the plan has {len(plan.stages)}")
     stage = plan.stages[0]
     check_mesh(problem, stage.mesh)
-    models = Models(problem.of_stage(stage), find_values(problem), stage.mesh)
-    return cost_of(models, [(ledger_of(models, assignment_of_stage(models, stage)), 1)])
+    problem = problem.of_stage(stage)
+    models = Models(problem, find_values(problem), stage.mesh)
+    return cost_of_all(models, ledger_of(models, assignment_of_stage(models, stage)))
 
 
 def check_documents(plan: Plan, graph: str, topology: str, setup: str) -> None:
@@ -66,8 +68,13 @@ def check_mesh(problem: Problem, mesh: Mesh) -> None:
             )
 
 
-def cost_of(models: Models, ledgers: Iterable[tuple[Ledger, int]]) -> Cost:
-    """The totals of ledgers, each as often as it says."""
+def cost_of_all(models: Models, ledger: Ledger) -> Cost:
+    """The totals of a ledger of all there is."""
+    return cost_of(models, [(ledger, 1)], max(ledger.working.values(), default=0.0))
+
+
+def cost_of(models: Models, ledgers: Iterable[tuple[Ledger, int]], recomputed_bytes: float) -> Cost:
+    """The totals of ledgers, each as often as it says; recomputed_bytes: of the largest segment."""
     problem = models.problem
     exposed = problem.calibration.exposed
     ledgers = list(ledgers)
@@ -97,6 +104,7 @@ def cost_of(models: Models, ledgers: Iterable[tuple[Ledger, int]]) -> Cost:
             optimizer=round(totals[6]),
             activations=round(totals[7] * problem.in_flight),
             cache=round(cache),
+            recomputed=round(recomputed_bytes),
             reserved=round(capacity * problem.setup.memory_reserve),
             capacity=capacity,
             host=round(host_bytes),

@@ -22,11 +22,13 @@ class Ledger:
     """What an assignment costs, item by item, for one step.
 
     ops: by position, ns of compute and of what the op moves by itself. values, parameters: by root.
+    working: by an op of each segment, bytes of what that makes again.
     """
 
     ops: dict[int, Pair] = field(default_factory=dict)
     values: dict[str, ValueItems] = field(default_factory=dict)
     parameters: dict[str, ParameterItems] = field(default_factory=dict)
+    working: dict[str, float] = field(default_factory=dict)
 
     def totals(self) -> FloatArray:
         """ns of compute, activations, gathers, reductions; bytes of values, gradients, optimizer
@@ -86,6 +88,7 @@ class _Bookkeeping:
         self.assignment = assignment
         self.items = Items.of(models)
         self.book = Ledger()
+        self.makers: dict[int, str] = {}
 
     def ledger(self, share: Share) -> Ledger:
         book, items, model, ops = self.book, self.items, self.models.ops.model, self.assignment.ops
@@ -96,8 +99,17 @@ class _Bookkeeping:
                 if value.readers:
                     book.parameters[value.root] = self._parameter(value)
             elif not value.is_free and value.producer is not None:
-                book.values[value.root] = self._value(value, value.producer)
+                own = book.values[value.root] = self._value(value, value.producer)
+                if own.working_bytes:
+                    maker = self._maker(value.producer)
+                    book.working[maker] = book.working.get(maker, 0.0) + own.working_bytes
         return book
+
+    def _maker(self, producer: Reader) -> str:
+        """The first op of the same segment of which that was asked."""
+        problem = self.models.problem
+        name = problem.ops[producer[0]].name
+        return self.makers.setdefault(problem.remade.segment_of[name], name)
 
     def _needed(self, reader: Reader) -> Codes:
         position, port = reader
@@ -105,7 +117,7 @@ class _Bookkeeping:
         return self.items.needed(model, self.assignment.ops[position], port)
 
     def _value(self, value: Value, producer: Reader) -> ValueItems:
-        root, saving = value.root, value.saving
+        root = value.root
         position, port = producer
         model = self.models.ops.model(position)
         made = self.items.made(model, self.assignment.ops[position], port)
@@ -115,9 +127,8 @@ class _Bookkeeping:
                 f"tensor {root!r} is made in the state {made} but said to rest in {rest}"
             )
         read = self.assignment.read.get(root)
-        readers = tuple([(self._needed(reader), reader in saving) for reader in value.readers])
-        saved = (value.is_saved, value.saved_by_producer)
-        return self.items.value(self.models.ops.space(root), made, read, readers, saved)
+        readers = tuple([(self._needed(reader), reader in value.again) for reader in value.readers])
+        return self.items.value(self.models.ops.space(root), made, read, readers, value.kept)
 
     def _parameter(self, value: Value) -> ParameterItems:
         root = value.root

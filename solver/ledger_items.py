@@ -20,9 +20,10 @@ from solver.lowering import Models
 from solver.op_model import OpModel
 from solver.own_moves import own_moves_ns
 from solver.parameters import ParameterModel
-from solver.read_states import ReadStates, saved_as_read_bytes, saved_bytes
+from solver.read_states import ReadStates, saved_as_read_bytes, saved_bytes, working_bytes
 from solver.redistribution import Path
 from solver.states import IntArray, StateSpace
+from solver.values import Kept
 
 Pair = tuple[float, float]
 
@@ -40,7 +41,8 @@ class ValueItems(NamedTuple):
     """A value as it is made and as its readers share it, and the ways between.
 
     From the producer to all readers together, where they share one, and from there to each; None
-    where nothing moves. saved_bytes: None where nothing is saved.
+    where nothing moves. saved_bytes: None where nothing is saved. working_bytes: of what is made
+    again, until its segment's gradients are done.
     """
 
     made: Codes
@@ -48,6 +50,7 @@ class ValueItems(NamedTuple):
     shared: Way | None
     to_readers: tuple[Way | None, ...]
     saved_bytes: float | None
+    working_bytes: float = 0.0
 
 
 class ParameterItems(NamedTuple):
@@ -145,39 +148,32 @@ class Items:
         made: Codes,
         read: Read | None,
         readers: tuple[tuple[Codes, bool], ...],
-        saved: tuple[bool, bool],
+        kept: Kept,
     ) -> ValueItems:
-        """readers: what each needs, and whether it does again in its backward pass.
-
-        saved: whether anybody needs the value in the backward pass, and whether its producer does.
-        """
-        key = (id(space), made, read and (read.codes, read.again), readers, saved)
+        """readers: what each needs, and whether it gets that again in the backward pass."""
+        key = (id(space), made, read and (read.codes, read.again), readers, kept)
         found = self._values.get(key)
         if found is None:
             if read is None:
-                found = self._value_as_made(space, made, readers, saved)
+                found = self._value_as_made(space, made, readers, kept)
             else:
-                found = self._value_as_read(space, made, read, readers, saved)
+                found = self._value_as_read(space, made, read, readers, kept)
             self._values[key] = found
         return found
 
     def _value_as_made(
-        self,
-        space: StateSpace,
-        made: Codes,
-        readers: tuple[tuple[Codes, bool], ...],
-        saved: tuple[bool, bool],
+        self, space: StateSpace, made: Codes, readers: tuple[tuple[Codes, bool], ...], kept: Kept
     ) -> ValueItems:
-        is_saved, by_producer = saved
-        kept: float | None = None
-        for needed, _ in readers if is_saved else ():
+        saved: float | None = None
+        for needed, _ in readers if kept.wanted else ():
             moves = self.models.redistributions(space)
-            copy = saved_as_read_bytes(moves, np.array([made]), np.array([needed]), by_producer)
-            kept = float(copy[0, 0])
-        if by_producer:
-            kept = (kept or 0.0) + _local(space, made)
+            copy = saved_as_read_bytes(moves, np.array([made]), np.array([needed]), kept.is_at_hand)
+            saved = float(copy[0, 0])
+        if kept.is_held:
+            saved = (saved or 0.0) + _local(space, made)
+        working = _local(space, made) if kept.is_remade and kept.at_rest else 0.0
         ways = tuple([self.way(space, made, needed, False) for needed, _ in readers])
-        return ValueItems(made, None, None, ways, kept)
+        return ValueItems(made, None, None, ways, saved, working)
 
     def _value_as_read(
         self,
@@ -185,18 +181,20 @@ class Items:
         made: Codes,
         read: Read,
         readers: tuple[tuple[Codes, bool], ...],
-        saved: tuple[bool, bool],
+        kept: Kept,
     ) -> ValueItems:
-        is_saved, by_producer = saved
-        kept: float | None = None
-        if is_saved:
-            moves = self.models.redistributions(space)
-            states = ReadStates(np.array([read.codes]), np.array([read.again]))
-            kept = float(saved_bytes(moves, np.array([made]), states, by_producer)[0, 0])
-            kept += _local(space, made) if by_producer else 0.0
+        moves, row = self.models.redistributions(space), np.array([made])
+        states = ReadStates(np.array([read.codes]), np.array([read.again]))
+        saved: float | None = None
+        if kept.wanted:
+            saved = float(saved_bytes(moves, row, states, kept.is_at_hand)[0, 0])
+            saved += _local(space, made) if kept.is_held else 0.0
+        working = _local(space, made) if kept.is_remade and kept.at_rest else 0.0
+        if kept.is_remade and kept.as_read:
+            working += float(working_bytes(moves, row, states, kept.at_rest)[0, 0])
         shared = self.way(space, made, read.codes, read.again)
         ways = tuple([self.way(space, read.codes, needed, again) for needed, again in readers])
-        return ValueItems(made, read, shared, ways, kept)
+        return ValueItems(made, read, shared, ways, saved, working)
 
     def parameter(
         self,

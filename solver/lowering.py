@@ -12,14 +12,16 @@
     rest -> read      redistribution, forward and backward; its    the saved copy
                       forward part again where the rest is saved
     read -> op        the same, forward part again where the op
-                      needs this input in its backward pass
+                      needs this input in its backward pass, or
+                      is recomputed
     rest -> op        (one reader) redistribution                  the saved copy
     parameter -> op   ParameterModel.read_ns
 
 All costs are for one optimizer step: those of activations count once for each microbatch. A read
-node stands where several inputs share what they read, or where a saved value feeds a matrix
-product; what has one other reader is saved as read. Arrays are shared by content, so that repeated
-blocks are built of the very same objects.
+node stands where several inputs share what they read, where a saved value feeds a matrix product,
+or where a value is recomputed; what has one other reader is saved as read. What segments make again
+takes the mean of what they take, since the sum is all that a cost graph knows. Arrays are shared by
+content, so that repeated blocks are built of the very same objects.
 """
 
 from __future__ import annotations
@@ -38,9 +40,15 @@ from solver.models import Models
 from solver.op_model import OpModel
 from solver.parameters import ParameterModel
 from solver.pins import Allowed
-from solver.read_states import ReadStates, once_and_again, saved_as_read_bytes, saved_bytes
+from solver.read_states import (
+    ReadStates,
+    once_and_again,
+    saved_as_read_bytes,
+    saved_bytes,
+    working_bytes,
+)
 from solver.states import FloatArray, IntArray, StateSpace
-from solver.values import Value
+from solver.values import Kept, Value
 
 __all__ = ["Lowered", "Models", "lower"]
 
@@ -147,7 +155,7 @@ class _Lowering:
                     ("needed", id(model), k, id(choices)),
                     lambda k=k, space=port.space: self._one(space, model.required(choices, k)),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
                 )
-                reads.append((k, needed, port.saved and not port.is_parameter))
+                reads.append((k, needed, (port.saved or model.is_remade) and not port.is_parameter))
         for k, port in enumerate(model.outputs):
             if port.space is not None:
                 states, select = models.shared(
@@ -213,26 +221,24 @@ class _Lowering:
         self, value: Value, producer: OpContent, made: tuple[int, IntArray], projection: Projection
     ) -> None:
         port, states = made
-        saved = (value.is_saved, value.saved_by_producer)
-        key = (id(producer), port, *saved)
+        key = (id(producer), port, value.kept)
         found = self._rests.get(key)
         if found is None:
             space = producer.model.outputs[port].space
             assert space is not None
-            found = self._rests[key] = self._rest(space, states, saved)
+            found = self._rests[key] = self._rest(space, states, value.kept)
         self.edges.append(projection)
         self.out.rest_states[value.root] = states
         self.out.rest_node[value.root] = self._add(value, found)
 
-    def _rest(self, space: StateSpace, states: IntArray, saved: tuple[bool, bool]) -> RestContent:
-        """saved: whether anybody needs the value in the backward pass, and whether its producer."""
-        models, (is_saved, by_producer) = self.models, saved
-        in_flight = models.problem.in_flight
+    def _rest(self, space: StateSpace, states: IntArray, kept: Kept) -> RestContent:
+        models, problem = self.models, self.models.problem
+        often = problem.in_flight if kept.is_held else problem.remade.share
         node = models.shared(
-            ("rest node", id(space), id(states), by_producer),
+            ("rest node", id(space), id(states), kept.at_rest, kept.is_remade),
             lambda: (
                 np.zeros(len(states)),
-                space.local_bytes(states) * in_flight if by_producer else None,
+                space.local_bytes(states) * often if kept.at_rest else None,
             ),
         )
 
@@ -240,12 +246,13 @@ class _Lowering:
             moves = models.redistributions(space)
             rows, columns = space.index(states), space.index(needed)
             cost = moves.total_ns(rows[:, None], columns[None, :]) * self.per_step
-            if not is_saved:
+            if not kept.wanted:
                 return cost, None
-            return cost, saved_as_read_bytes(moves, states, needed, by_producer) * in_flight
+            copy = saved_as_read_bytes(moves, states, needed, kept.is_at_hand)
+            return cost, copy * problem.in_flight
 
         def table(needed: IntArray, _: bool) -> Table:
-            key = ("rest op", id(space), id(states), id(needed), saved)
+            key = ("rest op", id(space), id(states), id(needed), kept)
             return models.shared(key, lambda: made(needed))
 
         return RestContent(space, states, node, Source(table))
@@ -258,7 +265,7 @@ class _Lowering:
             return node
         model = self.models.ops.model
         readers = [(model(position), k) for position, k in value.readers]
-        again = value.is_saved and not value.is_parameter
+        again = value.kept.wanted and not value.is_parameter
         key = (again, *[(id(reader), k) for reader, k in readers])
         found = own.reads.get(key)
         if found is None:
@@ -284,9 +291,8 @@ class _Lowering:
         if value.is_parameter:
             edge = own.source.table(states.layouts, False)
         else:
-            saved = (value.is_saved, value.saved_by_producer)
-            key = ("rest read", id(space), id(rest), id(states), saved)
-            edge = models.shared(key, lambda: self._rest_to_read(space, rest, states, saved))
+            key = ("rest read", id(space), id(rest), id(states), value.kept)
+            edge = models.shared(key, lambda: self._rest_to_read(space, rest, states, value.kept))
 
         def made(needed: IntArray, moves_again: bool) -> Table:
             moves = models.redistributions(space)
@@ -315,19 +321,22 @@ class _Lowering:
         return self.models.shared(key, lambda: once_and_again(layouts, choices_again))
 
     def _rest_to_read(
-        self, space: StateSpace, rest: IntArray, read: ReadStates, saved: tuple[bool, bool]
+        self, space: StateSpace, rest: IntArray, read: ReadStates, kept: Kept
     ) -> Table:
-        moves = self.models.redistributions(space)
+        moves, problem = self.models.redistributions(space), self.models.problem
         once = read.layouts[~read.again]
         rows, columns = space.index(rest)[:, None], space.index(once)[None, :]
         forward = moves.forward_ns(rows, columns)
         total = forward + moves.backward_ns(rows, columns)
         if read.again.any():  # the same layouts once more
             total = np.concatenate([total, total + forward], axis=1)
-        cost, (is_saved, by_producer) = total * self.per_step, saved
-        if not is_saved:
+        cost = total * self.per_step
+        if not kept.wanted:
             return cost, None
-        return cost, saved_bytes(moves, rest, read, by_producer) * self.models.problem.in_flight
+        memory = saved_bytes(moves, rest, read, kept.is_at_hand) * problem.in_flight
+        if kept.is_remade and kept.as_read:
+            memory += working_bytes(moves, rest, read, kept.at_rest) * problem.remade.share
+        return cost, memory
 
 
 def _unique(space: StateSpace, states: IntArray) -> tuple[IntArray, IntArray]:

@@ -117,11 +117,13 @@ class Models:
 
     def compute_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
         """Time of an op's own work in one microbatch, forward and backward."""
-        forward, backward = self.passes_ns(model, choices)
-        return forward + backward
+        forward, inputs, weights = self.passes_ns(model, choices)
+        return forward + inputs + weights
 
-    def passes_ns(self, model: OpModel, choices: IntArray) -> tuple[FloatArray, FloatArray]:
-        """`compute_ns` of the forward and of the backward pass.
+    def passes_ns(
+        self, model: OpModel, choices: IntArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """`compute_ns` of the forward pass and of both halves of the backward pass.
 
         Compiled, memory-bound ops run inside their neighbours' kernels and launch none.
         """
@@ -142,7 +144,9 @@ class Models:
         """Whether a read node stands between the value at rest and its readers."""
         if len(value.readers) > 1:
             return True
-        if len(value.readers) == 1 and value.is_saved and not value.is_parameter:
+        if len(value.readers) == 1 and value.kept.wanted and not value.is_parameter:
+            if value.is_remade:
+                return True
             known = self.problem.ops[value.readers[0][0]].known
             return known is not None and known.op_class == "matmul"
         return False

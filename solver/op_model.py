@@ -189,13 +189,16 @@ class OpModel(OpSketch):
 
     def compute_ns(self, choices: IntArray, device: Device, calibration: Calibration) -> FloatArray:
         """Time of the op's own work, forward and backward, without communication."""
-        forward, backward = self.passes_ns(choices, device, calibration)
-        return forward + backward
+        forward, inputs, weights = self.passes_ns(choices, device, calibration)
+        return forward + inputs + weights
 
     def passes_ns(
         self, choices: IntArray, device: Device, calibration: Calibration
-    ) -> tuple[FloatArray, FloatArray]:
-        """`compute_ns` of the forward and of the backward pass."""
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """`compute_ns` of the forward and of both halves of the backward pass.
+
+        What is done again comes before the gradients of inputs.
+        """
         flops = self.flops / self.ways(choices) * self._skew(choices)
         # what goes round a group is read by every member of it
         passing = self.leader_of_code[choices]
@@ -217,8 +220,9 @@ class OpModel(OpSketch):
             device=device,
             calibration=calibration,
         )
+        again = forward if self.is_remade else zero
         if not self.runs_backward:
-            return forward, zero
+            return forward, again, zero
         pairs = list(zip(self.inputs, moved, strict=True))
         gradients = sum((own for port, own in pairs if port.has_gradient), zero)
         saved = sum((own for port, own in pairs if port.saved), zero)
@@ -230,7 +234,8 @@ class OpModel(OpSketch):
             device=device,
             calibration=calibration,
         )
-        return forward, backward
+        weights = backward * self.weights_share
+        return forward, backward - weights + again, weights
 
     @property
     def weights_share(self) -> float:

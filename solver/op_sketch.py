@@ -24,7 +24,8 @@ class PortSketch:
 
 @dataclass(frozen=True, kw_only=True)
 class OpSketch:
-    """What no mesh changes. followers: a part, and the parts that may follow it."""
+    """What no mesh changes. followers: a part, and the parts that may follow it. is_remade: its
+    forward pass is done again in the backward pass."""
 
     op_class: OpClass
     dtype: str
@@ -41,3 +42,4 @@ class OpSketch:
     followers: tuple[tuple[int, tuple[int, ...]], ...]
     candidates: int
     in_place: bool
+    is_remade: bool

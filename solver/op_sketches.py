@@ -45,7 +45,8 @@ class OpSketches:
         if found is None:
             op, values = self.problem.ops[position], self.values
             tensors = [self.tensor_look(port.tensor) for port in (*op.inputs, *op.outputs)]
-            key = (values.looks[position], values.saved_inputs[position], *tensors)
+            remade = op.name in self.problem.remade.again
+            key = (values.looks[position], values.saved_inputs[position], remade, *tensors)
             found = self._looks[position] = self._numbers.setdefault(key, len(self._numbers))
         return found
 
@@ -108,6 +109,7 @@ class OpSketches:
             followers=_followers(op, allowed, inputs),
             candidates=op.known.candidates if op.known is not None else 0,
             in_place=op.known is not None and op.known.in_place,
+            is_remade=op.name in self.problem.remade.again,
         )
 
     def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortSketch:

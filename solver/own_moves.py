@@ -47,6 +47,7 @@ class OwnMove:
     """One collective of an op, in the strategies in which it does it.
 
     kind, times: so many collectives of this kind one after the other, over the group of `axes`.
+    again: a forward move that the backward pass repeats.
     rows: which strategies. payload_bytes: of each of the collectives, and ns: of all of them, both
     one for every such strategy.
     """
@@ -59,6 +60,7 @@ class OwnMove:
     rows: NDArray[np.bool_]
     payload_bytes: FloatArray
     ns: FloatArray
+    again: bool = False
 
 
 def own_moves(model: OpModel, choices: IntArray, interconnect: Interconnect) -> Iterator[OwnMove]:
@@ -73,10 +75,10 @@ def own_moves(model: OpModel, choices: IntArray, interconnect: Interconnect) -> 
 
 
 def own_moves_ns(model: OpModel, choices: IntArray, interconnect: Interconnect) -> FloatArray:
-    """Time of what an op moves by itself, forward and backward, in each strategy."""
+    """Time of what an op moves by itself, forward, backward and again, in each strategy."""
     total = np.zeros(len(choices))
     for move in own_moves(model, choices, interconnect):
-        total[move.rows] += move.ns
+        total[move.rows] += 2 * move.ns if move.again else move.ns
     return total
 
 
@@ -209,7 +211,9 @@ class _Moves:
         payload: FloatArray,
     ) -> OwnMove:
         cost = collective_cost(kind, self._extents(axes), self.interconnect)
-        return OwnMove(what, kind, axes, backward, times, rows, payload, times * cost.ns(payload))
+        again = self.model.is_remade and not backward
+        ns = times * cost.ns(payload)
+        return OwnMove(what, kind, axes, backward, times, rows, payload, ns, again)
 
     def _extents(self, axes: tuple[int, ...]) -> Extents:
         sizes, levels = self.model.axis_sizes, self.model.axis_levels

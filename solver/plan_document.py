@@ -124,6 +124,7 @@ def _own_steps(models: Models, model: OpModel, codes: Codes) -> tuple[OwnStep, .
             axes=tuple(models.mesh.names[axis] for axis in move.axes),
             direction="backward" if move.backward else "forward",
             times=move.times,
+            again=move.again,
             payload_bytes=round(float(move.payload_bytes[0])),
             ns=float(move.ns[0]),
         )
@@ -151,8 +152,10 @@ def _tensors(models: Models, share: Share, ledger: Ledger) -> Iterator[TensorPla
 
 def _tensor(models: Models, value: Value, own: ValueItems) -> TensorPlan:
     saved: Saved = "none"
-    if value.is_saved:
+    if value.kept.wanted:
         saved = "rest" if own.read is not None and own.read.again else "read"
+        if value.is_remade and (saved == "rest" or not own.saved_bytes):
+            saved = "recomputed"
     return TensorPlan(
         tensor=UNNAMED,
         rest=pair_of(models, value, own.made),

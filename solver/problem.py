@@ -29,6 +29,7 @@ from solver.dataset import with_loading
 from solver.inference import for_inference
 from solver.op_info import OpInfo, Slot, TensorInfo, op_infos
 from solver.refine import Refinement, refine
+from solver.remade import NOTHING, Remade
 from solver.rules import Bound, RuleTable
 from solver.rules.known import RECEIVE
 from solver.uneven import Uneven, uneven_of
@@ -43,7 +44,9 @@ class Problem:
     The graph is instantiated at the batch of one microbatch. uneven: what axes may cut that they do
     not divide. in_flight: how many microbatches' saved activations are held at one time.
     stage_link: to the neighbouring pipeline stages. sent: what goes to the next one, so that its
-    gradient comes back. whole: what the graph stands for, where it is folded.
+    gradient comes back. whole: what the graph stands for, where it is folded. remade: what is done
+    again in the backward pass, with the segments of the whole graph. spare_bytes: of the memory,
+    what a plan has to leave.
     """
 
     graph: Graph
@@ -58,6 +61,8 @@ class Problem:
     stage_link: Link | None = None
     sent: frozenset[str] = frozenset()
     whole: Graph | None = None
+    remade: Remade = NOTHING
+    spare_bytes: float = 0.0
 
     @cached_property
     def gradients(self) -> int:
@@ -79,14 +84,15 @@ class Problem:
 
     def of_stage(self, stage: Stage) -> Problem:
         """The problem as a plan's stage solves it: it need not use what the setup allows."""
+        problem = replace(self, remade=Remade.of(stage.recompute))
         if stage.uneven == self.uneven.mode:
-            return self
+            return problem
         if stage.uneven != "refuse":
             raise PlanError(
                 f"the plan cuts sizes that do not divide ({stage.uneven}), the setup says "
                 f"{self.setup.uneven}"
             )
-        return replace(self, uneven=Uneven())
+        return replace(problem, uneven=Uneven())
 
     @cached_property
     def host(self) -> HostRates | None:
@@ -108,7 +114,8 @@ class Problem:
     @property
     def memory_limit_bytes(self) -> float:
         """What a plan may take of a device."""
-        return self.topology.device.memory_bytes * (1 - self.setup.memory_reserve)
+        limit = self.topology.device.memory_bytes * (1 - self.setup.memory_reserve)
+        return limit - self.spare_bytes
 
     @property
     def training(self) -> bool:
@@ -126,6 +133,7 @@ def build_problem(
     in_flight: int = 1,
     stage_link: Link | None = None,
     sent: frozenset[str] = frozenset(),
+    remade: Remade = NOTHING,
 ) -> Problem:
     """The problem of running `graph`; raises MeshwrightError where its parts do not fit.
 
@@ -169,6 +177,7 @@ def build_problem(
         in_flight,
         stage_link,
         sent,
+        remade=remade,
     )
 
 

@@ -1,4 +1,4 @@
-"""States of a value as it is read, and the bytes that are saved of it for the backward pass."""
+"""States of a value as it is read, and the bytes that it takes for the backward pass."""
 
 from __future__ import annotations
 
@@ -32,6 +32,20 @@ def saved_bytes(moves: Redistributions, rest: IntArray, read: ReadStates, kept: 
     at_rest = moves.space.local_bytes(rest)[:, None]
     as_read = moves.space.local_bytes(read.layouts)[None, :]
     copy = np.where(read.again[None, :], 0.0 if kept else at_rest, as_read)
+    return np.where(same, 0.0 if kept else at_rest, copy)
+
+
+def working_bytes(
+    moves: Redistributions, rest: IntArray, read: ReadStates, kept: bool
+) -> FloatArray:
+    """(rest, read): of a value made again, what its copy takes until the gradients are done.
+
+    kept: the rest layout is needed anyway. A copy saved as read takes none of it.
+    """
+    same = moves.space.key(rest)[:, None] == moves.space.key(read.layouts)[None, :]
+    at_rest = moves.space.local_bytes(rest)[:, None]
+    as_read = moves.space.local_bytes(read.layouts)[None, :]
+    copy = np.where(read.again[None, :], as_read, 0.0)
     return np.where(same, 0.0 if kept else at_rest, copy)
 
 

@@ -19,7 +19,18 @@ def renamed(item: M, names: Mapping[str, str]) -> M:
 
 def renamed_stage(stage: Stage, names: Mapping[str, str]) -> Stage:
     """A stage with the names of all its items replaced."""
+    again = stage.recompute
+    if again is not None:
+        segments = [
+            own.like(
+                ops=tuple([names[op] for op in own.ops]),
+                again=tuple([names[op] for op in own.again]),
+            )
+            for own in again.segments
+        ]
+        again = again.like(segments=tuple(segments))
     return stage.like(
+        recompute=again,
         ops=tuple([renamed(item, names) for item in stage.ops]),
         tensors=tuple([renamed(item, names) for item in stage.tensors]),
         parameters=tuple([renamed(item, names) for item in stage.parameters]),

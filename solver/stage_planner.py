@@ -2,14 +2,16 @@
 
 Every mesh of the topology (`solver.meshes`) is searched (`solver.mesh_search`); the best plan wins.
 The lower bound of the answer is the least of the bounds over all meshes, so that it holds for every
-plan on any of them with the same number of microbatches. Where the setup leaves that number open it
-doubles until a plan fits. An answer without a plan names the constraint that no plan can keep.
+plan on any of them with the same number of microbatches and the same recompute policy. Where the
+setup leaves the number open it doubles until a plan fits; where the request leaves the policy open
+(`auto`) others are tried once memory is short, and the fastest step wins. An answer without a plan
+names the constraint that no plan can keep.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -21,8 +23,10 @@ from meshwright.schema import (
     Infeasible,
     InvalidInput,
     Link,
+    MemoryUse,
     Mesh,
     Progress,
+    RecomputePolicy,
     Request,
     TooLarge,
 )
@@ -31,13 +35,16 @@ from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
 from solver.folding import Folding, foldings
 from solver.inference import for_inference
-from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History, MeshOutcome
+from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History
 from solver.mesh_search import MeshSearch
 from solver.meshes import meshes_of
 from solver.pins import check_axes, matching_pins, pinned_ops
-from solver.problem import FLOATS, build_problem, step_batch, with_gradient
+from solver.problem import FLOATS, Problem, build_problem, step_batch, with_gradient
+from solver.recompute import remade
+from solver.recompute.tries import FULL, POLICIES, Tries
+from solver.remade import NOTHING, Remade
 from solver.unrolling import NotAlikeError
-from solver.values import find_values
+from solver.values import Values, find_values
 
 Report = Callable[[Progress], None]
 
@@ -84,36 +91,14 @@ def plan_stage(
     """The best plan of one stage, or why there is none; raises MeshwrightError for bad input."""
     say = report or (lambda _: None)
     say(Progress(phase="reading", done=0, total=1))
-    history = History()
     deadline = Deadline.after(request.budget.seconds, stop)
     graph = for_inference(request.graph, request.setup)
     if graph is not request.graph:
         request = request.model_copy(update={"graph": graph})
-    answer = Answer(infeasible=states_alone(request))
-    if answer.infeasible is not None:
-        return answer
-    marks = matching_pins(request.graph, request.pins, request.module)
-    ways = foldings(request.graph, marks)
-    folding = next(ways)
-    for count in _microbatch_counts(request):
-        try:
-            while True:
-                try:
-                    search, outcomes = _search_what_fits(
-                        request, folding, count, place, deadline, history, say
-                    )
-                    break
-                except NotAlikeError:
-                    folding = next(ways)
-        except InvalidInput:
-            if count == 1 or request.setup.microbatches is not None:
-                check(request)  # says it of the graph as it was given
-                raise
-            break  # the graph cannot be run at so small a batch
-        answer = answer_of(request, outcomes, search)
-        if answer.infeasible is None or answer.infeasible.constraint != "memory":
-            break
-    return answer
+    impossible = states_alone(request)
+    if impossible is not None:
+        return Answer(infeasible=impossible)
+    return _StageSearch(request, place, deadline, say).answer()
 
 
 def states_alone(request: Request) -> Infeasible | None:
@@ -178,40 +163,127 @@ def _microbatch_counts(request: Request) -> list[int]:
     return counts
 
 
-def _search_what_fits(
-    request: Request,
-    folding: Folding,
-    count: int,
-    place: Place,
-    deadline: Deadline,
-    history: History,
-    say: Report,
-) -> tuple[MeshSearch, list[MeshOutcome]]:
-    """Search meshes of fewer axes where the tables of all finer ones would be too large."""
-    calibration = request.calibration or default_calibration()
-    problem = build_problem(
-        folding.graph,
-        request.topology,
-        request.setup,
-        calibration,
-        count,
-        in_flight=place.in_flight,
-        stage_link=place.link,
-        sent=place.sent,
-    )
-    problem = replace(problem, whole=request.graph)
-    search = MeshSearch(request, folding, problem, deadline, history, say, place.tolerance)
-    searched: tuple[Mesh, ...] = ()
-    for axes in range(request.budget.max_axes, 0, -1):
-        candidates = meshes_of(request, axes)
-        if candidates == searched:
-            continue
-        searched = candidates
-        outcomes = search.run(candidates)
-        if any(outcome.left_out != TOO_LARGE for outcome in outcomes):
-            return search, outcomes
-    raise TooLarge(
-        "the ops of this graph are too entangled for an exact search on any mesh of this topology; "
-        "pins on some of them make it smaller",
-        pointer="/graph",
-    )
+class _StageSearch:
+    """Numbers of microbatches and recompute policies, until a plan fits."""
+
+    def __init__(self, request: Request, place: Place, deadline: Deadline, say: Report) -> None:
+        self.request = request
+        self.place = place
+        self.deadline = deadline
+        self.say = say
+        self.history = History()
+        self.calibration = request.calibration or default_calibration()
+        self.marks = matching_pins(request.graph, request.pins, request.module)
+        self._whole: tuple[int, Problem, Values] | None = None
+
+    def answer(self) -> Answer:
+        asked = self.request.recompute.policy
+        tries = Tries()
+        for count in _microbatch_counts(self.request):
+            try:
+                answer = self._planned("none" if asked == "auto" else asked, count)
+            except InvalidInput:
+                if count == 1 or self.request.setup.microbatches is not None:
+                    check(self.request)  # says it of the graph as it was given
+                    raise
+                break  # the graph cannot be run at so small a batch
+            tries.add("none" if asked == "auto" else asked, count, answer)
+            if asked == "auto" and self._may_gain(answer) and not tries.has_recomputed:
+                for policy in POLICIES:
+                    tries.add(policy, count, self._planned(policy, count))
+            if answer.infeasible is None or answer.infeasible.constraint != "memory":
+                break
+        return tries.best()
+
+    def _may_gain(self, answer: Answer) -> bool:
+        """Whether more memory could make a difference: not where a plan leaves some."""
+        if self.deadline.is_over():
+            return False
+        if answer.plan is None:
+            return answer.infeasible is not None and answer.infeasible.constraint == "memory"
+        use = answer.plan.cost.memory_bytes
+        return use.total > FULL * use.capacity
+
+    def _planned(self, policy: RecomputePolicy, count: int) -> Answer:
+        """In so many microbatches, with what a policy does again."""
+        again = self._remade(policy, count)
+        ways = foldings(self.request.graph, _marked(self.marks, again))
+        folding, spare = next(ways), 0.0
+        while True:
+            try:
+                answer = self._searched(folding, count, again, spare)
+            except NotAlikeError:
+                folding = next(ways)
+                continue
+            over = 0 if answer.plan is None else _over(answer.plan.cost.memory_bytes)
+            if over <= 0:
+                return answer
+            # segments take as much as the mean of them in the search, the plan as the largest
+            spare += over
+
+    def _remade(self, policy: RecomputePolicy, count: int) -> Remade:
+        if policy == "none" or self.request.setup.phase != "training":
+            return NOTHING
+        if self._whole is None or self._whole[0] != count:
+            problem = self._problem(self.request.graph, count, NOTHING, 0.0)
+            self._whole = count, problem, find_values(problem)
+        _, problem, values = self._whole
+        return remade(problem, values, policy, self.request.recompute.blocks)
+
+    def _problem(self, graph: Graph, count: int, again: Remade, spare: float) -> Problem:
+        problem = build_problem(
+            graph,
+            self.request.topology,
+            self.request.setup,
+            self.calibration,
+            count,
+            in_flight=self.place.in_flight,
+            stage_link=self.place.link,
+            sent=self.place.sent,
+            remade=again,
+        )
+        return replace(problem, whole=self.request.graph, spare_bytes=spare)
+
+    def _searched(self, folding: Folding, count: int, again: Remade, spare: float) -> Answer:
+        """Search meshes of fewer axes where the tables of all finer ones would be too large."""
+        problem = self._problem(folding.graph, count, again, spare)
+        search = MeshSearch(
+            self.request,
+            folding,
+            problem,
+            self.deadline,
+            self.history,
+            self.say,
+            self.place.tolerance,
+        )
+        searched: tuple[Mesh, ...] = ()
+        for axes in range(self.request.budget.max_axes, 0, -1):
+            candidates = meshes_of(self.request, axes)
+            if candidates == searched:
+                continue
+            searched = candidates
+            outcomes = search.run(candidates)
+            if any(outcome.left_out != TOO_LARGE for outcome in outcomes):
+                return answer_of(self.request, outcomes, search)
+        raise TooLarge(
+            "the ops of this graph are too entangled for an exact search on any mesh of this "
+            "topology; pins on some of them make it smaller",
+            pointer="/graph",
+        )
+
+
+def _marked(marks: Mapping[str, Hashable], again: Remade) -> Mapping[str, Hashable]:
+    """What tells ops apart that look alike: pins, and their place in a segment."""
+    if not again:
+        return marks
+    found: dict[str, Hashable] = dict(marks)
+    places: dict[int, int] = {}
+    for op, segment in again.segment_of.items():
+        place = places[segment] = places.get(segment, 0) + 1
+        found[op] = (marks.get(op), place, op in again.again)
+    return found
+
+
+def _over(use: MemoryUse) -> int:
+    """By how much a plan misses the memory through what it recomputes."""
+    return use.total - use.capacity if use.recomputed else 0

@@ -18,7 +18,7 @@ from meshwright.schema.collector import uncollected
 from solver.assignment import assignment_of_choice
 from solver.cost_graph import Edge
 from solver.folding import Folding, Item
-from solver.ledger import Share
+from solver.ledger import Ledger, Share
 from solver.lowering import Lowered
 from solver.owners import Place, Places, items_of, states_of
 from solver.padding import paddings
@@ -87,6 +87,18 @@ class Unfolding:
                 ),
             }
         )
+
+    def recomputed_bytes(self, portions: Sequence[Portion], ledgers: Sequence[Ledger]) -> float:
+        """What the largest segment of the whole graph makes again; ledgers: of the portions."""
+        segment_of = self.lowered.models.problem.remade.segment_of
+        taken: dict[int, float] = {}
+        for portion, ledger in zip(portions, ledgers, strict=True):
+            for copy in portion.copies if ledger.working else ():
+                names = copy.names()
+                for maker, size in ledger.working.items():
+                    segment = segment_of[names.get(maker, maker)]
+                    taken[segment] = taken.get(segment, 0.0) + size
+        return max(taken.values(), default=0.0)
 
     def paddings(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> tuple[Padding, ...]:
         """What the plan fills up."""

@@ -6,7 +6,7 @@ they take whatever layout is asked for. `solver.shardable` says what is worth sh
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +22,9 @@ class Value:
 
     slot_of: tensor -> its slot -> the root's slot. slots: the root's shardable slots.
     readers: ops that read any of the tensors, views left out. saved_by_producer, saving: who needs
-    the value in the backward pass. is_parameter: it rests between steps, as a cache does.
+    the value for its gradients. again: readers that get it once more in the backward pass, these
+    and those that are done again. is_remade: its producer is done again in time for all of them.
+    is_parameter: it rests between steps, as a cache does.
     """
 
     root: str
@@ -34,10 +36,40 @@ class Value:
     is_parameter: bool
     saved_by_producer: bool
     saving: frozenset[Reader]
+    again: frozenset[Reader]
+    is_remade: bool
 
     @property
-    def is_saved(self) -> bool:
-        return self.saved_by_producer or bool(self.saving)
+    def kept(self) -> Kept:
+        return Kept(
+            self.saved_by_producer or bool(self.again),
+            self.saved_by_producer,
+            bool(self.saving),
+            self.is_remade,
+        )
+
+
+class Kept(NamedTuple):
+    """What the backward pass needs of a value.
+
+    wanted: whether anybody needs it there. at_rest: whether its producer does, for gradients;
+    as_read: whether readers do. is_remade: at rest it is made again, and not saved.
+    """
+
+    wanted: bool
+    at_rest: bool
+    as_read: bool
+    is_remade: bool
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether the value at rest is there, whatever its readers do."""
+        return self.at_rest or self.is_remade
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is saved at rest, whatever its readers do."""
+        return self.at_rest and not self.is_remade
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +145,7 @@ def find_values(problem: Problem) -> Values:
                 is_parameter,
                 root in saved,
                 frozenset(saving.get(root, ())),
+                *_again(problem, producers.get(root), readers[root], saving.get(root, ())),
             )
         )
     return Values(
@@ -123,6 +156,28 @@ def find_values(problem: Problem) -> Values:
         tuple(saved_inputs),
         tuple(shardable.looks),
     )
+
+
+def _again(
+    problem: Problem,
+    producer: Reader | None,
+    readers: Sequence[Reader],
+    saving: Sequence[Reader],
+) -> tuple[frozenset[Reader], bool]:
+    """Who gets a value once more, and whether it is made again in time for all of them."""
+    if not problem.remade:
+        return frozenset(saving), False
+
+    remade = problem.remade
+
+    def name(reader: Reader) -> str:
+        return problem.ops[reader[0]].name
+
+    again = {*saving, *(reader for reader in readers if name(reader) in remade.again)}
+    if producer is None or name(producer) not in remade.again:
+        return frozenset(again), False
+    own = remade.segment_of[name(producer)]
+    return frozenset(again), all(remade.segment_of.get(name(r)) == own for r in again)
 
 
 def _with_largest(slots: tuple[int, ...], problem: Problem, root: str) -> tuple[int, ...]:

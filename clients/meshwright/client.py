@@ -27,6 +27,7 @@ from meshwright.schema import (
     Pipeline,
     Plan,
     Progress,
+    Recompute,
     Setup,
     Topology,
     Unavailable,
@@ -100,6 +101,7 @@ class Client:
         constraints: Constraints | None = None,
         pipeline: Pipeline | None = None,
         degrees: Degrees | None = None,
+        recompute: Recompute | None = None,
         module: str | None = None,
         budget: Budget | None = None,
         on_progress: Callable[[Progress], None] | None = None,
@@ -129,6 +131,8 @@ class Client:
             body["pipeline"] = pipeline.model_dump(mode="json", exclude_defaults=True)
         if degrees is not None:
             body["degrees"] = degrees.model_dump(mode="json", exclude_defaults=True)
+        if recompute is not None:
+            body["recompute"] = recompute.model_dump(mode="json", exclude_defaults=True)
         if module is not None:
             body["module"] = module
         if budget is not None:

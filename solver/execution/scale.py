@@ -66,7 +66,9 @@ def _scaled(problem: Problem, stage: Stage, scale: int) -> Scaled:
     sizes = _Sizes(problem, stage, scale)
     graph = sizes.graph()
     setup = Setup(phase=problem.setup.phase, microbatches=1)
-    small = build_problem(graph, problem.topology, setup, problem.calibration)
+    small = build_problem(
+        graph, problem.topology, setup, problem.calibration, remade=problem.remade
+    )
     small = replace(small, uneven=Uneven(mode=problem.uneven.mode, spans=sizes.spans))
     for op, other in zip(problem.ops, small.ops, strict=True):
         same = [part.name for part in op.parts] == [part.name for part in other.parts]

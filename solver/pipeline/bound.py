@@ -41,9 +41,8 @@ def least_passes(problem: Problem, max_axes: int) -> Passes:
                 continue
             model = models.ops.model(position)
             if id(model) not in known:
-                forward, backward = models.passes_ns(model, model.choices)
-                back, share = float(backward.min()), model.weights_share
-                known[id(model)] = float(forward.min()), back * (1 - share), back * share
+                forward, inputs, weights = models.passes_ns(model, model.choices)
+                known[id(model)] = float(forward.min()), float(inputs.min()), float(weights.min())
             total += known[id(model)]
         found = np.minimum(found, total)
     forward_ns, inputs_ns, weights_ns = found.tolist()

@@ -1,7 +1,8 @@
 """What a pipeline costs: its stages' passes in the schedule's order, and what goes between them.
 
     step      the last rank's end: its passes and waits, then what it does once a step
-    memory    of the fullest rank: what its stages hold, and the most that they save at one time
+    memory    of the fullest rank: what its stages hold, the most that they save at one time, and
+              what the largest segment recomputes
 
 The numbers of a plan's `cost` are those of the rank that works longest; the rest of its step is
 `bubble_ns`. The gradient of a parameter that several stages hold is reduced between them once a
@@ -137,6 +138,7 @@ def _memory(schedule: Schedule, costs: Sequence[StageCost], rank: int) -> Memory
         gradients=sum(memory.gradients for memory in own),
         optimizer=sum(memory.optimizer for memory in own),
         activations=round(schedule.most_held(rank, saved)),
+        recomputed=max(memory.recomputed for memory in own),
         reserved=own[0].reserved,
         capacity=own[0].capacity,
         host=sum(memory.host for memory in own),

@@ -1,8 +1,8 @@
 """What a stage costs, pass by pass: from its part of a plan, by the rules of `evaluate`.
 
     forward     ops, their own collectives, redistributions of values, gathers of parameters
-    inputs      the backward pass but for what makes gradients of parameters alone; values and
-                parameters that are gathered again
+    inputs      the backward pass but for what makes gradients of parameters alone; what is
+                recomputed; values and parameters that are gathered again
     weights     gradients of parameters, and their reductions in every microbatch
     step        once a step: reductions of what was summed up, update, spreading
 
@@ -19,7 +19,8 @@ import numpy as np
 
 from meshwright.schema import Cost, Passes, Stage
 from solver.assignment import assignment_of_stage, strategies_of_stage
-from solver.evaluate import cost_of
+from solver.cost_graph import FloatArray
+from solver.evaluate import cost_of_all
 from solver.ledger import ledger_of
 from solver.lowering import Models
 from solver.problem import Problem
@@ -50,15 +51,17 @@ class StageCost:
 
 def stage_cost(problem: Problem, stage: Stage) -> StageCost:
     """problem: of the stage alone. Raises PlanError where they do not fit."""
-    models = Models(problem.of_stage(stage), find_values(problem), stage.mesh)
+    problem = problem.of_stage(stage)
+    models = Models(problem, find_values(problem), stage.mesh)
     assignment = assignment_of_stage(models, stage)
-    cost = cost_of(models, [(ledger_of(models, assignment), 1)])
+    cost = cost_of_all(models, ledger_of(models, assignment))
     return _of_passes(models, stage, assignment.ops, cost)
 
 
 def stage_cost_as_said(problem: Problem, stage: Stage, cost: Cost) -> StageCost:
     """The same where a plan of our own says what the stage costs: its layouts are not read."""
-    models = Models(problem.of_stage(stage), find_values(problem), stage.mesh)
+    problem = problem.of_stage(stage)
+    models = Models(problem, find_values(problem), stage.mesh)
     return _of_passes(models, stage, strategies_of_stage(models, stage), cost)
 
 
@@ -73,10 +76,11 @@ def _of_passes(
         for own in op.own_steps:
             if own.what in ("receive", "return"):
                 received += own.ns
-            elif own.direction == "forward":
-                forward += own.ns * exposed.activation
             else:
-                inputs += own.ns * exposed.activation
+                if own.direction == "forward":
+                    forward += own.ns * exposed.activation
+                if own.direction == "backward" or own.again:
+                    inputs += own.ns * exposed.activation
     for moved in stage.redistributions:
         there = sum(step.ns for step in moved.forward)
         back = sum(step.ns for step in moved.backward)
@@ -108,18 +112,15 @@ def _compute(
     models: Models, strategies: Mapping[int, tuple[int, ...]]
 ) -> tuple[float, float, float]:
     """ns of the ops' own work in one microbatch: forward, inputs, weights."""
-    known: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
-    forward = inputs = weights = 0.0
+    known: dict[tuple[int, tuple[int, ...]], FloatArray] = {}
+    total = np.zeros(3)
     for position, codes in strategies.items():
         model = models.ops.model(position)
         key = id(model), codes
         if key not in known:
-            own = models.passes_ns(model, np.array([codes]))
-            known[key] = float(own[0][0]), float(own[1][0])
-        there, back = known[key]
-        forward += there
-        inputs += back * (1 - model.weights_share)
-        weights += back * model.weights_share
+            known[key] = np.concatenate(models.passes_ns(model, np.array([codes])))
+        total += known[key]
+    forward, inputs, weights = total.tolist()
     return forward, inputs, weights
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meshwright.schema import Redistribution
 from solver.shardable import Reader
+from solver.simulation.again import Again
 from solver.simulation.forward import Needs, gathered_bytes
 from solver.simulation.parts import BEFORE_BACKWARD, StageParts
 from solver.simulation.tasks import Gather, Kind, Need, Part, Section, Task
@@ -26,7 +27,8 @@ class Backward:
         self._gradients: dict[str, list[Need]] = {}
         self._ready: dict[str, Needs] = {}
         self._taken: dict[str, float] = {}
-        self._again: dict[tuple[str, Part], Needs] = {}
+        self._again = Again(parts, self.inputs)
+        self._gathered: dict[tuple[str, Part], Needs] = {}
         self._gathers: dict[tuple[str, Part], Gather] = {}
         self._needed_by: dict[str, list[Need]] = {}
 
@@ -37,6 +39,7 @@ class Backward:
             gradients = self._gradients.setdefault(value_of[name].root, [])
             gradients.append(Need(self.inputs.part, number, 1))
         for position in reversed(self.parts.order):
+            self._again.before(position, self._given(position))
             if self.parts.model(position).runs_backward:
                 self._op(position)
         self._let_go()
@@ -160,26 +163,11 @@ class Backward:
             if value.is_parameter:
                 needs += self._parameter_again(value, reader, section)
             elif reader in value.saving:
-                needs += self._value_again(value, reader, given, section)
+                needs += self._again.read(value, reader, given)
         return tuple(needs)
 
     def _section(self, half: Part) -> Section:
         return self.weights if half is Part.W else self.inputs
-
-    def _value_again(self, value: Value, reader: Reader, given: Needs, section: Section) -> Needs:
-        """It moves once its reader's turn has come: no sooner is there room for it."""
-        activations, root = self.parts.moves.activations, value.root
-        needs: Needs = ()
-        shared = activations.get((root, None))
-        if shared is not None and shared.again:
-            key = root, section.part
-            if key not in self._again:
-                self._again[key] = self._forward(section, shared, given, Kind.ACTIVATION)
-            needs = self._again[key]
-        own = activations.get((root, reader))
-        if own is not None and own.again:
-            needs = self._forward(section, own, needs or given, Kind.ACTIVATION)
-        return needs
 
     def _parameter_again(self, value: Value, reader: Reader, section: Section) -> Needs:
         gathers, root = self.parts.moves.gathers, value.root
@@ -187,14 +175,14 @@ class Backward:
         if moved is None or not moved.again:
             return ()
         key = root, section.part
-        if (root, None) not in gathers or key not in self._again:
+        if (root, None) not in gathers or key not in self._gathered:
             first = len(section.tasks)
-            self._again[key] = self._forward(section, moved, (), Kind.PARAMETER)
+            self._gathered[key] = self._forward(section, moved, (), Kind.PARAMETER)
             if len(section.tasks) > first:
                 gather = Gather(first, first, gathered_bytes(moved))
                 section.gathers.append(gather)
                 self._gathers[key] = gather
-        return self._again[key]
+        return self._gathered[key]
 
     def _forward(self, section: Section, moved: Redistribution, needs: Needs, kind: Kind) -> Needs:
         steps = self.parts.collectives.of_steps(moved.tensor, moved.forward, kind)
@@ -210,7 +198,7 @@ class Backward:
                 gather = self._gathers.get((value.root, own.part))
                 if gather is not None:
                     gather.reader = own.number
-            elif (position, port) in value.saving:
+            elif (position, port) in value.again:
                 self._needed_by.setdefault(value.root, []).append(own)
         last = Part.W if parts.model(position).weights_share == 1 else Part.I
         for value in parts.values_made(position) if half is last else ():
@@ -218,16 +206,17 @@ class Backward:
                 self._needed_by.setdefault(value.root, []).append(own)
 
     def _let_go(self) -> None:
-        """What is saved stays until the last op that needs it is done."""
+        """What is saved or recomputed stays until the last op that needs it is done."""
         for position in self.parts.order:
             for value in self.parts.values_made(position):
-                saved = self.parts.saved_bytes(value)
-                if not saved:
+                saved, working = self.parts.saved_bytes(value), self.parts.working_bytes(value)
+                if not saved and not working:
                     continue
                 # the weights' section comes after that of inputs
-                last = max(self._needed_by[value.root])
+                last = max([*self._needed_by.get(value.root, ()), *self._again.uses(value)])
                 section = self.weights if last.part == self.weights.part else self.inputs
                 section.give(last, saved, "saved")
+                section.give(last, working, "working")
 
     def _send(self) -> None:
         """The last tasks: gradients to the stage before, in the order in which it sends."""

@@ -44,7 +44,8 @@ class StageParts:
         receives: dict[str, tuple[float, float]],
     ) -> StageParts:
         """Raises PlanError where they do not fit."""
-        models = Models(problem.of_stage(stage), find_values(problem), stage.mesh)
+        problem = problem.of_stage(stage)
+        models = Models(problem, find_values(problem), stage.mesh)
         return StageParts(models, stage, sends, receives)
 
     @cached_property
@@ -75,17 +76,19 @@ class StageParts:
 
     @cached_property
     def passes_ns(self) -> dict[int, tuple[float, float, float]]:
-        """By position: the op's own work in one microbatch, forward, of inputs, of weights."""
+        """By position: the op's own work in one microbatch, forward, of inputs, of weights.
+
+        Without what is recomputed.
+        """
         known: dict[tuple[int, tuple[int, ...]], tuple[float, float, float]] = {}
         found = {}
         for position, codes in self.assignment.ops.items():
             model = self.model(position)
             key = id(model), codes
             if key not in known:
-                there, back = self.models.passes_ns(model, np.array([codes]))
-                share = model.weights_share
-                whole = float(back[0])
-                known[key] = float(there[0]), whole * (1 - share), whole * share
+                forward, inputs, weights = self.models.passes_ns(model, np.array([codes]))
+                again = float(forward[0]) if model.is_remade else 0.0
+                known[key] = float(forward[0]), float(inputs[0]) - again, float(weights[0])
             found[position] = known[key]
         return found
 
@@ -123,6 +126,11 @@ class StageParts:
         """What is kept of a value for the backward pass, on the fullest device."""
         own = self.ledger.values.get(value.root)
         return 0.0 if own is None else own.saved_bytes or 0.0
+
+    def working_bytes(self, value: Value) -> float:
+        """What a value that is recomputed takes until its segment's gradients are done."""
+        own = self.ledger.values.get(value.root)
+        return 0.0 if own is None else own.working_bytes
 
     def rest_bytes(self, value: Value) -> float:
         """Of a value as its producer leaves it, on the fullest device; 0 where it is free."""

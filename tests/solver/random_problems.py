@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -11,12 +11,13 @@ from meshwright.schema import Cost, Graph, Mesh, MeshAxis, Pin, Plan, Search, Se
 from solver.assignment import Assignment, assignment_of_choice
 from solver.cost_graph import CostGraph, Edge, IntArray, Node, Projection
 from solver.dynamic_programming import dynamic_programming
-from solver.evaluate import cost_of
+from solver.evaluate import cost_of_all
 from solver.ledger import ledger_of
 from solver.lowering import Lowered, Models, lower
 from solver.outcome import Budget
 from solver.pins import allowed_strategies, pinned_ops
 from solver.plan_document import stage_document
+from solver.remade import NOTHING, Remade
 from solver.values import find_values
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
@@ -131,13 +132,32 @@ def cases(draw: st.DrawFn, most: int = 6) -> Case:
         )
     )
     pins = draw(st.sampled_from([(), (), (Pin(op="linear*", strategy={"b0": ("a0",)}),)]))
-    return lowered_case(graph, devices, mesh, draw(setups()), pins)
+    setup = draw(setups())
+    remade = draw(again(graph)) if setup.phase == "training" else NOTHING
+    return lowered_case(graph, devices, mesh, setup, pins, remade)
+
+
+@st.composite
+def again(draw: st.DrawFn, graph: Graph) -> Remade:
+    """Sometimes some ops of a stretch of the graph."""
+    names = [op.name for op in graph.topological_order()]
+    if draw(st.integers(0, 2)):
+        return NOTHING
+    ends = sorted((draw(st.integers(0, len(names))), draw(st.integers(0, len(names)))))
+    stretch = names[slice(*ends)]
+    chosen = frozenset(name for name in stretch if draw(st.booleans()))
+    return Remade("full", chosen, dict.fromkeys(stretch, 0)) if chosen else NOTHING
 
 
 def lowered_case(
-    graph: Graph, devices: Topology, mesh: Mesh, setup: Setup, pins: tuple[Pin, ...] = ()
+    graph: Graph,
+    devices: Topology,
+    mesh: Mesh,
+    setup: Setup,
+    pins: tuple[Pin, ...] = (),
+    remade: Remade = NOTHING,
 ) -> Case:
-    built = problem(graph, devices, setup)
+    built = replace(problem(graph, devices, setup), remade=remade)
     models = Models(built, find_values(built), mesh)
     if not any(op.kind == "linear" for op in graph.ops):
         pins = ()
@@ -181,7 +201,9 @@ def plan_of(case: Case, choice: IntArray) -> Plan:
 
 def plan_of_assignment(models: Models, assignment: Assignment) -> Plan:
     ledger = ledger_of(models, assignment)
-    cost: Cost = cost_of(models, [(ledger, 1)])
+    stage = stage_document(models, assignment, ledger)
+    again = models.problem.remade.document([op.op for op in stage.ops])
+    cost: Cost = cost_of_all(models, ledger)
     built = models.problem
     return Plan(
         graph=built.graph.id,
@@ -189,7 +211,7 @@ def plan_of_assignment(models: Models, assignment: Assignment) -> Plan:
         setup=built.setup.id,
         calibration=built.calibration.id,
         microbatches=built.microbatches,
-        stages=(stage_document(models, assignment, ledger),),
+        stages=(stage.model_copy(update={"recompute": again}),),
         cost=cost,
         search=Search(
             solver="none",

@@ -20,7 +20,7 @@ from examples.models.gpt_unfused import SIZES, Sizes, gpt
 from meshwright.capture import capture_module
 from meshwright.schema import Budget, Graph, Pin, Pipeline, Request, Setup
 from solver.assignment import Read, assignment_of_stage
-from solver.evaluate import cost_of
+from solver.evaluate import cost_of_all
 from solver.ledger import ledger_of
 from solver.lowering import Models
 from solver.pipeline.schedules import schedule
@@ -93,7 +93,7 @@ def kept_bytes(name: str, ways: int, how: tuple[Pin, ...]) -> int:
     chosen = assignment_of_stage(models, stage)
     again = {root: Read(read.codes, True) for root, read in chosen.read.items()}
     ledger = ledger_of(models, replace(chosen, read=again))
-    return cost_of(models, [(ledger, 1)]).memory_bytes.activations
+    return cost_of_all(models, ledger).memory_bytes.activations
 
 
 def row_bytes(sizes: Sizes) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from meshwright.schema import Budget, PlanError, Request, Setup
 from solver.assignment import Assignment, Read
-from solver.evaluate import cost_of
+from solver.evaluate import cost_of_all
 from solver.ledger import ledger_of
 from solver.lowering import Models
 from solver.mesh_outcome import TOLERANCE
@@ -35,7 +35,7 @@ def all_assignments(models: Models):
     reads = []
     for value in shared:
         needed = [ops.model(p).required(ops.model(p).choices, k) for p, k in value.readers]
-        again = [False, True] if value.is_saved and not value.is_parameter else [False]
+        again = [False, True] if value.kept.wanted and not value.is_parameter else [False]
         reads.append([Read(c, g) for c in rows(np.concatenate(needed)) for g in again])
     for chosen in itertools.product(*(rows(ops.model(p).choices) for p in positions)):
         strategy = dict(zip(positions, chosen, strict=True))
@@ -71,7 +71,7 @@ def best_by_enumeration(request: Request) -> list[tuple[float, int]]:
         models = Models(built, find_values(built), mesh)
         for assignment in all_assignments(models):
             try:
-                cost = cost_of(models, [(ledger_of(models, assignment), 1)])
+                cost = cost_of_all(models, ledger_of(models, assignment))
             except PlanError:  # layouts that do not meet
                 continue
             memory = cost.memory_bytes.total - cost.memory_bytes.reserved

@@ -16,7 +16,7 @@ from meshwright.schema import Budget, Graph, PlanError, Request, Setup
 from meshwright.show import render_plan
 from meshwright.units import show_bytes
 from solver.at_rest import AtRest
-from solver.evaluate import cost_of, evaluate
+from solver.evaluate import cost_of_all, evaluate
 from solver.ledger import ledger_of
 from solver.lowering import Models
 from solver.mesh_outcome import TOLERANCE
@@ -158,7 +158,7 @@ def test_the_plan_is_the_best_of_all_assignments_under_every_memory_limit(
         models = Models(built, find_values(built), mesh, at_rest=AtRest(offload=what))
         for assignment in all_assignments(models):
             try:
-                cost = cost_of(models, [(ledger_of(models, assignment), 1)])
+                cost = cost_of_all(models, ledger_of(models, assignment))
             except PlanError:  # layouts that do not meet
                 continue
             everything.append((cost.step_ns, cost.memory_bytes.total, cost.memory_bytes.host))

@@ -87,7 +87,7 @@ def test_a_parameter_can_rest_split_over_its_largest_slot_in_any_case():
 
 
 def saved(maker: GraphMaker, tensor: str, *outputs: str, **setup) -> bool:
-    return value(built(maker, *outputs, **setup), tensor).is_saved
+    return value(built(maker, *outputs, **setup), tensor).kept.wanted
 
 
 def test_the_backward_pass_keeps_what_its_rules_say():

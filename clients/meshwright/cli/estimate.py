@@ -15,6 +15,7 @@ from meshwright.cli.wishes import (
     constraints_of,
     degrees_of,
     one_of,
+    recompute_of,
     setup_of,
 )
 from meshwright.files import read_document
@@ -67,6 +68,12 @@ def estimate(
     pin: Annotated[
         list[str] | None, typer.Option(help="As of `plan`; axes are dp, tp, cp and ep.")
     ] = None,
+    recompute: Annotated[
+        str | None, typer.Option(help="As of `plan`: none, selective, cheap, full, or auto.")
+    ] = None,
+    recompute_blocks: Annotated[
+        int | None, typer.Option(min=0, help="Only in so many blocks, the first of each stage.")
+    ] = None,
     setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
     uneven: Annotated[
         str | None, typer.Option(help="Sizes that do not divide: refuse, chunk or pad.")
@@ -95,6 +102,7 @@ def estimate(
             ),
         ),
         "pipeline": _pipeline(pp, vpp, schedule, tuple(cut or ())),
+        "recompute": recompute_of(recompute, recompute_blocks),
         "degrees": degrees,
         "module": None,
         "budget": budget_of(None, None, None),

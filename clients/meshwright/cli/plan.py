@@ -16,6 +16,7 @@ from meshwright.cli.wishes import (
     one_of,
     optimizer_parallel_of,
     pipeline_of,
+    recompute_of,
     setup_of,
 )
 from meshwright.files import read_document
@@ -103,6 +104,15 @@ def plan(
     cut: Annotated[
         list[str] | None, typer.Option(help="Op with which the next stage begins; in their order.")
     ] = None,
+    recompute: Annotated[
+        str | None,
+        typer.Option(
+            help="What is done again in the backward pass: none, selective, cheap, full, or auto."
+        ),
+    ] = None,
+    recompute_blocks: Annotated[
+        int | None, typer.Option(min=0, help="Only in so many blocks, the first of each stage.")
+    ] = None,
     setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
     phase: Annotated[str | None, typer.Option(help="training or inference.")] = None,
     cache: Annotated[
@@ -165,6 +175,7 @@ def plan(
         ),
         "pipeline": pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
         "degrees": None,
+        "recompute": recompute_of(recompute, recompute_blocks),
         "module": module,
         "budget": budget_of(budget, axes, simplicity),
     }

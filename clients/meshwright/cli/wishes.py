@@ -18,6 +18,7 @@ from meshwright.schema import (
     OptimizerParallel,
     Pin,
     Pipeline,
+    Recompute,
     RequestError,
     ScheduleKind,
     Setup,
@@ -39,6 +40,7 @@ class Wishes(TypedDict):
     constraints: Constraints
     pipeline: Pipeline
     degrees: Degrees | None
+    recompute: Recompute
     module: str | None
     budget: Budget
 
@@ -158,6 +160,17 @@ def pipeline_of(
     if stages_per_rank is not None:
         given["stages_per_rank"] = stages_per_rank
     return Pipeline.model_validate(given)
+
+
+def recompute_of(policy: str | None, blocks: int | None) -> Recompute:
+    """blocks: where only they are given, what is done again in them is open."""
+    said: dict[str, tuple[str, object | None]] = {
+        "policy": ("--recompute", policy),
+        "blocks": ("--recompute-blocks", blocks),
+    }
+    if policy is None and blocks is not None:
+        said["policy"] = ("--recompute", AUTO)
+    return _read(Recompute, said)
 
 
 def one_of(option: str, value: str, known: Collection[T]) -> T:

@@ -43,6 +43,7 @@ from meshwright.schema.plan import (
     Step,
     TensorPlan,
 )
+from meshwright.schema.recompute import Recompute, Recomputed, RecomputePolicy, Segment
 from meshwright.schema.request import (
     Answer,
     Budget,
@@ -112,6 +113,9 @@ __all__ = [
     "Progress",
     "Rank",
     "Received",
+    "Recompute",
+    "RecomputePolicy",
+    "Recomputed",
     "Redistribution",
     "Request",
     "RequestError",
@@ -119,6 +123,7 @@ __all__ = [
     "Schedule",
     "ScheduleKind",
     "Search",
+    "Segment",
     "Setup",
     "SetupError",
     "ShardingRule",

@@ -16,13 +16,14 @@ from meshwright.schema.layout import Layout, LayoutPair
 from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns
 from meshwright.schema.pipeline import Passes, Received, Schedule
+from meshwright.schema.recompute import Recomputed
 
 CollectiveKind = Literal[
     "slice", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "permute", "mask"
 ]
 Direction = Literal["forward", "backward", "step"]
 Resting = Literal["value", "gradient", "optimizer"]
-Saved = Literal["none", "rest", "read"]
+Saved = Literal["none", "rest", "read", "recomputed"]
 
 
 class Step(Model):
@@ -68,6 +69,7 @@ class OwnStep(Model):
     return       the part of the gradient of what the next stage got
 
     times: so many collectives one after the other. payload_bytes: of each. ns: of all of them.
+    again: repeated in the backward pass, as the op is recomputed.
     """
 
     what: Literal[
@@ -77,6 +79,7 @@ class OwnStep(Model):
     axes: tuple[Axis, ...]
     direction: Literal["forward", "backward"]
     times: int = Field(default=1, ge=1)
+    again: bool = False
     payload_bytes: int = Field(ge=0)
     ns: Ns
 
@@ -105,7 +108,7 @@ class TensorPlan(Model):
     """A tensor as its producer leaves it (`rest`).
 
     `read` is the layout that all readers share before any converts further; None = as at rest.
-    saved: what is kept for the backward pass.
+    saved: what is kept for the backward pass; `recomputed` at rest, and read from there again.
     """
 
     tensor: str
@@ -178,6 +181,7 @@ class MemoryUse(Model):
     """Bytes on the fullest device; host, host_capacity: of its share of its host's memory.
 
     cache: of keys and values, in inference.
+    activations: saved until the backward pass. recomputed: what the largest segment makes again.
     """
 
     parameters: int = 0
@@ -185,6 +189,7 @@ class MemoryUse(Model):
     optimizer: int = 0
     activations: int = 0
     cache: int = 0
+    recomputed: int = 0
     reserved: int = 0
     capacity: int = 0
     host: int = 0
@@ -193,7 +198,7 @@ class MemoryUse(Model):
     @property
     def total(self) -> int:
         rest = self.parameters + self.gradients + self.optimizer + self.cache
-        return rest + self.activations + self.reserved
+        return rest + self.activations + self.recomputed + self.reserved
 
 
 class Cost(Model):
@@ -216,9 +221,10 @@ class Stage(Model):
 
     uneven: what it does with sizes that axes do not divide: what the setup allows, or `refuse`
     where that is faster. pipeline_rank: several stages may share it. in_flight: of so many
-    microbatches it holds the saved activations at one time. receives, passes, memory_bytes: of
-    plans with several stages; tensors received are made by ops of kind `receive`. buckets: what is
-    fused, as the setup says.
+    microbatches it holds the saved activations at one time. recompute: what is done again in the
+    backward pass; compute_ns of these ops counts it. receives, passes, memory_bytes: of plans with
+    several stages; tensors received are made by ops of kind `receive`. buckets: what is fused, as
+    the setup says.
     """
 
     mesh: Mesh
@@ -228,6 +234,7 @@ class Stage(Model):
     receives: tuple[Received, ...] = ()
     passes: Passes | None = None
     memory_bytes: MemoryUse | None = None
+    recompute: Recomputed | None = None
     uneven: Literal["refuse", "chunk", "pad"] = "refuse"
     ops: tuple[OpPlan, ...]
     tensors: tuple[TensorPlan, ...]

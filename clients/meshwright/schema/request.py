@@ -22,6 +22,7 @@ from meshwright.schema.mesh import Axis
 from meshwright.schema.model import Document, Model, Whole
 from meshwright.schema.pipeline import Pipeline
 from meshwright.schema.plan import MemoryUse, Plan
+from meshwright.schema.recompute import Recompute
 from meshwright.schema.setup import Setup
 from meshwright.schema.topology import MAX_DEVICES, Topology
 
@@ -186,6 +187,7 @@ class Request(Document):
     constraints: Constraints = Constraints()
     pipeline: Pipeline = Pipeline()
     degrees: Degrees | None = None
+    recompute: Recompute = Recompute()
     module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Budget()
     verify: StrictBool = False

@@ -14,6 +14,7 @@ from meshwright.show.axes import AxisNames
 from meshwright.show.certificate import certificate_text
 from meshwright.show.history import history_lines
 from meshwright.show.pipeline import considered_rows, pipeline_rows
+from meshwright.show.recompute import recompute_rows
 from meshwright.units import show_bytes, show_ns, show_share
 
 FEW = 3  # names of a list that goes on; chosen
@@ -55,6 +56,7 @@ def _numbers(
     rows: list[tuple[str, RenderableType]] = [
         _run(plan, graph, setup or Setup()),
         *(pipeline_rows(plan) if plan.schedule is not None else _meshes(plan)),
+        *recompute_rows(plan),
         _memory(plan),
         _step(plan),
         *_padding(plan),
@@ -101,6 +103,8 @@ def _memory(plan: Plan) -> tuple[str, str]:
     parts = ["parameters", "gradients", "optimizer", "activations", "reserved"]
     if use.cache:
         parts.insert(-1, "cache")
+    if use.recomputed:
+        parts.insert(4, "recomputed")
     split = ", ".join(f"{part} {show_bytes(getattr(use, part))}" for part in parts)
     share = show_share(use.total / use.capacity) if use.capacity else "?"
     peak_bytes = plan.peak_bytes

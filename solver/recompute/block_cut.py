@@ -1,0 +1,67 @@
+"""Which ops of a block to do again: a minimum cut.
+
+For every op o of the block a choice r_o (1: done again), for every value v that they make
+
+    needed_v = 1    where a gradient in the block wants it, or an op with r = 1 reads it
+    saved_v         = needed_v and not r of its producer
+
+    minimise  sum bytes_v * saved_v  +  a little of the time of what is done again
+
+As a cut between "again" (source) and "not": wanted values cost their bytes where their producer is
+on the other side; others cost them where a reader is on this side and the producer on that. It is
+exact (Boykov, Kolmogorov: such terms are submodular). Values that somebody outside of the block
+wants are saved whatever is chosen, and cost nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ortools.graph.python import max_flow
+
+_FINE = 1 << 10  # chosen: of a byte, so that of equal bytes the least time wins
+_MOST = 1 << 50  # what no cut can cost together
+
+
+@dataclass(frozen=True, slots=True)
+class BlockValue:
+    """producer: None where ops outside of the block make it. is_wanted: by a gradient."""
+
+    bytes: int
+    producer: int | None
+    readers: Sequence[int]
+    is_wanted: bool
+
+
+def ops_again(values: Collection[BlockValue], times: Mapping[int, float]) -> set[int]:
+    """Those of the ops in `times` to do again; times: what that takes, in any unit.
+
+    No more than saves anything, and of the cheapest sets the smallest.
+    """
+    node = {op: 2 + k for k, op in enumerate(times)}
+    flow = max_flow.SimpleMaxFlow()
+    source, sink = 0, 1
+    longest = max(times.values(), default=0.0) or 1.0
+    fine = _FINE // 2 / max(1, len(times))
+    for op, own in node.items():
+        flow.add_arc_with_capacity(own, sink, max(1, round(fine * times[op] / longest)))
+    free = 2 + len(times)
+    for value in values:
+        producer = node.get(value.producer) if value.producer is not None else None
+        price = min(value.bytes * _FINE, _MOST)
+        if value.is_wanted:
+            if producer is not None:
+                flow.add_arc_with_capacity(source, producer, price)
+            continue
+        readers = [node[op] for op in value.readers if op in node]
+        if not readers:
+            continue
+        for reader in readers:
+            flow.add_arc_with_capacity(reader, free, _MOST)
+        flow.add_arc_with_capacity(free, sink if producer is None else producer, price)
+        free += 1
+    status = flow.solve(source, sink)
+    assert status == flow.OPTIMAL
+    again = set(flow.get_source_side_min_cut())
+    return {op for op, own in node.items() if own in again}

@@ -1,0 +1,66 @@
+"""Minimum cuts of blocks equal the best of all sets."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solver.recompute.block_cut import BlockValue, ops_again
+
+
+def saved_bytes(values: list[BlockValue], again: set[int]) -> int:
+    total = 0
+    for value in values:
+        needed = value.is_wanted or any(reader in again for reader in value.readers)
+        if needed and value.producer not in again:
+            total += value.bytes
+    return total
+
+
+def test_a_norm_is_done_again_and_the_product_behind_it_is_not() -> None:
+    """x -> norm -> n -> product -> y -> gelu -> g; n, y and g are wanted, x is saved by others.
+
+    Doing again norm and gelu leaves y; the product too would leave nothing, if it may.
+    """
+    values = [
+        BlockValue(4, 0, (1,), True),
+        BlockValue(16, 1, (2,), True),
+        BlockValue(16, 2, (), True),
+    ]
+    assert ops_again(values, {0: 1.0, 2: 1.0}) == {0, 2}
+    assert ops_again(values, {0: 1.0, 1: 9.0, 2: 1.0}) == {0, 1, 2}
+
+
+def test_what_needs_as_much_as_it_frees_is_left() -> None:
+    """A sum of two values that nobody else wants: either they are saved or the sum is."""
+    values = [BlockValue(4, None, (0,), False), BlockValue(4, 0, (), True)]
+    assert ops_again(values, {0: 1.0}) == set()
+    assert ops_again([BlockValue(3, None, (0,), False), values[1]], {0: 1.0}) == {0}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_the_cut_is_the_best_of_all_sets(data: st.DataObject) -> None:
+    ops = list(range(data.draw(st.integers(1, 6))))
+    values = [
+        BlockValue(
+            data.draw(st.integers(1, 30)),
+            data.draw(st.sampled_from([None, *ops])),
+            data.draw(st.lists(st.sampled_from(ops), max_size=3, unique=True)),
+            data.draw(st.booleans()),
+        )
+        for _ in range(data.draw(st.integers(1, 7)))
+    ]
+    allowed = {op: float(data.draw(st.integers(1, 9))) for op in ops if data.draw(st.booleans())}
+    found = ops_again(values, allowed)
+    assert found <= set(allowed)
+    sets = [
+        {op for op, on in zip(allowed, chosen, strict=True) if on}
+        for chosen in product((False, True), repeat=len(allowed))
+    ]
+    least = min(saved_bytes(values, own) for own in sets)
+    assert saved_bytes(values, found) == least
+    best = [own for own in sets if saved_bytes(values, own) == least]
+    assert sum(allowed[op] for op in found) == min(sum(allowed[op] for op in own) for own in best)
