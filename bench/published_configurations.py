@@ -16,12 +16,14 @@ from pathlib import Path
 
 from bench.timing import say
 from costmodel.presets import preset
-from meshwright.schema import Budget, Degrees, Graph, Pipeline, Plan, Request, Setup
+from meshwright.schema import Budget, Degrees, Graph, Pipeline, Plan, Recompute, Request, Setup
 from solver.planner import plan
 
 GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"
 GIB = 2**30
 ONE_RANK = Pipeline()
+NOTHING = Recompute()
+FULL = Recompute(policy="full")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Published:
     microbatches: int = 1
     sequence: int | None = None
     measured_s: float | None = None
+    recompute: Recompute = NOTHING
 
     @property
     def setup(self) -> Setup:
@@ -56,6 +59,7 @@ class Published:
             setup=self.setup,
             degrees=self.degrees,
             pipeline=self.pipeline,
+            recompute=self.recompute,
         )
 
 
@@ -88,12 +92,12 @@ CASES = (
     ),
     Published(
         "gpt3-384", "gpt3-175b", "a100-80g-48x8", 1536, MEGATRON, f"{SC21}, table 2",
-        Pipeline(ranks=12, stages_per_rank=2), 384, None, sc21_s(384, 153),
+        Pipeline(ranks=12, stages_per_rank=2), 384, None, sc21_s(384, 153), FULL,
     ),
     Published(
         "gpt3-1024", "gpt3-175b", "a100-80g-128x8", 1536, MEGATRON,
         f"{SC21}, section 5.1; its degrees are not said: tp 8 and pp 16 are ours",
-        Pipeline(ranks=16, stages_per_rank=2), 192, None, sc21_s(1024, 140),
+        Pipeline(ranks=16, stages_per_rank=2), 192, None, sc21_s(1024, 140), FULL,
     ),
     Published(
         "llama3-70b-64", "llama3-70b", "h100-8x8", 512, SHARDED, FLAGPERF,
@@ -132,6 +136,7 @@ def ours(own: Published, request: Request, seconds: float) -> tuple[str, Plan | 
         wanted = request.model_copy(
             update={
                 "degrees": None,
+                "recompute": Recompute(policy="auto"),
                 "pipeline": Pipeline(ranks=ranks),
                 "setup": own.setup.model_copy(update={"microbatches": None}),
                 "budget": Budget(seconds=seconds),

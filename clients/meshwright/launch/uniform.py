@@ -96,6 +96,7 @@ def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:
         microbatches=plan.microbatches,
         global_batch=symbols.get("batch"),
         sequence=symbols.get("seq"),
+        recompute=most.stage.recompute.policy if most.stage.recompute is not None else "none",
         differing=tuple(_alike(differing)),
     )
 

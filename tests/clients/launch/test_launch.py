@@ -28,6 +28,7 @@ from meshwright.schema import (
     OptimizerParallel,
     Pipeline,
     PlanError,
+    Recompute,
     Request,
     Setup,
 )
@@ -125,6 +126,15 @@ def test_a_searched_plan_has_degrees_and_what_differs() -> None:
     names = {difference.name: difference for difference in found.differing}
     assert any(name.startswith("model.layers.*.") for name in names)
     assert all(difference.count > 0 and difference.what for difference in names.values())
+
+
+def test_what_is_recomputed_comes_back() -> None:
+    own = request(stored("llama3-8b"), "h100-8x8", 128, 2, dp=8, tp=8)
+    again = own.model_copy(update={"recompute": Recompute(policy="full")})
+    found = uniform(again)
+    assert found.recompute == "full"
+    assert ("--recompute-granularity", "full") in megatron.arguments(found)
+    assert uniform(own).recompute == "none"
 
 
 def test_the_graph_of_another_plan_is_refused() -> None:
