@@ -10,6 +10,7 @@ from meshwright.cli.estimate import estimate
 from meshwright.cli.export import export
 from meshwright.cli.plan import plan
 from meshwright.cli.show import show
+from meshwright.cli.simulate import simulate
 from meshwright.cli.transfer import transfer
 from meshwright.cli.verify import verify
 
@@ -24,6 +25,7 @@ cli.command()(plan)
 cli.command()(estimate)
 cli.command()(show)
 cli.command()(verify)
+cli.command()(simulate)
 cli.command()(transfer)
 cli.command()(export)
 cli.add_typer(capture, name="capture")

@@ -1,0 +1,74 @@
+"""`meshwright simulate`: run a plan's step as events on streams."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from meshwright.cli.consoles import notices, results
+from meshwright.client import Client
+from meshwright.files import write_whole
+from meshwright.planfile import PlanFile, read_plan
+from meshwright.schema import PlanError, Setup
+from meshwright.schema.simulation import Simulation
+from meshwright.show.simulation import render_simulation
+from meshwright.simulators import find_simulator, find_tracer
+
+
+def simulate(
+    plan: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
+    trace: Annotated[
+        Path | None, typer.Option(help="Chrome trace for ui.perfetto.dev: a JSON file.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    server: Annotated[str | None, typer.Option(help="URL of the service that has it.")] = None,
+) -> None:
+    """Run one step of a plan on compute and communication streams, and say what is waited for."""
+    if server is not None:
+        with Client(server) as client:
+            made = client.simulation(plan)
+            events = client.timeline(plan) if trace is not None else None
+    else:
+        found = _read(Path(plan))
+        made = _simulated(found)
+        events = _traced(found) if trace is not None else None
+    if output is not None:
+        _write(output, made.to_json())
+    if trace is not None:
+        _write(trace, json.dumps(events, separators=(",", ":"), ensure_ascii=False))
+    if output is None:
+        results().print(render_simulation(made))
+
+
+def _read(path: Path) -> PlanFile:
+    found = read_plan(path)
+    if found.graph is None or found.topology is None:
+        raise PlanError(
+            f"{path} holds a bare plan; to be simulated it needs its graph and topology beside it, "
+            "as `meshwright plan -o` writes them"
+        )
+    return found
+
+
+def _simulated(found: PlanFile) -> Simulation:
+    assert found.graph is not None
+    assert found.topology is not None
+    return find_simulator()(
+        found.plan, found.graph, found.topology, found.setup or Setup(), found.calibration
+    )
+
+
+def _traced(found: PlanFile) -> dict[str, Any]:
+    assert found.graph is not None
+    assert found.topology is not None
+    return find_tracer()(
+        found.plan, found.graph, found.topology, found.setup or Setup(), found.calibration
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    write_whole(path, text + "\n")
+    notices().print(f"wrote {path}", markup=False, soft_wrap=True)

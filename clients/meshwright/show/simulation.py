@@ -1,0 +1,69 @@
+"""A simulated step, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.schema.simulation import RankStep, Simulation
+from meshwright.units import show_bytes, show_ns, show_share
+
+FEW = 8  # chosen: lines of what is waited for
+
+
+def render_simulation(simulation: Simulation) -> RenderableType:
+    """The step, its ranks, and what is waited for."""
+    return Group(_head(simulation), _ranks(simulation), *_waits(simulation))
+
+
+def _head(simulation: Simulation) -> RenderableType:
+    step, estimated = simulation.step_ns, simulation.estimated_ns
+    predicted = simulation.predicted_ns
+    return Text(
+        f"step {show_ns(step)} simulated, {simulation.tasks:,} tasks; in closed form "
+        f"{show_ns(estimated)} ({_off(estimated, step)}); the plan's cost says "
+        f"{show_ns(predicted)} ({_off(predicted, step)}), with fixed shares of hidden communication"
+    )
+
+
+def _off(ns: float, of_ns: float) -> str:
+    return f"{ns / of_ns - 1:+.1%}" if of_ns else "-"
+
+
+def _ranks(simulation: Simulation) -> RenderableType:
+    table = Table(box=SIMPLE, pad_edge=False)
+    table.add_column("rank")
+    for column in ("compute", "waits for", "bubble", "memory at its peak", "when"):
+        table.add_column(column, overflow="fold")
+    for rank in simulation.ranks:
+        table.add_row(
+            str(rank.rank),
+            show_ns(rank.compute_ns),
+            ", ".join(_traffic(rank)) or "nothing",
+            f"{show_ns(rank.bubble_ns)} ({show_share(rank.bubble_ns / simulation.step_ns)})",
+            f"{show_bytes(rank.peak_bytes)} of {show_bytes(rank.capacity_bytes)}: "
+            f"{show_bytes(rank.static_bytes)} of parameters; at most "
+            f"{show_bytes(rank.saved_bytes)} saved, {show_bytes(rank.working_bytes)} working",
+            show_ns(rank.peak_ns),
+        )
+    return table
+
+
+def _traffic(rank: RankStep) -> Iterator[str]:
+    for name, ns in rank.communication_ns.items():
+        exposed = rank.exposed_ns.get(name, 0.0)
+        if ns or exposed:
+            yield f"{name} {show_ns(exposed)} of {show_ns(ns)}"
+
+
+def _waits(simulation: Simulation) -> Iterator[RenderableType]:
+    for own in simulation.exposures[:FEW]:
+        share = show_share(own.waited_ns / simulation.step_ns / len(simulation.ranks))
+        yield Text(
+            f"waited for {own.name} {own.what} ({own.traffic}): {show_ns(own.waited_ns)} of "
+            f"{show_ns(own.ns)}, {share} of the step"
+        )
