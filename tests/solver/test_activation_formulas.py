@@ -19,6 +19,7 @@ from costmodel.calibrations import default_calibration
 from examples.models.gpt_unfused import SIZES, Sizes, gpt
 from meshwright.capture import capture_module
 from meshwright.schema import Budget, Graph, Pin, Pipeline, Request, Setup
+from meshwright.schema.recompute import Recompute
 from solver.assignment import Read, assignment_of_stage
 from solver.evaluate import cost_of_all
 from solver.ledger import ledger_of
@@ -137,6 +138,25 @@ def test_sequence_parallelism_divides_everything(name):
     ends = (1 + 4 + logits_share(sizes)) / t
     expected = row_bytes(sizes) * (LAYERS * layer + ends)
     assert kept_bytes(name, t, SEQUENCE_PARALLEL) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(("policy", "layer"), [("selective", 34), ("full", 2)])
+def test_recompute_leaves_what_the_paper_says(name, policy, layer):
+    # equation 6 and table 2: without the scores of attention, and the input of a layer alone
+    sizes, layers = SIZES[name], 4  # enough for repeats to be found
+    answer = plan(
+        Request(
+            graph=captured(name, layers),
+            topology=topology(1, memory_bytes=1 << 44),
+            setup=SETUP,
+            budget=Budget(max_axes=1),
+            recompute=Recompute(policy=policy),
+        )
+    )
+    assert answer.plan is not None
+    expected = row_bytes(sizes) * (layers * layer + 1 + 4 + logits_share(sizes))
+    assert answer.plan.cost.memory_bytes.activations == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
