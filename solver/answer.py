@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from meshwright.schema import Answer, Finding, Plan, Request, Search, Stage
 from meshwright.schema.collector import uncollected
-from solver.evaluate import cost_of
+from solver.folded_plan import FoldedPlan
 from solver.fusion import buckets_of
-from solver.ledger import ledger_of
 from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
 from solver.mesh_search import MeshSearch
 from solver.notes import idle_axes, repeated_work, replaced_pins, why_idle
 from solver.parameter_states import OPTIMIZER_SHARD_BYTES
-from solver.plan_document import stage_document
 from solver.why_none import why_none
+
+# a plan of the best of all outcomes, with the steps forward that the search made
+Write = Callable[[Request, Sequence[MeshOutcome], MeshOutcome, tuple[Finding, ...]], Plan]
 
 
 def answer_of(
     request: Request,
     outcomes: Sequence[MeshOutcome],
     search: MeshSearch,
+    write: Write,
 ) -> Answer:
-    """The best plan of all outcomes, as simple as may be."""
+    """The best plan of all outcomes, as simple as may be; `plan_of` writes it in full."""
     solved = [o for o in outcomes if o.outcome.choice is not None]
     if not solved:
         return Answer(infeasible=why_none(outcomes, search))
@@ -31,7 +33,7 @@ def answer_of(
     replaced = replaced_pins(request.pins, search.pins.values())
     best = replace(best, notes=(*best.notes, *replaced))
     return Answer(
-        plan=plan_of(request, outcomes, best, tuple(search.history.findings)),
+        plan=write(request, outcomes, best, tuple(search.history.findings)),
         seconds=tuple(search.history.seconds),
     )
 
@@ -44,23 +46,13 @@ def plan_of(
     history: tuple[Finding, ...],
 ) -> Plan:
     """The plan of the best outcome, which has a choice, with what is proved by all of them."""
-    assert best.unfolding is not None
-    assert best.outcome.choice is not None
-    models, unfolding = best.models, best.unfolding
-    problem = models.problem
-    portions = unfolding.portions(best.outcome.choice)
-    ledgers = [ledger_of(models, portion.assignment, portion.share) for portion in portions]
-    times = [len(portion.copies) for portion in portions]
-    recomputed = unfolding.recomputed_bytes(portions, ledgers)
-    cost = cost_of(models, zip(ledgers, times, strict=True), recomputed)
+    folded = FoldedPlan.of(best)
+    models, unfolding, cost = folded.models, folded.unfolding, folded.cost
+    portions, stages, problem = folded.portions, folded.stages, models.problem
     chosen = [
         (position, portion.assignment.ops[position], len(portion.copies))
         for portion in portions
         for position in portion.share.ops
-    ]
-    stages = [
-        stage_document(models, portion.assignment, ledger, portion.share)
-        for portion, ledger in zip(portions, ledgers, strict=True)
     ]
     stage = unfolding.stage(portions, stages)
     again = problem.remade.document([op.op for op in stage.ops])

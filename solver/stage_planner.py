@@ -30,7 +30,7 @@ from meshwright.schema import (
     Request,
     TooLarge,
 )
-from solver.answer import answer_of
+from solver.answer import Write, answer_of, plan_of
 from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
 from solver.folding import Folding, foldings
@@ -87,8 +87,12 @@ def plan_stage(
     report: Report | None = None,
     stop: Stop = never,
     place: Place = ALONE,
+    write: Write = plan_of,
 ) -> Answer:
-    """The best plan of one stage, or why there is none; raises MeshwrightError for bad input."""
+    """The best plan of one stage, or why there is none; raises MeshwrightError for bad input.
+
+    write: in full, unless the caller needs less of a plan than that.
+    """
     say = report or (lambda _: None)
     say(Progress(phase="reading", done=0, total=1))
     deadline = Deadline.after(request.budget.seconds, stop)
@@ -98,7 +102,7 @@ def plan_stage(
     impossible = states_alone(request)
     if impossible is not None:
         return Answer(infeasible=impossible)
-    return _StageSearch(request, place, deadline, say).answer()
+    return _StageSearch(request, place, deadline, say, write).answer()
 
 
 def states_alone(request: Request) -> Infeasible | None:
@@ -166,7 +170,10 @@ def _microbatch_counts(request: Request) -> list[int]:
 class _StageSearch:
     """Numbers of microbatches and recompute policies, until a plan fits."""
 
-    def __init__(self, request: Request, place: Place, deadline: Deadline, say: Report) -> None:
+    def __init__(
+        self, request: Request, place: Place, deadline: Deadline, say: Report, write: Write
+    ) -> None:
+        self.write = write
         self.request = request
         self.place = place
         self.deadline = deadline
@@ -264,7 +271,7 @@ class _StageSearch:
             searched = candidates
             outcomes = search.run(candidates)
             if any(outcome.left_out != TOO_LARGE for outcome in outcomes):
-                return answer_of(self.request, outcomes, search)
+                return answer_of(self.request, outcomes, search, self.write)
         raise TooLarge(
             "the ops of this graph are too entangled for an exact search on any mesh of this "
             "topology; pins on some of them make it smaller",

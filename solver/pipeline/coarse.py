@@ -7,7 +7,7 @@ equal share of the graph. What its ops then take and hold, one by one, is what c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,22 +19,24 @@ from meshwright.schema import (
     Infeasible,
     InvalidInput,
     Passes,
-    Plan,
     Request,
     RequestError,
+    Stage,
     Topology,
 )
 from meshwright.schema.cuts import axes_of, counts_of
 from solver.cost_graph import FloatArray
 from solver.deadline import Deadline
+from solver.folded_plan import FoldedPlan
 from solver.pipeline.cuts import Weights, crossing_bytes, places
 from solver.pipeline.pace import Pace
 from solver.pipeline.passes import Durations
 from solver.pipeline.schedule import Schedule
+from solver.pipeline.sketch import Sketches
 from solver.pipeline.split import split
-from solver.pipeline.stage_cost import stage_cost_as_said
+from solver.pipeline.stage_cost import folded_cost
 from solver.pipeline.stage_graph import Anatomy
-from solver.problem import build_problem, step_batch
+from solver.problem import step_batch
 from solver.stage_planner import Place, plan_stage
 from solver.states import IntArray
 
@@ -120,26 +122,23 @@ def coarse(
             ),
         }
     )
-    try:
-        problem = build_problem(
-            request.graph, own.topology, own.setup, calibration, microbatches, in_flight=ranks
-        )
-    except InvalidInput:
-        if request.setup.microbatches is not None:
-            raise
-        return None  # the graph cannot be run at so small a batch
+    sketches = Sketches()
     try:
         place = Place(min(ranks, microbatches), tolerance=_TOLERANCE)
-        answer = plan_stage(within(own, deadline), None, deadline.stop, place)
+        answer = plan_stage(within(own, deadline), None, deadline.stop, place, sketches.write)
     except RequestError as wrong:
         if request.pipeline.ranks is not None:
             raise
         return Infeasible(constraint="pins", detail=wrong.detail)
+    except InvalidInput:
+        if request.setup.microbatches is not None:
+            raise
+        return None  # the graph cannot be run at so small a batch
     if answer.plan is None:
         return answer.infeasible
-    plan = answer.plan
-    whole = stage_cost_as_said(problem, plan.stages[0], plan.cost).passes
-    weights, step = _weights(plan, anatomy, whole, microbatches)
+    folded = sketches.of(answer.plan)
+    whole = folded_cost(folded).passes
+    weights, step = _weights(folded, anatomy, whole, microbatches)
     batch = step_batch(request.graph, request.setup)
     symbols = dict(request.setup.symbols)
     if batch is not None:
@@ -172,33 +171,37 @@ def coarsest_axes(request: Request, part: Topology) -> int:
 
 
 def _weights(
-    plan: Plan, anatomy: Anatomy, whole: Passes, microbatches: int
+    folded: FoldedPlan, anatomy: Anatomy, whole: Passes, microbatches: int
 ) -> tuple[Weights, FloatArray]:
     """What a plan's ops take in a step and hold, and their shares of what is done once."""
-    stage = plan.stages[0]
     place = _Places(anatomy)
-    ns, static, saved = (np.zeros(len(anatomy.order)) for _ in range(3))
-    for op in stage.ops:
-        at = anatomy.place.get(op.op)
-        if at is not None:
-            ns[at] += op.compute_ns + op.communication_ns
-    for moved in stage.redistributions:
-        at = place.of(moved.op, moved.tensor)
-        if at is not None:
-            ns[at] += moved.exposed_ns
-    for parameter in stage.parameters:
-        at = place.of(None, parameter.tensor)
-        if at is not None:
-            own = (parameter.value_bytes, parameter.gradient_bytes, parameter.optimizer_bytes)
-            static[at] += sum(own)
-    for tensor in stage.tensors:
-        at = place.of(None, tensor.tensor)
-        if at is not None:
-            saved[at] += tensor.saved_bytes
+    ns, static, saved = found = np.zeros((3, len(anatomy.order)))
+    for portion, stage in zip(folded.portions, folded.stages, strict=True):
+        items = list(_items(stage))
+        for copy in portion.copies:
+            names = copy.names()
+            for op, tensor, own in items:
+                at = place.of(op and names.get(op, op), names.get(tensor, tensor))
+                if at is not None:
+                    found[:, at] += own
     often = microbatches * (whole.forward_ns + whole.inputs_ns + whole.weights_ns)
     ns *= often / max(float(ns.sum()), 1e-9)
     step = static / max(float(static.sum()), 1.0)
     return Weights(ns + whole.step_ns * step, static, saved), step
+
+
+def _items(stage: Stage) -> Iterator[tuple[str | None, str, FloatArray]]:
+    """Op and tensor of whatever takes time in a step, or memory, static or saved."""
+    for op in stage.ops:
+        yield op.op, "", np.array([op.compute_ns + op.communication_ns, 0.0, 0.0])
+    for moved in stage.redistributions:
+        yield moved.op, moved.tensor, np.array([moved.exposed_ns, 0.0, 0.0])
+    for own in stage.parameters:
+        held = own.value_bytes + own.gradient_bytes + own.optimizer_bytes
+        yield None, own.tensor, np.array([0.0, held, 0.0])
+    for made in stage.tensors:
+        if made.saved_bytes:
+            yield None, made.tensor, np.array([0.0, 0.0, made.saved_bytes])
 
 
 class _Places:

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.schema import Cost, Passes, Stage
-from solver.assignment import assignment_of_stage, strategies_of_stage
+from solver.assignment import assignment_of_stage
 from solver.cost_graph import FloatArray
 from solver.evaluate import cost_of_all
+from solver.folded_plan import FoldedPlan
 from solver.ledger import ledger_of
 from solver.lowering import Models
 from solver.problem import Problem
@@ -55,21 +56,22 @@ def stage_cost(problem: Problem, stage: Stage) -> StageCost:
     models = Models(problem, find_values(problem), stage.mesh)
     assignment = assignment_of_stage(models, stage)
     cost = cost_of_all(models, ledger_of(models, assignment))
-    return _of_passes(models, stage, assignment.ops, cost)
+    return _cost(problem, _work(models, stage, assignment.ops), cost)
 
 
-def stage_cost_as_said(problem: Problem, stage: Stage, cost: Cost) -> StageCost:
-    """The same where a plan of our own says what the stage costs: its layouts are not read."""
-    problem = problem.of_stage(stage)
-    models = Models(problem, find_values(problem), stage.mesh)
-    return _of_passes(models, stage, strategies_of_stage(models, stage), cost)
+def folded_cost(folded: FoldedPlan) -> StageCost:
+    """The same of a plan that is not written for every layer."""
+    models = folded.models
+    work = np.zeros(4)
+    for portion, stage in zip(folded.portions, folded.stages, strict=True):
+        ops = {position: portion.assignment.ops[position] for position in portion.share.ops}
+        work += len(portion.copies) * _work(models, stage, ops)
+    return _cost(models.problem, work, folded.cost)
 
 
-def _of_passes(
-    models: Models, stage: Stage, strategies: Mapping[int, tuple[int, ...]], cost: Cost
-) -> StageCost:
-    problem = models.problem
-    exposed = problem.calibration.exposed
+def _work(models: Models, stage: Stage, strategies: Mapping[int, tuple[int, ...]]) -> FloatArray:
+    """ns in one microbatch: forward, inputs, weights, and of receiving."""
+    exposed = models.problem.calibration.exposed
     forward, inputs, weights = _compute(models, strategies)
     received = 0.0
     for op in stage.ops:
@@ -91,8 +93,13 @@ def _of_passes(
             weights += back * share
         else:
             inputs += back * share
+    return np.array([forward, inputs, weights, received])
+
+
+def _cost(problem: Problem, work: FloatArray, cost: Cost) -> StageCost:
+    forward, inputs, weights, received = work.tolist()
     count = problem.microbatches
-    waited = count * received * exposed.activation
+    waited = count * received * problem.calibration.exposed.activation
     busy = cost.step_ns - waited
     passes = Passes(
         forward_ns=forward,
