@@ -38,7 +38,7 @@ from solver.pipeline.document import document
 from solver.pipeline.pace import Pace
 from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
-from solver.pipeline.stage_plans import StagePlans, plan_stages
+from solver.pipeline.stage_plans import StagePlans, plan_stages_that_fit
 from solver.pipeline.staged import Staged
 from solver.stage_planner import Report, check, plan_stage
 
@@ -297,7 +297,7 @@ class _PipelineSearch:
 
     def _plan(self, option: _Option, axes: int) -> None:
         is_final = axes == self.request.budget.max_axes
-        found = plan_stages(
+        found = plan_stages_that_fit(
             _on_meshes(self.request, axes),
             option.configuration,
             option.staged,

@@ -1,8 +1,8 @@
 """What a pipeline costs: its stages' passes in the schedule's order, and what goes between them.
 
     step      the last rank's end: its passes and waits, then what it does once a step
-    memory    of the fullest rank: what its stages hold, the most that they save at one time, and
-              what the largest segment recomputes
+    memory    of the fullest rank: what its stages hold, the most that they save at one time (what
+              waits for the weights' half included), and what the largest segment recomputes
 
 The numbers of a plan's `cost` are those of the rank that works longest; the rest of its step is
 `bubble_ns`. The gradient of a parameter that several stages hold is reduced between them once a
@@ -41,10 +41,11 @@ from solver.transfers.links import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """stages: with what they receive, their passes and memory."""
+    """stages: with what they receive, their passes and memory. of_ranks: the memory of each."""
 
     stages: tuple[Stage, ...]
     cost: Cost
+    of_ranks: tuple[MemoryUse, ...]
 
 
 def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -> Priced:
@@ -55,7 +56,7 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
     costs: list[StageCost] = []
     for number, like in enumerate(first or range(len(stages))):
         if like < number:
-            costs.append(costs[like].holding(staged.schedule.in_flight[number]))
+            costs.append(costs[like])
         else:
             costs.append(stage_cost(staged.problem(number), stages[number]))
     known: dict[Hashable, Received] = {}
@@ -73,12 +74,15 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
                 "in_flight": staged.schedule.in_flight[s],
                 "receives": receives[s],
                 "passes": passes[s],
-                "memory_bytes": costs[s].cost.memory_bytes,
+                "memory_bytes": costs[s].memory(staged.schedule, s),
             }
         )
         for s, stage in enumerate(stages)
     )
-    return Priced(complete, _cost(staged.schedule, costs, passes, receives, tied))
+    of_ranks = [_memory(staged.schedule, costs, rank) for rank in range(staged.schedule.ranks)]
+    fullest = max(of_ranks, key=lambda own: own.total)
+    cost = _cost(staged.schedule, costs, passes, receives, tied, fullest)
+    return Priced(complete, cost, tuple(of_ranks))
 
 
 def step_of_passes_ns(
@@ -100,6 +104,7 @@ def _cost(
     passes: Sequence[Passes],
     receives: Sequence[Sequence[Received]],
     tied: Sequence[float],
+    fullest: MemoryUse,
 ) -> Cost:
     there = [sum(own.forward_ns for own in given) for given in receives[1:]]
     back = [sum(own.backward_ns for own in given) for given in receives[1:]]
@@ -123,21 +128,18 @@ def _cost(
         bubble_ns=max(0.0, total_ns - busy[longest]),
         communication_ns={**full, "pipeline": sent},
         exposed_ns=waited,
-        memory_bytes=max(
-            (_memory(schedule, costs, rank) for rank in range(schedule.ranks)),
-            key=lambda own: own.total,
-        ),
+        memory_bytes=fullest,
     )
 
 
 def _memory(schedule: Schedule, costs: Sequence[StageCost], rank: int) -> MemoryUse:
     own = [costs[stage].cost.memory_bytes for stage in stages_on(schedule.rank_of, rank)]
-    saved = np.array([cost.saved_bytes for cost in costs])
+    saved, waiting = np.array([(cost.saved_bytes, cost.waiting_bytes) for cost in costs]).T
     return MemoryUse(
         parameters=sum(memory.parameters for memory in own),
         gradients=sum(memory.gradients for memory in own),
         optimizer=sum(memory.optimizer for memory in own),
-        activations=round(schedule.most_held(rank, saved)),
+        activations=round(schedule.most_held(rank, saved, waiting)),
         recomputed=max(memory.recomputed for memory in own),
         reserved=own[0].reserved,
         capacity=own[0].capacity,

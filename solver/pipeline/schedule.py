@@ -9,7 +9,7 @@ stage or several. An action is one of a stage's passes over one microbatch:
     W   backward, of weights alone: nobody waits for it but the optimizer
 
 I and W are the halves of B where a schedule splits it (Qi et al. 2023, "Zero Bubble Pipeline
-Parallelism"). What F saved is held until B or W has run.
+Parallelism"). What F saved is held until B or I has run; from I to W there is what W needs.
 """
 
 from __future__ import annotations
@@ -82,17 +82,21 @@ class Schedule:
 
     @cached_property
     def in_flight(self) -> tuple[int, ...]:
-        """The most microbatches whose saved activations each stage holds at one time."""
-        one = np.ones(self.stages)
+        """The most microbatches of which each stage holds something at one time."""
+        one = np.eye(self.stages)
         return tuple(
-            round(self.most_held(rank, np.where(np.arange(self.stages) == stage, one, 0.0)))
+            round(self.most_held(rank, one[stage], one[stage]))
             for stage, rank in enumerate(self.rank_of)
         )
 
-    def most_held(self, rank: int, saved: FloatArray) -> float:
-        """The most that a rank's stages hold at one time; saved: by stage, of one microbatch."""
-        rows = self.of_ranks[rank]
-        return float(np.cumsum(saved[rows[:, 0]] * _HELD[rows[:, 1]]).max(initial=0.0))
+    def most_held(self, rank: int, saved: FloatArray, waiting: FloatArray) -> float:
+        """The most that a rank's stages hold at one time.
+
+        saved, waiting: by stage, of one microbatch: until its backward pass, and from I to W.
+        """
+        stage, what, _ = self.of_ranks[rank].T
+        change = saved[stage] * _SAVED[what] + waiting[stage] * _WAITING[what]
+        return float(np.cumsum(change).max(initial=0.0))
 
     @cached_property
     def table(self) -> tuple[IntArray, IntArray]:
@@ -104,7 +108,9 @@ class Schedule:
         )
 
 
-_HELD = np.array([1.0, -1.0, 0.0, -1.0])  # by pass: F saves, B and W let go
+# by pass: F saves, B and I let go; what W needs is there from I on
+_SAVED = np.array([1.0, -1.0, -1.0, 0.0])
+_WAITING = np.array([0.0, 0.0, 1.0, -1.0])
 
 
 def placed_in_turn(ranks: int, stages_per_rank: int) -> tuple[int, ...]:

@@ -13,41 +13,40 @@ beside the passes (`solver.pipeline.passes`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshwright.schema import Cost, Passes, Stage
+from meshwright.schema import Cost, MemoryUse, Passes, Stage
 from solver.assignment import assignment_of_stage
 from solver.cost_graph import FloatArray
 from solver.evaluate import cost_of_all
 from solver.folded_plan import FoldedPlan
 from solver.ledger import ledger_of
 from solver.lowering import Models
+from solver.pipeline.schedule import Schedule
+from solver.pipeline.waiting import waiting_bytes
 from solver.problem import Problem
 from solver.values import find_values
 
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """cost: of one step, without receiving and waiting, with `held` microbatches in flight."""
+    """cost: of one step, without receiving and waiting. saved_bytes, waiting_bytes: of one
+    microbatch, until its backward pass, and between the halves of a split one."""
 
     passes: Passes
     cost: Cost
-    held: int
+    saved_bytes: float
+    waiting_bytes: float = 0.0
 
-    @property
-    def saved_bytes(self) -> float:
-        """What one microbatch saves."""
-        return self.cost.memory_bytes.activations / self.held
-
-    def holding(self, held: int) -> StageCost:
-        """The cost of a stage like this one that holds other many microbatches."""
-        memory = self.cost.memory_bytes
-        saved = round(self.saved_bytes * held)
-        memory = memory.model_copy(update={"activations": saved})
-        cost = self.cost.model_copy(update={"memory_bytes": memory})
-        return StageCost(self.passes, cost, held)
+    def memory(self, schedule: Schedule, stage: int) -> MemoryUse:
+        """What the stage holds in its place, whatever others on its rank do."""
+        own = np.eye(schedule.stages)[stage]
+        held = schedule.most_held(
+            schedule.rank_of[stage], self.saved_bytes * own, self.waiting_bytes * own
+        )
+        return self.cost.memory_bytes.model_copy(update={"activations": round(held)})
 
 
 def stage_cost(problem: Problem, stage: Stage) -> StageCost:
@@ -55,12 +54,13 @@ def stage_cost(problem: Problem, stage: Stage) -> StageCost:
     problem = problem.of_stage(stage)
     models = Models(problem, find_values(problem), stage.mesh)
     assignment = assignment_of_stage(models, stage)
-    cost = cost_of_all(models, ledger_of(models, assignment))
-    return _cost(problem, _work(models, stage, assignment.ops), cost)
+    ledger = ledger_of(models, assignment)
+    found = _cost(problem, _work(models, stage, assignment.ops), cost_of_all(models, ledger))
+    return replace(found, waiting_bytes=waiting_bytes(models, assignment, ledger))
 
 
 def folded_cost(folded: FoldedPlan) -> StageCost:
-    """The same of a plan that is not written for every layer."""
+    """The same of a plan that is not written for every layer; what waits is left out."""
     models = folded.models
     work = np.zeros(4)
     for portion, stage in zip(folded.portions, folded.stages, strict=True):
@@ -112,7 +112,8 @@ def _cost(problem: Problem, work: FloatArray, cost: Cost) -> StageCost:
         "communication_ns": _less(cost.communication_ns, count * received),
         "exposed_ns": _less(cost.exposed_ns, waited),
     }
-    return StageCost(passes, cost.model_copy(update=without), problem.in_flight)
+    saved = cost.memory_bytes.activations / problem.in_flight
+    return StageCost(passes, cost.model_copy(update=without), saved)
 
 
 def _compute(

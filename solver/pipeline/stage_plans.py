@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from meshwright.schema import Answer, Infeasible, Plan, Request
@@ -15,6 +15,10 @@ from solver.pipeline.staged import Staged
 from solver.stage_planner import Place, Report, plan_stage
 
 StagePlanner = Callable[[Request, Report | None, Stop, Place], Answer]
+
+_ROUNDS = (
+    4  # chosen: each takes what is missing from the stages' shares; the second is mostly enough
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,71 @@ class StagePlans:
     @property
     def ns(self) -> float:
         return self.priced.cost.step_ns
+
+    @property
+    def over_bytes(self) -> list[int]:
+        """By rank: by how much it misses the memory of a device; nothing and less where it fits."""
+        return [own.total - own.capacity for own in self.priced.of_ranks]
+
+
+def plan_stages_that_fit(
+    request: Request,
+    configuration: Configuration,
+    staged: Staged,
+    shares: tuple[float, ...],
+    deadline: Deadline,
+    tolerance: float,
+) -> StagePlans | Infeasible:
+    """As `plan_stages`; where ranks hold more than their stages' searches count, again with less.
+
+    A search counts what a microbatch saves until its last pass. What waits for the weights' half of
+    a split backward pass can be more than that, and is known when there is a plan.
+    """
+    closest: StagePlans | None = None
+    for _ in range(_ROUNDS):
+        found = plan_stages(request, configuration, staged, shares, deadline, tolerance)
+        if isinstance(found, Infeasible):
+            return found if closest is None else _misses(closest)
+        over = found.over_bytes
+        if max(over) <= 0:
+            return found
+        if closest is None or max(over) < max(closest.over_bytes):
+            closest = found
+        shares = _less(shares, staged, over, request)
+        if min(shares) <= 0 or deadline.is_over():
+            break
+    assert closest is not None
+    return _misses(closest)
+
+
+def _misses(closest: StagePlans) -> Infeasible:
+    """That the stages' searches found nothing: not that there is nothing."""
+    over = closest.over_bytes
+    rank = over.index(max(over))
+    memory = closest.priced.of_ranks[rank]
+    return Infeasible(
+        constraint="memory",
+        detail=(
+            "no plan found fits: with what waits for the weights' half of the backward pass, "
+            f"pipeline rank {rank} of the closest misses the memory by "
+            f"{over[rank] / 2**30:.2f} GiB; a schedule that does not split it needs less"
+        ),
+        needed_bytes=memory.total - memory.reserved,
+        available_bytes=memory.capacity - memory.reserved,
+    )
+
+
+def _less(
+    shares: tuple[float, ...], staged: Staged, over: Sequence[int], request: Request
+) -> tuple[float, ...]:
+    """The shares of stages without what their ranks have too much, in equal parts."""
+    count = staged.schedule.stages // staged.schedule.ranks
+    limit = request.topology.device.memory_bytes * (1 - request.setup.memory_reserve)
+    ranks = staged.schedule.rank_of
+    return tuple(
+        share - max(over[rank], 0) / (count * limit)
+        for share, rank in zip(shares, ranks, strict=True)
+    )
 
 
 def plan_stages(

@@ -190,7 +190,7 @@ def test_the_first_pipeline_rank_holds_all_layers_and_more_interleaved(kind, per
         if stage.memory_bytes is not None
     ]
     order = schedule(kind, ranks, microbatches, per_rank)
-    found = order.most_held(0, np.array(of_microbatch))
+    found = order.most_held(0, np.array(of_microbatch), np.zeros(order.stages))
     more = 1 + (ranks - 1) / (ranks * per_rank) if per_rank > 1 else 1
     layer = 34 + attention_share(sizes)
     assert found == pytest.approx(row_bytes(sizes) * (layers * more * layer + masks), rel=1e-12)
