@@ -19,12 +19,13 @@ from meshwright.schema import (
     Infeasible,
     InvalidInput,
     Passes,
+    Pin,
     Request,
     RequestError,
     Stage,
     Topology,
 )
-from meshwright.schema.cuts import axes_of, counts_of
+from meshwright.schema.cuts import Cuts, axes_of, counts_of
 from solver.cost_graph import FloatArray
 from solver.deadline import Deadline
 from solver.folded_plan import FoldedPlan
@@ -127,9 +128,10 @@ def coarse(
         place = Place(min(ranks, microbatches), tolerance=_TOLERANCE)
         answer = plan_stage(within(own, deadline), None, deadline.stop, place, sketches.write)
     except RequestError as wrong:
+        said = RequestError(wrong.detail + _used_up(request, part, ranks), pointer=wrong.pointer)
         if request.pipeline.ranks is not None:
-            raise
-        return Infeasible(constraint="pins", detail=wrong.detail)
+            raise said from wrong
+        return Infeasible(constraint="pins", detail=said.detail)
     except InvalidInput:
         if request.setup.microbatches is not None:
             raise
@@ -162,12 +164,34 @@ def coarsest_axes(request: Request, part: Topology) -> int:
     """The axes of the coarsest mesh of a part; of the finest where pins name others than levels."""
     levels = {level.name for level in request.topology.levels}
     for pin in request.pins:
-        cuts = [own for own in (*(pin.inputs or ()), *(pin.outputs or ())) if own is not None]
-        named = {axis for axes in (pin.strategy or {}).values() for axis in axes}
-        named.update(axis for own in cuts for axis in axes_of(own))
-        if not named <= levels or any(counts_of(own) for own in cuts):
+        if not _named(pin) <= levels or any(counts_of(own) for own in _cuts(pin)):
             return request.budget.max_axes
     return max(1, sum(level.size > 1 for level in part.levels))
+
+
+def _cuts(pin: Pin) -> list[Cuts]:
+    return [own for own in (*(pin.inputs or ()), *(pin.outputs or ())) if own is not None]
+
+
+def _named(pin: Pin) -> set[str]:
+    """The axes that a pin names."""
+    named = {axis for axes in (pin.strategy or {}).values() for axis in axes}
+    return named | {axis for own in _cuts(pin) for axis in axes_of(own)}
+
+
+def _used_up(request: Request, part: Topology, ranks: int) -> str:
+    """Which levels pins name of which a rank has a single unit."""
+    named = {axis for pin in request.pins for axis in _named(pin)}
+    sizes = {level.name: level.size for level in part.levels}
+    gone = [
+        level.name
+        for level in request.topology.levels
+        if level.size > 1 and level.name in named and sizes.get(level.name, 1) == 1
+    ]
+    if not gone:
+        return ""
+    levels = " and ".join(repr(name) for name in gone)
+    return f"; {ranks} pipeline ranks use up level {levels}: fewer ranks leave some of it"
 
 
 def _weights(

@@ -40,7 +40,7 @@ from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, plan_stages_that_fit
 from solver.pipeline.staged import Staged
-from solver.stage_planner import Report, check, plan_stage
+from solver.stage_planner import Report, check, plan_stage, states_alone
 
 _PLANNED = 4  # chosen: configurations that are planned stage by stage; about a second each
 _COARSE_TOLERANCE = 1e-2  # chosen: of stages' plans that choose between configurations
@@ -131,6 +131,9 @@ class _PipelineSearch:
         self.tight: list[tuple[Configuration, Coarse]] = []
 
     def answer(self) -> Answer:
+        impossible = states_alone(self.request)
+        if impossible is not None:
+            return Answer(infeasible=impossible)
         single = self._alone(self._coarsest)
         found = list(self._options()) or self._tight_options()
         options = sorted(found, key=lambda own: own.estimated_ns)
@@ -139,9 +142,8 @@ class _PipelineSearch:
         if not promising:
             if single is not None:
                 return single
-            refused = [own.refused for own in options if own.refused is not None]
             return Answer(
-                infeasible=next(iter(refused), self.refused or _nothing_fits(self.request))
+                infeasible=_closest(options) or self.refused or _nothing_fits(self.request)
             )
         best = promising[0]
         self._refine(best)
@@ -326,11 +328,30 @@ def _on_meshes(request: Request, axes: int) -> Request:
     return request.model_copy(update={"budget": request.budget.model_copy(update=update)})
 
 
+def _closest(options: Sequence[_Option]) -> Infeasible | None:
+    """Of those that were planned and have no plan: which misses by least. Other cuts may fit."""
+
+    def missed(why: Infeasible) -> float:
+        if not why.needed_bytes or not why.available_bytes:
+            return np.inf
+        return why.needed_bytes / why.available_bytes
+
+    refused = [(own.configuration, own.refused) for own in options if own.refused is not None]
+    if not refused:
+        return None
+    configuration, why = min(refused, key=lambda own: missed(own[1]))
+    by = ""
+    if why.needed_bytes and why.available_bytes:
+        by = f" misses by {(why.needed_bytes - why.available_bytes) / 2**30:.2f} GiB"
+    detail = f"no configuration found fits; closest: {configuration}{by}: {why.detail}"
+    return why.model_copy(update={"detail": detail})
+
+
 def _nothing_fits(request: Request) -> Infeasible:
     return Infeasible(
         constraint="memory",
         detail=(
-            "no cuts of the pipeline asked for keep the memory of the devices "
+            "no configuration found fits: no cuts were found that keep the memory of the devices "
             f"({request.topology.device.memory_bytes / 2**30:.0f} GiB each); more pipeline ranks "
             "or more microbatches may do"
         ),

@@ -78,9 +78,8 @@ def _misses(closest: StagePlans) -> Infeasible:
     return Infeasible(
         constraint="memory",
         detail=(
-            "no plan found fits: with what waits for the weights' half of the backward pass, "
-            f"pipeline rank {rank} of the closest misses the memory by "
-            f"{over[rank] / 2**30:.2f} GiB; a schedule that does not split it needs less"
+            "with what waits for the weights' half of the backward pass, pipeline rank "
+            f"{rank} does not fit; a schedule that does not split it needs less"
         ),
         needed_bytes=memory.total - memory.reserved,
         available_bytes=memory.capacity - memory.reserved,

@@ -211,3 +211,32 @@ def test_a_pipeline_s_plan_is_of_its_own_documents() -> None:
     ):
         with pytest.raises(PlanError, match="the plan is for"):
             verify_documents(found, *documents)
+
+
+def test_a_pin_on_a_level_that_the_ranks_use_up_is_named_with_the_ranks() -> None:
+    pin = Pin(op="1.linear", strategy={"n": ("node",)})
+    request = asked(layered(), Setup(microbatches=4), ranks=4)
+    message = "pin '1.linear': .* 'node'.*; 4 pipeline ranks use up level 'node'"
+    with pytest.raises(RequestError, match=message):
+        plan(request.model_copy(update={"pins": (pin,)}))
+    # where the ranks are open, fewer are taken
+    free = asked(layered(), Setup(microbatches=4), ranks=None)
+    found = plan(free.model_copy(update={"pins": (pin,)})).plan
+    assert found is not None
+    assert found.schedule is None or found.schedule.ranks < 4
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved_1f1b"])
+def test_every_stage_loads_its_own_inputs_as_the_dataset_says(schedule: str) -> None:
+    """ids go to the first stage, labels to the last, each cut in its own way."""
+    setup = Setup(microbatches=4, dataset=((("gpu",), 1), (("gpu",),)))
+    request = asked(layered(), setup, schedule=schedule)
+    found = planned(request)
+    assert verify_documents(found, request.graph, DEVICES, setup).outcome == "verified"
+    loads = [
+        [(op.op, *op.strategy.values()) for op in stage.ops if op.op.startswith("load ")]
+        for stage in found.stages
+    ]
+    assert loads[0] == [("load ids", ("gpu",))]
+    assert loads[-1] == [("load label", ("gpu",))]
+    assert not any(loads[1:-1])

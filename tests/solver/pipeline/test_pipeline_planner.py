@@ -161,12 +161,29 @@ def test_the_answer_is_near_the_best_of_all_cuts_and_degrees(kind: ScheduleKind)
     assert found.cost.step_ns <= 1.03 * best
 
 
+@pytest.mark.parametrize("kind", ["interleaved_1f1b", "zb_v"])
+def test_with_two_stages_a_rank_too(kind: ScheduleKind) -> None:
+    """Every three cuts, of which the stages of each rank are planned with half of its memory."""
+    devices = topology(4, flops_per_s=1e12, latency_ns=200)
+    graph = layered(2, batch=8)
+    wanted = Pipeline(ranks=2, schedule=kind, stages_per_rank=2)
+    request = Request(graph=graph, topology=devices, setup=Setup(microbatches=4), pipeline=wanted)
+    anatomy = Anatomy(graph)
+    (own,) = configurations(request, anatomy)
+    every = [
+        _planned_with(request, own, anatomy, cuts)
+        for cuts in combinations(range(1, len(anatomy.order)), 3)
+    ]
+    best = min(other.ns for other in every if other is not None)
+    assert planned(request).cost.step_ns <= 1.03 * best
+
+
 def _planned_with(
     request: Request, own: Configuration, anatomy: Anatomy, cuts: tuple[int, ...]
 ) -> StagePlans | None:
     order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
     staged = Staged(anatomy, request.topology, request.setup, default_calibration(), order, cuts)
-    shares = (1.0,) * order.stages
+    shares = (1 / own.stages_per_rank,) * order.stages
     found = plan_stages(request, own, staged, shares, Deadline.after(None), 1e-3)
     return found if isinstance(found, StagePlans) else None
 

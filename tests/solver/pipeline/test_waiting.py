@@ -58,7 +58,10 @@ def test_a_split_pass_may_need_more_than_a_whole_one() -> None:
         if fits:
             assert planned(request).cost.memory_bytes.total == states + room
         else:
-            assert refused(request).constraint == "memory"
+            why = refused(request)
+            assert (why.constraint, why.needed_bytes) == ("memory", states + 9 * X)
+            said = "no configuration found fits; closest: zb_h1, 2 pipeline ranks, 4 microbatches"
+            assert why.detail.startswith(said)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.9, 0.97])
