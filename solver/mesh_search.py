@@ -174,8 +174,8 @@ class MeshSearch:
             cost_ns=found.cost_ns,
             memory_bytes=found.memory_bytes,
         )
-        note = f"simpler than the cheapest plan found, which takes {extra_ns / 1e6:.3f} ms less: "
-        note += found.gained
+        less = f", which takes {extra_ns / 1e6:.3f} ms less" if extra_ns > 0 else ""
+        note = f"simpler than the cheapest plan found before{less}: {found.gained}"
         return replace(
             best, outcome=outcome, notes=(*best.notes, note), simplicity_ns=max(0.0, extra_ns)
         )
