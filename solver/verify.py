@@ -90,6 +90,11 @@ def _check_cost(said: Cost, judged: Cost) -> None:
             f"the plan says a step takes {said.step_ns:.0f} ns, evaluate says {judged.step_ns:.0f} "
             "ns"
         )
+    if abs(judged.compute_ns - said.compute_ns) > ROUNDING * judged.compute_ns:
+        raise PlanError(
+            f"the plan says {said.compute_ns:.0f} ns of compute, evaluate says "
+            f"{judged.compute_ns:.0f} ns"
+        )
     for (what, found), (_, expected) in zip(said.memory_bytes, judged.memory_bytes, strict=True):
         if abs(found - expected) > max(1, ROUNDING * expected):
             raise PlanError(

@@ -174,11 +174,12 @@ def test_every_damaged_step_is_caught(style: str) -> None:
     assert count > 50
 
 
-def test_a_plan_that_flatters_itself_is_refused() -> None:
+@pytest.mark.parametrize("field", ["step_ns", "compute_ns"])
+def test_a_plan_that_flatters_itself_is_refused(field: str) -> None:
     graph, devices = decoder_layer(), topology(2, 2)
     found = plan(Request(graph=graph, topology=devices)).plan
     assert found is not None
-    cost = found.cost.model_copy(update={"step_ns": found.cost.step_ns / 2})
+    cost = found.cost.model_copy(update={field: getattr(found.cost, field) / 2})
     with pytest.raises(PlanError, match="evaluate says"):
         verify_documents(found.model_copy(update={"cost": cost}), graph, devices, Setup())
 

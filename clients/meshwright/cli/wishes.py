@@ -62,7 +62,11 @@ def setup_of(
         is_cuts = dataset.startswith("(")
         found["dataset"] = parse_tensors(dataset, "--dataset") if is_cuts else dataset
     if fusion:
-        found["fusion"] = {**found.get("fusion", {}), **dict(map(_fusion_of, fusion))}
+        said = list(map(_fusion_of, fusion))
+        twice = [kind for at, (kind, _) in enumerate(said) if kind in dict(said[:at])]
+        if twice:
+            raise RequestError(f"--fusion: {twice[0]} is given twice; leave one of the two out")
+        found["fusion"] = {**found.get("fusion", {}), **dict(said)}
     if cache is not None:
         found["cache"] = {**(found.get("cache") or {}), "context": cache}
     found.update({field: value for field, value in given.items() if value is not None})
@@ -152,7 +156,7 @@ def pipeline_of(
         ranks = AUTO
     if ranks is None:
         return Pipeline()
-    if ranks != AUTO and not ranks.isdecimal():
+    if ranks != AUTO and not (ranks.isdecimal() and int(ranks) > 0):
         raise RequestError(f"--pipeline: {ranks[:80]!r} is neither a number of ranks nor {AUTO}")
     given: dict[str, object] = {"ranks": None if ranks == AUTO else int(ranks), "cuts": tuple(cuts)}
     if schedule is not None:

@@ -178,11 +178,12 @@ def _read(stage: Stage, graph: Graph, weighted: frozenset[str]) -> _Read:
     whole = {
         own.tensor: prod(dim.size for dim in own.value.dims) * DTYPE_BYTES[dtypes[own.tensor]]
         for own in stage.parameters
+        if own.gradient is not None
     }
     zero_of = {
         own.tensor: _zero(own, read_over.get(own.tensor, frozenset()), shared, sizes)
         for own in stage.parameters
-        if own.gradient is not None and whole[own.tensor] > _SMALL_BYTES
+        if whole.get(own.tensor, 0) > _SMALL_BYTES
     }
     bytes_of: Counter[tuple[int, int]] = Counter()
     for own in stage.parameters:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from meshwright.schema.errors import PlanError
 from meshwright.schema.layout import Layout, LayoutPair
@@ -241,6 +241,17 @@ class Stage(Model):
     parameters: tuple[ParameterPlan, ...]
     redistributions: tuple[Redistribution, ...]
     buckets: tuple[Bucket, ...] = ()
+
+    @model_validator(mode="after")
+    def _repeats_its_own(self) -> Stage:
+        if self.recompute is not None:
+            own = {op.op for op in self.ops}
+            for op in (op for segment in self.recompute.segments for op in segment.ops):
+                if op not in own:
+                    raise PlanError(
+                        f"a segment of recompute has the op {op!r}, which the stage has not"
+                    )
+        return self
 
 
 class Finding(Model):

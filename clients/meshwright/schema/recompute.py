@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from meshwright.schema.errors import PlanError
 from meshwright.schema.model import Model, Whole
 
 RecomputePolicy = Literal["none", "selective", "cheap", "full"]
@@ -39,9 +40,32 @@ class Segment(Model):
     ops: tuple[str, ...]
     again: tuple[str, ...]
 
+    @model_validator(mode="after")
+    def _repeats_its_own(self) -> Segment:
+        foreign = sorted(set(self.again) - set(self.ops))
+        if foreign:
+            raise PlanError(
+                f"a segment of recompute repeats {foreign[0]!r}, which is none of its ops"
+            )
+        if len(set(self.again)) != len(self.again):
+            twice = next(op for op in self.again if self.again.count(op) > 1)
+            raise PlanError(f"a segment of recompute repeats {twice!r} twice")
+        return self
+
 
 class Recomputed(Model):
     """What a stage does again."""
 
     policy: RecomputePolicy
-    segments: tuple[Segment, ...]
+    segments: tuple[Segment, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _has_every_op_once(self) -> Recomputed:
+        if self.policy == "none":
+            raise PlanError("recompute none has no segments; leave both out")
+        seen: set[str] = set()
+        for op in (op for own in self.segments for op in own.ops):
+            if op in seen:
+                raise PlanError(f"op {op!r} is listed twice in segments of recompute")
+            seen.add(op)
+        return self

@@ -22,6 +22,7 @@ from meshwright.launch import (
     uniform_of,
 )
 from meshwright.schema import (
+    Cache,
     Constraints,
     Degrees,
     Graph,
@@ -275,3 +276,12 @@ def test_the_command_writes_each_of_them(run: Run, tmp_path: Path) -> None:
     assert tomllib.loads(output.read_text())["parallelism"]["tensor_parallel_degree"] == 8
     config = yaml.safe_load(run("export", file, "--to", "mindformers").out)
     assert config["parallel_config"]["model_parallel"] == 8
+
+
+def test_a_plan_with_caches_has_degrees_and_no_zero() -> None:
+    """Caches lie like parameters and are none of the graph's tensors."""
+    setup = Setup(phase="inference", global_batch=8, symbols={"seq": 1}, cache=Cache(context=2048))
+    found = uniform(Request(graph=stored("llama3-8b"), topology=preset("h100-1x8"), setup=setup))
+    degrees = found.degrees
+    assert (degrees.dp or 1) * degrees.tp * degrees.cp == 8
+    assert degrees.zero == 0
