@@ -12,6 +12,7 @@ from meshwright.schema import Constraints, Pin, Request
 from solver.assignment import Codes
 from solver.lowering import Models
 from solver.op_model import OpModel
+from solver.problem import Problem
 from solver.uneven import uneven_of
 
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # its number in a dotted name
@@ -130,3 +131,16 @@ def _divides(model: OpModel, ways: int) -> bool:
     return any(
         length % ways == 0 for length, may in zip(lengths, model.shardable, strict=True) if may
     )
+
+
+def nothing_again(request: Request, problem: Problem) -> list[str]:
+    """Why nothing is recomputed where that was asked for."""
+    asked = request.recompute
+    if asked.policy in ("none", "auto") or asked.blocks == 0 or problem.remade:
+        return []
+    if not problem.training:
+        return [f"recompute {asked.policy}: inference has no backward pass"]
+    return [
+        f"recompute {asked.policy}: nothing is done again; no repeated block has ops that this "
+        "policy may repeat and whose results take memory"
+    ]

@@ -30,7 +30,7 @@ class Recompute(Model):
     first of each pipeline stage; None for all.
     """
 
-    policy: RecomputePolicy | Literal["auto"] = "none"
+    policy: Literal["none", "selective", "cheap", "full", "auto"] = "none"
     blocks: Whole | None = Field(default=None, ge=0)
 
 

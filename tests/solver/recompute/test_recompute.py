@@ -11,7 +11,7 @@ from solver.folding import Folding
 from solver.planner import plan
 from solver.verify import verify_documents
 from tests.solver.recompute.layers import layered
-from tests.solver.small_graphs import problem, topology
+from tests.solver.small_graphs import GraphMaker, problem, topology
 
 GIB = 1 << 30
 
@@ -111,3 +111,16 @@ def test_plans_that_recompute_execute_as_the_model(policy: str) -> None:
     devices = topology(2, 2, memory_bytes=GIB)
     setup = Setup(microbatches=1, memory_reserve=0.0)
     assert verify_documents(found, graph, devices, setup).outcome == "verified"
+
+
+def test_who_asks_for_what_cannot_be_is_told() -> None:
+    make = GraphMaker(batch=16)
+    x = make.op("linear", [make.input("x", "batch", 64), make.parameter("w", 64, 64)],
+                ["batch", 64], "only")  # fmt: skip
+    loss = make.op("mean", [x], [], "loss", attrs={"dims": [0, 1]})
+    alone = make.graph(loss, loss=loss)
+    assert any("recompute full: nothing" in note for note in planned(alone, "full").notes)
+    assert not any("recompute" in note for note in planned(alone, "auto").notes)
+    assert not any("recompute" in note for note in planned(layered(3), "full").notes)
+    inference = planned(layered(3), "cheap", phase="inference")
+    assert "recompute cheap: inference has no backward pass" in inference.notes
