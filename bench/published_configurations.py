@@ -3,7 +3,7 @@
 Each row is a configuration that somebody trained with: what was measured of it, what `estimate`
 predicts for it, and what the best plan found takes with the same model, batch and devices, once
 without a pipeline and once with the published number of pipeline ranks. Where a paper gives
-FLOP/s, the time follows from them and its own count of FLOPs. Nothing is calibrated on any of it.
+FLOP/s, the time follows from them and a count of FLOPs. Nothing is calibrated on any of it.
 """
 
 from __future__ import annotations
