@@ -154,7 +154,7 @@ def _tensor(models: Models, value: Value, own: ValueItems) -> TensorPlan:
     saved: Saved = "none"
     if value.kept.wanted:
         saved = "rest" if own.read is not None and own.read.again else "read"
-        if value.is_remade and (saved == "rest" or not own.saved_bytes):
+        if value.is_remade and (saved == "rest" or own.read is None):
             saved = "recomputed"
     return TensorPlan(
         tensor=UNNAMED,

@@ -44,13 +44,13 @@ class Remade:
 
     def document(self, ops: Iterable[str]) -> Recomputed | None:
         """As a plan says it; ops: in the order in which they are to be named."""
-        if not self.again:
-            return None
         segments: dict[int, list[str]] = {}
         for op in ops:
             number = self.segment_of.get(op)
             if number is not None:
                 segments.setdefault(number, []).append(op)
+        if not any(self.again.intersection(own) for own in segments.values()):
+            return None
         return Recomputed(
             policy=self.policy,
             segments=tuple(

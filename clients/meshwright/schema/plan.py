@@ -108,7 +108,8 @@ class TensorPlan(Model):
     """A tensor as its producer leaves it (`rest`).
 
     `read` is the layout that all readers share before any converts further; None = as at rest.
-    saved: what is kept for the backward pass; `recomputed` at rest, and read from there again.
+    saved: what is kept for the backward pass; `recomputed` at rest, and read from there again;
+    `read` of no bytes is recomputed as it is read.
     """
 
     tensor: str
