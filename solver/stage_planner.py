@@ -182,6 +182,7 @@ class _StageSearch:
         self.calibration = request.calibration or default_calibration()
         self.marks = matching_pins(request.graph, request.pins, request.module)
         self._whole: tuple[int, Problem, Values] | None = None
+        self._known: list[_Foldings] = []
 
     def answer(self) -> Answer:
         asked = self.request.recompute.policy
@@ -214,19 +215,27 @@ class _StageSearch:
     def _planned(self, policy: RecomputePolicy, count: int) -> Answer:
         """In so many microbatches, with what a policy does again."""
         again = self._remade(policy, count)
-        ways = foldings(self.request.graph, _marked(self.marks, again))
-        folding, spare = next(ways), 0.0
+        ways = self._foldings(_marked(self.marks, again))
+        spare = 0.0
         while True:
             try:
-                answer = self._searched(folding, count, again, spare)
+                answer = self._searched(ways.folding, count, again, spare)
             except NotAlikeError:
-                folding = next(ways)
+                ways.fold_less()
                 continue
             over = 0 if answer.plan is None else _over(answer.plan.cost.memory_bytes)
             if over <= 0:
                 return answer
             # segments take as much as the mean of them in the search, the plan as the largest
             spare += over
+
+    def _foldings(self, marks: Mapping[str, Hashable]) -> _Foldings:
+        """Of the graph with these marks: the same for every number of microbatches."""
+        for known in self._known:
+            if known.marks == marks:
+                return known
+        self._known.append(_Foldings(self.request.graph, marks))
+        return self._known[-1]
 
     def _remade(self, policy: RecomputePolicy, count: int) -> Remade:
         if policy == "none" or self.request.setup.phase != "training":
@@ -277,6 +286,19 @@ class _StageSearch:
             "topology; pins on some of them make it smaller",
             pointer="/graph",
         )
+
+
+class _Foldings:
+    """The foldings of a graph; one that does not hold is not come back to."""
+
+    def __init__(self, graph: Graph, marks: Mapping[str, Hashable]) -> None:
+        self.marks = marks
+        self._ways = foldings(graph, marks)
+        self.folding = next(self._ways)
+
+    def fold_less(self) -> None:
+        """Copies are not alike: the next."""
+        self.folding = next(self._ways)
 
 
 def _marked(marks: Mapping[str, Hashable], again: Remade) -> Mapping[str, Hashable]:
