@@ -2,7 +2,9 @@
 
 A preset is data: a device's data sheet (devices/*.json) in the server it is usually sold in
 (nodes/*.json), as many of them as the name says. Levels of size 1 are left out, so `h100-1x8` has
-the one level `gpu`. Every number names its source in the JSON and in docs/topologies.md.
+the one level `gpu`. Several names joined by `+` are a mixed cluster, whose groups reach each other
+through the ports by which their nodes reach one another. Every number names its source in the JSON
+and in docs/topologies.md.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from math import prod
 from pydantic import Field
 
 from costmodel.collectives import FULL_MESH_KINDS
-from meshwright.schema import Device, Host, Level, Link, Model, Topology, TopologyError
+from meshwright.schema import Device, DeviceGroup, Host, Level, Link, Model, Topology, TopologyError
 
 # Preset device -> the file of its data sheet and the file of its server.
 _FILES: Mapping[str, tuple[str, str]] = {
@@ -63,6 +65,28 @@ def presets() -> list[str]:
 
 def preset(name: str) -> Topology:
     """The topology of a preset name; TopologyError names what was found and what would do."""
+    first, *others = (_of_one_kind(part) for part in name.split("+"))
+    if not others:
+        return first[0]
+    return Topology(
+        name="+".join(own.name for own, _ in (first, *others)),
+        device=first[0].device,
+        levels=first[0].levels,
+        host=first[0].host,
+        uplink=first[1],
+        beside=tuple(
+            DeviceGroup(
+                device=own.device, levels=own.levels, host=own.host, uplink=uplink,
+                source=own.source,
+            )
+            for own, uplink in others
+        ),
+        source=first[0].source,
+    )  # fmt: skip
+
+
+def _of_one_kind(name: str) -> tuple[Topology, Link]:
+    """Nodes of one kind, and what joins one to others."""
     found = _NAME.fullmatch(name.strip().lower())
     device_name = found["device"] if found else name
     device_name = _ALIASES.get(device_name, device_name)
@@ -71,18 +95,20 @@ def preset(name: str) -> Topology:
     nodes, devices = int(found["nodes"]), int(found["devices"])
     device_file, node_file = _FILES[device_name]
     node = _node(node_file)
+    between = _between(node, devices)
     levels = [
-        Level(name="node", size=nodes, link=_between(node, devices)),
+        Level(name="node", size=nodes, link=between),
         *_inside(node, devices, name),
     ]
     kept = [level for level in levels if level.size > 1] or levels[-1:]
-    return Topology(
+    made = Topology(
         name=f"{device_name}-{nodes}x{devices}",
         device=_device(device_file),
         levels=tuple(kept),
         host=_host_of_one(node),
         source=f"{node.name}. {node.source}",
     )
+    return made, between
 
 
 def _inside(node: Node, devices: int, name: str) -> list[Level]:
@@ -131,8 +157,8 @@ def _unknown(name: str) -> str:
     near = difflib.get_close_matches(device_name, known, n=1, cutoff=0.4) or known[:1]
     return (
         f"unknown topology preset {name[:80]!r}; a preset is <device>-<nodes>x<devices per node>, "
-        f"for example '{near[0]}-8x8': both counts at least 1 and the device one of "
-        f"{', '.join(known)}"
+        f"for example '{near[0]}-8x8', or several joined by '+': both counts at least 1 and the "
+        f"device one of {', '.join(known)}"
     )
 
 

@@ -56,13 +56,17 @@ def repeated_blocks(graph: Graph) -> list[dict[str, Any]]:
 
 
 def topology_summary(topology: Topology) -> dict[str, Any]:
-    """The size of a cluster."""
-    return {
-        "device": topology.device.name,
+    """The size of a cluster; of a mixed one the least memory, and every group."""
+    groups = topology.groups
+    found = {
+        "device": " + ".join(dict.fromkeys(group.device.name for group in groups)),
         "devices": topology.device_count,
-        "memory_bytes": topology.device.memory_bytes,
+        "memory_bytes": min(group.device.memory_bytes for group in groups),
         "levels": {level.name: level.size for level in topology.levels},
     }
+    if topology.beside:
+        found["groups"] = [topology_summary(group) for group in groups]
+    return found
 
 
 def plan_summary(plan: Plan) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from meshwright.schema import (
     Stage,
     Tensor,
     Topology,
+    TopologyError,
 )
 from meshwright.schema.collector import uncollected
 from solver.dataset import with_loading
@@ -141,6 +142,12 @@ def build_problem(
     loaded, the problem's graph has ops that do so; for inference it has no loss, and perhaps a
     cache (`solver.inference`).
     """
+    if topology.beside:
+        raise TopologyError(
+            f"{topology.name or 'the topology'} has {len(topology.groups)} kinds of devices; what "
+            "is planned or judged as one stage has one",
+            pointer="/topology",
+        )
     graph = with_loading(for_inference(graph, setup), setup)
     count = microbatches or setup.microbatches or 1
     shapes = graph.instantiate(_symbols(graph, setup, count))

@@ -25,7 +25,7 @@ from meshwright.schema.transfer import (
 )
 from solver.states import IntArray
 from solver.transfers.holding import Holding, Site
-from solver.transfers.links import Cluster, Loads
+from solver.transfers.links import Loads, Wiring
 from solver.transfers.reduction import reductions
 from solver.transfers.routes import Boxes, Routes, slice_elements
 
@@ -64,7 +64,7 @@ class Totals:
 
 def transfer(
     items: Iterable[Item],
-    cluster: Cluster,
+    cluster: Wiring,
     *,
     from_plan: str = "",
     to_plan: str = "",
@@ -108,7 +108,7 @@ def transfer(
     return Transfer(
         from_plan=from_plan,
         to_plan=to_plan,
-        levels=tuple(zip(cluster.links.levels, cluster.links.sizes, strict=True)),
+        levels=cluster.levels,
         places=tuple(Place(mesh=site.mesh, devices=_stretches(site.devices)) for site in sites),
         tensors=tuple(lines),
         loads=tuple(_device_loads(loads)),
@@ -127,7 +127,7 @@ def between_stages(
     tensor: str,
     source: tuple[LayoutPair, Site],
     target: tuple[LayoutPair, Site],
-    cluster: Cluster,
+    cluster: Wiring,
     *,
     value_bytes: int,
     gradient_bytes: int,
@@ -168,7 +168,7 @@ def _folded(items: Iterable[Item]) -> Iterator[_Alike]:
         yield _Alike(group[0], tuple(item.tensor for item in group), turn)
 
 
-def _route(alike: _Alike, cluster: Cluster, loads: Loads) -> tuple[tuple[Step, ...], Totals]:
+def _route(alike: _Alike, cluster: Wiring, loads: Loads) -> tuple[tuple[Step, ...], Totals]:
     item = alike.item
     target = Holding.of(item.target, item.target_site)
 

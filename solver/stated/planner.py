@@ -76,6 +76,12 @@ def _settled(request: Request) -> tuple[Request, tuple[str, ...]]:
     degrees, ranks = request.degrees, request.pipeline.ranks
     assert degrees is not None
     assert ranks is not None
+    if request.topology.beside:
+        raise InvalidInput(
+            "degrees are stated for devices of one kind, and the topology has several; name one of "
+            "its groups as the topology, or leave the degrees to the search of pipelines",
+            pointer="/topology",
+        )
     if ranks > 1 and request.setup.phase != "training":
         raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
     found = request.model_copy(

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,45 @@ from costmodel.collectives import NS_PER_S, Interconnect
 from meshwright.schema import Calibration, Topology
 from meshwright.schema.transfer import BusiestLink
 from solver.states import FloatArray, IntArray
+
+
+class Wiring(Protocol):
+    """What sends go over. Levels are numbers; so are wires, from 0 on each level."""
+
+    @property
+    def device_count(self) -> int: ...
+
+    @property
+    def levels(self) -> tuple[tuple[str, int], ...]:
+        """Name and size of every level, slowest first."""
+        ...
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Devices in a unit of each level but the slowest, fastest first."""
+        ...
+
+    def crossed(self, source: IntArray, target: IntArray) -> IntArray:
+        """The slowest level at which each pair of different devices parts."""
+        ...
+
+    def wire(self, level: int, device: IntArray, other: IntArray) -> IntArray:
+        """The number of the wire by which each device reaches another one across a level."""
+        ...
+
+    def wires_bytes_per_s(self, level: int, count: int) -> FloatArray:
+        """One direction of each of the first `count` wires."""
+        ...
+
+    def latency_ns(self, level: int) -> float: ...
+
+    def busiest_link(self, level: int, wire: int, end: int, size: int) -> BusiestLink:
+        """A wire by the device that it begins at. end: 0 where `size` bytes leave the device."""
+        ...
+
+    def around(self, devices: IntArray) -> tuple[Cluster, int]:
+        """The nested levels that some devices of one kind lie in, and the first device there."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,8 +90,11 @@ class Cluster:
         return prod(self.links.sizes)
 
     @property
+    def levels(self) -> tuple[tuple[str, int], ...]:
+        return tuple(zip(self.links.levels, self.links.sizes, strict=True))
+
+    @property
     def strides(self) -> tuple[int, ...]:
-        """Devices in a unit of each level but the slowest, fastest first."""
         sizes = self.links.sizes
         return tuple(prod(sizes[level:]) for level in range(len(sizes) - 1, 0, -1))
 
@@ -66,7 +109,7 @@ class Cluster:
         return device // within * -(-within // sharing) + device % within // sharing
 
     def wire(self, level: int, device: IntArray, other: IntArray) -> IntArray:
-        """The number of the wire from each device's port; with a switch that is the port itself."""
+        """With a switch a wire is the port itself."""
         port = self.port(level, device)
         if not self.links.full_mesh[level]:
             return port
@@ -78,8 +121,27 @@ class Cluster:
         port = self.links.device_bytes_per_s[level] * self.devices_per_port[level]
         return port / (self.links.sizes[level] - 1) if self.links.full_mesh[level] else port
 
+    def wires_bytes_per_s(self, level: int, count: int) -> FloatArray:
+        return np.full(count, self.wire_bytes_per_s(level))
+
+    def latency_ns(self, level: int) -> float:
+        return self.links.latency_ns[level]
+
+    def busiest_link(self, level: int, wire: int, end: int, size: int) -> BusiestLink:
+        port = wire // self.links.sizes[level] if self.links.full_mesh[level] else wire
+        devices: NDArray[np.int64] = np.arange(self.device_count)
+        return BusiestLink(
+            level=self.links.levels[level],
+            device=int(np.flatnonzero(self.port(level, devices) == port)[0]),
+            direction=("out", "in")[end],
+            bytes=size,
+        )
+
+    def around(self, devices: IntArray) -> tuple[Cluster, int]:
+        assert int(devices.max()) < self.device_count
+        return self, 0
+
     def crossed(self, source: IntArray, target: IntArray) -> IntArray:
-        """The slowest level at which each pair of different devices parts."""
         found = np.full(len(source), len(self.links.sizes) - 1)
         for level in range(len(self.links.sizes) - 2, -1, -1):
             unit = self.unit_devices(level)
@@ -91,7 +153,7 @@ class Cluster:
 class Loads:
     """Bytes by device and by wire, added up send by send."""
 
-    cluster: Cluster
+    cluster: Wiring
     sent: FloatArray = field(init=False)
     received: FloatArray = field(init=False)
     kept: FloatArray = field(init=False)
@@ -125,25 +187,15 @@ class Loads:
         latency = dict.fromkeys((0, 1), 0.0)
         slowest = dict.fromkeys((0, 1), 0.0)
         longest, where = 0.0, None
-        links = self.cluster.links
         for (wave, level, end), load in self._wires.items():
-            wire = int(load.argmax())
-            ns = float(load[wire]) / self.cluster.wire_bytes_per_s(level) * NS_PER_S
-            latency[wave] = max(latency[wave], links.latency_ns[level])
+            lasting = load / self.cluster.wires_bytes_per_s(level, len(load)) * NS_PER_S
+            wire = int(lasting.argmax())
+            ns = float(lasting[wire])
+            latency[wave] = max(latency[wave], self.cluster.latency_ns(level))
             slowest[wave] = max(slowest[wave], ns)
             if ns > longest:
-                longest, where = ns, (level, end, wire, round(load[wire]))
+                longest, where = ns, (level, wire, end, round(load[wire]))
         if where is None:
             return 0.0, None
-        level, end, wire, size = where
-        port = wire // links.sizes[level] if links.full_mesh[level] else wire
-        return sum(latency.values()) + sum(slowest.values()), BusiestLink(
-            level=links.levels[level],
-            device=self._first_device(level, port),
-            direction=("out", "in")[end],
-            bytes=size,
-        )
-
-    def _first_device(self, level: int, port: int) -> int:
-        devices: NDArray[np.int64] = np.arange(self.cluster.device_count)
-        return int(np.flatnonzero(self.cluster.port(level, devices) == port)[0])
+        ns = sum(latency.values()) + sum(slowest.values())
+        return ns, self.cluster.busiest_link(*where)

@@ -82,6 +82,12 @@ def transfer_plans(
     other parameters or optimizers, or lie on devices of which no cluster is known.
     """
     _check(source, target, state)
+    for given in (source.topology, target.topology, cluster):
+        if given is not None and given.beside:
+            raise PlanError(
+                f"{given.name or 'a topology'} has several kinds of devices; transfers are planned "
+                "between devices of one kind"
+            )
     reach = max(source.topology.device_count, first + target.topology.device_count)
     if cluster is None:
         cluster = _joint(source.topology, target.topology, reach)

@@ -5,7 +5,7 @@ A reduce-scatter leaves every device a share to send; an all-reduce whole copies
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,11 +13,11 @@ from costmodel.collectives import Collective, collective_ns
 from meshwright.schema import Axis, Dim, Layout, LayoutError, Step, SubDim
 from solver.states import IntArray
 from solver.transfers.holding import Site
-from solver.transfers.links import Cluster
+from solver.transfers.links import Cluster, Wiring
 
 
 def reductions(
-    layout: Layout, site: Site, element_bytes: int, cluster: Cluster
+    layout: Layout, site: Site, element_bytes: int, wiring: Wiring
 ) -> tuple[tuple[Step, ...], ...]:
     """The ways to reduce a layout, of one step each; one way of no steps where it is not partial.
 
@@ -32,7 +32,8 @@ def reductions(
         )
     axes = tuple(name for name in site.mesh.names if name in layout.partial)
     elements = int(np.prod(layout.local_shape(site.mesh), dtype=np.int64))
-    extents = _extents(site, axes, cluster)
+    cluster, first = wiring.around(site.devices)
+    extents = _extents(site.devices - first, site.mesh.groups(axes), cluster)
 
     def step(kind: Collective, to: Layout) -> tuple[Step, ...]:
         payload = elements * element_bytes
@@ -69,13 +70,15 @@ def _scattered(layout: Layout, site: Site, axes: tuple[Axis, ...]) -> Iterator[L
             yield layout.model_copy(update={"dims": tuple(dims)})
 
 
-def _extents(site: Site, axes: tuple[Axis, ...], cluster: Cluster) -> list[tuple[int, ...]]:
-    """The extents of the groups over `axes`, on the devices where they lie; each once."""
-    groups = site.devices[np.array(site.mesh.groups(axes), dtype=np.int64)]
-    before = np.ones(len(groups), dtype=np.int64)
+def _extents(
+    devices: IntArray, groups: Sequence[Sequence[int]], cluster: Cluster
+) -> list[tuple[int, ...]]:
+    """The extents of the groups, on the devices where they lie; each once."""
+    lying = devices[np.array(groups, dtype=np.int64)]
+    before = np.ones(len(lying), dtype=np.int64)
     found: list[IntArray] = []
     for level in range(len(cluster.links.sizes)):
-        units = np.sort(groups // cluster.unit_devices(level), axis=1)
+        units = np.sort(lying // cluster.unit_devices(level), axis=1)
         distinct = (np.diff(units, axis=1) > 0).sum(axis=1) + 1
         found.append(-(-distinct // before))
         before = distinct

@@ -82,11 +82,13 @@ def test_the_docs_name_the_sources_of_every_preset(name):
     assert topology.source in TOPOLOGIES
 
 
-def test_the_topology_in_the_docs_is_valid():
+def test_the_topologies_in_the_docs_are_valid():
     examples = re.findall(r"```json\n(.*?)```", TOPOLOGIES, re.DOTALL)
-    (topology,) = [Topology.from_json(example) for example in examples]
+    topology, mixed = [Topology.from_json(example) for example in examples]
     assert topology.device_count == 64
     assert topology.levels[0].link.device_bytes_per_s == 12.5e9
+    assert [group.device.name for group in mixed.groups] == ["old", "new"]
+    assert preset("a100-80g-4x8+h100-2x8").device_count == 48
 
 
 def test_the_docs_name_the_kinds_that_are_read_as_full_meshes():

@@ -107,3 +107,26 @@ def test_more_devices_than_any_topology_has_are_refused():
 def test_text_that_is_no_preset_raises_only_topology_errors(name):
     with pytest.raises(TopologyError):
         preset(name + "!")
+
+
+def test_names_joined_by_plus_are_groups_of_one_cluster():
+    mixed = preset("A100-4x8+h100-2x4")
+    assert mixed.name == "a100-80g-4x8+h100-2x4"
+    assert mixed.device_count == 40
+    for group, alone in zip(mixed.groups, ("a100-4x8", "h100-2x4"), strict=True):
+        own = preset(alone)
+        assert (group.device, group.levels, group.host) == (own.device, own.levels, own.host)
+        # as its nodes reach one another
+        assert group.uplink == own.levels[0].link
+
+
+def test_a_group_of_one_node_has_an_uplink_too():
+    single = preset("h100-1x8+a100-1x8").groups[0]
+    assert [level.name for level in single.levels] == ["gpu"]
+    assert single.uplink == preset("h100-2x8").levels[0].link
+
+
+@pytest.mark.parametrize("name", ["h100-8x8+", "+h100-8x8", "h100-8x8++a100-1x8", "h100+a100-1x8"])
+def test_every_part_of_a_mixed_name_is_a_preset(name):
+    with pytest.raises(TopologyError, match="<device>-<nodes>x<devices per node>"):
+        preset(name)

@@ -68,10 +68,39 @@ def test_a_topology_counts_its_devices_and_shares_its_ports():
     assert topology.device.peak_flops_per_s("int64") == 1e13
 
 
+def mixed(**fields: Any) -> dict[str, Any]:
+    """16 devices of another kind in one node, beside the 8."""
+    link = {"kind": "ib", "bytes_per_s": 1e10, "latency_ns": 9000, "devices_per_port": 4}
+    device = {**TOPOLOGY["device"], "name": "other"}
+    level = {**TOPOLOGY["levels"][1], "size": 16}
+    beside = {"device": device, "levels": [level], "uplink": link, **fields}
+    return {**TOPOLOGY, "uplink": link, "beside": [beside]}
+
+
+def test_a_mixed_topology_is_groups_of_one_kind_each():
+    topology = Topology.from_dict(mixed())
+    assert topology.device_count == 24
+    assert [group.device_count for group in topology.groups] == [8, 16]
+    assert [group.device.name for group in topology.groups] == ["toy", "other"]
+    assert [group.beside for group in topology.groups] == [(), ()]
+    assert Topology.from_json(topology.to_json()) == topology
+    plain = Topology.from_dict(TOPOLOGY)
+    assert plain.groups == (plain,)
+    # what is new in topologies changes no id of one without it
+    assert plain.id == "topo_a2c8a7454239d491c521fd1cb43f668ac056aa9939f2f8d3b5970a38036b7ce6"
+
+
 @pytest.mark.parametrize(
     ("document", "names"),
     [
         ({**TOPOLOGY, "levels": []}, "1 to 8 levels, got 0"),
+        (mixed(levels=[]), "1 to 8 levels, got 0"),
+        (mixed(levels=[{**TOPOLOGY["levels"][1], "name": "a b"}]), "'a b' must be an identifier"),
+        (mixed(levels=[{**TOPOLOGY["levels"][1], "size": 2**20}]), "got 1,048,584"),
+        (mixed(uplink=None), "/beside/0/uplink"),
+        (mixed(beside=[]), "/beside/0/beside"),
+        ({**mixed(), "uplink": None}, "by which uplink its own devices reach them"),
+        ({**mixed(), "beside": mixed()["beside"] * 4}, "at most 4 groups, got 5"),
         ({**TOPOLOGY, "levels": TOPOLOGY["levels"] * 5}, "1 to 8 levels, got 10"),
         (with_level(name="gpu"), "level 'gpu' is listed twice"),
         (with_level(name="two words"), "'two words' must be an identifier"),

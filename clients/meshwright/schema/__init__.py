@@ -56,7 +56,7 @@ from meshwright.schema.request import (
 )
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.setup import Optimizer, Setup
-from meshwright.schema.topology import Device, Host, Level, Link, Topology
+from meshwright.schema.topology import Device, DeviceGroup, Host, Level, Link, Topology
 
 __all__ = [
     "DTYPE_BYTES",
@@ -73,6 +73,7 @@ __all__ = [
     "Cost",
     "Degrees",
     "Device",
+    "DeviceGroup",
     "Dim",
     "Document",
     "Efficiency",

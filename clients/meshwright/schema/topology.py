@@ -1,4 +1,8 @@
-"""The cluster: one kind of device in nested levels, from the slowest link to the fastest."""
+"""The cluster: devices in nested levels, from the slowest link to the fastest.
+
+Most have one kind of device. A mixed cluster is several groups, each of one kind in levels of its
+own, that reach each other by their uplinks.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from meshwright.schema.sizes import MAX_SIZE
 
 MAX_DEVICES = 2**20  # chosen: ten times the largest cluster known in 2026
 MAX_LEVELS = 8
+MAX_GROUPS = 4  # chosen: every order of them is tried
 
 LevelName = str
 
@@ -95,10 +100,22 @@ class Device(Model):
         return self.flops_per_s[dtype]
 
 
+class DeviceGroup(Model):
+    """Devices of one kind beside others; uplink: by which one of them reaches other groups."""
+
+    device: Device
+    levels: tuple[Level, ...]
+    uplink: Link
+    host: Host | None = None
+    source: str = ""
+
+
 class Topology(Document):
     """A cluster. Ranks count the devices with the last level varying fastest.
 
-    host: None where it is not known; nothing is then offloaded.
+    host: None where it is not known; nothing is then offloaded. beside: other groups of a mixed
+    cluster, whose ranks count on from those of the groups before; device, levels and host are those
+    of the first. uplink: needed where there are others.
     """
 
     prefix: ClassVar[str] = "topo"
@@ -109,26 +126,26 @@ class Topology(Document):
     device: Device
     levels: tuple[Level, ...]
     host: Host | None = None
+    uplink: Link | None = None
+    beside: tuple[DeviceGroup, ...] = ()
     source: str = ""
 
     @model_validator(mode="after")
     def _valid(self) -> Topology:
-        if not 1 <= len(self.levels) <= MAX_LEVELS:
+        _check_levels(self.levels)
+        for position, group in enumerate(self.beside):
+            _check_levels(group.levels, f"/beside/{position}")
+        if len(self.beside) >= MAX_GROUPS:
             raise TopologyError(
-                f"a topology has 1 to {MAX_LEVELS} levels, got {len(self.levels)}",
-                pointer="/levels",
+                f"a topology has at most {MAX_GROUPS} groups, got {len(self.beside) + 1}",
+                pointer="/beside",
             )
-        names = [level.name for level in self.levels]
-        for position, name in enumerate(names):
-            if not name.isidentifier():
-                raise TopologyError(
-                    f"level name {name!r} must be an identifier such as 'node'",
-                    pointer=f"/levels/{position}/name",
-                )
-            if names.index(name) < position:
-                raise TopologyError(
-                    f"level {name!r} is listed twice", pointer=f"/levels/{position}/name"
-                )
+        if self.beside and self.uplink is None:
+            raise TopologyError(
+                "a topology with other groups beside its own says by which uplink its own devices "
+                "reach them",
+                pointer="/uplink",
+            )
         if self.device_count > MAX_DEVICES:
             raise TopologyError(
                 f"a topology has at most {MAX_DEVICES:,} devices, got {self.device_count:,}",
@@ -137,5 +154,47 @@ class Topology(Document):
         return self
 
     @property
+    def groups(self) -> tuple[Topology, ...]:
+        """One topology for every kind of device; itself alone where it is not mixed."""
+        if not self.beside:
+            return (self,)
+        own = self.model_copy(update={"name": self.device.name, "beside": ()})
+        others = (
+            Topology(
+                name=group.device.name,
+                device=group.device,
+                levels=group.levels,
+                host=group.host,
+                uplink=group.uplink,
+                source=group.source,
+            )
+            for group in self.beside
+        )
+        return (own, *others)
+
+    @property
     def device_count(self) -> int:
-        return math.prod(level.size for level in self.levels)
+        """Of all groups."""
+        return sum(
+            math.prod(level.size for level in levels)
+            for levels in (self.levels, *(group.levels for group in self.beside))
+        )
+
+
+def _check_levels(levels: tuple[Level, ...], within: str = "") -> None:
+    if not 1 <= len(levels) <= MAX_LEVELS:
+        raise TopologyError(
+            f"a topology has 1 to {MAX_LEVELS} levels, got {len(levels)}",
+            pointer=f"{within}/levels",
+        )
+    names = [level.name for level in levels]
+    for position, name in enumerate(names):
+        if not name.isidentifier():
+            raise TopologyError(
+                f"level name {name!r} must be an identifier such as 'node'",
+                pointer=f"{within}/levels/{position}/name",
+            )
+        if names.index(name) < position:
+            raise TopologyError(
+                f"level {name!r} is listed twice", pointer=f"{within}/levels/{position}/name"
+            )
