@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from bench.timing import say
 from examples.plan_all import CASES, Case
 from meshwright.schema import Answer, Budget, Request
-from meshwright.schema.request import Solver
+from meshwright.schema.wishes import Solver
 from solver.planner import plan
 from solver.verify import verify_documents
 

@@ -8,70 +8,39 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import Field
 from sqlalchemy import Connection
 
 from meshwright.planner import preset
 from meshwright.schema import (
-    Budget,
     Calibration,
-    Constraints,
-    Degrees,
     Document,
     Graph,
     GraphError,
     InvalidInput,
     MeshwrightError,
     NotFound,
-    Pin,
-    Pipeline,
-    Recompute,
     Request,
     RequestError,
     RuleError,
     Setup,
     SetupError,
     Topology,
+    Wishes,
 )
 from meshwright.schema.canonical import digest
-from meshwright.schema.request import MAX_PINS, Rest, Solver
 from service import documents
 from solver.planner import check as check_request
 
 D = TypeVar("D", bound=Document)
-REST = (
-    "pins",
-    "solver",
-    "rest",
-    "constraints",
-    "pipeline",
-    "recompute",
-    "degrees",
-    "module",
-    "budget",
-)
+REST = tuple(Wishes.model_fields)
 FIELDS = ("graph", "topology", "setup", "calibration", *REST, "verify")
 
 
-class Terms(Document):
+class Terms(Wishes, Document):
     """The fields of a request that are not documents."""
 
     prefix: ClassVar[str] = "terms"
     error: ClassVar[type[InvalidInput]] = RequestError
-
-    pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
-    solver: Solver = "auto"
-    rest: Rest = "data_parallel"
-    constraints: Constraints = Field(default_factory=Constraints)
-    pipeline: Pipeline = Field(default_factory=Pipeline)
-    degrees: Degrees | None = None
-    recompute: Recompute = Field(default_factory=Recompute)
-    module: str | None = Field(default=None, min_length=1, max_length=512)
-    budget: Budget = Field(default_factory=Budget)
-
-    @property
-    def parts(self) -> dict[str, Any]:
-        return {field: getattr(self, field) for field in REST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +119,7 @@ def check(connection: Connection, asked: Asked) -> None:
         graph=document("graph", Graph),
         topology=document("topology", Topology),
         setup=document("setup", Setup),
-        **Terms.from_dict({f: asked.body[f] for f in REST if f in asked.body}).parts,
+        **dict(Terms.from_dict({f: asked.body[f] for f in REST if f in asked.body})),
     )
     check_symbols(request.graph, request.setup)
     try:

@@ -83,7 +83,7 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
         "memory_bytes": memory.total,
         "capacity_bytes": memory.capacity,
         "outcome": plan.search.outcome,
-        "solver": plan.search.solver,
+        "solver": plan.wishes.solver,
         "lower_bound_ns": plan.search.lower_bound_ns,
         "gap": plan.search.gap,
     }

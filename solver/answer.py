@@ -74,7 +74,6 @@ def plan_of(
         stages=(_fused(stage, request).model_copy(update={"recompute": again}),),
         cost=cost,
         search=Search(
-            solver=request.solver,
             found_by=best.found_by,
             outcome="optimal" if proved else "feasible",
             cost_ns=cost.step_ns,
@@ -86,7 +85,6 @@ def plan_of(
         ),
         repeated_work=repeated_work(models, chosen),
         unknown_kinds=tuple(sorted({op.op.kind for op in problem.ops if op.known is None})),
-        pins=tuple(pin.model_dump(mode="json") for pin in request.pins),
         padding=unfolding.paddings(portions, stages),
         notes=(
             *best.notes,

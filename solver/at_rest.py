@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import OptimizerParallel
-from meshwright.schema.request import Offload
+from meshwright.schema.constraints import Offload
 from solver.states import IntArray
 
 Mask = NDArray[np.bool_]

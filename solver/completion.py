@@ -12,7 +12,7 @@ from math import inf
 
 import numpy as np
 
-from meshwright.schema.request import Rest
+from meshwright.schema.wishes import Rest
 from solver.constraints import Filters
 from solver.deadline import Deadline
 from solver.dynamic_programming import dynamic_programming

@@ -28,6 +28,15 @@ def plan(request: Request, report: Report | None = None, stop: Stop = never) -> 
 
     stop: asked now and then; once it says so, the best plan so far is the answer.
     """
+    answer = _answer(request, report, stop)
+    if answer.plan is None:
+        return answer
+    # searches ask one another for more and less than was wished
+    plan = answer.plan.model_copy(update={"wishes": request.wishes})
+    return answer.model_copy(update={"plan": plan})
+
+
+def _answer(request: Request, report: Report | None, stop: Stop) -> Answer:
     if request.degrees is not None:
         return plan_stated(request, report, stop)
     if request.pipeline.ranks == 1:

@@ -31,10 +31,11 @@ from meshwright.schema import (
     Setup,
     Topology,
     Unavailable,
+    Wishes,
 )
-from meshwright.schema.request import Rest, Solver
 from meshwright.schema.simulation import Simulation
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
+from meshwright.schema.wishes import Rest, Solver
 
 WAIT_S = 20.0  # one long poll; chosen: below the idle limits of common proxies
 LOOK_S = 0.5  # one poll where somebody watches the progress; chosen
@@ -119,24 +120,18 @@ class Client:
             body["setup"] = setup.to_dict()
         if calibration is not None:
             body["calibration"] = calibration.to_dict()
-        if pins:
-            body["pins"] = [pin.model_dump(mode="json") for pin in pins]
-        if solver != "auto":
-            body["solver"] = solver
-        if rest != "data_parallel":
-            body["rest"] = rest
-        if constraints is not None:
-            body["constraints"] = constraints.model_dump(mode="json", exclude_defaults=True)
-        if pipeline is not None:
-            body["pipeline"] = pipeline.model_dump(mode="json", exclude_defaults=True)
-        if degrees is not None:
-            body["degrees"] = degrees.model_dump(mode="json", exclude_defaults=True)
-        if recompute is not None:
-            body["recompute"] = recompute.model_dump(mode="json", exclude_defaults=True)
-        if module is not None:
-            body["module"] = module
-        if budget is not None:
-            body["budget"] = budget.model_dump(mode="json", exclude_defaults=True)
+        wishes = Wishes.model_construct(
+            pins=tuple(pins),
+            solver=solver,
+            rest=rest,
+            constraints=constraints or Constraints(),
+            pipeline=pipeline or Pipeline(),
+            degrees=degrees,
+            recompute=recompute or Recompute(),
+            module=module,
+            budget=budget or Budget(),
+        )
+        body |= wishes.model_dump(mode="json", exclude_defaults=True)
         if verify:
             body["verify"] = True
         path = "/v1/plan" + ("?fresh=true" if search == "fresh" else "")

@@ -7,23 +7,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import Field, StrictBool
+from pydantic import StrictBool
 from sqlalchemy import Row
 
 from meshwright.schema import (
-    Budget,
     Calibration,
-    Constraints,
-    Degrees,
     Graph,
-    Pin,
-    Pipeline,
     Plan,
     Setup,
     Topology,
+    Wishes,
 )
-from meshwright.schema.model import Model
-from meshwright.schema.request import MAX_PINS, Rest, Solver
 from service import certificates, documents, immutable
 from service.body import Body, read_body
 from service.jobs import has_ended
@@ -36,21 +30,13 @@ router = APIRouter(tags=["plan"])
 WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*(\d{1,6})\b")
 
 
-class PlanRequest(Model):
+class PlanRequest(Wishes):
     """What is asked: documents inline or by id, a topology also by the name of a preset."""
 
     graph: Graph | str
     topology: Topology | str
     setup: Setup = Setup()
     calibration: Calibration | None = None
-    pins: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
-    solver: Solver = "auto"
-    rest: Rest = "data_parallel"
-    constraints: Constraints = Constraints()
-    pipeline: Pipeline = Pipeline()
-    degrees: Degrees | None = None
-    module: str | None = Field(default=None, min_length=1, max_length=512)
-    budget: Budget = Budget()
     verify: StrictBool = False
 
 

@@ -31,7 +31,6 @@ def document(
         schedule=Schedule(kind=own.schedule, ranks=own.ranks, stages_per_rank=own.stages_per_rank),
         cost=cost,
         search=Search(
-            solver=request.solver,
             found_by=plans[0].search.found_by,
             outcome="feasible",
             cost_ns=cost.step_ns,
@@ -42,7 +41,6 @@ def document(
         ),
         repeated_work=max(plan.repeated_work for plan in plans),
         unknown_kinds=tuple(sorted({kind for plan in plans for kind in plan.unknown_kinds})),
-        pins=tuple(pin.model_dump(mode="json") for pin in request.pins),
         padding=tuple({str(own): own for plan in plans for own in plan.padding}.values()),
         notes=tuple(dict.fromkeys([*notes, *(note for plan in plans for note in plan.notes)])),
     )

@@ -46,7 +46,6 @@ class Sketches:
             stages=(empty,),
             cost=folded.cost,
             search=Search(
-                solver=request.solver,
                 found_by=best.found_by,
                 outcome="feasible",
                 cost_ns=folded.cost.step_ns,

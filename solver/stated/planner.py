@@ -187,7 +187,6 @@ def _told(request: Request, settled: Request, plan: Plan, notes: tuple[str, ...]
         update={
             "topology": request.topology.id,
             "setup": request.setup.id,
-            "search": plan.search.model_copy(update={"solver": request.solver}),
             "cost": plan.cost.model_copy(update={"memory_bytes": memory}),
             "notes": notes,
         }

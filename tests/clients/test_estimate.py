@@ -64,6 +64,7 @@ def test_the_options_say_what_is_asked(run: Run, monkeypatch: pytest.MonkeyPatch
     ("options", "said"),
     [
         (("--zero", "4"), "--zero: Input should be 0, 1, 2 or 3"),
+        (("--zero-size", "2"), "degrees state zero 0: nothing is"),
         (("--vpp", "2"), "say --pp too"),
         (("--microbatch-size", "3"), "a global batch of 64 over dp 64 is no whole number"),
         (("--microbatches", "2", "--microbatch-size", "1"), "say the same"),

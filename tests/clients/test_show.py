@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from meshwright.schema import (
+    Constraints,
     Cost,
     Dim,
     Layout,
@@ -17,6 +18,8 @@ from meshwright.schema import (
     OpPlan,
     Padding,
     ParameterPlan,
+    Pin,
+    Pipeline,
     Plan,
     Redistribution,
     Search,
@@ -24,6 +27,7 @@ from meshwright.schema import (
     Step,
     SubDim,
     TensorPlan,
+    Wishes,
 )
 from meshwright.show import plan_text, render_groups, render_plan
 from meshwright.show.axes import AxisNames
@@ -91,7 +95,7 @@ def plan(**changes: Any) -> Plan:
             memory_bytes=MemoryUse(parameters=4096, activations=1 << 20, capacity=1 << 21),
         ),
         "search": Search(
-            solver="auto", found_by="dynamic_programming", outcome="feasible", cost_ns=3.003e6,
+            found_by="dynamic_programming", outcome="feasible", cost_ns=3.003e6,
             lower_bound_ns=2.9e6, gap=0.0355, meshes=("2x4x2",),
         ),
     }  # fmt: skip
@@ -184,14 +188,31 @@ def test_what_is_odd_is_noted() -> None:
         plan(
             repeated_work=0.25,
             unknown_kinds=("fft",),
-            pins=({"op": "*.mlp", "strategy": {"n": ["gpu0"]}},),
             notes=("8 devices stay idle",),
         )
     )
     assert "25.0 % of the arithmetic is repeated" in text
     assert "unknown kinds, kept replicated: fft" in text
-    assert "pin: op *.mlp, strategy n@gpu0" in text
     assert "8 devices stay idle" in text
+
+
+def test_what_was_asked_is_said_as_people_say_it() -> None:
+    wishes = Wishes(
+        pins=(
+            Pin(op="*.mlp", strategy={"n": ("gpu0",)}),
+            Pin(op="a", outputs=((8, ("dp", "cp")),)),
+        ),
+        constraints=Constraints(fully_use_devices=True),
+        pipeline=Pipeline(ranks=None, cuts=("b", "c")),
+    )
+    lines = [line.strip() for line in plan_text(plan(wishes=wishes)).splitlines()]
+    at = next(at for at, line in enumerate(lines) if line.startswith("asked"))
+    assert lines[at].split("  ", 1)[1].strip() == (
+        "constraints fully_use_devices true; pipeline ranks auto; pipeline cuts b, c"
+    )
+    assert lines[at + 1].split("  ", 1)[1].strip() == "*.mlp:n=gpu0"
+    assert lines[at + 2] == "a:->((8,dp+cp))"
+    assert "asked" not in plan_text(plan())
 
 
 def test_axes_that_go_together_have_one_name() -> None:

@@ -27,7 +27,7 @@ def test_the_commands_of_the_page_run(
     monkeypatch.chdir(ROOT)
     ran = run(*shlex.split(command))
     assert ran.code == 0, ran.err
-    assert ("pin: " in ran.out) == ("--pin" in command)
+    assert ("pins  " in ran.out) == ("--pin" in command)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +99,5 @@ def test_what_is_said_of_parameters_at_rest() -> None:
         optimizer_parallel_of(4, None, None, None)
     with pytest.raises(RequestError, match="level 2 keeps gradients in shards"):
         optimizer_parallel_of(2, None, None, False)
+    with pytest.raises(RequestError, match="level 0 keeps all whole"):
+        optimizer_parallel_of(0, 8, None, None)

@@ -338,7 +338,6 @@ def plan() -> Plan:
         exposed_ns={"activation": 0.5}, memory_bytes=MemoryUse(activations=32, capacity=100),
     )  # fmt: skip
     search = Search(
-        solver="s",
         found_by="s",
         outcome="optimal",
         cost_ns=1.5,

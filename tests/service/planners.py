@@ -39,7 +39,6 @@ def tiny(request: Request, report: Report | None = None, stop: Stop = never) -> 
     print("a library prints this", flush=True)  # noqa: T201  must not disturb the pipe
     step_ns = float(len(request.graph.ops))
     search = Search(
-        solver="tiny",
         found_by="tiny",
         outcome="optimal",
         cost_ns=step_ns,
@@ -63,7 +62,6 @@ def improving(request: Request, report: Report | None = None, stop: Stop = never
         cost_ns *= 0.99
         time.sleep(0.02)
     search = Search(
-        solver="improving",
         found_by="improving",
         outcome="feasible",
         cost_ns=history[-1].cost_ns,

@@ -214,7 +214,6 @@ def plan_of_assignment(models: Models, assignment: Assignment) -> Plan:
         stages=(stage.model_copy(update={"recompute": again}),),
         cost=cost,
         search=Search(
-            solver="none",
             found_by="none",
             outcome="feasible",
             cost_ns=cost.step_ns,

@@ -230,7 +230,7 @@ def test_a_folded_request_is_planned_by_propagation_and_executed():
     assert fold(request.graph, {}).levels
     found = plan(request).plan
     assert found is not None
-    assert found.search.solver == "sharding_propagation"
+    assert found.wishes.solver == "sharding_propagation"
     queries = [own for own in found.stages[0].ops if own.op.endswith(".q")]
     assert len(queries) == 9
     assert all(own.strategy == {"b0": ("node",), "n0": ("gpu",)} for own in queries)

@@ -8,7 +8,7 @@ import pytest
 
 from costmodel.presets import preset
 from meshwright.schema import Budget, Graph, Pin, Plan, Progress, Request, Setup, Topology
-from meshwright.schema.request import Solver
+from meshwright.schema.wishes import Solver
 from solver.deadline import never
 from solver.evaluate import evaluate
 from solver.planner import plan
@@ -54,7 +54,7 @@ def test_plans_are_judged_proved_and_never_better_than_the_optimum(
     assert best.search.lower_bound_ns <= found.cost.step_ns * (1 + 1e-9)
     certificate = verify_documents(found, graph, devices, setup)
     assert certificate.outcome == "verified", certificate.detail
-    assert found.search.solver == solver
+    assert found.wishes.solver == solver
     assert found.search.found_by in (solver, "dynamic_programming")
 
 

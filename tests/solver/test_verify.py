@@ -10,7 +10,8 @@ import pytest
 
 from costmodel.presets import preset
 from meshwright.schema import Graph, Plan, PlanError, Request, Setup, Stage, Step
-from meshwright.schema.request import Pin, Solver
+from meshwright.schema.pin import Pin
+from meshwright.schema.wishes import Solver
 from solver.planner import plan
 from solver.problem import Problem, build_problem
 from solver.verify import verify, verify_documents

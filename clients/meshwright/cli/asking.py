@@ -9,12 +9,20 @@ import typer
 
 from meshwright.cli.consoles import notices, results
 from meshwright.cli.progress import ProgressLine
-from meshwright.cli.wishes import Wishes
 from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.planfile import PlanFile
 from meshwright.planner import certificate_of, find_planner, find_verifier, preset
-from meshwright.schema import Answer, Graph, Infeasible, Progress, Request, Setup, Topology
+from meshwright.schema import (
+    Answer,
+    Graph,
+    Infeasible,
+    Progress,
+    Request,
+    Setup,
+    Topology,
+    Wishes,
+)
 from meshwright.show import render_plan, render_summary
 from meshwright.stopping import StopSignal
 from meshwright.units import show_bytes
@@ -36,7 +44,7 @@ def ask(
     cluster: Topology | None
     if server is None:
         cluster = local = topology_of(topology)
-        request = Request(graph=graph, topology=local, setup=setup, **wishes)
+        request = Request(graph=graph, topology=local, setup=setup, **dict(wishes))
         answer = _searched(request)
         if verify:
             answer = _verified(answer, request)
@@ -46,7 +54,7 @@ def ask(
                 graph,
                 topology_of(topology) if _is_file(topology) else topology,
                 setup=setup,
-                **wishes,
+                **dict(wishes),
                 on_progress=line,
                 verify=verify,
             )

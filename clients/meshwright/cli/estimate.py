@@ -10,9 +10,6 @@ import typer
 from meshwright.cli.asking import ask, topology_of
 from meshwright.cli.pins import parse_pin
 from meshwright.cli.wishes import (
-    Wishes,
-    budget_of,
-    constraints_of,
     degrees_of,
     one_of,
     recompute_of,
@@ -20,6 +17,7 @@ from meshwright.cli.wishes import (
 )
 from meshwright.files import read_document
 from meshwright.schema import (
+    Constraints,
     Degrees,
     Graph,
     OptimizerParallel,
@@ -27,6 +25,7 @@ from meshwright.schema import (
     RequestError,
     ScheduleKind,
     Setup,
+    Wishes,
 )
 
 
@@ -89,24 +88,17 @@ def estimate(
     degrees = degrees_of(dp=dp, tp=tp, cp=cp, ep=ep, zero=zero, sequence_parallel=sequence_parallel)
     if microbatch_size is not None:
         run = _with_size(run, document, degrees, microbatch_size, pp, topology)
-    wishes: Wishes = {
-        "pins": tuple(parse_pin(text) for text in pin or ()),
-        "solver": "auto",
-        "rest": "data_parallel",
-        "constraints": constraints_of(
-            fully_use_devices=False,
-            elementwise_follow=False,
-            slice_alignment=None,
+    wishes = Wishes(
+        pins=tuple(parse_pin(text) for text in pin or ()),
+        constraints=Constraints(
             optimizer_parallel=(
                 None if zero_size is None else OptimizerParallel(shard_size=zero_size)
-            ),
+            )
         ),
-        "pipeline": _pipeline(pp, vpp, schedule, tuple(cut or ())),
-        "recompute": recompute_of(recompute, recompute_blocks),
-        "degrees": degrees,
-        "module": None,
-        "budget": budget_of(None, None, None),
-    }
+        pipeline=_pipeline(pp, vpp, schedule, tuple(cut or ())),
+        recompute=recompute_of(recompute, recompute_blocks),
+        degrees=degrees,
+    )
     ask(document, topology, run, wishes, server=server, verify=verify, output=output)
 
 

@@ -10,7 +10,6 @@ import typer
 from meshwright.cli.asking import ask
 from meshwright.cli.pins import parse_pin
 from meshwright.cli.wishes import (
-    Wishes,
     budget_of,
     constraints_of,
     one_of,
@@ -20,11 +19,9 @@ from meshwright.cli.wishes import (
     setup_of,
 )
 from meshwright.files import read_document
-from meshwright.schema import (
-    Graph,
-    ScheduleKind,
-)
-from meshwright.schema.request import Offload, Rest, Solver
+from meshwright.schema import Graph, ScheduleKind, Wishes
+from meshwright.schema.constraints import Offload
+from meshwright.schema.wishes import Rest, Solver
 
 INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
@@ -157,11 +154,11 @@ def plan(
         allow_all_to_all=all_to_all,
     )
     document.instantiate(run.symbols)
-    wishes: Wishes = {
-        "pins": tuple(parse_pin(text) for text in pin or ()),
-        "solver": one_of("--solver", solver, get_args(Solver)),
-        "rest": one_of("--rest", rest, get_args(Rest)),
-        "constraints": constraints_of(
+    wishes = Wishes(
+        pins=tuple(parse_pin(text) for text in pin or ()),
+        solver=one_of("--solver", solver, get_args(Solver)),
+        rest=one_of("--rest", rest, get_args(Rest)),
+        constraints=constraints_of(
             fully_use_devices=fully_use_devices,
             elementwise_follow=elementwise_follow,
             slice_alignment=slice_alignment,
@@ -173,10 +170,9 @@ def plan(
             ),
             offload=offload and one_of("--offload", offload, get_args(Offload)),
         ),
-        "pipeline": pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
-        "degrees": None,
-        "recompute": recompute_of(recompute, recompute_blocks),
-        "module": module,
-        "budget": budget_of(budget, axes, simplicity),
-    }
+        pipeline=pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
+        recompute=recompute_of(recompute, recompute_blocks),
+        module=module,
+        budget=budget_of(budget, axes, simplicity),
+    )
     ask(document, topology, run, wishes, server=server, verify=verify, output=output)

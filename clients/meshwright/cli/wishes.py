@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -16,7 +16,6 @@ from meshwright.schema import (
     Degrees,
     Fusion,
     OptimizerParallel,
-    Pin,
     Pipeline,
     Recompute,
     RequestError,
@@ -24,25 +23,10 @@ from meshwright.schema import (
     Setup,
 )
 from meshwright.schema.model import Model
-from meshwright.schema.request import Rest, Solver
 
 AUTO = "auto"
 M = TypeVar("M", bound=Model)
 T = TypeVar("T")
-
-
-class Wishes(TypedDict):
-    """The fields of a request that are no documents, as `Request` and `Client.plan` take them."""
-
-    pins: tuple[Pin, ...]
-    solver: Solver
-    rest: Rest
-    constraints: Constraints
-    pipeline: Pipeline
-    degrees: Degrees | None
-    recompute: Recompute
-    module: str | None
-    budget: Budget
 
 
 def setup_of(

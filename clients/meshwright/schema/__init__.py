@@ -3,6 +3,7 @@
 from meshwright.schema.cache import Cache
 from meshwright.schema.calibration import Calibration, Efficiency, Exposed, OpClass, Traffic
 from meshwright.schema.certificate import Certificate
+from meshwright.schema.constraints import Constraints, OptimizerParallel
 from meshwright.schema.degrees import Degrees
 from meshwright.schema.errors import (
     ConversionError,
@@ -25,6 +26,7 @@ from meshwright.schema.layout import Dim, Layout, LayoutPair, SubDim
 from meshwright.schema.mesh import Axis, Mesh, MeshAxis, Rank
 from meshwright.schema.model import Document, Model
 from meshwright.schema.notation import Factor, Notation, parse_notation
+from meshwright.schema.pin import Pin
 from meshwright.schema.pipeline import Passes, Pipeline, Received, Schedule, ScheduleKind
 from meshwright.schema.plan import (
     Bucket,
@@ -46,17 +48,14 @@ from meshwright.schema.plan import (
 from meshwright.schema.recompute import Recompute, Recomputed, RecomputePolicy, Segment
 from meshwright.schema.request import (
     Answer,
-    Budget,
-    Constraints,
     Infeasible,
-    OptimizerParallel,
-    Pin,
     Progress,
     Request,
 )
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.setup import Optimizer, Setup
 from meshwright.schema.topology import Device, DeviceGroup, Host, Level, Link, Topology
+from meshwright.schema.wishes import Budget, Wishes
 
 __all__ = [
     "DTYPE_BYTES",
@@ -138,5 +137,6 @@ __all__ = [
     "TopologyError",
     "Traffic",
     "Unavailable",
+    "Wishes",
     "parse_notation",
 ]  # fmt: skip

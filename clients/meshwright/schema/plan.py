@@ -7,7 +7,7 @@ between them. Its numbers come from `evaluate` alone.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,7 @@ from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns
 from meshwright.schema.pipeline import Passes, Received, Schedule
 from meshwright.schema.recompute import Recomputed
+from meshwright.schema.wishes import Wishes
 
 CollectiveKind = Literal[
     "slice", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "permute", "mask"
@@ -282,14 +283,13 @@ class Considered(Model):
 class Search(Model):
     """How the plan was found and what is proven of it.
 
-    solver: what was asked for. found_by: the search that found this plan. history: the cheaper
+    found_by: the search that found this plan. history: the cheaper
     plans in the order in which they were found. simplicity_ns: what this plan costs more than the
     last of them, for being simpler. lower_bound_ns holds for every plan over the `meshes` listed;
     gap is relative to the cost. outcome: `optimal` where the cheapest plan found is proved to be.
     considered: other configurations, of pipelines, the best first; all that are on the front.
     """
 
-    solver: str
     found_by: str
     outcome: Literal["optimal", "feasible"]
     cost_ns: float
@@ -302,7 +302,9 @@ class Search(Model):
 
 
 class Plan(Document):
-    """A complete answer to one request. schedule: of plans with several stages.
+    """A complete answer to one request.
+
+    wishes: what was asked for beside the documents. schedule: of plans with several stages.
 
     repeated_work: the share of the arithmetic that devices do in vain because others do it too; a
     device that waits for longer chunks than its own repeats nothing. padding: what is filled up.
@@ -317,6 +319,7 @@ class Plan(Document):
     topology: str
     setup: str
     calibration: str
+    wishes: Wishes = Wishes()
     microbatches: int = Field(default=1, ge=1)
     stages: tuple[Stage, ...]
     schedule: Schedule | None = None
@@ -324,7 +327,6 @@ class Plan(Document):
     search: Search
     repeated_work: float = Field(default=0.0, ge=0, le=1)
     unknown_kinds: tuple[str, ...] = ()
-    pins: tuple[dict[str, Any], ...] = ()
     padding: tuple[Padding, ...] = ()
     notes: tuple[str, ...] = ()
 

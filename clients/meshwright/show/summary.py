@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
-from meshwright.schema.cuts import show_cuts
 from meshwright.show.axes import AxisNames
 from meshwright.show.certificate import certificate_text
 from meshwright.show.history import history_lines
 from meshwright.show.pipeline import considered_rows, pipeline_rows
 from meshwright.show.recompute import recompute_rows
+from meshwright.show.wishes import wish_rows
 from meshwright.units import show_bytes, show_ns, show_share
 
 FEW = 3  # names of a list that goes on; chosen
@@ -55,6 +55,7 @@ def _numbers(
     grid.add_column(overflow="fold")
     rows: list[tuple[str, RenderableType]] = [
         _run(plan, graph, setup or Setup()),
+        *wish_rows(plan.wishes),
         *(pipeline_rows(plan) if plan.schedule is not None else _meshes(plan)),
         *recompute_rows(plan),
         _memory(plan),
@@ -203,18 +204,4 @@ def _notes(plan: Plan) -> list[RenderableType]:
     notes = [f"note: {note}" for note in plan.notes]
     if plan.unknown_kinds:
         notes.append(f"note: unknown kinds, kept replicated: {', '.join(plan.unknown_kinds)}")
-    notes += [
-        "pin: " + ", ".join(f"{key} {_plain(value)}" for key, value in pin.items())
-        for pin in plan.pins
-    ]
     return [Text(note, style="yellow") for note in notes]
-
-
-def _plain(value: object) -> str:
-    """A part of a pin: its ops, axes on factors, or the cuts of tensors as people type them."""
-    if isinstance(value, Mapping):
-        return " ".join(f"{factor}@{'@'.join(axes)}" for factor, axes in value.items())
-    if isinstance(value, list | tuple):
-        cuts = ["_" if own is None else show_cuts(own) for own in value]
-        return f"({','.join(cuts)})"
-    return str(value)

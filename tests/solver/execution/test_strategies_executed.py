@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.schema import Graph, Request
-from meshwright.schema.request import Pin
+from meshwright.schema.pin import Pin
 from solver.execution.executor import run_sharded
 from solver.execution.kernels import KERNELS, Array, Call
 from solver.execution.shards import unshard
