@@ -23,7 +23,6 @@ from solver.assignment import assignment_of_stage
 from solver.ledger import Ledger, ledger_of
 from solver.lowering import Models
 from solver.problem import Problem
-from solver.values import find_values
 
 
 def evaluate(problem: Problem, plan: Plan) -> Cost:
@@ -37,8 +36,7 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
         raise PlanError(f"expected one pipeline stage, the plan has {len(plan.stages)}")
     stage = plan.stages[0]
     check_mesh(problem, stage.mesh)
-    problem = problem.of_stage(stage)
-    models = Models(problem, find_values(problem), stage.mesh)
+    models = Models.of_stage(problem, stage)
     return cost_of_all(models, ledger_of(models, assignment_of_stage(models, stage)))
 
 

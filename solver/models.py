@@ -7,7 +7,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Any, TypeVar
 
 from costmodel.collectives import Interconnect
-from meshwright.schema import Mesh
+from meshwright.schema import Calibration, Mesh, Stage
 from solver.at_rest import AS_SEARCHED, AtRest
 from solver.op_model import OpModel
 from solver.op_models import OpModels
@@ -17,7 +17,7 @@ from solver.parameters import ParameterModel
 from solver.problem import Problem
 from solver.redistribution import Redistributions
 from solver.states import FloatArray, IntArray, StateSpace
-from solver.values import Value, Values
+from solver.values import Value, Values, find_values
 
 A = TypeVar("A")
 
@@ -53,6 +53,12 @@ class Models:
         levels = tuple(self.interconnect.levels.index(axis.level) for axis in self.mesh.axes)
         sizes = tuple(axis.size for axis in self.mesh.axes)
         self.ops = OpModels(self.problem, self.values, sizes, levels, self.sketches)
+
+    @staticmethod
+    def of_stage(problem: Problem, stage: Stage) -> Models:
+        """Those with which a plan's stage was made. Raises PlanError where it does not fit."""
+        problem = problem.of_stage(stage)
+        return Models(problem, find_values(problem), stage.mesh)
 
     def shared(self, key: Hashable, make: Callable[[], A]) -> A:
         """The one object of this content."""
@@ -116,21 +122,21 @@ class Models:
         return self.ops.sketches.tensor_look(value.root), id(self.ops.space(value.root))
 
     def compute_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
-        """Time of an op's own work in one microbatch, forward and backward."""
-        forward, inputs, weights = self.passes_ns(model, choices)
-        return forward + inputs + weights
+        """Time of an op's own work in one microbatch, forward, backward and again."""
+        return model.compute_ns(choices, self.problem.topology.device, self._calibration(model))
 
     def passes_ns(
         self, model: OpModel, choices: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """`compute_ns` of the forward pass and of both halves of the backward pass.
+        """Time of an op's own work in the forward pass, once, and in both halves of the other."""
+        return model.passes_ns(choices, self.problem.topology.device, self._calibration(model))
 
-        Compiled, memory-bound ops run inside their neighbours' kernels and launch none.
-        """
+    def _calibration(self, model: OpModel) -> Calibration:
+        """Compiled, memory-bound ops run inside their neighbours' kernels and launch none."""
         calibration = self.problem.calibration
         if self.problem.setup.execution == "compiled" and model.op_class == "memory":
             calibration = calibration.model_copy(update={"launch_ns": 0})
-        return model.passes_ns(choices, self.problem.topology.device, calibration)
+        return calibration
 
     def op_cost_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
         """What strategies of an op cost in one step, without redistribution."""

@@ -188,17 +188,17 @@ class OpModel(OpSketch):
         return any(port.has_gradient for port in self.outputs)
 
     def compute_ns(self, choices: IntArray, device: Device, calibration: Calibration) -> FloatArray:
-        """Time of the op's own work, forward and backward, without communication."""
+        """Time of the op's own work, forward and backward, without communication.
+
+        What is done again runs forward twice.
+        """
         forward, inputs, weights = self.passes_ns(choices, device, calibration)
-        return forward + inputs + weights
+        return (2 * forward if self.is_remade else forward) + inputs + weights
 
     def passes_ns(
         self, choices: IntArray, device: Device, calibration: Calibration
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """`compute_ns` of the forward and of both halves of the backward pass.
-
-        What is done again comes before the gradients of inputs.
-        """
+        """Time of the forward pass, once, and of both halves of the backward pass."""
         flops = self.flops / self.ways(choices) * self._skew(choices)
         # what goes round a group is read by every member of it
         passing = self.leader_of_code[choices]
@@ -220,9 +220,8 @@ class OpModel(OpSketch):
             device=device,
             calibration=calibration,
         )
-        again = forward if self.is_remade else zero
         if not self.runs_backward:
-            return forward, again, zero
+            return forward, zero, zero
         pairs = list(zip(self.inputs, moved, strict=True))
         gradients = sum((own for port, own in pairs if port.has_gradient), zero)
         saved = sum((own for port, own in pairs if port.saved), zero)
@@ -235,7 +234,7 @@ class OpModel(OpSketch):
             calibration=calibration,
         )
         weights = backward * self.weights_share
-        return forward, backward - weights + again, weights
+        return forward, backward - weights, weights
 
     @property
     def weights_share(self) -> float:

@@ -27,7 +27,6 @@ from solver.lowering import Models
 from solver.pipeline.schedule import Schedule
 from solver.pipeline.waiting import waiting_bytes
 from solver.problem import Problem
-from solver.values import find_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,10 @@ class StageCost:
 
 def stage_cost(problem: Problem, stage: Stage) -> StageCost:
     """problem: of the stage alone. Raises PlanError where they do not fit."""
-    problem = problem.of_stage(stage)
-    models = Models(problem, find_values(problem), stage.mesh)
+    models = Models.of_stage(problem, stage)
     assignment = assignment_of_stage(models, stage)
     ledger = ledger_of(models, assignment)
-    found = _cost(problem, _work(models, stage, assignment.ops), cost_of_all(models, ledger))
+    found = _cost(models.problem, _work(models, stage, assignment.ops), cost_of_all(models, ledger))
     return replace(found, waiting_bytes=waiting_bytes(models, assignment, ledger))
 
 
@@ -72,7 +70,7 @@ def folded_cost(folded: FoldedPlan) -> StageCost:
 def _work(models: Models, stage: Stage, strategies: Mapping[int, tuple[int, ...]]) -> FloatArray:
     """ns in one microbatch: forward, inputs, weights, and of receiving."""
     exposed = models.problem.calibration.exposed
-    forward, inputs, weights = _compute(models, strategies)
+    forward, inputs, weights = _compute(models, strategies).tolist()
     received = 0.0
     for op in stage.ops:
         for own in op.own_steps:
@@ -116,9 +114,7 @@ def _cost(problem: Problem, work: FloatArray, cost: Cost) -> StageCost:
     return StageCost(passes, cost.model_copy(update=without), saved)
 
 
-def _compute(
-    models: Models, strategies: Mapping[int, tuple[int, ...]]
-) -> tuple[float, float, float]:
+def _compute(models: Models, strategies: Mapping[int, tuple[int, ...]]) -> FloatArray:
     """ns of the ops' own work in one microbatch: forward, inputs, weights."""
     known: dict[tuple[int, tuple[int, ...]], FloatArray] = {}
     total = np.zeros(3)
@@ -126,10 +122,11 @@ def _compute(
         model = models.ops.model(position)
         key = id(model), codes
         if key not in known:
-            known[key] = np.concatenate(models.passes_ns(model, np.array([codes])))
+            forward, inputs, weights = models.passes_ns(model, np.array([codes]))
+            again = forward if model.is_remade else 0.0
+            known[key] = np.concatenate([forward, inputs + again, weights])
         total += known[key]
-    forward, inputs, weights = total.tolist()
-    return forward, inputs, weights
+    return total
 
 
 def _less(by_traffic: dict[str, float], ns: float) -> dict[str, float]:

@@ -18,7 +18,7 @@ from solver.rules.known import RECEIVE
 from solver.simulation.collectives import Collectives
 from solver.simulation.moves import Moves
 from solver.simulation.tasks import Part
-from solver.values import Value, find_values
+from solver.values import Value
 
 BETWEEN_STAGES = ("receive", "return")
 BEFORE_FORWARD = ("halo", "indices")
@@ -44,9 +44,7 @@ class StageParts:
         receives: dict[str, tuple[float, float]],
     ) -> StageParts:
         """Raises PlanError where they do not fit."""
-        problem = problem.of_stage(stage)
-        models = Models(problem, find_values(problem), stage.mesh)
-        return StageParts(models, stage, sends, receives)
+        return StageParts(Models.of_stage(problem, stage), stage, sends, receives)
 
     @cached_property
     def assignment(self) -> Assignment:
@@ -76,10 +74,7 @@ class StageParts:
 
     @cached_property
     def passes_ns(self) -> dict[int, tuple[float, float, float]]:
-        """By position: the op's own work in one microbatch, forward, of inputs, of weights.
-
-        Without what is recomputed.
-        """
+        """By position: the op's own work in one microbatch, forward, of inputs, of weights."""
         known: dict[tuple[int, tuple[int, ...]], tuple[float, float, float]] = {}
         found = {}
         for position, codes in self.assignment.ops.items():
@@ -87,8 +82,7 @@ class StageParts:
             key = id(model), codes
             if key not in known:
                 forward, inputs, weights = self.models.passes_ns(model, np.array([codes]))
-                again = float(forward[0]) if model.is_remade else 0.0
-                known[key] = float(forward[0]), float(inputs[0]) - again, float(weights[0])
+                known[key] = float(forward[0]), float(inputs[0]), float(weights[0])
             found[position] = known[key]
         return found
 
