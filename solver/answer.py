@@ -11,7 +11,14 @@ from solver.folded_plan import FoldedPlan
 from solver.fusion import buckets_of
 from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
 from solver.mesh_search import MeshSearch
-from solver.notes import idle_axes, nothing_again, repeated_work, replaced_pins, why_idle
+from solver.notes import (
+    idle_axes,
+    idle_wishes,
+    nothing_again,
+    repeated_work,
+    replaced_pins,
+    why_idle,
+)
 from solver.parameter_states import OPTIMIZER_SHARD_BYTES
 from solver.why_none import why_none
 
@@ -88,6 +95,7 @@ def plan_of(
         padding=unfolding.paddings(portions, stages),
         notes=(
             *best.notes,
+            *idle_wishes(request),
             *nothing_again(request, problem),
             *idle_axes(models, chosen, why_idle(request)),
             *(

@@ -133,13 +133,28 @@ def _divides(model: OpModel, ways: int) -> bool:
     )
 
 
+def idle_wishes(request: Request) -> list[str]:
+    """What is wished for training and means nothing in inference."""
+    if request.setup.phase == "training":
+        return []
+    found, constraints = [], request.constraints
+    if constraints.optimizer_parallel is not None:
+        found.append("optimizer_parallel: inference has no optimizer")
+    if constraints.offload in ("optimizer", "auto"):
+        rest = "; only embedding tables may lie on hosts" if constraints.offload == "auto" else ""
+        found.append(f"offload {constraints.offload}: inference has no optimizer state{rest}")
+    if request.recompute.policy != "none":
+        found.append(f"recompute {request.recompute.policy}: inference has no backward pass")
+    return found
+
+
 def nothing_again(request: Request, problem: Problem) -> list[str]:
     """Why nothing is recomputed where that was asked for."""
     asked = request.recompute
     if asked.policy in ("none", "auto") or asked.blocks == 0 or problem.remade:
         return []
     if not problem.training:
-        return [f"recompute {asked.policy}: inference has no backward pass"]
+        return []  # `idle_wishes` says it
     return [
         f"recompute {asked.policy}: nothing is done again; no repeated block has ops that this "
         "policy may repeat and whose results take memory"

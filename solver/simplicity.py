@@ -57,10 +57,15 @@ class Simpler:
         """What is simpler, in words; what stays as it was is not said."""
         before, after = self.before, self.after
         return ", ".join(
-            f"{now} {what} instead of {then}"
-            for now, then, what in (
-                (after.relayouts, before.relayouts, "re-layouts"),
-                (after.odd_repeats, before.odd_repeats, "ops of repeated layers unlike most"),
+            f"{now} {one}{'' if now == 1 else 's'}{which} instead of {then}"
+            for now, then, one, which in (
+                (after.relayouts, before.relayouts, "re-layout", ""),
+                (
+                    after.odd_repeats,
+                    before.odd_repeats,
+                    "op",
+                    " of repeated layers unlike most",
+                ),
             )
             if now != then
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from meshwright.schema import Constraints
-from solver.notes import once, why_idle
+from meshwright.schema import Constraints, OptimizerParallel, Recompute, Setup
+from solver.notes import idle_wishes, once, why_idle
 from tests.solver.requests import mlp_request
 from tests.solver.small_graphs import topology
 
@@ -28,3 +28,17 @@ def test_only_a_free_optimum_says_that_more_would_not_pay() -> None:
     held = request.model_copy(update={"constraints": Constraints(fully_use_devices=True)})
     for other in (held, request.model_copy(update={"solver": "semi_auto"})):
         assert why_idle(other).startswith("pins, constraints or the search")
+
+
+def test_what_inference_has_not_is_said_of_what_was_wished_for() -> None:
+    wishes = Constraints(optimizer_parallel=OptimizerParallel(level=3), offload="auto")
+    request = mlp_request(4, topology(2)).model_copy(
+        update={"constraints": wishes, "recompute": Recompute(policy="full")}
+    )
+    assert idle_wishes(request) == []
+    idle = idle_wishes(request.model_copy(update={"setup": Setup(phase="inference")}))
+    assert [note.split(":")[0] for note in idle] == [
+        "optimizer_parallel",
+        "offload auto",
+        "recompute full",
+    ]

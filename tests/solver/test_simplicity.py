@@ -107,7 +107,7 @@ def test_a_plan_says_what_simplicity_cost_and_none_where_it_is_not_wanted() -> N
 
 def test_what_became_simpler_is_said_and_nothing_else() -> None:
     found = Simpler(np.zeros(0, dtype=np.int64), 1.0, 0.0, Count(3, 2), Count(1, 2))
-    assert found.gained == "1 re-layouts instead of 3"
+    assert found.gained == "1 re-layout instead of 3"
     fewer = Simpler(np.zeros(0, dtype=np.int64), 1.0, 0.0, Count(1, 4), Count(2, 0))
     assert fewer.gained == (
         "2 re-layouts instead of 1, 0 ops of repeated layers unlike most instead of 4"
