@@ -41,6 +41,7 @@ from solver.execution.kernels import KERNELS
 from solver.execution.scale import ScaleError, scale_down
 from solver.execution.shards import Array, DisagreementError, Shards, unshard
 from solver.execution.whole import Run, run_whole, seeds_of
+from solver.pipeline.placement import group_of
 from solver.pipeline.price import priced
 from solver.pipeline.staged import Staged
 from solver.problem import FLOATS, Problem, build_problem
@@ -77,8 +78,11 @@ def verify_documents(
         _check_places(plan.stages, judged.stages)
         cost = judged.cost
     else:
-        stages = [_Stage(build_problem(graph, topology, setup, own, plan.microbatches))]
-        cost = evaluate(stages[0].problem, plan)
+        group = group_of(plan, topology)
+        stages = [_Stage(build_problem(graph, group, setup, own, plan.microbatches))]
+        if plan.topology != topology.id:
+            raise PlanError(f"the plan is for {plan.topology}, not for {topology.id}")
+        cost = evaluate(stages[0].problem, plan.model_copy(update={"topology": group.id}))
     _check_cost(plan.cost, cost)
     return _verified(plan, stages, seed)
 

@@ -13,13 +13,18 @@ from solver.pins import matching_pins
 from solver.renaming import renamed_stage
 
 
-def alike(graphs: Sequence[Graph], request: Request, setups: Sequence[Setup]) -> list[int]:
-    """For every stage, the first one that is like it."""
+def alike(
+    graphs: Sequence[Graph],
+    request: Request,
+    setups: Sequence[Setup],
+    places: Sequence[Hashable],
+) -> list[int]:
+    """For every stage, the first one that is like it. places: equal for stages on equal devices."""
     first: dict[Hashable, int] = {}
     looks = OpLooks()
     return [
-        first.setdefault((_structure(graph, request, looks), setup.id), number)
-        for number, (graph, setup) in enumerate(zip(graphs, setups, strict=True))
+        first.setdefault((_structure(graph, request, looks), setup.id, place), number)
+        for number, (graph, setup, place) in enumerate(zip(graphs, setups, places, strict=True))
     ]
 
 

@@ -314,7 +314,7 @@ class _PipelineSearch:
 
     def _levels(self, option: _Option) -> int:
         """The axes of the coarsest mesh of a stage."""
-        return coarsest_axes(self.request, option.staged.part)
+        return coarsest_axes(self.request, option.staged.parts[0].topology)
 
     def _say(self, phase: str, done: int, total: int) -> None:
         self.say(Progress(phase=phase, done=done, total=max(total, 1)))

@@ -36,7 +36,6 @@ from solver.pipeline.stage_graph import received
 from solver.pipeline.staged import Staged
 from solver.transfer import between_stages
 from solver.transfers.holding import Site
-from solver.transfers.links import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
         for s, stage in enumerate(stages)
     )
     of_ranks = [_memory(staged.schedule, costs, rank) for rank in range(staged.schedule.ranks)]
-    fullest = max(of_ranks, key=lambda own: own.total)
+    fullest = max(of_ranks, key=lambda own: own.total / own.capacity)
     cost = _cost(staged.schedule, costs, passes, receives, tied, fullest)
     return Priced(complete, cost, tuple(of_ranks))
 
@@ -194,7 +193,7 @@ def _sent(
         f"to stage {number}",
         here,
         there,
-        Cluster.of(staged.topology, staged.calibration),
+        staged.wiring,
         value_bytes=element_bytes,
         gradient_bytes=element_bytes,
     )
@@ -224,13 +223,15 @@ def tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
                 most = max(local.get(parameter.tensor, 0), parameter.gradient_bytes)
                 local[parameter.tensor] = most
     found = [0.0] * len(stages)
-    bytes_per_s = staged.link.device_bytes_per_s * staged.calibration.link_efficiency
     for name, numbers in holders.items():
-        count = len({staged.schedule.rank_of[number] for number in numbers})
+        ranks = {staged.schedule.rank_of[number] for number in numbers}
+        count = len(ranks)
         if count > 1:
+            link = staged.link_among(ranks)
+            bytes_per_s = link.device_bytes_per_s * staged.calibration.link_efficiency
             steps = 2 * (count - 1).bit_length()
             ns = 2 * (count - 1) / count * local[name] / bytes_per_s * NS_PER_S
             # a rank reduces once, whatever number of its stages have the parameter
             for number in {staged.schedule.rank_of[number]: number for number in numbers}.values():
-                found[number] += ns + steps * staged.link.latency_ns
+                found[number] += ns + steps * link.latency_ns
     return found

@@ -91,10 +91,11 @@ def _less(
 ) -> tuple[float, ...]:
     """The shares of stages without what their ranks have too much, in equal parts."""
     count = staged.schedule.stages // staged.schedule.ranks
-    limit = request.topology.device.memory_bytes * (1 - request.setup.memory_reserve)
+    usable = 1 - request.setup.memory_reserve
+    limits = [part.topology.device.memory_bytes * usable for part in staged.parts]
     ranks = staged.schedule.rank_of
     return tuple(
-        share - max(over[rank], 0) / (count * limit)
+        share - max(over[rank], 0) / (count * limits[rank])
         for share, rank in zip(shares, ranks, strict=True)
     )
 
@@ -113,7 +114,7 @@ def plan_stages(
     Stages that are alike have one plan: for the one that holds most, in the least memory.
     """
     setups = [staged.setup_of(stage) for stage in range(len(staged.graphs))]
-    first = alike(staged.graphs, request, setups)
+    first = alike(staged.graphs, request, setups, staged.places)
     different = sorted(set(first))
     found: dict[int, Plan] = {}
     for done, number in enumerate(different):
@@ -121,7 +122,7 @@ def plan_stages(
         own = staged.request(request, number, min(shares[stage] for stage in members))
         own = within(own, deadline, 1 / (len(different) - done))
         held = max(staged.schedule.in_flight[stage] for stage in members)
-        place = Place(held, staged.link, tolerance, frozenset(staged.sent(number)))
+        place = Place(held, staged.link(number), tolerance, frozenset(staged.sent(number)))
         answer = planned(own, None, deadline.stop, place)
         if answer.plan is None:
             why = answer.infeasible

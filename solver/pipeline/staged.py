@@ -1,9 +1,11 @@
-"""A graph cut into stages on equal parts of a cluster: all but how anything is sharded."""
+"""A graph cut into stages on parts of a cluster: all but how anything is sharded."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations, groupby
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     Calibration,
     Graph,
+    InvalidInput,
     Link,
     Pin,
     Plan,
@@ -20,18 +23,28 @@ from meshwright.schema import (
     Topology,
 )
 from solver.pins import matching_pins
-from solver.pipeline.schedule import Schedule
+from solver.pipeline.placement import (
+    Part,
+    Placement,
+    Share,
+    link_between,
+    parts_of,
+    slowest,
+)
+from solver.pipeline.schedule import Schedule, stages_on
 from solver.pipeline.schedules import schedule
-from solver.pipeline.split import split
 from solver.pipeline.stage_graph import Anatomy, received, stage_graphs
 from solver.problem import Problem, build_problem
 from solver.rules.known import RECEIVE
 from solver.states import IntArray
+from solver.transfers.joined import wiring_of
+from solver.transfers.links import Wiring
 
 
 @dataclass(frozen=True)
 class Staged:
-    """cuts: positions in `anatomy.order`. Stage s runs on rank schedule.rank_of[s]."""
+    """cuts: positions in `anatomy.order`. Stage s runs on rank schedule.rank_of[s]. placement: of
+    the ranks; by default they share out all devices, which are of one kind."""
 
     anatomy: Anatomy
     topology: Topology
@@ -39,6 +52,7 @@ class Staged:
     calibration: Calibration
     schedule: Schedule
     cuts: tuple[int, ...]
+    placement: Placement = ()
 
     @staticmethod
     def of_plan(
@@ -65,7 +79,13 @@ class Staged:
         if made.stages != len(plan.stages):
             raise PlanError(f"{said.kind} has {made.stages} stages, the plan {len(plan.stages)}")
         found = Staged(
-            anatomy, topology, setup, calibration or default_calibration(), made, tuple(begins[1:])
+            anatomy,
+            topology,
+            setup,
+            calibration or default_calibration(),
+            made,
+            tuple(begins[1:]),
+            _placement_of(plan, topology, made),
         )
         for number, (stage, own_graph) in enumerate(zip(plan.stages, found.graphs, strict=True)):
             named = {op.op for op in stage.ops}
@@ -80,24 +100,39 @@ class Staged:
     def graphs(self) -> tuple[Graph, ...]:
         return stage_graphs(self.anatomy, self.cuts)
 
-    @property
-    def part(self) -> Topology:
-        """What one pipeline rank has."""
-        return self._split[0]
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """What every pipeline rank has."""
+        return parts_of(self.topology, self.placement or (Share(0, self.schedule.ranks),))
+
+    def part(self, stage: int) -> Part:
+        """What a stage runs on."""
+        return self.parts[self.schedule.rank_of[stage]]
+
+    def link(self, stage: int) -> Link:
+        """The slowest link between a stage and its neighbours on other ranks."""
+        own = self.part(stage)
+        near = [self.part(s) for s in (stage - 1, stage + 1) if 0 <= s < self.schedule.stages]
+        return slowest(link_between(own, other) for other in near if other is not own)
 
     @property
-    def link(self) -> Link:
-        return self._split[1]
+    def places(self) -> tuple[Hashable, ...]:
+        """By stage: equal for those on equal devices with equal links to their neighbours."""
+        return tuple((self.part(s).group, self.link(s)) for s in range(self.schedule.stages))
+
+    def link_among(self, ranks: Collection[int]) -> Link:
+        """The slowest link between any two of some ranks."""
+        pairs = combinations([self.parts[rank] for rank in sorted(ranks)], 2)
+        return slowest(link_between(*pair) for pair in pairs)
 
     @cached_property
-    def _split(self) -> tuple[Topology, Link]:
-        return split(self.topology, self.schedule.ranks)
+    def wiring(self) -> Wiring:
+        return wiring_of(self.topology, self.calibration)
 
     def devices(self, stage: int) -> IntArray:
         """The cluster's numbers of the devices that a stage runs on."""
-        count = self.part.device_count
-        first = self.schedule.rank_of[stage] * count
-        return np.arange(first, first + count, dtype=np.int64)
+        part = self.part(stage)
+        return np.arange(part.first, part.first + part.topology.device_count, dtype=np.int64)
 
     def sent(self, stage: int) -> tuple[str, ...]:
         """What goes to the next stage and has a gradient that comes back."""
@@ -106,16 +141,15 @@ class Staged:
         gradient = self.anatomy.gradient
         return tuple(name for name in received(self.graphs[stage + 1]) if name in gradient)
 
-    def distance(self, stage: int) -> int:
-        """The slowest level of the topology between a stage and the one before, counted from the
-        slowest; as many as there are levels where both are on one rank."""
-        units = self.topology.device_count
-        here, there = (int(self.devices(s)[0]) for s in (stage - 1, stage))
-        for position, level in enumerate(self.topology.levels):
-            units //= level.size
-            if here // units != there // units:
-                return position
-        return len(self.topology.levels)
+    def distance(self, stage: int) -> Hashable:
+        """Equal for stages that are as far from the one before: groups, and levels inside one."""
+        before, own = self.part(stage - 1), self.part(stage)
+        if before.group != own.group:
+            return before.group, own.group
+        if own is before:
+            return own.group, own.group
+        level = self.wiring.crossed(*(np.array([part.first]) for part in (before, own)))
+        return own.group, own.group, int(level[0])
 
     def setup_of(self, stage: int) -> Setup:
         """The setup, of the inputs that the stage reads."""
@@ -131,12 +165,12 @@ class Staged:
         """The problem of a stage alone."""
         return build_problem(
             self.graphs[stage],
-            self.part,
+            self.part(stage).topology,
             self.setup_of(stage),
             self.calibration,
             self.schedule.microbatches,
             in_flight=self.schedule.in_flight[stage],
-            stage_link=self.link,
+            stage_link=self.link(stage),
             sent=frozenset(self.sent(stage)),
         )
 
@@ -144,8 +178,9 @@ class Staged:
         """The request for a stage alone, in a share of the devices' memory; pins that say nothing
         of its ops are left out."""
         graph = self.graphs[stage]
-        device = self.part.device
-        part = self.part.model_copy(
+        part = self.part(stage).topology
+        device = part.device
+        part = part.model_copy(
             update={
                 "device": device.model_copy(
                     update={"memory_bytes": int(device.memory_bytes * share)}
@@ -169,3 +204,21 @@ class Staged:
 
     def with_cuts(self, cuts: tuple[int, ...]) -> Staged:
         return replace(self, cuts=cuts)
+
+
+def _placement_of(plan: Plan, topology: Topology, made: Schedule) -> Placement:
+    """Which groups of a mixed cluster a plan's ranks lie on, by their first devices; PlanError
+    where they are not equal parts of neighbouring ranks."""
+    if not topology.beside:
+        return ()
+    ends = np.cumsum([group.device_count for group in topology.groups])
+    first = [plan.stages[stages_on(made.rank_of, r)[0]].ranks_from for r in range(made.ranks)]
+    of_ranks = np.searchsorted(ends, first, side="right").tolist()
+    found = tuple(Share(group, len(list(own))) for group, own in groupby(of_ranks))
+    if len({share.group for share in found}) < len(found) or max(of_ranks) == len(ends):
+        raise PlanError("the plan's pipeline ranks are not neighbours on groups of the topology")
+    try:
+        parts_of(topology, found)
+    except InvalidInput as wrong:
+        raise PlanError(wrong.detail) from None
+    return found

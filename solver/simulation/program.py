@@ -35,7 +35,7 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """scripts: of the stages. levels: how many the topology of one rank has."""
+    """scripts: of the stages. levels: the most that the topology of a rank has."""
 
     schedule: Schedule
     scripts: Sequence[Script]

@@ -8,6 +8,7 @@ from functools import cached_property
 from costmodel.calibrations import default_calibration
 from meshwright.schema import Calibration, Graph, Plan, PlanError, Setup, Stage, Topology
 from solver.evaluate import check_documents, check_mesh
+from solver.pipeline.placement import group_of
 from solver.pipeline.price import tied_ns
 from solver.pipeline.schedule import Pass, Schedule, stages_on
 from solver.pipeline.schedules import one_f_one_b
@@ -23,11 +24,11 @@ from solver.simulation.waiting import Waits, waits_of
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a plan, task by task."""
+    """One step of a plan, task by task. levels: by rank, of the topology of its devices."""
 
     plan: Plan
     program: Program
-    levels: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
 
     @cached_property
     def run(self) -> Run:
@@ -68,10 +69,14 @@ def step_of(
     if plan.calibration != own.id:
         raise PlanError(f"the plan was priced with {plan.calibration}, not with {own.id}")
     if plan.schedule is not None:
-        program = _pipeline(plan, Staged.of_plan(plan, graph, topology, setup, own))
+        staged = Staged.of_plan(plan, graph, topology, setup, own)
+        parts = [part.topology for part in staged.parts]
+        program = _pipeline(plan, staged)
     else:
-        program = _one_stage(plan, graph, topology, setup, own)
-    return Step(plan, program, tuple(level.name for level in topology.levels))
+        parts = [group_of(plan, topology)]
+        program = _one_stage(plan, graph, parts[0], setup, own)
+    levels = (tuple(level.name for level in part.levels) for part in parts)
+    return Step(plan, program, tuple(levels))
 
 
 def _one_stage(
@@ -100,7 +105,8 @@ def _pipeline(plan: Plan, staged: Staged) -> Program:
         sends = ways[number + 1] if number + 1 < len(stages) else {}
         parts = StageParts.of(problem, stage, sends, ways[number])
         scripts.append(script_of(parts, split=staged.schedule.is_split, tied_ns=tied[number]))
-    return Program(staged.schedule, tuple(scripts), len(staged.part.levels))
+    levels = max(len(part.topology.levels) for part in staged.parts)
+    return Program(staged.schedule, tuple(scripts), levels)
 
 
 def _ways(stage: Stage) -> dict[str, tuple[float, float]]:

@@ -88,7 +88,9 @@ def _names(step: Step, rank: int) -> Iterator[Event]:
     yield _metadata("process_name", rank, 0, {"name": title})
     yield _metadata("process_sort_index", rank, 0, {"sort_index": rank})
     names = {PASSES: "passes", COMPUTE: "compute"}
-    names |= {LINKS + k: name for k, name in enumerate(_links(step))}
+    names |= {LINKS + k: f"link {name}" for k, name in enumerate(step.levels[rank])}
+    hosts = LINKS + step.program.levels
+    names |= {hosts + own: f"host {own.name.lower()}" for own in HostLink}
     if step.program.schedule.stages > 1:
         for stage in stages:
             names |= {_transfer_thread(step, stage, back): text for back, text in (
@@ -103,13 +105,8 @@ def _metadata(name: str, rank: int, thread: int, args: dict[str, Any]) -> Event:
     return {"ph": "M", "name": name, "pid": rank, "tid": thread, "args": args}
 
 
-def _links(step: Step) -> list[str]:
-    host = [f"host {own.name.lower()}" for own in HostLink]
-    return [*(f"link {name}" for name in step.levels), *host]
-
-
 def _transfer_thread(step: Step, stage: int, back: bool) -> int:
-    return LINKS + len(_links(step)) + 2 * stage + back
+    return LINKS + step.program.links + 2 * stage + back
 
 
 def _rank_events(step: Step, rank: int, shown: frozenset[int]) -> Iterator[Event]:
@@ -145,7 +142,7 @@ def _task_events(step: Step, rank: int, own: Made, tasks: list[Task]) -> Iterato
         if task.kind is Kind.PIPELINE:
             thread = _transfer_thread(step, own.stage, own.part is not Part.F)
         elif task.kind is not Kind.COMPUTE:
-            below = len(step.levels) if task.kind is Kind.HOST else 0
+            below = step.program.levels if task.kind is Kind.HOST else 0
             thread = LINKS + below + max(task.link, 0)
         name = task.name if task.what == "forward" else f"{task.name} {task.what}"
         start, end = float(run.starts[first]), float(run.ends[last])

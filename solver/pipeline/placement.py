@@ -1,0 +1,82 @@
+"""Where pipeline ranks lie: neighbouring ranks on equal parts of one group of devices.
+
+A rank never spans groups, so that a stage has one kind of device. The parts of one group are equal;
+those of another may have another number of devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from meshwright.schema import Link, Plan, PlanError, Topology
+from solver.pipeline.split import split
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """So many ranks, one behind the other, that have all devices of a group of the topology."""
+
+    group: int
+    ranks: int
+
+
+Placement = tuple[Share, ...]  # from the first rank to the last
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one rank has. first: the cluster's number of its first device. link: the slowest to
+    others of its group, None where it has the whole group."""
+
+    group: int
+    topology: Topology
+    first: int
+    link: Link | None
+
+
+def parts_of(topology: Topology, placement: Placement) -> tuple[Part, ...]:
+    """By rank. Raises InvalidInput where a group cannot be cut into so many parts."""
+    groups = topology.groups
+    firsts = [sum(own.device_count for own in groups[:number]) for number in range(len(groups))]
+    found: list[Part] = []
+    for share in placement:
+        group, first = groups[share.group], firsts[share.group]
+        part, link = (group, None) if share.ranks == 1 else split(group, share.ranks)
+        found += (
+            Part(share.group, part, first + rank * part.device_count, link)
+            for rank in range(share.ranks)
+        )
+    return tuple(found)
+
+
+def group_of(plan: Plan, topology: Topology) -> Topology:
+    """The group that a plan of one stage lies on: the whole topology where it is of one kind.
+
+    PlanError where its first device begins none.
+    """
+    first = 0
+    for group in topology.groups:
+        if plan.stages[0].ranks_from == first:
+            return group
+        first += group.device_count
+    raise PlanError(
+        f"the plan's stage begins at device {plan.stages[0].ranks_from}, where no group of "
+        f"{topology.name or 'the topology'} begins"
+    )
+
+
+def link_between(one: Part, other: Part) -> Link:
+    """What a device of one rank sees when it sends to another rank."""
+    if one.group == other.group:
+        assert one.link is not None
+        return one.link
+    uplinks = [own.topology.uplink for own in (one, other)]
+    return slowest(link for link in uplinks if link is not None)
+
+
+def slowest(links: Iterable[Link]) -> Link:
+    """A link with the least bandwidth and the longest latency of some."""
+    every = list(links)
+    least = min(every, key=lambda link: link.device_bytes_per_s)
+    return least.model_copy(update={"latency_ns": max(link.latency_ns for link in every)})
