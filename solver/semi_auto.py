@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import numpy as np
+
 from solver.lowering import Models
 from solver.pins import Allowed
 from solver.propagation.given import Given, Propagation, Tied
@@ -38,7 +40,8 @@ def semi_auto(
     spread = own.spread(tied)
     others = [p for p in own.lowered.op_node if p not in given]
     spread.fix(own.data_parallel(others))
-    for node in spread.ops:
-        if spread.state[node] == OPEN:
-            spread.settle(node)
-    return own.propagation(spread.state, ())
+    left = [node for node in spread.ops if spread.state[node] == OPEN]
+    for node in left:
+        spread.settle(node)
+    is_given = all(np.isfinite(own.graph.nodes[node].cost).sum() == 1 for node in left)
+    return own.propagation(spread.state, (), is_given=is_given)

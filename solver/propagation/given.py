@@ -33,7 +33,8 @@ Tied = Iterable[Collection[int]]
 class Propagation:
     """A strategy (a row of OpModel codes) for every op by position, and what is to be said of it.
 
-    cost_ns, memory_bytes: of one step as propagation sees it, without a limit.
+    cost_ns, memory_bytes: of one step as propagation sees it, without a limit. is_given: nothing
+    was left to choose, at whatever price of memory.
     """
 
     strategies: dict[int, IntArray]
@@ -41,6 +42,7 @@ class Propagation:
     notes: tuple[str, ...]
     cost_ns: float
     memory_bytes: float
+    is_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ class Given:
             sorted(self.masks),
         )
 
-    def propagation(self, settled: IntArray, notes: Iterable[str]) -> Propagation:
+    def propagation(
+        self, settled: IntArray, notes: Iterable[str], *, is_given: bool = False
+    ) -> Propagation:
         choice = completed(self.graph, settled)
         lowered = self.lowered
         cost = evaluate_choice(lowered.graph, choice)
@@ -112,6 +116,7 @@ class Given:
             (*notes, *repeated_notes(self.models, rows)),
             cost.cost_ns,
             cost.memory_bytes,
+            is_given,
         )
 
     def data_parallel(self, positions: Collection[int]) -> dict[int, int]:

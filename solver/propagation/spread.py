@@ -34,10 +34,10 @@ class Spread:
     tied: Mapping[int, tuple[int, ...]]
     seeds: Sequence[int]
     state: IntArray = field(init=False)
-    outlook: Outlook = field(init=False)
     reached: dict[int, None] = field(default_factory=dict)
     _results: dict[int, list[tuple[int, IntArray]]] = field(init=False)
     _is_op: set[int] = field(init=False)
+    _outlook: Outlook | None = None
 
     def __post_init__(self) -> None:
         self.state = np.full(len(self.graph.nodes), OPEN, dtype=np.int64)
@@ -46,7 +46,13 @@ class Spread:
         for edge in self.graph.edges:
             if isinstance(edge, Projection):
                 self._results[edge.tail].append((edge.head, edge.select))
-        self.outlook = Outlook(self.graph, self.state)
+
+    @property
+    def outlook(self) -> Outlook:
+        """Around what is settled when it is first asked for: where all is given nobody does."""
+        if self._outlook is None:
+            self._outlook = Outlook(self.graph, self.state)
+        return self._outlook
 
     def run(self) -> None:
         """Settle the seeds and whatever can be reached from them."""

@@ -11,12 +11,13 @@ from solver.pin_filters import pin_filters
 from solver.pins import pinned_ops
 from solver.propagation.given import Propagation
 from solver.semi_auto import Rest, semi_auto
-from solver.sharding_propagation import sharding_propagation
+from solver.sharding_propagation import at_prices, sharding_propagation
 from solver.verify import verify
 from tests.solver.completions import axes_on, completed_cost_ns, completed_plan
 from tests.solver.small_graphs import GraphMaker, models
 
 TENSOR_PARALLEL = Pin(op="mlp.fc1", inputs=[["a0", 1], ["a1", 1]])
+HALF_SAID = Pin(op="mlp.fc1", inputs=[None, ["a1", 1]])
 
 
 def network() -> Models:
@@ -51,6 +52,21 @@ def test_what_is_not_given_is_data_parallel():
     assert set(placed) == {op.name for op in found.problem.ops} - {"mlp.fc1"}
     for name, axes in placed.items():
         assert set(axes.values()) <= {"b0", "d0"}, name
+
+
+@pytest.mark.parametrize(("pins", "asked"), [((), 1), ((TENSOR_PARALLEL,), 1), ((HALF_SAID,), 5)])
+def test_prices_of_memory_are_tried_only_where_something_is_left_to_choose(pins, asked):
+    found = network()
+    seen = []
+
+    def ask(ns_per_byte: float) -> Propagation:
+        seen.append(ns_per_byte)
+        pinned = pinned_ops(found.problem, pins, found.values.views)
+        seeds = pin_filters(found.problem, pinned, found.mesh)
+        return semi_auto(found, seeds, ns_per_byte=ns_per_byte)
+
+    assert list(at_prices(ask, 1e9))
+    assert len(seen) == asked
 
 
 def test_redistributions_are_inserted_priced_and_executed():
