@@ -14,7 +14,7 @@ import numpy as np
 
 from meshwright.schema.wishes import Rest
 from solver.constraints import Filters
-from solver.deadline import Deadline
+from solver.deadline import Deadline, OutOfTime
 from solver.dynamic_programming import dynamic_programming
 from solver.folding import Folding
 from solver.incumbent import Report
@@ -75,11 +75,14 @@ def completed(
     deadline = Deadline.after(budget.seconds, budget.stop)
     least: list[float] = []
     best: MeshOutcome | None = None
-    for proposal in proposals:
+    for proposal in _in_time(proposals):
         if best is not None and deadline.is_over():
             break
         fixed = {p: exactly(np.array(row)) for p, row in proposal.strategies.items()}
-        unfolding = Unfolding(folding, lower(models, fixed, limit))
+        try:
+            unfolding = Unfolding(folding, lower(models, fixed, limit))
+        except OutOfTime:
+            break
         useful_ns = inf if best is None else best.outcome.cost_ns
         own_budget = replace(budget, seconds=deadline.left_s(), cutoff_ns=useful_ns)
         found = dynamic_programming(unfolding.graph, own_budget, report)
@@ -94,6 +97,14 @@ def completed(
     if best is not None:
         return best
     return MeshOutcome(NOT_SEARCHED, models, name, short_bytes=min(least, default=None))
+
+
+def _in_time(proposals: Iterable[Proposal]) -> Iterator[Proposal]:
+    """Those that are made before the time ends."""
+    try:
+        yield from proposals
+    except OutOfTime:
+        return
 
 
 def _tied(models: Models, folding: Folding) -> list[list[int]]:

@@ -43,3 +43,6 @@ class Deadline:
         if self.stop():
             return 0.0
         return None if self.ends == math.inf else max(0.0, self.ends - time.monotonic())
+
+
+ENDLESS = Deadline(math.inf)

@@ -120,7 +120,13 @@ class LocalModels(Models):
 
     def __init__(self, whole: Models, mesh: Mesh, outer: Outer) -> None:
         super().__init__(
-            whole.problem, whole.values, mesh, whole.sketches, whole.followers, whole.at_rest
+            whole.problem,
+            whole.values,
+            mesh,
+            whole.sketches,
+            whole.followers,
+            whole.at_rest,
+            whole.deadline,
         )
         self.outer = outer
         self.ops = _LocalOpModels(

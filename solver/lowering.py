@@ -74,7 +74,10 @@ def lower(
     pinned: Mapping[int, Allowed],
     memory_limit_bytes: float | None,
 ) -> Lowered:
-    """The cost graph of a problem on a mesh; pinned: position of op -> strategies it may have."""
+    """The cost graph of a problem on a mesh; pinned: position of op -> strategies it may have.
+
+    Raises OutOfTime at the models' deadline.
+    """
     lowered = _Lowering(models, pinned).run(memory_limit_bytes)
     return with_followers(lowered) if models.followers else lowered
 
@@ -99,6 +102,7 @@ class _Lowering:
         for position, op in enumerate(problem.ops):
             if position in values.views:
                 continue
+            self.models.deadline.check()
             own = self._op(position)
             for k in own.parameters:
                 value = values.value_of[op.inputs[k].tensor]

@@ -25,7 +25,7 @@ from solver.at_rest import AtRest
 from solver.bounds import least_memory, may_fill_hosts, work_bound_ns
 from solver.completion import completed, op_strategies
 from solver.constraints import Filters, filters
-from solver.deadline import Deadline
+from solver.deadline import ENDLESS, Deadline, OutOfTime
 from solver.dynamic_programming import DynamicProgramming
 from solver.elimination.eliminator import TableTooLarge
 from solver.elimination.order import nodes_apart
@@ -121,7 +121,7 @@ class MeshSearch:
             budget = self._step(own.models.mesh, done, steps, (*soon, *outcomes))
             outcomes.append(self._ended(own, budget))
         if self._was_stopped_before_a_plan((*soon, *outcomes)):
-            soon += self._quickly(Deadline(inf))
+            soon += self._quickly(ENDLESS)
         if any(not own.left_out for own in outcomes):
             # their bounds hold on the coarsest mesh too, which is a special case of each
             soon = [_with_bound(own, inf) for own in soon]
@@ -185,10 +185,12 @@ class MeshSearch:
 
         Empty where the time ended first, or pins are not what is in the way.
         """
-        models, given = self._models(mesh, self.problem)
-        unfolding = Unfolding(
-            self.folding, lower(models, given.allowed, models.problem.memory_limit_bytes)
-        )
+        models, given = self._models(mesh, self.problem, self.deadline)
+        try:
+            lowered = lower(models, given.allowed, models.problem.memory_limit_bytes)
+        except OutOfTime:
+            return ()
+        unfolding = Unfolding(self.folding, lowered)
         masks: dict[str, dict[int, NDArray[np.bool_]]] = {}
         for position, pin in self.pins.items():
             model = models.ops.model(position)
@@ -217,15 +219,15 @@ class MeshSearch:
     def _quickly(self, deadline: Deadline) -> Iterator[MeshOutcome]:
         """A plan to fall back on: of recursion, on the coarsest mesh."""
         mesh = meshes_of(self.request, 1)[0]
-        models, given = self._models(mesh, next(_spaces(self.problem, mesh)))
+        models, given = self._models(mesh, next(_spaces(self.problem, mesh)), deadline)
         if self._impossible(models, given) is None:
             budget = Budget(deadline.left_s(), tolerance=self.tolerance, stop=deadline.stop)
             found = self._decided(models, given, "recursive_programming", budget)
             if found.outcome.choice is not None:
                 yield found
 
-    def _models(self, mesh: Mesh, problem: Problem) -> tuple[Models, Filters]:
-        models = Models(problem, self.values, mesh, self.sketches)
+    def _models(self, mesh: Mesh, problem: Problem, deadline: Deadline) -> tuple[Models, Filters]:
+        models = Models(problem, self.values, mesh, self.sketches, deadline=deadline)
         given = filters(problem, self.request, self.pins, self.values, mesh)
         models.followers = given.followers
         over = () if self.request.degrees is None else shared_axes(mesh)
@@ -238,15 +240,18 @@ class MeshSearch:
 
     def _begun(self, mesh: Mesh, problem: Problem, budget: Budget) -> _Begun:
         """The first round: what is told without a search, and the least cost without the limit."""
-        models, given = self._models(mesh, problem)
+        models, given = self._models(mesh, problem, self.deadline)
         own = _Begun(models, given, ended=self._impossible(models, given))
         if own.ended is not None:
             return own
         if self.deadline.is_over():
-            own.ended = MeshOutcome(NOT_SEARCHED, models, left_out="the time was over")
+            own.ended = _late(models)
             return own
         if self.request.solver in ("auto", "dynamic_programming"):
-            self._eliminate(own, budget)
+            try:
+                self._eliminate(own, budget)
+            except OutOfTime:
+                own.ended = _late(models)
         return own
 
     def _impossible(self, models: Models, given: Filters) -> MeshOutcome | None:
@@ -279,6 +284,12 @@ class MeshSearch:
         """The second round."""
         if own.ended is not None:
             return own.ended
+        try:
+            return self._searched(own, budget)
+        except OutOfTime:
+            return _late(own.models)
+
+    def _searched(self, own: _Begun, budget: Budget) -> MeshOutcome:
         mesh, models = own.models.mesh, own.models
         solver = self.request.solver
         if solver not in ("auto", "dynamic_programming", "exact"):
@@ -315,6 +326,10 @@ class MeshSearch:
 
     def _decided(self, models: Models, given: Filters, name: str, budget: Budget) -> MeshOutcome:
         """Strategies by a search over ops, the rest exact: a plan, but no proof."""
+        if budget.cutoff_ns < inf:
+            models.deadline = Deadline.after(budget.seconds, budget.stop)
+        else:  # the first plan may take all the time there is
+            budget = replace(budget, seconds=models.deadline.left_s())
         strategies = op_strategies(models, self.folding, given, name, self.request.rest)
         listener = self._listener(name, models.mesh)
         return completed(models, self.folding, name, strategies, budget, listener)
@@ -333,6 +348,10 @@ class MeshSearch:
 
 _LARGE: tuple[str, ChoiceSearch] = ("message_search", message_search)
 _IMPOSSIBLE = Outcome("infeasible", None, inf, nan, inf, None)
+
+
+def _late(models: Models) -> MeshOutcome:
+    return MeshOutcome(NOT_SEARCHED, models, left_out="the time was over")
 
 
 def _with_bound(own: MeshOutcome, bound_ns: float) -> MeshOutcome:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from costmodel.collectives import Interconnect
 from meshwright.schema import Calibration, Mesh, Stage
 from solver.at_rest import AS_SEARCHED, AtRest
+from solver.deadline import ENDLESS, Deadline
 from solver.op_model import OpModel
 from solver.op_models import OpModels
 from solver.op_sketches import OpSketches
@@ -27,7 +28,8 @@ class Models:
     """Everything that depends on problem and mesh, shared by content.
 
     followers: position of op -> its input before which nothing is moved (`solver.elementwise`).
-    at_rest: what is asked of parameters.
+    at_rest: what is asked of parameters. deadline: when whoever lowers them, or looks for
+    strategies in them, raises OutOfTime.
     """
 
     problem: Problem
@@ -36,6 +38,7 @@ class Models:
     given_sketches: InitVar[OpSketches | None] = None
     followers: Mapping[int, int] = field(default_factory=dict)
     at_rest: AtRest = AS_SEARCHED
+    deadline: Deadline = ENDLESS
     sketches: OpSketches = field(init=False)
     interconnect: Interconnect = field(init=False)
     ops: OpModels = field(init=False)

@@ -55,7 +55,8 @@ def recursive_programming(
     """Strategies of all ops by position, one code an axis; those that hope for most memory first.
 
     models: of the folded graph on the mesh. allowed: what the strategies of some ops have to keep.
-    Ends without a word where an axis finds no way to keep them or the memory.
+    Ends without a word where an axis finds no way to keep them or the memory. Raises OutOfTime at
+    the models' deadline.
     """
     recursion = _Recursion(models, folding, allowed)
     sizes = [axis.size for axis in models.mesh.axes]
@@ -88,6 +89,7 @@ class _Recursion:
         codes: Strategies = {}
         decided: tuple[bytes, ...] = ()
         for k, (axis, limit) in enumerate(zip(self.models.mesh.axes, limits, strict=True)):
+            self.models.deadline.check()
             search = self._known.get(decided)
             if search is None:
                 local = LocalModels(self.models, Mesh(axes=(axis,)), outer)

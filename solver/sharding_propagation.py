@@ -35,6 +35,8 @@ def sharding_propagation(
 ) -> Propagation:
     """Spread the strategies of `seeds` (position of op -> those it may have) over all ops.
 
+    Raises OutOfTime at the models' deadline.
+
     tied: positions of ops that have to have one strategy (`tied_ops` of a folded graph).
     allowed: position of op -> strategies that it may have, which are no seeds. ns_per_byte: the
     price of memory on a device.

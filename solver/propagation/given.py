@@ -101,6 +101,7 @@ class Given:
             {node: self._weight(position) for position, node in nodes.items()},
             groups,
             sorted(self.masks),
+            self.models.deadline,
         )
 
     def propagation(

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from solver.cost_graph import CostGraph, FloatArray, IntArray
+from solver.deadline import ENDLESS, Deadline
 from solver.propagation.tables import Tables
 
 # chosen: four ops far, with the values between them (measured: more changes hardly any plan)
@@ -35,7 +36,14 @@ OPEN = -1  # the state of a node that is not settled
 class Outlook:
     """The outlooks of a cost graph around what is settled. state: of every node, OPEN or fixed."""
 
-    def __init__(self, graph: CostGraph, state: IntArray, rounds: int = ROUNDS) -> None:
+    def __init__(
+        self,
+        graph: CostGraph,
+        state: IntArray,
+        deadline: Deadline = ENDLESS,
+        rounds: int = ROUNDS,
+    ) -> None:
+        """Raises OutOfTime."""
         self.graph = graph
         self.state = state
         self.tables = Tables(graph)
@@ -44,7 +52,7 @@ class Outlook:
             self.around[edge.tail].append(k)
             self.around[edge.head].append(k)
         self._stored: dict[tuple[int, int], FloatArray] = {}
-        self._look(rounds)
+        self._look(rounds, deadline)
 
     def of(self, node: int, depth: int = FRESH) -> FloatArray:
         """What each state of a node costs, with its neighbourhood."""
@@ -67,12 +75,13 @@ class Outlook:
         further = depth - 1 if len(self.around[other]) <= CROWD else 0
         return self.tables.message(edge, node, _levelled(self.total(other, edge, further)))
 
-    def _look(self, rounds: int) -> None:
+    def _look(self, rounds: int, deadline: Deadline) -> None:
         """Rounds over the whole graph; only what changed is computed again."""
         changed = set(range(len(self.graph.nodes)))
         for _ in range(rounds):
             new: dict[tuple[int, int], FloatArray] = {}
             for node in sorted(changed):
+                deadline.check()
                 if self.state[node] == OPEN:
                     self._tell(node, new)
             changed = {node for (edge, node), own in new.items()

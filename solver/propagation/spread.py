@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from solver.cost_graph import CostGraph, FloatArray, IntArray, Projection
+from solver.deadline import ENDLESS, Deadline
 from solver.propagation.outlook import OPEN, Outlook
 
 SWEEPS = 3  # chosen: later ones find next to nothing
@@ -26,6 +27,7 @@ class Spread:
 
     ops: its op nodes, weights: what each costs undivided. tied: op nodes -> all of its group.
     state: of every node, OPEN or fixed. reached: ops in the order in which they were settled.
+    deadline: an op that is settled later raises OutOfTime.
     """
 
     graph: CostGraph
@@ -33,6 +35,7 @@ class Spread:
     weights: Mapping[int, float]
     tied: Mapping[int, tuple[int, ...]]
     seeds: Sequence[int]
+    deadline: Deadline = ENDLESS
     state: IntArray = field(init=False)
     reached: dict[int, None] = field(default_factory=dict)
     _results: dict[int, list[tuple[int, IntArray]]] = field(init=False)
@@ -51,7 +54,7 @@ class Spread:
     def outlook(self) -> Outlook:
         """Around what is settled when it is first asked for: where all is given nobody does."""
         if self._outlook is None:
-            self._outlook = Outlook(self.graph, self.state)
+            self._outlook = Outlook(self.graph, self.state, self.deadline)
         return self._outlook
 
     def run(self) -> None:
@@ -80,6 +83,7 @@ class Spread:
         """
         if self.state[op] != OPEN:
             return
+        self.deadline.check()
         group = self.tied.get(op, (op,))
         total: FloatArray = np.zeros(len(self.graph.nodes[op].cost))
         for own in group:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from meshwright.schema import Budget, Progress, Request
+from meshwright.schema.wishes import Solver
 from solver.mesh_outcome import TOLERANCE
 from solver.meshes import meshes
 from solver.planner import plan
@@ -79,6 +82,38 @@ def test_who_ends_the_search_at_once_has_a_plan_all_the_same() -> None:
     assert answer.plan is not None
     assert answer.plan.search.found_by == "recursive_programming"
     assert answer.plan.search.outcome == "feasible"
+
+
+@pytest.mark.parametrize(
+    "solver", ["auto", "recursive_programming", "sharding_propagation", "semi_auto"]
+)
+def test_whoever_ends_a_search_at_whatever_moment_is_soon_answered(solver: Solver) -> None:
+    request = mlp_request(3, topology(2, 4)).model_copy(update={"solver": solver})
+    asked = 0
+
+    def ends_at(moment: int) -> Callable[[], bool]:
+        def stop() -> bool:
+            nonlocal asked
+            asked += 1
+            return asked > moment
+
+        return stop
+
+    best, unhurried = planned(request), ends_at(10**9)
+    plan(request, stop=unhurried)
+    whole, cut_short = asked, 0
+    assert whole > 50  # nothing runs long without a look at who waits
+    for moment in range(0, whole, whole // 10):
+        asked = 0
+        answer = plan(request, stop=ends_at(moment))
+        if answer.plan is None:
+            assert answer.infeasible is not None
+            assert answer.infeasible.constraint == "time"
+            assert solver != "auto"
+            cut_short += 1
+        else:
+            assert answer.plan.cost.step_ns >= best.search.lower_bound_ns
+    assert (cut_short > 0) == (solver != "auto")
 
 
 def entangled() -> GraphMaker:
