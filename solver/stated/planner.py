@@ -24,6 +24,7 @@ from meshwright.schema import (
     Pipeline,
     Plan,
     Request,
+    RequestError,
 )
 from solver.deadline import Deadline, Stop, never
 from solver.folding import fold
@@ -86,13 +87,20 @@ def _settled(request: Request) -> tuple[Request, tuple[str, ...]]:
         raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
     found = request.model_copy(
         update={
-            "degrees": degrees.of_devices(_on_rank(request).topology.device_count),
+            "degrees": _on_devices(degrees, _on_rank(request).topology.device_count),
             "constraints": _with_zero(request.constraints, degrees),
             "solver": "dynamic_programming" if request.solver == "auto" else request.solver,
         }
     )
     count = _microbatches(found) if ranks > 1 else request.setup.microbatches or 1
     return found, _uncut(_on_rank(found), count)
+
+
+def _on_devices(degrees: Degrees, count: int) -> Degrees:
+    try:
+        return degrees.of_devices(count)
+    except RequestError as error:
+        raise error.within("/degrees") from None
 
 
 def _with_zero(constraints: Constraints, degrees: Degrees) -> Constraints:

@@ -161,6 +161,28 @@ def test_another_content_type_is_refused(http: TestClient, kind: str | None) -> 
         ({"budget": {"seconds": -1}}, 422, "invalid-request", "/budget/seconds", "-1"),
         ({"budget": {"max_axes": 9}}, 422, "invalid-request", "/budget/max_axes", "9"),
         ({"solver": "oracle"}, 422, "invalid-request", "/solver", "oracle"),
+        ({"degrees": {"tp": 3}}, 422, "invalid-request", "/degrees/tp", "tp 3 does not divide"),
+        (
+            {"degrees": {"sequence_parallel": True}},
+            422,
+            "invalid-request",
+            "/degrees/sequence_parallel",
+            "with tp 1 there are none",
+        ),
+        (
+            {"pipeline": {"cuts": ["a"]}},
+            422,
+            "invalid-request",
+            "/pipeline/ranks",
+            "a pipeline of one rank has no schedule",
+        ),
+        (
+            {"constraints": {"optimizer_parallel": {"level": 0, "shard_size": 2}}},
+            422,
+            "invalid-request",
+            "/constraints",
+            "level 0 keeps all whole",
+        ),
     ],
 )
 def test_a_bad_part_of_a_request_is_refused_by_name(

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from meshwright.schema.constraints import Constraints, OptimizerParallel
 from meshwright.schema.degrees import Degrees
-from meshwright.schema.errors import RequestError
+from meshwright.schema.errors import MeshwrightError, RequestError
 from meshwright.schema.model import Model, Whole
 from meshwright.schema.pin import Pin
 from meshwright.schema.pipeline import Pipeline
@@ -64,6 +70,16 @@ class Wishes(Model):
     recompute: Recompute = Recompute()
     module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Budget()
+
+    @field_validator("pins", "constraints", "pipeline", "degrees", "recompute", mode="wrap")
+    @classmethod
+    def _said_where(
+        cls, value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
+        try:
+            return handler(value)
+        except MeshwrightError as error:
+            raise error.within(f"/{info.field_name}") from None
 
     @model_validator(mode="after")
     def _states_all_or_nothing(self) -> Wishes:
