@@ -27,6 +27,16 @@ def test_it_says_how_long_a_step_takes_and_what_is_waited_for(run: Run, plan_fil
         assert word in ran.out, word
 
 
+def test_a_step_without_work_takes_no_time(run: Run, tmp_path: Path) -> None:
+    graph, file = tmp_path / "graph.json", tmp_path / "plan.json"
+    x = {"name": "x", "shape": [8], "dtype": "float32", "role": "input"}
+    graph.write_text(json.dumps({"tensors": [x], "ops": [], "outputs": ["x"]}))
+    assert run("plan", graph, "--topology", "h100-1x8", "-o", file).code == 0
+    ran = run("simulate", file)
+    assert ran.code == 0, ran.err
+    assert "step 0 simulated" in ran.out
+
+
 def test_it_writes_numbers_and_a_trace(run: Run, plan_file: Path, tmp_path: Path) -> None:
     numbers, trace = tmp_path / "numbers.json", tmp_path / "trace.json"
     ran = run("simulate", plan_file, "-o", numbers, "--trace", trace)

@@ -34,6 +34,10 @@ def _off(ns: float, of_ns: float) -> str:
     return f"{ns / of_ns - 1:+.1%}" if of_ns else "-"
 
 
+def _share(ns: float, of_ns: float) -> str:
+    return show_share(ns / of_ns) if of_ns else "-"
+
+
 def _ranks(simulation: Simulation) -> RenderableType:
     table = Table(box=SIMPLE, pad_edge=False)
     table.add_column("rank")
@@ -44,7 +48,7 @@ def _ranks(simulation: Simulation) -> RenderableType:
             str(rank.rank),
             show_ns(rank.compute_ns),
             ", ".join(_traffic(rank)) or "nothing",
-            f"{show_ns(rank.bubble_ns)} ({show_share(rank.bubble_ns / simulation.step_ns)})",
+            f"{show_ns(rank.bubble_ns)} ({_share(rank.bubble_ns, simulation.step_ns)})",
             f"{show_bytes(rank.peak_bytes)} of {show_bytes(rank.capacity_bytes)}: "
             f"{show_bytes(rank.static_bytes)} of parameters; at most "
             f"{show_bytes(rank.saved_bytes)} saved, {show_bytes(rank.working_bytes)} working",
