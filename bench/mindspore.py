@@ -106,9 +106,10 @@ def line(row: Row) -> str:
     fit, own = row.theirs_fitting, row.ours_fitting
     columns = (
         f"{case.name:26} {case.devices:4}",
-        f"{_ms(row.ranked)} {_ms(theirs)} {_ms(ours)} {theirs.step_ns / ours.step_ns:7.2f}",
+        f"{_ms(row.ranked)} {_ms(theirs)} {_ms(ours)}",
+        f"{theirs.objective_ns / ours.objective_ns:7.2f}",
         f"{_gib(theirs)} {_gib(ours)} {row.microbatches or '-':>4} {_ms(fit)} {_ms(own)}",
-        f"{fit.step_ns / own.step_ns:7.2f}" if fit and own else f"{'-':>7}",
+        f"{fit.objective_ns / own.objective_ns:7.2f}" if fit and own else f"{'-':>7}",
         f"{_gib(fit)} {_gib(own)}  {'; '.join(case.found_by)}",
     )
     return " ".join(columns)
@@ -124,7 +125,7 @@ HEAD = " ".join(
 
 
 def _ms(cost: Cost | None) -> str:
-    return f"{cost.step_ns / 1e6:9.2f}" if cost else f"{'-':>9}"
+    return f"{cost.objective_ns / 1e6:9.2f}" if cost else f"{'-':>9}"
 
 
 def _gib(cost: Cost | None) -> str:
@@ -139,7 +140,8 @@ def is_worse(row: Row) -> bool:
     """Whether ours costs more anywhere, beyond rounding."""
     pairs = [(row.ours, row.theirs), (row.ours_fitting, row.theirs_fitting)]
     return any(
-        theirs is not None and (ours is None or ours.step_ns > theirs.step_ns * (1 + 1e-9))
+        theirs is not None
+        and (ours is None or ours.objective_ns > theirs.objective_ns * (1 + 1e-9))
         for ours, theirs in pairs
     )
 

@@ -19,10 +19,10 @@ from bench.mindspore_strategies import Cuts, Recorded, Ways, by_level, ways_of
 from costmodel.calibrations import default_calibration
 from meshwright.schema import ConversionError, Cost, Graph, InvalidInput, Mesh, Setup, Topology
 from solver.dynamic_programming import dynamic_programming
-from solver.evaluate import cost_of
+from solver.folded_plan import FoldedPlan
 from solver.folding import Folding, foldings
-from solver.ledger import ledger_of
 from solver.lowering import Models, lower
+from solver.mesh_outcome import MeshOutcome
 from solver.meshes import MAX_AXES, meshes
 from solver.op_info import OpInfo
 from solver.op_model import OpModel
@@ -126,14 +126,13 @@ def _searched(
             continue
         models = Models(problem, values, mesh)
         unfolding = Unfolding(folding, lower(models, allowed, memory_limit_bytes))
-        budget = Budget(cutoff_ns=best.step_ns if best else inf)
-        choice = dynamic_programming(unfolding.graph, budget).choice
-        if choice is None:
+        budget = Budget(cutoff_ns=best.objective_ns if best else inf)
+        search = dynamic_programming(unfolding.graph, budget)
+        if search.choice is None:
             continue
-        portions = unfolding.portions(choice)
-        ledgers = [(ledger_of(models, p.assignment, p.share), len(p.copies)) for p in portions]
-        cost = cost_of(models, ledgers, 0.0)  # nothing is recomputed
-        if best is None or cost.step_ns < best.step_ns:
+        found = MeshOutcome(search, models, unfolding=unfolding)
+        cost = FoldedPlan.of(found).cost
+        if best is None or cost.objective_ns < best.objective_ns:
             best = cost
     return best
 

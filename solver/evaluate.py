@@ -1,14 +1,19 @@
-"""The one judge: what an assignment costs, recomputed from its layouts.
+"""The one judge: what an assignment costs, recomputed from its layouts. Two numbers:
 
-    step = sum over ops of compute + inner communication
-         + sum over values of the redistributions between the layouts that ops make and need
-         + sum over parameters of gathers, gradient reductions, update and spreading,
-           and of what goes to hosts and back
-    memory = parameters + gradients + optimizer state + cache + saved activations
-           + what the largest segment recomputes + reserve
+    objective = sum over ops of compute + inner communication
+              + sum over values of the redistributions between the layouts that ops make and need
+              + sum over parameters of gathers, gradient reductions, update and spreading,
+                and of what goes to hosts and back
+    step      = the same ops and collectives, each beside what it need not wait for
+                (`solver.overlap.closed_form`)
+    memory    = parameters + gradients + optimizer state + cache + saved activations
+              + what the largest segment recomputes + reserve
 
-Communication counts with the calibration's exposed share. No solver reports a number of its own:
-plans carry what stands here, and `evaluate(problem, plan)` says it of any plan document.
+In the objective communication counts with the calibration's exposed share, so that it adds up: it
+is what a search on one mesh minimises, and what its bound is of. The step is what people read, and
+by what plans of several meshes, microbatches, recompute policies and pipelines are ranked. No
+solver reports a number of its own: plans carry what stands here, and `evaluate(problem, plan)` says
+it of any plan document.
 """
 
 from __future__ import annotations
@@ -19,9 +24,10 @@ from math import prod
 import numpy as np
 
 from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError
-from solver.assignment import assignment_of_stage
-from solver.ledger import Ledger, ledger_of
+from solver.assignment import Assignment, assignment_of_stage
 from solver.lowering import Models
+from solver.overlap.closed_form import Lengths, lengths_of
+from solver.overlap.course import Course, Part, course_of
 from solver.problem import Problem
 
 
@@ -37,7 +43,7 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
     stage = plan.stages[0]
     check_mesh(problem, stage.mesh)
     models = Models.of_stage(problem, stage)
-    return cost_of_all(models, ledger_of(models, assignment_of_stage(models, stage)))
+    return cost_of_all(models, assignment_of_stage(models, stage))
 
 
 def check_documents(plan: Plan, graph: str, topology: str, setup: str) -> None:
@@ -66,36 +72,52 @@ def check_mesh(problem: Problem, mesh: Mesh) -> None:
             )
 
 
-def cost_of_all(models: Models, ledger: Ledger) -> Cost:
-    """The totals of a ledger of all there is."""
-    return cost_of(models, [(ledger, 1)], max(ledger.working.values(), default=0.0))
+def cost_of_all(models: Models, assignment: Assignment) -> Cost:
+    """What an assignment of all there is costs. Raises PlanError for layouts that do not meet."""
+    part = Part.whole(models, assignment)
+    course = course_of(models, [part], models.problem.position_of)
+    recomputed = max(part.ledger.working.values(), default=0.0)
+    return cost_of(models, [part], lengths_in_turn(models.problem, course), recomputed)
 
 
-def cost_of(models: Models, ledgers: Iterable[tuple[Ledger, int]], recomputed_bytes: float) -> Cost:
-    """The totals of ledgers, each as often as it says; recomputed_bytes: of the largest segment."""
+def lengths_in_turn(problem: Problem, course: Course) -> Lengths:
+    """Of passes that are one rank's alone: backward ones are whole."""
+    return lengths_of(course, training=problem.training, split=False)
+
+
+def cost_of(
+    models: Models, parts: Iterable[Part], lengths: Lengths, recomputed_bytes: float
+) -> Cost:
+    """What parts of an assignment cost together, each as often as it has copies.
+
+    lengths: of the passes of all of them. recomputed_bytes: of the largest segment.
+    """
     problem = models.problem
-    exposed = problem.calibration.exposed
-    ledgers = list(ledgers)
-    cache = sum(times * ledger.value_bytes(problem.caches) for ledger, times in ledgers)
-    totals = sum((times * ledger.totals() for ledger, times in ledgers), np.zeros(8))
-    on_host = sum((times * ledger.host_totals() for ledger, times in ledgers), np.zeros(3))
-    up_ns, down_ns, host_bytes = on_host.tolist()
+    own = [(part.ledger, len(part.copies)) for part in parts]
+    cache = sum(times * ledger.value_bytes(problem.caches) for ledger, times in own)
+    totals = sum((times * ledger.totals() for ledger, times in own), np.zeros(8))
+    on_host = sum((times * ledger.host_totals() for ledger, times in own), np.zeros(4))
+    work_ns, up_ns, down_ns, host_bytes = on_host.tolist()
     compute, activation, gathers, reductions = totals[:4].tolist()
-    full = {"activation": activation, "parameter": gathers, "gradient": reductions}
-    waited = {
-        "activation": activation * exposed.activation,
-        "parameter": gathers * exposed.parameter,
-        "gradient": reductions * exposed.gradient,
-    }
-    if up_ns or down_ns:
-        full["host"] = up_ns + down_ns
-        waited["host"] = up_ns * exposed.parameter + down_ns * exposed.gradient
+    count = problem.microbatches
+    moved = {"activation": activation, "parameter": gathers, "gradient": reductions}
+    exposed = lengths.exposed_ns(count)
+    if work_ns or up_ns or down_ns:
+        moved["host"] = work_ns + up_ns + down_ns
+    else:
+        del exposed["host"]
     capacity = problem.topology.device.memory_bytes
+    shares = problem.calibration.exposed
     return Cost(
-        step_ns=compute + sum(waited.values()),
+        step_ns=compute + sum(exposed.values()),
+        objective_ns=compute
+        + activation * shares.activation
+        + (gathers + up_ns) * shares.parameter
+        + (reductions + down_ns) * shares.gradient
+        + work_ns,
         compute_ns=compute,
-        communication_ns=full,
-        exposed_ns=waited,
+        communication_ns=moved,
+        exposed_ns=exposed,
         memory_bytes=MemoryUse(
             parameters=round(totals[4] - cache),
             gradients=round(totals[5]),

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from meshwright.schema import Cost, Stage
-from solver.evaluate import cost_of
-from solver.ledger import ledger_of
+from solver.evaluate import cost_of, lengths_in_turn
+from solver.ledger import Ledger, ledger_of
 from solver.lowering import Models
 from solver.mesh_outcome import MeshOutcome
+from solver.overlap.course import Course, Part, course_of
 from solver.plan_document import stage_document
 from solver.portions import Portion
 from solver.unfolding import Unfolding
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FoldedPlan:
-    """stages: of every portion, in the names of the folded graph. cost: of the whole."""
+    """course, cost: of the whole."""
 
     models: Models
     unfolding: Unfolding
     portions: list[Portion]
-    stages: list[Stage]
+    ledgers: list[Ledger]
+    course: Course
     cost: Cost
 
     @staticmethod
@@ -32,11 +35,19 @@ class FoldedPlan:
         models, unfolding = best.models, best.unfolding
         portions = unfolding.portions(best.outcome.choice)
         ledgers = [ledger_of(models, own.assignment, own.share) for own in portions]
-        times = [len(portion.copies) for portion in portions]
-        recomputed = unfolding.recomputed_bytes(portions, ledgers)
-        cost = cost_of(models, zip(ledgers, times, strict=True), recomputed)
-        stages = [
-            stage_document(models, portion.assignment, ledger, portion.share)
-            for portion, ledger in zip(portions, ledgers, strict=True)
+        parts = [
+            Part(own.assignment, ledger, own.share, own.copies)
+            for own, ledger in zip(portions, ledgers, strict=True)
         ]
-        return FoldedPlan(models, unfolding, portions, stages, cost)
+        course = course_of(models, parts, unfolding.place_of_ops)
+        recomputed = unfolding.recomputed_bytes(portions, ledgers)
+        cost = cost_of(models, parts, lengths_in_turn(models.problem, course), recomputed)
+        return FoldedPlan(models, unfolding, portions, ledgers, course, cost)
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """Of every portion, in the names of the folded graph."""
+        return [
+            stage_document(self.models, own.assignment, ledger, own.share)
+            for own, ledger in zip(self.portions, self.ledgers, strict=True)
+        ]

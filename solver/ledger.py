@@ -31,8 +31,8 @@ class Ledger:
     working: dict[str, float] = field(default_factory=dict)
 
     def totals(self) -> FloatArray:
-        """ns of compute, activations, gathers, reductions; bytes of values, gradients, optimizer
-        state and saved activations."""
+        """ns of compute on devices, activations, gathers, reductions; bytes of values, gradients,
+        optimizer state and saved activations."""
         values, parameters = self.values.values(), self.parameters.values()
         ways = [way for own in values for way in (own.shared, *own.to_readers)]
         ways += [way for own in parameters for way in own.to_readers]
@@ -41,7 +41,7 @@ class Ledger:
         return np.array(
             [
                 fsum([pair[0] for pair in self.ops.values()])
-                + fsum([own.update_ns + own.host_ns for own in parameters]),
+                + fsum([own.update_ns for own in parameters]),
                 own_moves_ns + fsum([way.ns for way in ways if way is not None]),
                 fsum([ns for own in parameters for ns in (own.spread_ns, *own.gathers_ns)]),
                 fsum([ns for own in parameters for ns in own.reductions_ns]),
@@ -51,9 +51,12 @@ class Ledger:
         )
 
     def host_totals(self) -> FloatArray:
-        """ns of links from hosts and to hosts; bytes in a device's share of its host."""
-        own = [(item.up_ns, item.down_ns, item.bytes[3]) for item in self.parameters.values()]
-        return np.array([fsum(column) for column in zip(*own, strict=True)] or [0.0] * 3)
+        """ns of hosts, of links from them and to them; bytes in a device's share of its host."""
+        own = [
+            (item.host_ns, item.up_ns, item.down_ns, item.bytes[3])
+            for item in self.parameters.values()
+        ]
+        return np.array([fsum(column) for column in zip(*own, strict=True)] or [0.0] * 4)
 
     def value_bytes(self, roots: Collection[str]) -> float:
         """Bytes of the values of some parameters, by root."""

@@ -201,7 +201,7 @@ def _transfer(
             backward=_steps(models, value, moves, way.backward),
             again=way.again,
             ns=way.ns,
-            exposed_ns=way.ns * models.problem.calibration.exposed.activation,
+            counted_ns=way.ns * models.problem.calibration.exposed.activation,
         )
 
     found = models.shared(("transfer", models.look(value), id(way)), written)
@@ -309,10 +309,10 @@ def _spread(
         models, value, model.value_moves, model.optimizer(row), model.value(row), order
     )
     if steps:
-        exposed_ns = own.spread_ns * models.problem.calibration.exposed.parameter
+        counted_ns = own.spread_ns * models.problem.calibration.exposed.parameter
         yield Redistribution(
             tensor=UNNAMED, op=None, traffic="parameter", per_step=steps,
-            ns=own.spread_ns, exposed_ns=exposed_ns,
+            ns=own.spread_ns, counted_ns=counted_ns,
         )  # fmt: skip
 
 
@@ -330,7 +330,7 @@ def _served(
         ns = own.gathers_ns[target]
         yield Redistribution(
             tensor=UNNAMED, op=None, traffic="parameter", forward=gather,
-            again=model.trained, ns=ns, exposed_ns=ns * exposed.parameter,
+            again=model.trained, ns=ns, counted_ns=ns * exposed.parameter,
         )  # fmt: skip
     if not model.trained:
         return
@@ -342,7 +342,7 @@ def _served(
         ns = own.reductions_ns[target]
         yield Redistribution(
             tensor=UNNAMED, op=None, traffic="gradient", backward=often, per_step=once,
-            ns=ns, exposed_ns=ns * exposed.gradient,
+            ns=ns, counted_ns=ns * exposed.gradient,
         )  # fmt: skip
 
 

@@ -125,6 +125,13 @@ class Unfolding:
             found.append((portion, own))
         return _joined(found, lambda padding: self._order.tensor[padding.tensor])
 
+    @property
+    def place_of_ops(self) -> Mapping[str, int]:
+        """Where every op stands in the whole graph."""
+        if not self._levels:
+            return self.lowered.models.problem.position_of
+        return self._order.op
+
     def items(self) -> list[Item]:
         """What every node of the whole graph stands for: the op, or the tensor of a value."""
         return self._levels[0].items() if self._levels else items_of(self.lowered)

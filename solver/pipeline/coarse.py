@@ -35,7 +35,7 @@ from solver.pipeline.passes import Durations
 from solver.pipeline.schedule import Schedule
 from solver.pipeline.sketch import Sketches
 from solver.pipeline.split import split
-from solver.pipeline.stage_cost import folded_cost
+from solver.pipeline.stage_cost import split_passes, whole_passes
 from solver.pipeline.stage_graph import Anatomy
 from solver.problem import step_batch
 from solver.stage_planner import Place, plan_stage
@@ -47,14 +47,15 @@ _TOLERANCE = 1e-2  # chosen: an estimate is worth no more
 
 @dataclass(frozen=True)
 class Coarse:
-    """Of all the graph's ops, by position in `Anatomy.order`. whole: passes of one rank that had
-    them all; step: each op's share of what is done once a step. send_ns: of a cut, one way, in
-    every microbatch."""
+    """Of all the graph's ops, by position in `Anatomy.order`. whole, split: passes of one rank that
+    had them all, backward ones whole or in halves; step: each op's share of what is done once a
+    step. send_ns: of a cut, one way, in every microbatch."""
 
     weights: Weights
     places: IntArray
     send_ns: FloatArray
     whole: Passes
+    split: Passes
     step: FloatArray
 
     @cached_property
@@ -66,7 +67,7 @@ class Coarse:
 
     def step_ns(self, cuts: Sequence[int], pace: Pace) -> float:
         """An estimate of the step with these cuts."""
-        whole = self.whole
+        whole = self.split if pace.is_split else self.whole
         often, once = np.diff(self._until[:, [0, *cuts, len(self.step)]])
         transfers = self.send_ns[list(cuts)]
         lasting = Durations(
@@ -75,7 +76,8 @@ class Coarse:
             whole.weights_ns * often,
             np.stack([transfers, transfers]),
         )
-        return pace.step_ns(lasting, whole.step_ns * once)
+        begin_ns = whole.begin_ns * float(once[0])
+        return begin_ns + pace.step_ns(lasting, whole.step_ns * once)
 
     def most_bytes(self, cuts: Sequence[int], schedule: Schedule) -> float:
         """What the stages of the fullest rank hold."""
@@ -139,7 +141,7 @@ def coarse(
     if answer.plan is None:
         return answer.infeasible
     folded = sketches.of(answer.plan)
-    whole = folded_cost(folded).passes
+    whole = whole_passes(folded)
     weights, step = _weights(folded, anatomy, whole, microbatches)
     batch = step_batch(request.graph, request.setup)
     symbols = dict(request.setup.symbols)
@@ -148,7 +150,7 @@ def coarse(
     crossing = crossing_bytes(anatomy, symbols)
     rate = link.device_bytes_per_s * calibration.link_efficiency * part.device_count
     send_ns = link.latency_ns + crossing / rate * NS_PER_S
-    return Coarse(weights, places(crossing), send_ns, whole, step)
+    return Coarse(weights, places(crossing), send_ns, whole, split_passes(folded), step)
 
 
 def within(request: Request, deadline: Deadline, share: float = 1.0) -> Request:
@@ -219,7 +221,7 @@ def _items(stage: Stage) -> Iterator[tuple[str | None, str, FloatArray]]:
     for op in stage.ops:
         yield op.op, "", np.array([op.compute_ns + op.communication_ns, 0.0, 0.0])
     for moved in stage.redistributions:
-        yield moved.op, moved.tensor, np.array([moved.exposed_ns, 0.0, 0.0])
+        yield moved.op, moved.tensor, np.array([moved.counted_ns, 0.0, 0.0])
     for own in stage.parameters:
         held = own.value_bytes + own.gradient_bytes + own.optimizer_bytes
         yield None, own.tensor, np.array([0.0, held, 0.0])

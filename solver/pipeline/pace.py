@@ -38,6 +38,10 @@ class Pace:
         return Pace(microbatches, tuple(made))
 
     @property
+    def is_split(self) -> bool:
+        return self.runs[0].is_split
+
+    @property
     def run_ns(self) -> float:
         """About how long `step_ns` itself takes."""
         return sum(len(run.table[0]) for run in self.runs) / _ACTIONS_PER_S * NS_PER_S

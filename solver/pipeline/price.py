@@ -1,6 +1,7 @@
 """What a pipeline costs: its stages' passes in the schedule's order, and what goes between them.
 
-    step      the last rank's end: its passes and waits, then what it does once a step
+    step      what the first stage lacks at the begin, then the last rank's end: its passes and
+              waits, and what it does once a step
     memory    of the fullest rank: what its stages hold, the most that they save at one time (what
               waits for the weights' half included), and what the largest segment recomputes
 
@@ -12,7 +13,7 @@ step.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from meshwright.schema import (
 from solver.cost_graph import FloatArray
 from solver.pipeline.passes import Durations, step_ns
 from solver.pipeline.schedule import Schedule, stages_on
-from solver.pipeline.stage_cost import StageCost, stage_cost
+from solver.pipeline.stage_cost import StageCost, passes_of, stage_cost
 from solver.pipeline.stage_graph import received
 from solver.pipeline.staged import Staged
 from solver.transfer import between_stages
@@ -57,12 +58,12 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
         if like < number:
             costs.append(costs[like])
         else:
-            costs.append(stage_cost(staged.problem(number), stages[number]))
+            costs.append(stage_cost(staged.problem(number), stages[number], staged.schedule))
     known: dict[Hashable, Received] = {}
     receives = [_received(staged, stages, s, known) for s in range(len(stages))]
     tied = tied_ns(staged, stages)
     passes = [
-        own.passes.model_copy(update={"step_ns": own.passes.step_ns + extra})
+        passes_of(replace(own.lengths, end=own.lengths.end + extra))
         for own, extra in zip(costs, tied, strict=True)
     ]
     complete = tuple(
@@ -94,7 +95,8 @@ def step_of_passes_ns(
         np.array([own.weights_ns for own in passes]),
         transfer_ns,
     )
-    return step_ns(schedule, lasting, np.array([own.step_ns for own in passes]))
+    once = np.array([own.step_ns for own in passes])
+    return passes[0].begin_ns + step_ns(schedule, lasting, once)
 
 
 def _cost(
@@ -110,7 +112,15 @@ def _cost(
     transfer_ns = np.array([there, back])
     total_ns = step_of_passes_ns(schedule, passes, transfer_ns)
     ranks = [stages_on(schedule.rank_of, rank) for rank in range(schedule.ranks)]
-    busy = [sum(costs[stage].cost.step_ns + tied[stage] for stage in stages) for stages in ranks]
+    # the first stage alone waits for parameters: others get theirs while they wait for it
+    exposed = [
+        cost.lengths.exposed_ns(schedule.microbatches, begins=stage == 0)
+        for stage, cost in enumerate(costs)
+    ]
+    busy = [
+        sum(costs[s].cost.compute_ns + sum(exposed[s].values()) + tied[s] for s in stages)
+        for stages in ranks
+    ]
     longest = int(np.argmax(busy))
     own = ranks[longest]
     sent = schedule.microbatches * sum(
@@ -118,11 +128,12 @@ def _cost(
     )
     extra = sum(tied[stage] for stage in own)
     full = _summed([costs[stage].cost.communication_ns for stage in own])
-    waited = _summed([costs[stage].cost.exposed_ns for stage in own])
+    waited = _summed([exposed[stage] for stage in own])
     full["gradient"] += extra
     waited["gradient"] += extra
     return Cost(
         step_ns=total_ns,
+        objective_ns=total_ns,
         compute_ns=sum(costs[stage].cost.compute_ns for stage in own),
         bubble_ns=max(0.0, total_ns - busy[longest]),
         communication_ns={**full, "pipeline": sent},

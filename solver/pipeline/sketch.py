@@ -48,7 +48,7 @@ class Sketches:
             search=Search(
                 found_by=best.found_by,
                 outcome="feasible",
-                cost_ns=folded.cost.step_ns,
+                cost_ns=folded.cost.objective_ns,
                 lower_bound_ns=0.0,
                 gap=1.0,
                 meshes=tuple(dict.fromkeys(shown(own.mesh) for own in outcomes)),

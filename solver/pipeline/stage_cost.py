@@ -6,24 +6,24 @@
     weights     gradients of parameters, and their reductions in every microbatch
     step        once a step: reductions of what was summed up, update, spreading
 
-Communication counts with its exposed share. What a stage receives is none of it: transfers run
-beside the passes (`solver.pipeline.passes`).
+Each takes as long as what runs in it one beside the other (`solver.overlap.closed_form`). Of a
+backward pass that is not split, weights are the work on them, inputs the rest. What a stage
+receives is none of it: transfers run beside the passes (`solver.pipeline.passes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from meshwright.schema import Cost, MemoryUse, Passes, Stage
 from solver.assignment import assignment_of_stage
-from solver.cost_graph import FloatArray
-from solver.evaluate import cost_of_all
+from solver.evaluate import cost_of, lengths_in_turn
 from solver.folded_plan import FoldedPlan
-from solver.ledger import ledger_of
 from solver.lowering import Models
+from solver.overlap.closed_form import Lengths, lengths_of
+from solver.overlap.course import Part, course_of
 from solver.pipeline.schedule import Schedule
 from solver.pipeline.waiting import waiting_bytes
 from solver.problem import Problem
@@ -34,7 +34,7 @@ class StageCost:
     """cost: of one step, without receiving and waiting. saved_bytes, waiting_bytes: of one
     microbatch, until its backward pass, and between the halves of a split one."""
 
-    passes: Passes
+    lengths: Lengths
     cost: Cost
     saved_bytes: float
     waiting_bytes: float = 0.0
@@ -48,86 +48,41 @@ class StageCost:
         return self.cost.memory_bytes.model_copy(update={"activations": round(held)})
 
 
-def stage_cost(problem: Problem, stage: Stage) -> StageCost:
+def stage_cost(problem: Problem, stage: Stage, schedule: Schedule) -> StageCost:
     """problem: of the stage alone. Raises PlanError where they do not fit."""
     models = Models.of_stage(problem, stage)
     assignment = assignment_of_stage(models, stage)
-    ledger = ledger_of(models, assignment)
-    found = _cost(models.problem, _work(models, stage, assignment.ops), cost_of_all(models, ledger))
-    return replace(found, waiting_bytes=waiting_bytes(models, assignment, ledger))
-
-
-def folded_cost(folded: FoldedPlan) -> StageCost:
-    """The same of a plan that is not written for every layer; what waits is left out."""
-    models = folded.models
-    work = np.zeros(4)
-    for portion, stage in zip(folded.portions, folded.stages, strict=True):
-        ops = {position: portion.assignment.ops[position] for position in portion.share.ops}
-        work += len(portion.copies) * _work(models, stage, ops)
-    return _cost(models.problem, work, folded.cost)
-
-
-def _work(models: Models, stage: Stage, strategies: Mapping[int, tuple[int, ...]]) -> FloatArray:
-    """ns in one microbatch: forward, inputs, weights, and of receiving."""
-    exposed = models.problem.calibration.exposed
-    forward, inputs, weights = _compute(models, strategies).tolist()
-    received = 0.0
-    for op in stage.ops:
-        for own in op.own_steps:
-            if own.what in ("receive", "return"):
-                received += own.ns
-            else:
-                if own.direction == "forward":
-                    forward += own.ns * exposed.activation
-                if own.direction == "backward" or own.again:
-                    inputs += own.ns * exposed.activation
-    for moved in stage.redistributions:
-        there = sum(step.ns for step in moved.forward)
-        back = sum(step.ns for step in moved.backward)
-        share = getattr(exposed, moved.traffic)
-        forward += there * share
-        inputs += there * share if moved.again else 0.0
-        if moved.traffic == "gradient":
-            weights += back * share
-        else:
-            inputs += back * share
-    return np.array([forward, inputs, weights, received])
-
-
-def _cost(problem: Problem, work: FloatArray, cost: Cost) -> StageCost:
-    forward, inputs, weights, received = work.tolist()
-    count = problem.microbatches
-    waited = count * received * problem.calibration.exposed.activation
-    busy = cost.step_ns - waited
-    passes = Passes(
-        forward_ns=forward,
-        inputs_ns=inputs,
-        weights_ns=weights,
-        step_ns=max(0.0, busy - count * (forward + inputs + weights)),
+    part = Part.whole(models, assignment)
+    course = course_of(models, [part], models.problem.position_of)
+    lengths = lengths_of(course, training=True, split=schedule.is_split)
+    recomputed = max(part.ledger.working.values(), default=0.0)
+    cost = cost_of(models, [part], lengths, recomputed)
+    moved = cost.communication_ns
+    between_ns = models.problem.microbatches * course.between_ns
+    moved = {**moved, "activation": max(0.0, moved["activation"] - between_ns)}
+    return StageCost(
+        lengths,
+        cost.model_copy(update={"communication_ns": moved}),
+        cost.memory_bytes.activations / models.problem.in_flight,
+        waiting_bytes(models, assignment, part.ledger),
     )
-    without = {
-        "step_ns": busy,
-        "communication_ns": _less(cost.communication_ns, count * received),
-        "exposed_ns": _less(cost.exposed_ns, waited),
-    }
-    saved = cost.memory_bytes.activations / problem.in_flight
-    return StageCost(passes, cost.model_copy(update=without), saved)
 
 
-def _compute(models: Models, strategies: Mapping[int, tuple[int, ...]]) -> FloatArray:
-    """ns of the ops' own work in one microbatch: forward, inputs, weights."""
-    known: dict[tuple[int, tuple[int, ...]], FloatArray] = {}
-    total = np.zeros(3)
-    for position, codes in strategies.items():
-        model = models.ops.model(position)
-        key = id(model), codes
-        if key not in known:
-            forward, inputs, weights = models.passes_ns(model, np.array([codes]))
-            again = forward if model.is_remade else 0.0
-            known[key] = np.concatenate([forward, inputs + again, weights])
-        total += known[key]
-    return total
+def whole_passes(folded: FoldedPlan) -> Passes:
+    """Of a plan that is not written for every layer; backward passes are not split."""
+    return passes_of(lengths_in_turn(folded.models.problem, folded.course))
 
 
-def _less(by_traffic: dict[str, float], ns: float) -> dict[str, float]:
-    return {**by_traffic, "activation": max(0.0, by_traffic["activation"] - ns)}
+def split_passes(folded: FoldedPlan) -> Passes:
+    """The same where they are."""
+    return passes_of(lengths_of(folded.course, training=True, split=True))
+
+
+def passes_of(lengths: Lengths) -> Passes:
+    return Passes(
+        forward_ns=lengths.forward,
+        inputs_ns=lengths.inputs,
+        weights_ns=lengths.weights,
+        begin_ns=lengths.begin,
+        step_ns=lengths.end,
+    )

@@ -9,7 +9,6 @@ import numpy as np
 from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
 from meshwright.schema.simulation import Exposure, RankStep, Simulation, Waited
 from solver.pipeline.schedule import stages_on
-from solver.simulation.estimate import estimate_ns
 from solver.simulation.step import Step, step_of
 from solver.simulation.tasks import Kind, Task
 
@@ -35,7 +34,6 @@ def simulation_of(step: Step) -> Simulation:
         plan=step.plan.id,
         step_ns=step.ns,
         predicted_ns=step.plan.cost.step_ns,
-        estimated_ns=estimate_ns(step.program),
         tasks=len(step.run.ends),
         ranks=tuple(rank_step(step, rank) for rank in range(step.program.schedule.ranks)),
         exposures=_exposures(step),

@@ -22,14 +22,14 @@ def test_ours_is_never_worse(case: Recorded) -> None:
     assert row.given.dropped == ()
     assert row.ranked is not None
     assert not is_worse(row)
-    assert row.theirs.step_ns <= row.ranked.step_ns * (1 + 1e-9)
+    assert row.theirs.objective_ns <= row.ranked.objective_ns * (1 + 1e-9)
     assert line(row).startswith(case.name)
 
 
 def test_a_row_says_where_ours_is_worse() -> None:
     row = compared(QUICK[0])
     swapped = replace(row, ours=row.theirs, theirs=row.ours)
-    assert row.ours.step_ns < row.theirs.step_ns
+    assert row.ours.objective_ns < row.theirs.objective_ns
     assert is_worse(swapped)
     assert is_worse(replace(row, ours_fitting=None))
     assert not is_worse(replace(row, theirs_fitting=None))

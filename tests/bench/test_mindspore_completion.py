@@ -26,7 +26,7 @@ def test_the_judge_says_of_fixed_cuts_what_it_says_of_pins() -> None:
     answer = plan(Request(graph=given.graph, topology=given.topology, pins=pins, budget=cheapest))
     assert found is not None
     assert answer.plan is not None
-    assert answer.plan.cost.step_ns == pytest.approx(found.step_ns, rel=1e-12)
+    assert answer.plan.cost.objective_ns == pytest.approx(found.objective_ns, rel=1e-12)
 
 
 def test_more_freedom_costs_no_more() -> None:
@@ -36,7 +36,7 @@ def test_more_freedom_costs_no_more() -> None:
         complete(given, given.cuts, placement=Placement.BEST),
         complete(given, {}),
     ]
-    steps = [cost.step_ns for cost in costs if cost is not None]
+    steps = [cost.objective_ns for cost in costs if cost is not None]
     assert len(steps) == 3
     assert steps == sorted(steps, reverse=True)
     # MindSpore repeats on neighbours, so that the halves meet between nodes

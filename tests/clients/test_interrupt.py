@@ -56,7 +56,7 @@ def test_ctrl_c_gives_the_best_plan_so_far(start: Start, tmp_path: Path) -> None
     assert "proof   feasible" in out
     assert "search  improving found 100 ns after" in out
     file = read_plan(output)
-    assert file.plan.cost.step_ns == file.plan.search.history[-1].cost_ns
+    assert file.plan.cost.objective_ns == file.plan.search.history[-1].cost_ns
     assert len(file.seconds) == len(file.plan.search.history)
 
 

@@ -82,7 +82,7 @@ def plan(**changes: Any) -> Plan:
         redistributions=(
             Redistribution(
                 tensor="layers.1.mlp", op="layers.2.mlp", traffic="activation",
-                forward=(GATHER,), again=True, ns=3000, exposed_ns=3000,
+                forward=(GATHER,), again=True, ns=3000, counted_ns=3000,
             ),
         ),
     )  # fmt: skip
@@ -90,7 +90,8 @@ def plan(**changes: Any) -> Plan:
         "name": "toy", "graph": "graph_1", "topology": "topo_1", "setup": "setup_1",
         "calibration": "cal_1", "stages": (stage,),
         "cost": Cost(
-            step_ns=3.003e6, compute_ns=3e6, communication_ns={"activation": 6000},
+            step_ns=3.003e6, objective_ns=3.003e6, compute_ns=3e6,
+            communication_ns={"activation": 6000},
             exposed_ns={"activation": 3000},
             memory_bytes=MemoryUse(parameters=4096, activations=1 << 20, capacity=1 << 21),
         ),
@@ -107,7 +108,7 @@ def test_the_head_says_what_it_costs_and_why_it_fits() -> None:
     assert "node=2 × gpu0=4 (gpu) × gpu1=2 (gpu): 16 devices" in text
     assert "1 MiB of 2 MiB (50.2 %): parameters 4 KiB" in text
     assert "3 ms = compute 3 ms + exposed communication 3 µs (activation 3 µs of 6 µs)" in text
-    assert "feasible: cost 3 ms, lower bound 2.9 ms, gap 3.5 %" in text
+    assert "feasible: objective 3 ms, lower bound 2.9 ms, gap 3.5 %" in text
 
 
 def test_sizes_that_are_filled_up_are_told_with_their_dims() -> None:

@@ -334,7 +334,7 @@ def plan() -> Plan:
         redistributions=(),
     )
     cost = Cost(
-        step_ns=1.5, compute_ns=1, communication_ns={"activation": 0.5},
+        step_ns=1.5, objective_ns=1.5, compute_ns=1, communication_ns={"activation": 0.5},
         exposed_ns={"activation": 0.5}, memory_bytes=MemoryUse(activations=32, capacity=100),
     )  # fmt: skip
     search = Search(

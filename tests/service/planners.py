@@ -157,6 +157,7 @@ def _replicated(request: Request, search: Search) -> Plan:
         stages=(stage,),
         cost=Cost(
             step_ns=search.cost_ns,
+            objective_ns=search.cost_ns,
             compute_ns=search.cost_ns,
             communication_ns={},
             exposed_ns={},

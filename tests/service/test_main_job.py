@@ -32,7 +32,7 @@ def http(tmp_path: Path) -> Any:
 def test_a_small_graph_becomes_a_proven_plan(http: TestClient) -> None:
     plan = http.post("/v1/plan", json=REQUEST, headers=WAIT).json()
     assert plan["search"]["outcome"] == "optimal"
-    assert plan["search"]["lower_bound_ns"] <= plan["cost"]["step_ns"]
+    assert plan["search"]["lower_bound_ns"] <= plan["cost"]["objective_ns"]
 
 
 def test_a_small_graph_becomes_a_plan_that_was_executed(http: TestClient) -> None:

@@ -203,7 +203,7 @@ def plan_of_assignment(models: Models, assignment: Assignment) -> Plan:
     ledger = ledger_of(models, assignment)
     stage = stage_document(models, assignment, ledger)
     again = models.problem.remade.document([op.op for op in stage.ops])
-    cost: Cost = cost_of_all(models, ledger)
+    cost: Cost = cost_of_all(models, assignment)
     built = models.problem
     return Plan(
         graph=built.graph.id,
@@ -216,7 +216,7 @@ def plan_of_assignment(models: Models, assignment: Assignment) -> Plan:
         search=Search(
             found_by="none",
             outcome="feasible",
-            cost_ns=cost.step_ns,
+            cost_ns=cost.objective_ns,
             lower_bound_ns=0,
             gap=1,
             meshes=("one",),

@@ -22,7 +22,6 @@ from meshwright.schema import Budget, Graph, Pin, Pipeline, Request, Setup
 from meshwright.schema.recompute import Recompute
 from solver.assignment import Read, assignment_of_stage
 from solver.evaluate import cost_of_all
-from solver.ledger import ledger_of
 from solver.lowering import Models
 from solver.pipeline.schedules import schedule
 from solver.planner import plan
@@ -93,8 +92,7 @@ def kept_bytes(name: str, ways: int, how: tuple[Pin, ...]) -> int:
     models = Models(problem, find_values(problem), stage.mesh)
     chosen = assignment_of_stage(models, stage)
     again = {root: Read(read.codes, True) for root, read in chosen.read.items()}
-    ledger = ledger_of(models, replace(chosen, read=again))
-    return cost_of_all(models, ledger).memory_bytes.activations
+    return cost_of_all(models, replace(chosen, read=again)).memory_bytes.activations
 
 
 def row_bytes(sizes: Sizes) -> int:

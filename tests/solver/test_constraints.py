@@ -157,8 +157,8 @@ def test_without_all_to_all_a_plan_gathers_and_slices(allow: bool):
     }
     assert ("all_to_all" in kinds) == allow
     assert allow or {"all_gather", "slice"} <= kinds
-    assert evaluate(found.problem, own_plan).step_ns == pytest.approx(
-        own_plan.cost.step_ns, rel=1e-9
+    assert evaluate(found.problem, own_plan).objective_ns == pytest.approx(
+        own_plan.cost.objective_ns, rel=1e-9
     )
     assert verify(found.problem, own_plan).outcome == "verified"
 

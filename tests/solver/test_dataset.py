@@ -70,7 +70,7 @@ def test_loaded_by_rows_and_needed_by_columns_an_input_is_moved_and_paid_for():
     free, found = planned("any", COLUMNS), planned("data_parallel", COLUMNS)
     assert strategy(found, "load x") == {"d0": ("node", "gpu")}
     assert moved(found, "x (loaded)") == {"all_to_all"}
-    assert found.cost.step_ns > free.cost.step_ns
+    assert found.cost.objective_ns > free.cost.objective_ns
     assert found.graph == free.graph == graph().id
 
 
@@ -90,7 +90,7 @@ def test_the_judge_says_the_same_of_a_plan_read_back():
         default_calibration(),
     )  # fmt: skip
     again = evaluate(problem, Plan.from_json(found.to_json()))
-    assert again.step_ns == pytest.approx(found.cost.step_ns, rel=1e-9)
+    assert again.objective_ns == pytest.approx(found.cost.objective_ns, rel=1e-9)
 
 
 def test_pins_do_not_reach_what_loads():

@@ -28,7 +28,7 @@ def test_a_plan_read_back_from_json_costs_what_the_cost_graph_says(case: Case, s
     said = evaluate_choice(case.lowered.graph, choice)
     read = Plan.from_json(plan_of(case, choice).to_json())
     cost = evaluate(case.models.problem, read)
-    assert cost.step_ns == pytest.approx(said.cost_ns, rel=1e-9)
+    assert cost.objective_ns == pytest.approx(said.cost_ns, rel=1e-9)
     memory = cost.memory_bytes
     held = memory.parameters + memory.gradients + memory.optimizer + memory.activations
     held += memory.recomputed

@@ -185,7 +185,7 @@ def test_what_may_follow_does_as_the_pin_says_of_it():
     free = attention({"s": both})
     assert strategy(free, "it") == {"s": both}
     named = [attention({"s": both, "t": t}) for t in (both, ("gpu",), ("node",), ())]
-    assert free.cost.step_ns == min(own.cost.step_ns for own in named)
+    assert free.cost.objective_ns == min(own.cost.objective_ns for own in named)
 
 
 def test_what_follows_nothing_there_cannot_be_pinned():

@@ -31,8 +31,8 @@ def test_a_plan_carries_what_evaluate_says_and_a_bound_below_it():
     found = planned(request)
     built = problem(request.graph, request.topology, request.setup)
     assert evaluate(built, found) == found.cost
-    assert found.search.cost_ns == found.cost.step_ns
-    assert 0 < found.search.lower_bound_ns <= found.cost.step_ns
+    assert found.search.cost_ns == found.cost.objective_ns
+    assert 0 < found.search.lower_bound_ns <= found.cost.objective_ns
     assert found.search.gap == pytest.approx(1 - found.search.lower_bound_ns / found.search.cost_ns)
     assert found.search.outcome == "optimal"
     assert (found.graph, found.topology, found.setup) == (

@@ -92,7 +92,7 @@ def test_plans_are_near_the_optimum(name: str, cluster: str, most: float) -> Non
         )
         found = plan(request).plan
         assert found is not None
-        assert found.search.lower_bound_ns <= found.search.cost_ns == found.cost.step_ns
+        assert found.search.lower_bound_ns <= found.search.cost_ns == found.cost.objective_ns
         return found.search.cost_ns
 
     assert cost("dynamic_programming") <= cost("recursive_programming") * (1 + 1e-3)

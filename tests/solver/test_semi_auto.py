@@ -76,7 +76,7 @@ def test_redistributions_are_inserted_priced_and_executed():
     moved = [r for r in plan.stages[0].redistributions if r.traffic == "activation"]
     assert {r.tensor for r in moved} >= {"head.act0:out", "mlp.fc1:out"}
     assert all(r.ns > 0 for r in moved)
-    assert evaluate(found.problem, plan).step_ns == pytest.approx(own.cost_ns, rel=1e-9)
+    assert evaluate(found.problem, plan).objective_ns == pytest.approx(own.cost_ns, rel=1e-9)
     assert own.cost_ns == pytest.approx(completed_cost_ns(found, own.strategies), rel=1e-9)
     certificate = verify(found.problem, plan)
     assert certificate.outcome == "verified", certificate.detail

@@ -186,7 +186,7 @@ def test_a_completed_plan_is_judged_and_executed():
     answer = propagated(found, Q, UP)
     plan = completed_plan(found, answer.strategies)
     cost = evaluate(found.problem, plan)
-    assert cost.step_ns == pytest.approx(answer.cost_ns, rel=1e-9)
+    assert cost.objective_ns == pytest.approx(answer.cost_ns, rel=1e-9)
     certificate = verify(found.problem, plan)
     assert certificate.outcome == "verified", certificate.detail
 

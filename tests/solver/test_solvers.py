@@ -49,9 +49,9 @@ def test_plans_are_judged_proved_and_never_better_than_the_optimum(
     setup = Setup(microbatches=1)
     found, best = planned(case, solver), planned(case, "dynamic_programming")
     assert evaluate(problem(graph, devices, setup), found) == found.cost
-    assert found.search.cost_ns == found.cost.step_ns
-    assert found.search.lower_bound_ns <= best.cost.step_ns * (1 + 1e-9)
-    assert best.search.lower_bound_ns <= found.cost.step_ns * (1 + 1e-9)
+    assert found.search.cost_ns == found.cost.objective_ns
+    assert found.search.lower_bound_ns <= best.cost.objective_ns * (1 + 1e-9)
+    assert best.search.lower_bound_ns <= found.cost.objective_ns * (1 + 1e-9)
     certificate = verify_documents(found, graph, devices, setup)
     assert certificate.outcome == "verified", certificate.detail
     assert found.wishes.solver == solver
@@ -63,7 +63,7 @@ def test_histories_descend_to_the_plan(solver: Solver) -> None:
     found = planned("wide-deep", solver)
     costs = [finding.cost_ns for finding in found.search.history]
     assert costs == sorted(costs, reverse=True)
-    assert costs[-1] == pytest.approx(found.cost.step_ns, rel=1e-9)
+    assert costs[-1] == pytest.approx(found.cost.objective_ns, rel=1e-9)
     assert found.search.history[-1].search == found.search.found_by
 
 
@@ -77,10 +77,10 @@ def test_a_budget_brings_a_plan_at_once_and_a_stop_ends_the_search() -> None:
     cut = plan(within, said.append, has_plan)
     assert cut.plan is not None
     assert cut.plan.search.history[0].search == "recursive_programming"
-    assert cut.plan.search.lower_bound_ns <= cut.plan.cost.step_ns
+    assert cut.plan.search.lower_bound_ns <= cut.plan.cost.objective_ns
     whole = plan(within, stop=never)
     assert whole.plan is not None
-    assert whole.plan.cost.step_ns <= cut.plan.cost.step_ns
+    assert whole.plan.cost.objective_ns <= cut.plan.cost.objective_ns
 
 
 def test_repeated_blocks_with_one_pinned_are_searched_exactly() -> None:
@@ -93,6 +93,6 @@ def test_repeated_blocks_with_one_pinned_are_searched_exactly() -> None:
         solver: plan(request.model_copy(update={"solver": solver})).plan
         for solver in ("exact", "dynamic_programming")
     }
-    found = {None if own is None else round(own.cost.step_ns) for own in costs.values()}
+    found = {None if own is None else round(own.cost.objective_ns) for own in costs.values()}
     assert None not in found
     assert len(found) == 1

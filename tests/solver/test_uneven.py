@@ -246,7 +246,7 @@ COUNTS = [(3, 2), (3, 4), (3, 8), (5, 8), (12, 8)]
 @pytest.mark.parametrize("name", MODELS)
 def test_plans_for_odd_device_counts_are_priced_alike_and_proved(name, levels):
     graph, devices = MODELS[name](), topology(*levels, **SLOW_DEVICES)
-    costs = {"refuse": planned(graph, devices, "refuse").cost.step_ns}
+    costs = {"refuse": planned(graph, devices, "refuse").cost.objective_ns}
     for how in ("chunk", "pad"):
         found = planned(graph, devices, how)
         setup = Setup.from_dict({"uneven": how, "microbatches": 1})
@@ -254,7 +254,7 @@ def test_plans_for_odd_device_counts_are_priced_alike_and_proved(name, levels):
         certificate = verify_documents(found, graph, devices, setup)
         assert certificate.outcome == "verified", certificate.detail
         assert found.stages[0].mesh.device_count == math.prod(levels)
-        costs[how] = found.cost.step_ns
+        costs[how] = found.cost.objective_ns
     assert costs["pad"] == costs["chunk"] <= costs["refuse"] * (1 + 1e-3)
 
 

@@ -15,7 +15,6 @@ import pytest
 from meshwright.schema import Budget, Request, Setup
 from solver.assignment import Assignment, assignment_of_stage
 from solver.evaluate import cost_of_all
-from solver.ledger import ledger_of
 from solver.lowering import Models
 from solver.planner import plan
 from solver.values import find_values
@@ -69,7 +68,7 @@ def held_gb(parameters: float, devices: int, stage: int) -> float:
     whole, on_largest = model.space.slots, model.largest_slot
     code = [whole, whole + 1, whole + 2, on_largest][stage] if devices > 1 else whole
     at_rest = replace(chosen, parameters={"w": (code,)})
-    held = cost_of_all(models, ledger_of(models, at_rest)).memory_bytes
+    held = cost_of_all(models, at_rest).memory_bytes
     return (held.parameters + held.gradients + held.optimizer) / GB
 
 

@@ -59,12 +59,14 @@ class Schedule(Model):
 class Passes(Model):
     """How long a stage's passes take: over one microbatch, and what is left for each step.
 
-    inputs_ns, weights_ns: the halves of the backward pass. step_ns: gradients, update, spreading.
+    inputs_ns, weights_ns: the halves of the backward pass. begin_ns: how long the first forward
+    pass waits for parameters. step_ns: at the end, gradients and update.
     """
 
     forward_ns: Ns
     inputs_ns: Ns
     weights_ns: Ns
+    begin_ns: Ns = 0
     step_ns: Ns
 
 

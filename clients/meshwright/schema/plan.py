@@ -149,7 +149,7 @@ class Redistribution(Model):
     forward and backward run in every microbatch, per_step once: first the gradient to the
     optimizer, then the parameter back.
     again: the forward steps are repeated in the backward pass (the layout before them is saved).
-    ns, exposed_ns: over one optimizer step.
+    ns: over one optimizer step; counted_ns: what of it the objective counts.
     """
 
     tensor: str
@@ -161,7 +161,7 @@ class Redistribution(Model):
     per_step: tuple[Step, ...] = ()
     again: bool = False
     ns: Ns = 0
-    exposed_ns: Ns = 0
+    counted_ns: Ns = 0
 
     @property
     def peak_bytes(self) -> int:
@@ -206,11 +206,16 @@ class MemoryUse(Model):
 class Cost(Model):
     """What `evaluate` says of a plan, for one optimizer step on one device.
 
-    With several pipeline ranks, of a device of the one that works longest; bubble_ns: what it waits
-    for others.
+    step_ns: with what runs beside other things, in closed form; it is compute_ns, what is left of
+    communication (exposed_ns, by traffic) and bubble_ns, what a pipeline rank waits for others. Of
+    several ranks these are of a device of the one that works longest. Traffic of hosts is what goes
+    there and back, and their work.
+    objective_ns: what the search minimised. Of one stage: compute and fixed shares of
+    communication_ns, which adds up; of a pipeline: the step itself.
     """
 
     step_ns: Ns
+    objective_ns: Ns
     compute_ns: Ns
     bubble_ns: Ns = 0
     communication_ns: dict[str, float]
@@ -283,10 +288,11 @@ class Considered(Model):
 class Search(Model):
     """How the plan was found and what is proven of it.
 
-    found_by: the search that found this plan. history: the cheaper
-    plans in the order in which they were found. simplicity_ns: what this plan costs more than the
-    last of them, for being simpler. lower_bound_ns holds for every plan over the `meshes` listed;
-    gap is relative to the cost. outcome: `optimal` where the cheapest plan found is proved to be.
+    found_by: the search that found this plan. history: the cheaper plans in the order in which they
+    were found. faster_ns: what this plan costs more than the last of them, for a shorter step;
+    simplicity_ns: and for being simpler. cost_ns, the plan's `objective_ns`, is what all of this is
+    of: lower_bound_ns holds for the objective of every plan over the `meshes` listed, gap is
+    relative to cost_ns, outcome is `optimal` where the cheapest plan found is proved to be.
     considered: other configurations, of pipelines, the best first; all that are on the front.
     """
 
@@ -298,6 +304,7 @@ class Search(Model):
     meshes: tuple[str, ...]
     history: tuple[Finding, ...] = ()
     considered: tuple[Considered, ...] = ()
+    faster_ns: float = 0.0
     simplicity_ns: float = 0.0
 
 

@@ -50,8 +50,7 @@ class Exposure(Model):
 class Simulation(Document):
     """What running a plan's step, task by task, showed.
 
-    predicted_ns: the plan's own cost, with the calibration's fixed shares of hidden communication.
-    estimated_ns: a closed form of the simulated step.
+    predicted_ns: the plan's own step, in closed form.
     tasks: how many were run. exposures: those that were waited for longest, the longest first.
     """
 
@@ -62,7 +61,6 @@ class Simulation(Document):
     plan: str
     step_ns: Ns
     predicted_ns: Ns
-    estimated_ns: Ns
     tasks: int = Field(ge=0)
     ranks: tuple[RankStep, ...]
     exposures: tuple[Exposure, ...] = ()

@@ -21,12 +21,10 @@ def render_simulation(simulation: Simulation) -> RenderableType:
 
 
 def _head(simulation: Simulation) -> RenderableType:
-    step, estimated = simulation.step_ns, simulation.estimated_ns
-    predicted = simulation.predicted_ns
+    step, predicted = simulation.step_ns, simulation.predicted_ns
     return Text(
-        f"step {show_ns(step)} simulated, {simulation.tasks:,} tasks; in closed form "
-        f"{show_ns(estimated)} ({_off(estimated, step)}); the plan's cost says "
-        f"{show_ns(predicted)} ({_off(predicted, step)}), with fixed shares of hidden communication"
+        f"step {show_ns(step)} simulated, {simulation.tasks:,} tasks; the plan says "
+        f"{show_ns(predicted)} ({_off(predicted, step)})"
     )
 
 

@@ -183,10 +183,16 @@ def _buckets(plan: Plan) -> Iterator[tuple[str, str]]:
 def _proof(plan: Plan) -> tuple[str, str]:
     search = plan.search
     return "proof", (
-        f"{search.outcome}: cost {show_ns(search.cost_ns)}, lower bound "
+        f"{search.outcome}: {_what(plan)} {show_ns(search.cost_ns)}, lower bound "
         f"{show_ns(search.lower_bound_ns)}, gap {show_share(search.gap)}, by {search.found_by} "
         f"over {len(search.meshes)} mesh{'es' if len(search.meshes) != 1 else ''}"
+        + (f"; {show_ns(search.faster_ns)} more for a shorter step" if search.faster_ns else "")
     )
+
+
+def _what(plan: Plan) -> str:
+    """Of what bound and gap are: a step in a pipeline, else what adds up."""
+    return "objective" if plan.schedule is None else "step"
 
 
 def _history(plan: Plan, seconds: Sequence[float]) -> Iterator[tuple[str, str]]:

@@ -69,7 +69,7 @@ def _redistributions(stage: Stage, ops: str) -> RenderableType:
     def meaning(move: Redistribution) -> tuple[str, str]:
         return move.traffic, "\n".join(_steps(move, names))
 
-    table = _table("Redistributions", "tensor", "traffic", "steps", "time", "exposed")
+    table = _table("Redistributions", "tensor", "traffic", "steps", "time", "counted")
     for repeat in fold(
         (move.tensor, (_reader(move), *meaning(move), _layouts(move)), move) for move in moved
     ):
@@ -77,7 +77,7 @@ def _redistributions(stage: Stage, ops: str) -> RenderableType:
             _name(repeat.label, repeat.count) + _reader(repeat.first),
             *meaning(repeat.first),
             show_ns(sum(move.ns for move in repeat.items)),
-            show_ns(sum(move.exposed_ns for move in repeat.items)),
+            show_ns(sum(move.counted_ns for move in repeat.items)),
         )
     return table
 

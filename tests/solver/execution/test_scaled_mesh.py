@@ -21,7 +21,7 @@ def stage(sizes: dict[str, int], *permutes: tuple[str, ...]) -> Stage:
     }
     moved = [
         Redistribution(
-            tensor="x", op="f", input=0, traffic="activation", ns=1.0, exposed_ns=1.0,
+            tensor="x", op="f", input=0, traffic="activation", ns=1.0, counted_ns=1.0,
             forward=(Step(axes=own, **step),),
         )
         for own in permutes

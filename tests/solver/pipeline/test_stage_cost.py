@@ -5,18 +5,22 @@ from __future__ import annotations
 import pytest
 
 from costmodel.calibrations import default_calibration
-from meshwright.schema import Request, Setup
+from meshwright.schema import Request, ScheduleKind, Setup
+from solver.pipeline.schedules import schedule
 from solver.pipeline.sketch import Sketches
-from solver.pipeline.stage_cost import folded_cost, stage_cost
+from solver.pipeline.stage_cost import passes_of, split_passes, stage_cost, whole_passes
 from solver.problem import build_problem
 from solver.stage_planner import plan_stage
 from tests.solver.pipeline.layered import layered
 from tests.solver.small_graphs import topology
 
 
+@pytest.mark.parametrize("kind", ["1f1b", "zb_h1"])
 @pytest.mark.parametrize("layers", [2, 9])
-def test_a_sketch_costs_what_the_layouts_of_the_same_plan_cost(layers: int) -> None:
-    """Two layers are not folded, nine are."""
+def test_a_sketch_takes_what_the_layouts_of_the_same_plan_take(
+    layers: int, kind: ScheduleKind
+) -> None:
+    """Two layers are not folded, nine are. Backward passes are whole, and in halves."""
     graph, devices, setup = layered(layers), topology(4, 2), Setup(microbatches=4)
     request = Request(graph=graph, topology=devices, setup=setup)
     sketches = Sketches()
@@ -25,8 +29,10 @@ def test_a_sketch_costs_what_the_layouts_of_the_same_plan_cost(layers: int) -> N
     assert sketch is not None
     assert plan is not None
     problem = build_problem(graph, devices, setup, default_calibration(), 4)
-    found, judged = folded_cost(sketches.of(sketch)), stage_cost(problem, plan.stages[0])
-    assert found.cost.memory_bytes == judged.cost.memory_bytes
-    assert found.cost.step_ns == pytest.approx(judged.cost.step_ns)
-    for name, ns in judged.passes.model_dump().items():
-        assert getattr(found.passes, name) == pytest.approx(ns), name
+    order = schedule(kind, 2, 4, 1)
+    folded, judged = sketches.of(sketch), stage_cost(problem, plan.stages[0], order)
+    assert folded.cost.memory_bytes == judged.cost.memory_bytes
+    assert folded.cost.objective_ns == pytest.approx(judged.cost.objective_ns)
+    found = split_passes(folded) if order.is_split else whole_passes(folded)
+    for name, ns in passes_of(judged.lengths).model_dump().items():
+        assert getattr(found, name) == pytest.approx(ns), name

@@ -1,0 +1,1 @@
+"""What a step takes with what overlaps, in closed form."""
