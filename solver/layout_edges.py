@@ -94,24 +94,22 @@ def _sweep(
     order_is_free: bool,
     groups: IntArray,
     kind: IntArray,
+    by_kind: IntArray,
     strides: IntArray,
+    weights: IntArray,
+    keys: IntArray,
+    order: IntArray,
     writes: bool,
     cursor: IntArray,
     edges: tuple[Ints, Ints, Ints],
 ) -> int:
-    """The number of nodes. groups: as sets of bits, 1 << axis; kind: -1 where nothing permutes."""
+    """The number of nodes. groups: as sets of bits, 1 << axis; kind: -1 where nothing permutes.
+
+    by_kind: layouts in the order of their kinds. keys: layouts as numbers, in which an axis has
+    these weights; order: of layouts, by key.
+    """
     count, axes = places.shape
     digit = max(axes, 1)
-    weights = np.empty(axes, dtype=np.int64)
-    weight = 1
-    for a in range(axes - 1, -1, -1):
-        weights[a] = weight
-        weight *= (slots + 3) * digit
-    keys = np.zeros(count, dtype=np.int64)
-    for r in range(count):
-        for a in range(axes):
-            keys[r] += (places[r, a] * digit + ranks[r, a]) * weights[a]
-    order = np.argsort(keys)
     in_order = keys[order]
     nodes = count
     fastest = np.empty(count, dtype=np.int64)
@@ -158,7 +156,7 @@ def _sweep(
             _put(writes, cursor, edges, r, anywhere + rest[i], first_price + _UNEVEN, r)
         avoiding = np.empty(len(known), dtype=np.int64)
         for cuts in np.unique(used[:rows]):
-            avoiding[:] = -1
+            avoiding.fill(-1)
             for i in range(rows):
                 if used[i] == cuts:
                     avoiding[rest[i]] = 0
@@ -199,7 +197,7 @@ def _sweep(
                     masked = _find(in_order, order, key + to_partial)
                     if masked >= 0:
                         _put(writes, cursor, edges, r, masked, first_price + _MASK, r)
-    _permutes(places, groups, kind, strides, writes, cursor, edges)
+    _permutes(places, groups, kind, by_kind, strides, writes, cursor, edges)
     return int(nodes)
 
 
@@ -224,18 +222,21 @@ def _permutes(
     places: IntArray,
     groups: IntArray,
     kind: IntArray,
+    order: IntArray,
     strides: IntArray,
     writes: bool,
     cursor: IntArray,
     edges: tuple[Ints, Ints, Ints],
 ) -> None:
-    """All pairs of layouts of one kind; a target's in the order of bits, then of sources."""
+    """All pairs of layouts of one kind; a target's in the order of bits, then of sources.
+
+    order: of layouts, by kind.
+    """
     count, axes = places.shape
     group_of_bits = np.zeros(1 << axes, dtype=np.int64)
     for g in range(len(groups)):
         group_of_bits[groups[g]] = g
     differs = np.empty(count, dtype=np.int64)
-    order = np.argsort(kind, kind="mergesort")
     stop = 0
     while stop < count:
         start = stop
@@ -275,6 +276,10 @@ _compiled_sweep = cast(
             IntArray,
             IntArray,
             IntArray,
+            IntArray,
+            IntArray,
+            IntArray,
+            IntArray,
             bool,
             IntArray,
             tuple[Ints, Ints, Ints],
@@ -302,7 +307,13 @@ def edges(
     most = len(places) * (1 + 2 * len(groups))
     counts = np.zeros(most, dtype=np.int64)
     none = np.zeros(0, dtype=np.int32)
-    given = (places, ranks, slots, order_is_free, groups, kind, strides)
+    axes = places.shape[1]
+    digit = max(axes, 1)
+    weights = ((slots + 3) * digit) ** np.arange(axes - 1, -1, -1, dtype=np.int64)
+    keys = (places * digit + ranks) @ weights
+    by_kind, order = np.argsort(kind, kind="stable"), np.argsort(keys)
+    at = (weights, keys, order)
+    given = (places, ranks, slots, order_is_free, groups, kind, by_kind, strides, *at)
     nodes = _compiled_sweep(*given, False, counts, (none, none, none))
     start = np.zeros(nodes + 1, dtype=np.int64)
     np.cumsum(counts[:nodes], out=start[1:])

@@ -70,7 +70,8 @@ def _relax(
                     continue
                 if not looked:
                     looked = True
-                    row[:] = dist[node]
+                    for j in range(width):
+                        row[j] = dist[node, j]
                 add = cost[e]
                 other = dist[before]
                 for j in range(width):
@@ -83,7 +84,8 @@ def _relax(
                 for j in range(width):
                     fewer += row[j] < own[j]
                 if fewer:
-                    own[:] = row
+                    for j in range(width):
+                        own[j] = row[j]
                     changed[node] = now
                     busy = True
 
@@ -104,7 +106,7 @@ def _distances(
     dist = np.empty((count, _BLOCK))
     for first in range(0, len(sources), _BLOCK):
         last = min(first + _BLOCK, len(sources))
-        dist[:] = np.inf
+        dist.fill(np.inf)
         for k in range(first, last):
             dist[sources[k], k - first] = 0.0
         _relax_compiled(start, source, cost, dist, row)

@@ -130,7 +130,8 @@ def _bypass(network: Network) -> bool:
     a, b, own = extents[others[0]], extents[others[1]], extents[two]
     fits = (others[0] != others[1]) & (a * b <= own * (a + b))
     two, others, edges = two[fits], others[:, fits], edges[:, fits]
-    chosen = _apart(two, others, extents, count)
+    most_first = np.argsort(-extents[two], kind="stable")
+    chosen = np.sort(_apart(two, others, most_first, count))
     two, others, edges = two[chosen], others[:, chosen], edges[:, chosen]
     swap = others[0] > others[1]
     others[:, swap], edges[:, swap] = others[::-1, swap], edges[::-1, swap]
@@ -183,17 +184,17 @@ def _worth_it(
 
 
 @numba.njit(cache=True, nogil=True)
-def _apart(nodes: IntArray, others: IntArray, extents: IntArray, count: int) -> IntArray:
-    """Places of nodes no two of which are joined: those of most states first."""
+def _apart(nodes: IntArray, others: IntArray, order: IntArray, count: int) -> IntArray:
+    """Places of nodes no two of which are joined; order: of places, who is asked first."""
     taken = np.zeros(count, dtype=np.bool_)
     found = np.empty(nodes.size, dtype=np.int64)
     n = 0
-    for k in np.argsort(-extents[nodes], kind="mergesort"):
+    for k in order:
         if not (taken[others[0, k]] or taken[others[1, k]]):
             taken[nodes[k]] = True
             found[n] = k
             n += 1
-    return np.sort(found[:n])
+    return found[:n]
 
 
 def _degrees(network: Network) -> IntArray:

@@ -214,5 +214,7 @@ def _eliminate(graph: Graph, n: int, sides: IntArray, choices: NDArray[np.uint8]
         for i in range(widths[0]):
             graph.vectors[sides[n, 0], i] += least[i, 0]
     elif side == 2:
-        graph.tables[edge] = least
+        for i in range(widths[0]):
+            for j in range(widths[1]):
+                graph.tables[edge, i, j] = least[i, j]
         _add(graph, edge, sides[n, 0], sides[n, 1])
