@@ -130,8 +130,10 @@ class _Lowering:
             value = value_of[op.inputs[k].tensor]
             tail, source = self._sources[value.root]
             table = source.table(needed, again)
-            if k in own.parameters and self.models.parameter(value).may_be_looked_up_on_host:
-                table = self._looked_up(self.models.parameter(value), own, table)
+            if k in own.parameters:
+                model = self.models.parameter(value)
+                if model.may_be_looked_up_on_host:
+                    table = self._looked_up(model, own, table)
             self.edges.append(Edge(tail, node, *table))
         return node
 
@@ -225,12 +227,13 @@ class _Lowering:
         self, value: Value, producer: OpContent, made: tuple[int, IntArray], projection: Projection
     ) -> None:
         port, states = made
-        key = (id(producer), port, value.kept)
+        kept = value.kept
+        key = (id(producer), port, kept)
         found = self._rests.get(key)
         if found is None:
             space = producer.model.outputs[port].space
             assert space is not None
-            found = self._rests[key] = self._rest(space, states, value.kept)
+            found = self._rests[key] = self._rest(space, states, kept)
         self.edges.append(projection)
         self.out.rest_states[value.root] = states
         self.out.rest_node[value.root] = self._add(value, found)
@@ -269,7 +272,7 @@ class _Lowering:
             return node
         model = self.models.ops.model
         readers = [(model(position), k) for position, k in value.readers]
-        again = value.kept.wanted and not value.is_parameter
+        again = not value.is_parameter and value.kept.wanted
         key = (again, *[(id(reader), k) for reader, k in readers])
         found = own.reads.get(key)
         if found is None:
@@ -344,5 +347,8 @@ class _Lowering:
 
 
 def _unique(space: StateSpace, states: IntArray) -> tuple[IntArray, IntArray]:
-    _, first, select = np.unique(space.key(states), return_index=True, return_inverse=True)
-    return states[first], select.reshape(-1).astype(np.int64)
+    """Those of a space that are among some, in its order, and which of them each is."""
+    places = space.index(states)
+    found = np.zeros(len(space.states), dtype=np.bool_)
+    found[places] = True
+    return space.states[found], (found.cumsum() - 1)[places]

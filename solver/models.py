@@ -138,7 +138,9 @@ class Models:
         """Compiled, memory-bound ops run inside their neighbours' kernels and launch none."""
         calibration = self.problem.calibration
         if self.problem.setup.execution == "compiled" and model.op_class == "memory":
-            calibration = calibration.model_copy(update={"launch_ns": 0})
+            return self.shared(
+                ("compiled",), lambda: calibration.model_copy(update={"launch_ns": 0})
+            )
         return calibration
 
     def op_cost_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
@@ -153,7 +155,7 @@ class Models:
         """Whether a read node stands between the value at rest and its readers."""
         if len(value.readers) > 1:
             return True
-        if len(value.readers) == 1 and value.kept.wanted and not value.is_parameter:
+        if len(value.readers) == 1 and not value.is_parameter and value.kept.wanted:
             if value.is_remade:
                 return True
             known = self.problem.ops[value.readers[0][0]].known

@@ -125,36 +125,48 @@ class OpModel(OpSketch):
 
     def required(self, choices: IntArray, port: int) -> IntArray:
         """The states in which input `port` is needed, in codes of its value."""
-        model = self.inputs[port]
-        assert model.space is not None
-        n = model.space.slots
-        lacking = n + 2 if model.has_gradient else n
-        table = self._table(model, lacking, n)
-        for g, group in enumerate(self.groups):
-            table[self.parts + 1 + g] = n + 1 if port in group else lacking
-        return table[choices]
+        return self._needed[port][choices]
 
     def made(self, choices: IntArray, port: int) -> IntArray:
         """The states in which output `port` comes out."""
-        model = self.outputs[port]
-        assert model.space is not None
-        n = model.space.slots
-        table = self._table(model, n + 1, n)
-        has = {part for part, _ in model.slot_of}
-        for code, own in enumerate(self.parts_of_code):
-            if own and self.reused[own[0]] and not has.intersection(own):
-                table[code] = n
-        return table[choices]
+        return self._made[port][choices]
 
-    def _table(self, model: PortModel, lacking: int, idle: int) -> IntArray:
-        table = np.full(len(self.parts_of_code), lacking, dtype=np.int64)
-        slots = dict(model.slot_of)
-        for code, own in enumerate(self.parts_of_code):
-            # a leader comes before its followers: a mask over both is sharded on the leader alone
-            for part in reversed([part for part in own if part in slots]):
-                table[code] = slots[part]
-        table[self.idle] = idle
-        return table
+    @cached_property
+    def _needed(self) -> list[IntArray]:
+        """By input and code: the code of its value; for ports that are free nothing."""
+        found = []
+        for k, port in enumerate(self.inputs):
+            n = 0 if port.space is None else port.space.slots
+            lacking = n + 2 if port.has_gradient else n
+            codes = self._codes(port, lacking, n)
+            for g, group in enumerate(self.groups):
+                codes[self.parts + 1 + g] = n + 1 if k in group else lacking
+            found.append(np.array(codes, dtype=np.int64))
+        return found
+
+    @cached_property
+    def _made(self) -> list[IntArray]:
+        """The same by output."""
+        found = []
+        for port in self.outputs:
+            n = 0 if port.space is None else port.space.slots
+            codes = self._codes(port, n + 1, n)
+            has = {part for part, _ in port.slot_of}
+            for code, own in enumerate(self.parts_of_code):
+                if own and self.reused[own[0]] and not has.intersection(own):
+                    codes[code] = n
+            found.append(np.array(codes, dtype=np.int64))
+        return found
+
+    def _codes(self, port: PortModel, lacking: int, idle: int) -> list[int]:
+        slots = dict(port.slot_of)
+        # a leader comes before its followers: a mask over both is sharded on the leader alone
+        codes = [
+            next((slots[part] for part in own if part in slots), lacking)
+            for own in self.parts_of_code
+        ]
+        codes[self.idle] = idle
+        return codes
 
     def workers(self, choices: IntArray) -> FloatArray:
         """How many devices share the work."""
@@ -199,16 +211,17 @@ class OpModel(OpSketch):
         self, choices: IntArray, device: Device, calibration: Calibration
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Time of the forward pass, once, and of both halves of the backward pass."""
-        flops = self.flops / self.ways(choices) * self._skew(choices)
+        ways = _Ways(self, choices)
         # what goes round a group is read by every member of it
-        passing = self.leader_of_code[choices]
+        passing = _Ways(self, self.leader_of_code[choices]) if self.followers else ways
+        flops = self.flops / ways.of_work * self._skew(choices)
         moved = [
-            self.outputs[0].bytes / self.ways(choices)  # a lookup reads the rows it returns
+            self.outputs[0].bytes / ways.of_work  # a lookup reads the rows it returns
             if k in self.sparse_inputs
-            else port.bytes / self.ways(passing, port)
+            else port.bytes / passing.of(port)
             for k, port in enumerate(self.inputs)
         ]
-        made = [port.bytes / self.ways(choices, port) for port in self.outputs]
+        made = [port.bytes / ways.of(port) for port in self.outputs]
         if self.in_place:
             moved[0], made = np.zeros(len(choices)), [moved[1]]
         zero = np.zeros(len(choices))
@@ -273,3 +286,26 @@ class OpModel(OpSketch):
                 on = (np.array(first)[choices] == part).any(axis=1)
                 cut = np.where(on, cut * size / span, cut)
         return cut
+
+
+class _Ways:
+    """`OpModel.ways` of some strategies, once for all ports that have the same parts."""
+
+    def __init__(self, model: OpModel, choices: IntArray) -> None:
+        self._model = model
+        self._choices = choices
+        self._known: dict[frozenset[int], FloatArray] = {}
+
+    @property
+    def of_work(self) -> FloatArray:
+        return self._of(frozenset(range(self._model.parts)))
+
+    def of(self, port: PortModel) -> FloatArray:
+        return self._of(frozenset([part for part, _ in port.slot_of]))
+
+    def _of(self, parts: frozenset[int]) -> FloatArray:
+        found = self._known.get(parts)
+        if found is None:
+            flags = [part in parts for part in range(self._model.parts)]
+            found = self._known[parts] = self._model.ways_of(self._choices, flags)
+        return found

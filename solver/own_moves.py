@@ -110,12 +110,14 @@ class _Moves:
 
     def between_stages(self) -> Iterator[OwnMove]:
         """A value that is made of nothing and is not free comes from another stage."""
-        link, every = self.interconnect.between_stages, np.ones(len(self.choices), dtype=np.bool_)
+        link = self.interconnect.between_stages
         for port in self.model.outputs:
-            if port.space is None:
+            received = not self.model.inputs
+            if port.space is None or not (received or port.sent):
                 continue
+            every = np.ones(len(self.choices), dtype=np.bool_)
             payload = port.bytes / self.model.ways(self.choices, port)
-            if not self.model.inputs:
+            if received:
                 yield OwnMove("receive", "send", (), False, 1, every, payload, link.ns(payload))
             if port.sent:
                 yield OwnMove("return", "send", (), True, 1, every, payload, link.ns(payload))

@@ -34,6 +34,11 @@ from solver.at_rest import AS_SEARCHED, AtRest
 from solver.offload import DEVICE, GRADIENT, ON_HOST, OPTIMIZER, TABLE, ElementBytes
 from solver.states import FloatArray, IntArray, StateSpace
 
+# by place: whether it lies on the device
+_ON_DEVICE = {
+    part: np.array([part not in own for own in ON_HOST], dtype=np.bool_)
+    for part in get_args(Resting)
+}
 # MindSpore's default parallel_optimizer_threshold: below it, collectives cost more than they save
 OPTIMIZER_SHARD_BYTES = 64 * 1024
 
@@ -97,13 +102,17 @@ class ParameterStates:
         if self.is_table and self.at_rest.hosts_tables:
             yield TABLE
 
-    @property
+    @cached_property
     def may_be_looked_up_on_host(self) -> bool:
         return TABLE in self._places()
 
     def place(self, states: IntArray) -> IntArray:
         """Where states of the shape (.., axes) lie."""
         return states[..., 0] // self.space.base
+
+    def is_any_hosted(self, states: IntArray) -> bool:
+        """Whether any state lies on hosts, in part."""
+        return bool((states[..., 0] >= self.space.base).any())
 
     def on_host(self, state: IntArray) -> tuple[Resting, ...]:
         """What of the parameter lies on hosts in one state."""
@@ -142,10 +151,13 @@ class ParameterStates:
 
     def memory_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Bytes of value, gradient and optimizer on one device."""
+        held = self.held_bytes(states)
+        if not self.is_any_hosted(states):
+            return held
         place = self.place(states)
         value, gradient, optimizer = (
-            np.where(np.isin(place, [p for p, own in enumerate(ON_HOST) if part in own]), 0.0, held)
-            for part, held in zip(get_args(Resting), self.held_bytes(states), strict=True)
+            np.where(kept[place], own, 0.0)
+            for kept, own in zip(_ON_DEVICE.values(), held, strict=True)
         )
         return value, gradient, optimizer
 

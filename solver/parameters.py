@@ -233,4 +233,6 @@ class ParameterModel(ParameterStates):
         """Exposed time per step that no reader decides: the update and spreading its result."""
         exposed = self.calibration.exposed
         total = self.update_ns(states) + self.spread_ns(states) * exposed.parameter
+        if not self.is_any_hosted(states):
+            return total
         return total + self.host_times(states).exposed(exposed)

@@ -39,7 +39,15 @@ from meshwright.schema.plan import CollectiveKind
 from solver import shortest_paths
 from solver.layout_graph import Group, LayoutGraph, MoveKind, layout_graph
 from solver.slot_families import Families, families_of
-from solver.states import PARTIAL, REPLICATED, VARIED, FloatArray, IntArray, StateSpace
+from solver.states import (
+    PARTIAL,
+    REPLICATED,
+    VARIED,
+    FloatArray,
+    IntArray,
+    StateSpace,
+    StateTable,
+)
 
 Codes = tuple[int, ...]
 
@@ -115,18 +123,15 @@ class Redistributions:
     @cached_property
     def layouts(self) -> StateSpace:
         """The layouts of the value alone, which are those of the gradient alone."""
-        return replace(self.space, has_gradient=False)
+        return self.space.value_alone
 
     @cached_property
     def _value(self) -> IntArray:
-        n, states = self.space.slots, self.space.states
-        return self.layouts.index(np.where(states == n + VARIED, n + REPLICATED, states))
+        return _halves(self.space.table, self.layouts.table)[0]
 
     @cached_property
     def _gradient(self) -> IntArray:
-        n, states = self.space.slots, self.space.states
-        codes = np.where(states == n + PARTIAL, n + REPLICATED, states)
-        return self.layouts.index(np.where(states == n + VARIED, n + PARTIAL, codes))
+        return _halves(self.space.table, self.layouts.table)[1]
 
     @cached_property
     def graph(self) -> LayoutGraph:
@@ -246,6 +251,16 @@ class Redistributions:
     def _placed(self, layout: int) -> Placed:
         graph = self.graph
         return Placed(tuple(graph.places[layout].tolist()), tuple(graph.ranks[layout].tolist()))
+
+
+@lru_cache(maxsize=256)
+def _halves(states: StateTable, layouts: StateTable) -> tuple[IntArray, IntArray]:
+    """The layouts of value and of gradient that states mean: the same for all values cut alike."""
+    n, codes = states.slots, states.states
+    value = np.where(codes == n + VARIED, n + REPLICATED, codes)
+    gradient = np.where(codes == n + PARTIAL, n + REPLICATED, codes)
+    gradient = np.where(codes == n + VARIED, n + PARTIAL, gradient)
+    return layouts.index(value), layouts.index(gradient)
 
 
 @lru_cache(maxsize=256)

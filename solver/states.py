@@ -15,7 +15,7 @@ is indexed by `key`, the state read as a number of base n + 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import gcd, prod
 
@@ -123,6 +123,11 @@ class StateSpace:
         everyone = prod(self.axis_sizes)
         shared = tuple([gcd(length, everyone) for length in lengths])
         return state_table(shared, self.axis_sizes, self.has_gradient, self.counts)
+
+    @cached_property
+    def value_alone(self) -> StateSpace:
+        """The layouts of the value without its gradient, which are those of the gradient too."""
+        return replace(self, has_gradient=False) if self.has_gradient else self
 
     @property
     def states(self) -> IntArray:
