@@ -49,6 +49,8 @@ class Published:
             microbatches=self.microbatches,
             symbols={} if self.sequence is None else {"seq": self.sequence},
             uneven="pad",  # Megatron-LM pads the vocabulary
+            # context parallelism of Llama 3 (section 3.3.2) and of Megatron-Core
+            sequence_order="zigzag" if self.degrees.cp > 1 else "contiguous",
         )
 
     def request(self) -> Request:

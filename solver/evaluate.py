@@ -29,6 +29,7 @@ from solver.lowering import Models
 from solver.overlap.closed_form import Lengths, lengths_of
 from solver.overlap.course import Course, Part, course_of
 from solver.problem import Problem
+from solver.sequence_order import check_order
 
 
 def evaluate(problem: Problem, plan: Plan) -> Cost:
@@ -42,6 +43,7 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
         raise PlanError(f"expected one pipeline stage, the plan has {len(plan.stages)}")
     stage = plan.stages[0]
     check_mesh(problem, stage.mesh)
+    check_order(plan, problem)
     models = Models.of_stage(problem, stage)
     return cost_of_all(models, assignment_of_stage(models, stage))
 

@@ -16,8 +16,9 @@ has them and not their leader is S on them, and the op brings together what it n
            + what the op moves by itself (`solver/own_moves.py`)
 
 with ways the product of the axis sizes on parts, less where these cut a part unevenly: the step
-waits for the longest chunk. Parts are contiguous: of p parts along the rows of a causal mask the
-last has (2 - 1/p) times its share, and that is what a step waits for.
+waits for the longest chunk. Where parts are contiguous, of p along the rows of a causal mask the
+last has (2 - 1/p) times its share, and that is what a step waits for; where the setup says `zigzag`
+all have the same (`solver/sequence_order.py`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ from solver.states import FloatArray, IntArray, StateSpace
 
 # paper: FlashAttention-2 (Dao 2023), section 3: five matrix products backward for two forward
 ATTENTION_BACKWARD = 2.5
+
+
+def in_even_parts(rows: int, ways: FloatArray | int) -> NDArray[np.bool_]:
+    """Whether so many parts of the rows of a causal mask can be made as much work."""
+    return np.asarray(rows % (2 * ways) == 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,8 +198,16 @@ class OpModel(OpSketch):
         skew = np.ones(len(choices))
         for part, skewed in enumerate(self.skewed):
             if skewed:
-                skew *= 2 - 1 / self.ways_of(choices, [k == part for k in range(self.parts)])
+                ways = self.ways_of(choices, [k == part for k in range(self.parts)])
+                skew *= np.where(self._is_even(part, ways), 1.0, 2 - 1 / ways)
         return skew
+
+    def _is_even(self, part: int, ways: FloatArray) -> NDArray[np.bool_]:
+        """Where parts of the rows of a causal mask are as much work, in the order of the plan."""
+        is_cut_evenly = not self.spans or self.spans[part] == self.sizes[part]
+        if not (self.zigzag and is_cut_evenly):
+            return np.zeros(len(ways), dtype=np.bool_)
+        return in_even_parts(self.sizes[part], ways)
 
     @property
     def runs_backward(self) -> bool:

@@ -25,7 +25,8 @@ class PortSketch:
 @dataclass(frozen=True, kw_only=True)
 class OpSketch:
     """What no mesh changes. followers: a part, and the parts that may follow it. is_remade: its
-    forward pass is done again in the backward pass."""
+    forward pass is done again in the backward pass. zigzag: rows of causal masks are loaded in the
+    order that makes their parts as much work."""
 
     op_class: OpClass
     dtype: str
@@ -39,6 +40,7 @@ class OpSketch:
     outputs: Sequence[PortSketch]
     sparse_inputs: tuple[int, ...]
     skewed: tuple[bool, ...]
+    zigzag: bool
     followers: tuple[tuple[int, tuple[int, ...]], ...]
     candidates: int
     in_place: bool

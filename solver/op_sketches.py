@@ -106,6 +106,7 @@ class OpSketches:
             skewed=tuple(
                 op.known is not None and part.factor in op.known.skewed for part in op.parts
             ),
+            zigzag=self.problem.setup.sequence_order == "zigzag",
             followers=_followers(op, allowed, inputs),
             candidates=op.known.candidates if op.known is not None else 0,
             in_place=op.known is not None and op.known.in_place,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from costmodel.calibrations import default_calibration
 from meshwright.schema import Answer, Request
 from solver import stage_planner
 from solver.deadline import Stop, never
 from solver.host_limit import within_host
 from solver.pipeline.planner import check_pipeline, plan_pipeline
+from solver.problem import Problem
+from solver.sequence_order import whole_problem, with_order
+from solver.sequence_rows import rows_of
 from solver.stage_planner import Report, plan_stage
 from solver.stated.planner import check_stated, plan_stated
 
@@ -15,6 +19,7 @@ __all__ = ["check", "plan"]
 
 def check(request: Request) -> None:
     """Raise what `plan` would raise for bad input, without searching."""
+    _check_order(request)
     if request.degrees is not None:
         check_stated(request)
     elif request.pipeline.ranks == 1:
@@ -28,12 +33,31 @@ def plan(request: Request, report: Report | None = None, stop: Stop = never) -> 
 
     stop: asked now and then; once it says so, the best plan so far is the answer.
     """
+    _check_order(request)
     answer = _answer(request, report, stop)
     if answer.plan is None:
         return answer
     # searches ask one another for more and less than was wished
     plan = answer.plan.model_copy(update={"wishes": request.wishes})
+    whole = _whole(request, plan.microbatches)
+    if whole is not None:
+        plan = with_order(plan, whole)
     return answer.model_copy(update={"plan": plan})
+
+
+def _whole(request: Request, microbatches: int) -> Problem | None:
+    """The request's whole graph, where it is to be loaded in another order than its own."""
+    if request.setup.sequence_order == "contiguous":
+        return None
+    calibration = request.calibration or default_calibration()
+    return whole_problem(request.graph, request.topology, request.setup, calibration, microbatches)
+
+
+def _check_order(request: Request) -> None:
+    """Raise SetupError where what the setup wants to order cannot be."""
+    whole = _whole(request, request.setup.microbatches or 1)
+    if whole is not None:
+        rows_of(whole)
 
 
 def _answer(request: Request, report: Report | None, stop: Stop) -> Answer:

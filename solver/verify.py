@@ -30,6 +30,7 @@ from meshwright.schema import (
     Passes,
     Plan,
     PlanError,
+    SequenceOrder,
     Setup,
     Stage,
     Topology,
@@ -38,6 +39,7 @@ from solver.evaluate import check_documents, check_mesh, evaluate
 from solver.execution.collectives import StepError
 from solver.execution.executor import ShardedRun, run_sharded
 from solver.execution.kernels import KERNELS
+from solver.execution.loaded_order import LoadedOrder
 from solver.execution.scale import ScaleError, scale_down
 from solver.execution.shards import Array, DisagreementError, Shards, unshard
 from solver.execution.whole import Run, run_whole, seeds_of
@@ -46,6 +48,8 @@ from solver.pipeline.price import priced
 from solver.pipeline.staged import Staged
 from solver.problem import FLOATS, Problem, build_problem
 from solver.rules.known import RECEIVE
+from solver.sequence_order import check_order, order_checked
+from solver.sequence_rows import Rows
 
 Outcome = Literal["verified", "failed", "not verifiable"]
 
@@ -71,7 +75,8 @@ def verify_documents(
     if plan.schedule is not None:
         check_documents(plan, graph.id, topology.id, setup.id)
         staged = Staged.of_plan(plan, graph, topology, setup, own)
-        stages = [_Stage(staged.problem(s), staged.sent(s)) for s in range(len(plan.stages))]
+        rows = order_checked(plan, graph, topology, setup, own)
+        stages = [_Stage(staged.problem(s), staged.sent(s), rows) for s in range(len(plan.stages))]
         for executed, stage in zip(stages, plan.stages, strict=True):
             check_mesh(executed.problem, stage.mesh)
         judged = priced(staged, plan.stages)
@@ -79,7 +84,8 @@ def verify_documents(
         cost = judged.cost
     else:
         group = group_of(plan, topology)
-        stages = [_Stage(build_problem(graph, group, setup, own, plan.microbatches))]
+        problem = build_problem(graph, group, setup, own, plan.microbatches)
+        stages = [_Stage(problem, rows=check_order(plan, problem))]
         if plan.topology != topology.id:
             raise PlanError(f"the plan is for {plan.topology}, not for {topology.id}")
         cost = evaluate(stages[0].problem, plan.model_copy(update={"topology": group.id}))
@@ -137,15 +143,17 @@ def _differ(said: Passes | None, judged: Passes | None) -> bool:
 
 def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:
     """Execute a plan of one stage on a scaled-down copy of its graph and compare."""
-    return _verified(plan, [_Stage(problem)], seed)
+    return _verified(plan, [_Stage(problem, rows=check_order(plan, problem))], seed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """sent: what goes to the next stage and has a gradient that comes back."""
+    """sent: what goes to the next stage and has a gradient that comes back. rows: the sequences of
+    the whole graph, where the plan says their order."""
 
     problem: Problem
     sent: tuple[str, ...] = ()
+    rows: Rows | None = None
 
 
 def _verified(plan: Plan, stages: Sequence[_Stage], seed: int) -> Certificate:
@@ -155,7 +163,7 @@ def _verified(plan: Plan, stages: Sequence[_Stage], seed: int) -> Certificate:
         where = f"stage {number}: " if len(stages) > 1 else ""
         outcome: Outcome = "failed"
         try:
-            found, error = _executed(own.problem, own.sent, stage, seed)
+            found, error = _executed(own, stage, plan.order, seed)
         except (_NotVerifiableError, ScaleError) as why:
             outcome, detail = "not verifiable", str(why)
         except (StepError, PlanError, LayoutError, DisagreementError, DifferenceError) as wrong:
@@ -180,9 +188,10 @@ class _NotVerifiableError(Exception):
 
 
 def _executed(
-    problem: Problem, sent: Sequence[str], stage: Stage, seed: int
+    own: _Stage, stage: Stage, order: Sequence[SequenceOrder], seed: int
 ) -> tuple[ShardedRun, float]:
     """A stage run on all its devices, and its worst error."""
+    problem, sent = own.problem, own.sent
     unknown = {op.op.kind for op in problem.ops if op.op.kind not in KERNELS} - {RECEIVE}
     if unknown:
         raise _NotVerifiableError(f"no numpy kernel for {', '.join(sorted(unknown))}")
@@ -190,15 +199,30 @@ def _executed(
     backward = any(info.has_gradient for info in problem.tensors.values())
     if problem.training and backward and problem.graph.loss is None and not sent:
         raise _NotVerifiableError("a training graph without a loss has no gradients")
-    scaled = scale_down(problem.of_stage(stage), stage)
+    ordered = _ordered(own, order)
+    scaled = scale_down(problem.of_stage(stage), stage, ordered)
     sources = random_sources(scaled.problem, seed)
     generator = np.random.default_rng(seed + 1)
     seeds = {name: generator.standard_normal(scaled.problem.tensors[name].shape) for name in sent}
     seeds.update(seeds_of(scaled.problem))
     with np.errstate(all="ignore"):
         whole = run_whole(scaled.problem, sources, seeds)
-    sharded = run_sharded(scaled.problem, scaled.stage, sources, seeds)
-    return sharded, _compare(scaled.stage.mesh, whole, sharded)
+    by_position = frozenset(op for one in order for op in one.by_position)
+    loaded = LoadedOrder(scaled.problem, scaled.chunks, by_position)
+    sharded = run_sharded(scaled.problem, scaled.stage, sources, seeds, loaded)
+    return sharded, _compare(scaled.stage.mesh, whole, sharded, loaded)
+
+
+def _ordered(own: _Stage, order: Sequence[SequenceOrder]) -> frozenset[tuple[str, int]]:
+    """The slots of a stage that are loaded in an order that the plan says."""
+    if own.rows is None:
+        return frozenset()
+    said = {one.loaded for one in order}
+    return frozenset(
+        key
+        for key, number in own.rows.in_problem(own.problem).items()
+        if own.rows.loaded[number] in said
+    )
 
 
 def random_sources(problem: Problem, seed: int) -> dict[str, Array]:
@@ -242,7 +266,7 @@ class DifferenceError(Exception):
     """What the devices hold is not what the unsharded run has."""
 
 
-def _compare(mesh: Mesh, whole: Run, sharded: ShardedRun) -> float:
+def _compare(mesh: Mesh, whole: Run, sharded: ShardedRun, order: LoadedOrder) -> float:
     """The worst error; DifferenceError beyond TOLERANCE, or for a gradient that is nowhere."""
     worst = 0.0
     for what, found, expected in (
@@ -251,7 +275,10 @@ def _compare(mesh: Mesh, whole: Run, sharded: ShardedRun) -> float:
     ):
         floor = NEGLIGIBLE * max((_largest(array) for array in expected.values()), default=0.0)
         for root, (layout, shards) in found.items():
-            error = _error(layout, shards, mesh, expected.get(root), floor)
+            wanted = expected.get(root)
+            if wanted is not None:
+                wanted = order.tensor(root, wanted)
+            error = _error(layout, shards, mesh, wanted, floor)
             if error > TOLERANCE:
                 raise DifferenceError(
                     f"{what} {root!r} in {layout} differs from the unsharded run by {error:.1e} "

@@ -11,6 +11,7 @@ plan, stand in whole tensors; the vector-Jacobian product gives each device its 
 the plan's backward steps bring them to where the value rests, and what several readers send is
 added. A parameter's gradients end in its optimizer layout.
 
+Sequences that are loaded in an order of their own lie so on the devices (`loaded_order.py`).
 Nothing is taken from the search: layouts, groups and steps are those of the plan document, and
 `StepError` says where they do not meet.
 """
@@ -26,6 +27,7 @@ from meshwright.schema import Layout, Mesh, Stage
 from solver.execution.accumulation import Accumulation
 from solver.execution.collectives import StepError
 from solver.execution.kernels import KERNELS, Call
+from solver.execution.loaded_order import LoadedOrder
 from solver.execution.local import LocalOp
 from solver.execution.planned import ALL_READERS, Planned
 from solver.execution.shards import (
@@ -59,13 +61,15 @@ def run_sharded(
     stage: Stage,
     sources: Mapping[str, Array],
     seeds: Mapping[str, Array] | None = None,
+    order: LoadedOrder | None = None,
 ) -> ShardedRun:
     """One microbatch of the plan on all its devices; raises StepError, PlanError.
 
-    sources, seeds: as for `run_whole`.
+    sources, seeds: as for `run_whole`. order: in which sequences are loaded; what devices then hold
+    of them is in it.
     """
     own = seeds_of(problem) if seeds is None else seeds
-    return _Executor(problem, stage, sources, own).run()
+    return _Executor(problem, stage, sources, own, order or LoadedOrder(problem)).run()
 
 
 class _Executor:
@@ -75,8 +79,10 @@ class _Executor:
         stage: Stage,
         sources: Mapping[str, Array],
         seeds: Mapping[str, Array],
+        order: LoadedOrder,
     ) -> None:
         self.problem = problem
+        self.order = order
         self.planned = Planned(problem, stage)
         self.mesh: Mesh = stage.mesh
         self.sources = dict(sources)
@@ -111,7 +117,8 @@ class _Executor:
         for root, array in seeds.items():
             rest = self.planned.rest.get(root)
             if rest is not None and rest.gradient is not None:
-                found[root] = (rest.gradient, shard(array, rest.gradient, self.mesh))
+                whole = self.order.tensor(root, array)
+                found[root] = (rest.gradient, shard(whole, rest.gradient, self.mesh))
         return found
 
     # forward
@@ -120,7 +127,8 @@ class _Executor:
         """What another stage made, in the layout that the plan says."""
         root = self.problem.ops[position].outputs[0].tensor
         layout = self.planned.made(position, 0).value
-        self.result.values[root] = (layout, shard(self.sources[root], layout, self.mesh))
+        whole = self.order.tensor(root, self.sources[root])
+        self.result.values[root] = (layout, shard(whole, layout, self.mesh))
 
     def _forward(self, position: int) -> None:
         op = self.problem.ops[position]
@@ -132,6 +140,7 @@ class _Executor:
             self.planned,
             position,
             views=self.views,
+            order=self.order,
             needed=needed,
             sources=self.sources,
             held=self.result.values,
@@ -147,7 +156,8 @@ class _Executor:
                     self.sources[port.tensor] = made[j]
                     continue
                 layout = self.planned.made(position, j).value
-                outputs[j].append(stored(to_parts(made[j], layout), layout, self.mesh, rank))
+                whole = self.order.as_loaded(op, port, made[j])
+                outputs[j].append(stored(to_parts(whole, layout), layout, self.mesh, rank))
         for j, port in enumerate(op.outputs):
             value = self.values.value_of[port.tensor]
             if not value.is_free:
@@ -223,8 +233,9 @@ class _Executor:
         self, position: int, call: Call, outputs: tuple[Array, ...], fellows: Sequence[int]
     ) -> tuple[Array | None, ...]:
         """The vector-Jacobian product of the gradients that `fellows` hold."""
+        op = self.problem.ops[position]
         sent: list[Array | None] = []
-        for port in self.problem.ops[position].outputs:
+        for port in op.outputs:
             value = self.values.value_of[port.tensor]
             if value.root not in self.result.gradients:
                 sent.append(None)
@@ -233,8 +244,13 @@ class _Executor:
             whole = np.zeros(parts_shape(layout))
             for other in fellows:
                 put(whole, shards[other], region(layout, self.mesh, other))
-            sent.append(self.views.of_root(value, port.tensor, from_parts(whole, layout)))
-        return KERNELS[call.kind].backward(call, outputs, tuple(sent))
+            seen = self.views.of_root(value, port.tensor, from_parts(whole, layout))
+            sent.append(self.order.by_place(op, port, seen))
+        received = KERNELS[call.kind].backward(call, outputs, tuple(sent))
+        return tuple(
+            own if own is None else self.order.as_loaded(op, port, own)
+            for port, own in zip(op.inputs, received, strict=True)
+        )
 
     def _finish_parameter(self, root: str) -> None:
         """The updated parameter has to come back from the optimizer's layout to its own."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from meshwright.schema import Axis, Dim, Layout, SubDim
 from solver.execution.kernels import Call
+from solver.execution.loaded_order import LoadedOrder
 from solver.execution.own_steps import Direction, OwnSteps
 from solver.execution.planned import Planned
 from solver.execution.shards import (
@@ -43,6 +44,7 @@ class LocalOp:
         position: int,
         *,
         views: Views,
+        order: LoadedOrder,
         needed: Mapping[int, Shards],
         sources: Mapping[str, Array],
         held: Mapping[str, tuple[Any, Shards]],
@@ -52,17 +54,22 @@ class LocalOp:
         self.op: OpInfo = planned.problem.ops[position]
         self.own = OwnSteps(planned, position)
         self.views = views
+        self.order = order
         self.needed = needed
         self.sources = sources
         self.held = held
 
     def call(self, rank: int, direction: Direction) -> Call:
         """The op as one device runs it."""
-        inputs = [
+        held = [
             self._masked_source(k, rank)
             if self.planned.value(port.tensor).is_free
             else self._embedded(k, rank, direction)
             for k, port in enumerate(self.op.inputs)
+        ]
+        inputs = [
+            self.order.by_place(self.op, port, own)
+            for port, own in zip(self.op.inputs, held, strict=True)
         ]
         return call_of(self.planned.problem, self.op, inputs, self._denominator())
 
@@ -94,7 +101,7 @@ class LocalOp:
 
     def _masked_source(self, k: int, rank: int) -> Array:
         """A free input whole, but for labels of other devices' rows and what they sum."""
-        whole = self.free(self.op.inputs[k].tensor)
+        whole = self.free(k)
         if self._is_labels(k):
             return np.where(self._own_rows(rank), whole, self._ignored())
         summed = self._layout_of_sum(k)
@@ -153,9 +160,7 @@ class LocalOp:
             return None
         labels = self.planned.value(self.op.inputs[1].tensor)
         whole = (
-            self.free(self.op.inputs[1].tensor)
-            if labels.is_free
-            else self._whole_value(labels, self.op.inputs[1].tensor)
+            self.free(1) if labels.is_free else self._whole_value(labels, self.op.inputs[1].tensor)
         )
         return float((whole != self._ignored()).sum())
 
@@ -166,10 +171,12 @@ class LocalOp:
             put(whole, shards[rank], region(layout, self.planned.mesh, rank))
         return self.views.of_root(value, tensor, from_parts(whole, layout))
 
-    def free(self, tensor: str) -> Array:
-        """A free value whole."""
-        value = self.planned.value(tensor)
-        return self.views.of_root(value, tensor, self.sources[value.root])
+    def free(self, k: int) -> Array:
+        """A free input whole, in the order in which the op reads it."""
+        port = self.op.inputs[k]
+        value = self.planned.value(port.tensor)
+        whole = self.views.of_root(value, port.tensor, self.sources[value.root])
+        return self.order.read(self.op, port, whole)
 
     def _adds_bias(self, k: int) -> bool:
         return self.op.op.kind in ("linear", "conv", "conv_transpose") and k == 2

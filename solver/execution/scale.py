@@ -10,6 +10,8 @@ it together, and at least 2. What a class cannot choose freely is kept or follow
   common divisor, so that strides and paddings still fit
 - a sum of segments is as long as its segments together
 - a dim with chunks of the user's own gets as many as its axes need, of two lengths
+- a class that is loaded in an order of its own gets twice as many positions as its axes need: each
+  part is two chunks
 - a class with a span stays uneven: its last chunk, cut over all of its axes, is short, or empty
   where it is so in the plan
 
@@ -20,7 +22,7 @@ the best two of them), they grow; where that does not help, `ScaleError` names t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshwright.schema import Graph, Layout, Op, OpPlan, Setup, Stage
@@ -45,25 +47,31 @@ class ScaleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """A small problem and the plan's stage for it."""
+    """A small problem and the plan's stage for it. chunks: of slots that are loaded in order."""
 
     problem: Problem
     stage: Stage
+    chunks: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
-def scale_down(problem: Problem, stage: Stage) -> Scaled:
-    """The problem and stage with small sizes; raises ScaleError."""
+def scale_down(problem: Problem, stage: Stage, ordered: Collection[tuple[str, int]] = ()) -> Scaled:
+    """The problem and stage with small sizes; raises ScaleError.
+
+    ordered: slots of sequences that are loaded in another order than their own.
+    """
     for scale in SCALES:
         try:
-            return _scaled(problem, stage, scale)
+            return _scaled(problem, stage, scale, ordered)
         except ScaleError:
             if scale == SCALES[-1]:
                 raise
     raise AssertionError("there are scales")
 
 
-def _scaled(problem: Problem, stage: Stage, scale: int) -> Scaled:
-    sizes = _Sizes(problem, stage, scale)
+def _scaled(
+    problem: Problem, stage: Stage, scale: int, ordered: Collection[tuple[str, int]]
+) -> Scaled:
+    sizes = _Sizes(problem, stage, scale, ordered)
     graph = sizes.graph()
     setup = Setup(phase=problem.setup.phase, microbatches=1)
     small = build_problem(
@@ -79,7 +87,7 @@ def _scaled(problem: Problem, stage: Stage, scale: int) -> Scaled:
                 f"op {op.name!r} has the rule {op.notation} over {_shapes(problem, op)} and, "
                 f"scaled down, {other.notation} over {_shapes(small, other)}"
             )
-    return Scaled(small, scaled_stage(stage, small))
+    return Scaled(small, scaled_stage(stage, small), sizes.order)
 
 
 @dataclass(slots=True)
@@ -89,11 +97,13 @@ class _Sizes:
     problem: Problem
     stage: Stage
     scale: int
+    ordered: Collection[tuple[str, int]]
     classes: Classes[Key] = field(init=False)
     spans: dict[Key, int] = field(default_factory=dict)
     chunks: dict[str, tuple[int, ...]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     axes: dict[Key, set[frozenset[str]]] = field(default_factory=dict)
+    order: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def graph(self) -> Graph:
         """The graph with small sizes and no symbols."""
@@ -184,6 +194,11 @@ class _Sizes:
         spatial = self._spatial()
         divisor = self._common_divisor(spatial, old, needed)
         uneven = self._uneven(old)
+        if any(self.find(key) in uneven for key in self.ordered):
+            raise ScaleError("a sequence is cut unevenly and loaded in an order of its own")
+        for own in {self.find(key) for key in self.ordered}:
+            needed[own] = 2 * max(2, needed[own])
+        self.order = {key: needed[self.find(key)] for key in self.ordered}
         symbolic = self._symbol_sizes(old, needed, uneven).sizes(self.problem.graph.symbols)
         if symbolic is None:
             raise ScaleError("no small values of the symbols suit the axes of the plan")

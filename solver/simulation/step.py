@@ -14,6 +14,7 @@ from solver.pipeline.schedule import Pass, Schedule, stages_on
 from solver.pipeline.schedules import one_f_one_b
 from solver.pipeline.staged import Staged
 from solver.problem import build_problem
+from solver.sequence_order import check_order, order_checked
 from solver.simulation.events import Run, run
 from solver.simulation.memory import Curve, curve_of
 from solver.simulation.parts import StageParts
@@ -71,6 +72,7 @@ def step_of(
     if plan.schedule is not None:
         staged = Staged.of_plan(plan, graph, topology, setup, own)
         parts = [part.topology for part in staged.parts]
+        order_checked(plan, graph, topology, setup, own)
         program = _pipeline(plan, staged)
     else:
         parts = [group_of(plan, topology)]
@@ -86,6 +88,7 @@ def _one_stage(
         raise PlanError("the plan has several stages and no schedule")
     problem = build_problem(graph, topology, setup, calibration, plan.microbatches)
     check_mesh(problem, plan.stages[0].mesh)
+    check_order(plan, problem)
     parts = StageParts.of(problem, plan.stages[0], {}, {})
     made = one_f_one_b(1, plan.microbatches)
     if not problem.training:

@@ -69,6 +69,7 @@ def test_the_command_line_says_what_is_asked(
     ran = run(
         "plan", graph_file, "--topology", "h100-2x4", "--setup", setup, "--batch", "64",
         "--seq", "32", "--microbatches", "4", "--uneven", "pad", "--budget", "2.5", "--axes", "2",
+        "--sequence-order", "zigzag",
         "--pin", "layers.0.*:b=node,n=gpu_0+gpu_1", "--pin", "layers.1.*:",
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -76,6 +77,7 @@ def test_the_command_line_says_what_is_asked(
     assert request.setup.phase == "inference"
     assert (request.setup.global_batch, request.setup.symbols["seq"]) == (64, 32)
     assert (request.setup.microbatches, request.setup.uneven) == (4, "pad")
+    assert request.setup.sequence_order == "zigzag"
     assert (request.budget.seconds, request.budget.max_axes) == (2.5, 2)
     assert [pin.strategy for pin in request.pins] == [{"b": ("node",), "n": ("gpu_0", "gpu_1")}, {}]
 

@@ -13,6 +13,7 @@ from meshwright.schema import (
     Dim,
     Layout,
     LayoutPair,
+    LoadedDim,
     MemoryUse,
     Mesh,
     OpPlan,
@@ -23,6 +24,7 @@ from meshwright.schema import (
     Plan,
     Redistribution,
     Search,
+    SequenceOrder,
     Stage,
     Step,
     SubDim,
@@ -118,6 +120,24 @@ def test_sizes_that_are_filled_up_are_told_with_their_dims() -> None:
     first = "padding 50257 -> 50304 in layers.0.w dim 1, layers.1.w dim 1, layers.2.w dim 1"
     assert at[at.index(f"{first} and 1 more") + 1] == "7 -> 8 in x dim 0"
     assert "padding" not in plan_text(plan())
+
+
+def test_the_order_of_a_sequence_is_told() -> None:
+    order = SequenceOrder(
+        size=64,
+        chunks=8,
+        loaded=(LoadedDim(tensor="ids", dim=1), LoadedDim(tensor="cos", dim=0)),
+        by_position=tuple(f"layers.{k}.attention" for k in range(5)),
+    )
+    text = " ".join(plan_text(plan(order=(order,))).split())
+    assert (
+        "order 64 positions in 8 chunks, i and 7-i for part i of 4: ids dim 1, cos dim 0; " in text
+    )
+    assert (
+        "by true positions: layers.0.attention, layers.1.attention, layers.2.attention and 2 more"
+        in text
+    )
+    assert "chunks" not in plan_text(plan())
 
 
 def test_equal_layers_are_one_line() -> None:

@@ -77,12 +77,22 @@ def estimate(
     uneven: Annotated[
         str | None, typer.Option(help="Sizes that do not divide: refuse, chunk or pad.")
     ] = None,
+    sequence_order: Annotated[
+        str | None,
+        typer.Option(help="contiguous, or zigzag: even work of causal attention over parts."),
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
 ) -> None:
     """Say what a strategy costs that you state, without searching for another."""
     document = read_document(graph, Graph)
     run = setup_of(
-        setup, seq=seq, dataset=None, global_batch=batch, microbatches=microbatches, uneven=uneven
+        setup,
+        seq=seq,
+        dataset=None,
+        global_batch=batch,
+        microbatches=microbatches,
+        uneven=uneven,
+        sequence_order=sequence_order,
     )
     document.instantiate(run.symbols)
     degrees = degrees_of(dp=dp, tp=tp, cp=cp, ep=ep, zero=zero, sequence_parallel=sequence_parallel)

@@ -136,6 +136,10 @@ def plan(
     uneven: Annotated[
         str | None, typer.Option(help="Sizes that do not divide: refuse, chunk or pad.")
     ] = None,
+    sequence_order: Annotated[
+        str | None,
+        typer.Option(help="contiguous, or zigzag: even work of causal attention over parts."),
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
 ) -> None:
     """Find how to shard a graph over a cluster."""
@@ -148,6 +152,7 @@ def plan(
         global_batch=batch,
         microbatches=microbatches,
         uneven=uneven,
+        sequence_order=sequence_order,
         phase=phase,
         cache=cache,
         gradients=gradients,

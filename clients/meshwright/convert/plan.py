@@ -21,6 +21,7 @@ from meshwright.schema import (
     Model,
     Plan,
     PlanError,
+    SequenceOrder,
     Stage,
     parse_notation,
 )
@@ -60,11 +61,16 @@ class StageExport(Model):
 
 
 class Export(Model):
-    """A plan for one target; `refused` names all that is missing from it."""
+    """A plan for one target; `refused` names all that is missing from it.
+
+    order: in which sequences are loaded; layouts count positions as they are loaded, which no
+    target has words for.
+    """
 
     plan: str
     target: Target
     stages: tuple[StageExport, ...]
+    order: tuple[SequenceOrder, ...] = ()
     refused: tuple[Refusal, ...] = ()
 
 
@@ -81,7 +87,9 @@ def export_plan(plan: Plan, target: Target, *, graph: Graph | None = None) -> Ex
     stages = tuple(
         _stage(number, stage, target, graph, refused) for number, stage in enumerate(plan.stages)
     )
-    return Export(plan=plan.id, target=target, stages=stages, refused=tuple(refused))
+    return Export(
+        plan=plan.id, target=target, stages=stages, order=plan.order, refused=tuple(refused)
+    )
 
 
 def _stage(

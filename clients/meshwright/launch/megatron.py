@@ -52,6 +52,11 @@ def lost(own: Uniform) -> Iterator[str]:
         yield f"Megatron-LM has no schedule {own.schedule}; without it runs 1f1b"
     if len(set(own.layers)) > 1 and not _uneven_ends(own):
         yield f"stages of {', '.join(map(str, own.layers))} layers: it wants as many in each"
+    if own.degrees.cp > 1 and not own.is_zigzag:
+        yield (
+            "sequences in contiguous parts: it gives every rank of cp an early and a late chunk, "
+            "which makes causal attention faster than the plan says (sequence_order zigzag)"
+        )
     if own.recompute not in ("none", *_RECOMPUTE):
         yield f"it does not recompute {own.recompute!r}"
     if own.degrees.zero >= 2 and own.zero_size < (own.degrees.dp or 1) * own.degrees.cp:

@@ -70,6 +70,12 @@ def lost(own: Uniform) -> Iterator[str]:
         )
     if own.schedule in ("zb_h1", "gpipe"):
         yield f"schedule {own.schedule}: without interleaving it runs 1f1b"
+    if own.is_zigzag:
+        yield (
+            "the order of the sequence: a layout of MindSpore cuts it into contiguous parts, so "
+            "that the last rank of context_parallel works longest; what the plan says of the order "
+            "is for whoever loads the data and makes positions and masks"
+        )
     if len(set(own.layers)) > 1:
         yield (
             f"stages of {', '.join(map(str, own.layers))} layers: `model_config.offset` is the "

@@ -71,6 +71,12 @@ def lost(own: Uniform) -> Iterator[str]:
             f"stages of {', '.join(map(str, own.layers))} layers: name their modules in "
             "pipeline_parallel_module_fqns_per_model_part"
         )
+    if degrees.cp > 1 and not own.is_zigzag:
+        yield (
+            "sequences in contiguous parts: PyTorch's context parallelism gives every rank an "
+            "early and a late chunk, which makes causal attention faster than the plan says "
+            "(sequence_order zigzag)"
+        )
     if own.recompute not in _RECOMPUTE:
         yield f"it does not recompute {own.recompute!r}"
 

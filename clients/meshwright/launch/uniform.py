@@ -50,7 +50,8 @@ class Uniform(Model):
     """Degrees as frameworks have them; `dp` is always said.
 
     zero_size: over so many devices ZeRO shards; dp · cp of them at most. layers: of every stage, in
-    their order; () where no layers are found.
+    their order; () where no layers are found. is_zigzag: the plan loads sequences so that causal
+    attention is as much work on all ranks of cp.
     """
 
     degrees: Degrees
@@ -62,6 +63,7 @@ class Uniform(Model):
     microbatches: int
     global_batch: int | None = None
     sequence: int | None = None
+    is_zigzag: bool = False
     recompute: str = "none"
     differing: tuple[Difference, ...] = Field(default_factory=tuple)
 
@@ -96,6 +98,7 @@ def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:
         microbatches=plan.microbatches,
         global_batch=symbols.get("batch"),
         sequence=symbols.get("seq"),
+        is_zigzag=bool(plan.order),
         recompute=most.stage.recompute.policy if most.stage.recompute is not None else "none",
         differing=tuple(_alike(differing)),
     )

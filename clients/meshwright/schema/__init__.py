@@ -53,6 +53,7 @@ from meshwright.schema.request import (
     Request,
 )
 from meshwright.schema.rule import ShardingRule
+from meshwright.schema.sequence_order import LoadedDim, SequenceOrder
 from meshwright.schema.setup import Optimizer, Setup
 from meshwright.schema.topology import Device, DeviceGroup, Host, Level, Link, Topology
 from meshwright.schema.wishes import Budget, Wishes
@@ -90,6 +91,7 @@ __all__ = [
     "LayoutPair",
     "Level",
     "Link",
+    "LoadedDim",
     "MemoryUse",
     "Mesh",
     "MeshAxis",
@@ -124,6 +126,7 @@ __all__ = [
     "ScheduleKind",
     "Search",
     "Segment",
+    "SequenceOrder",
     "Setup",
     "SetupError",
     "ShardingRule",

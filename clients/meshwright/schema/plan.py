@@ -17,6 +17,7 @@ from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns
 from meshwright.schema.pipeline import Passes, Received, Schedule
 from meshwright.schema.recompute import Recomputed
+from meshwright.schema.sequence_order import SequenceOrder
 from meshwright.schema.wishes import Wishes
 
 CollectiveKind = Literal[
@@ -315,6 +316,7 @@ class Plan(Document):
 
     repeated_work: the share of the arithmetic that devices do in vain because others do it too; a
     device that waits for longer chunks than its own repeats nothing. padding: what is filled up.
+    order: in which sequences are loaded, for even work of causal attention; none is contiguous.
     """
 
     prefix: ClassVar[str] = "plan"
@@ -335,6 +337,7 @@ class Plan(Document):
     repeated_work: float = Field(default=0.0, ge=0, le=1)
     unknown_kinds: tuple[str, ...] = ()
     padding: tuple[Padding, ...] = ()
+    order: tuple[SequenceOrder, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

@@ -12,6 +12,7 @@ from meshwright.schema.errors import SetupError
 from meshwright.schema.fusion import Fusion
 from meshwright.schema.graph import DType
 from meshwright.schema.model import Document, Model, Whole
+from meshwright.schema.sequence_order import Order
 
 
 class Optimizer(Model):
@@ -40,6 +41,8 @@ class Setup(Document):
     `full_batch`: every device loads all; `data_parallel`: dim 0 is cut over all devices; or the
     cuts of every input and label, in their order in the graph, null for `any`.
     fusion: of collectives of parameters and gradients, which then share a latency.
+    sequence_order: `zigzag` loads what causal attention runs over so that parts of it are as much
+    work (balanced context parallelism); the plan says in which order.
     cache: of keys and values, for inference; its sequences are those of the batch.
     memory_reserve: the share of a device's memory that is left free (framework, fragmentation,
     buffers, working sets).
@@ -62,6 +65,7 @@ class Setup(Document):
     allow_all_to_all: StrictBool = True
     dataset: Literal["any", "full_batch", "data_parallel"] | tuple[Cuts | None, ...] = "any"
     fusion: Fusion = Fusion()
+    sequence_order: Order = "contiguous"
     cache: Cache | None = None
     memory_reserve: float = Field(default=0.1, ge=0, lt=1)
 

@@ -61,6 +61,7 @@ def _numbers(
         _memory(plan),
         _step(plan),
         *_padding(plan),
+        *_order(plan),
         *_buckets(plan),
         _proof(plan),
         *considered_rows(plan),
@@ -162,6 +163,22 @@ def _padding(plan: Plan) -> Iterator[tuple[str, str]]:
         more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
         said = f"{size} -> {padded} in {', '.join(names[:FEW])}{more}"
         yield "padding" if not place else "", said
+
+
+def _order(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What is loaded in another order than its own, and what goes by true positions."""
+    for own in plan.order:
+        dims = [f"{dim.tensor} dim {dim.dim}" for dim in own.loaded]
+        ops = own.by_position
+        parts = own.chunks // 2
+        said = f"{own.size} positions in {own.chunks} chunks, i and {own.chunks - 1}-i for part i"
+        said += f" of {parts}: {_few(dims)}; by true positions: {_few(ops)}"
+        yield "order", said
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return f"{', '.join(names[:FEW])}{more}"
 
 
 def _buckets(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -146,6 +146,21 @@ def test_the_graph_of_another_plan_is_refused() -> None:
         launch_of(answer.plan, "megatron", graph=layered(4))
 
 
+@pytest.mark.parametrize("order", ["contiguous", "zigzag"])
+def test_launchers_are_told_how_sequences_are_cut(order: str) -> None:
+    """Megatron-LM and torchtitan cut them in early and late chunks whatever the plan says, and
+    MindSpore never."""
+    own = request(stored("llama3-8b"), "h100-8x8", 128, 2, dp=8, cp=8)
+    setup = own.setup.model_copy(update={"sequence_order": order})
+    found = uniform(own.model_copy(update={"setup": setup}))
+    assert found.is_zigzag == (order == "zigzag")
+    for launcher in (megatron, torchtitan):
+        said = [text for text in launcher.lost(found) if "early and a late" in text]
+        assert bool(said) == (order == "contiguous")
+    said = [text for text in mindformers.lost(found) if "contiguous parts" in text]
+    assert bool(said) == (order == "zigzag")
+
+
 # --- texts ----------------------------------------------------------------------------------------
 
 TP = Degrees(dp=4, tp=8, cp=2, ep=4, zero=1, sequence_parallel=True)
