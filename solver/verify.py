@@ -22,12 +22,10 @@ from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     Calibration,
     Certificate,
-    Cost,
     Graph,
     Layout,
     LayoutError,
     Mesh,
-    Passes,
     Plan,
     PlanError,
     SequenceOrder,
@@ -43,6 +41,7 @@ from solver.execution.loaded_order import LoadedOrder
 from solver.execution.scale import ScaleError, scale_down
 from solver.execution.shards import Array, DisagreementError, Shards, unshard
 from solver.execution.whole import Run, run_whole, seeds_of
+from solver.own_word import check_cost, check_places, check_stage
 from solver.pipeline.placement import group_of
 from solver.pipeline.price import priced
 from solver.pipeline.staged import Staged
@@ -56,7 +55,6 @@ Outcome = Literal["verified", "failed", "not verifiable"]
 TOLERANCE = 1e-8  # chosen: float64 sums in another order, through a hundred layers
 # chosen: what is zero but for rounding (the gradient of a key's bias) counts against the others
 NEGLIGIBLE = 1e-6
-ROUNDING = 1e-9
 
 
 def verify_documents(
@@ -67,9 +65,9 @@ def verify_documents(
     calibration: Calibration | None = None,
     seed: int = 0,
 ) -> Certificate:
-    """Judge a plan by its documents: its cost by `evaluate`, then its execution.
+    """Judge a plan by its documents: all that it says of itself, then its execution.
 
-    Raises PlanError where the plan does not fit them, or says of itself another cost than it has.
+    Raises PlanError where the plan does not fit them, or has another number than `evaluate` finds.
     """
     own = calibration or default_calibration()
     if plan.schedule is not None:
@@ -79,8 +77,10 @@ def verify_documents(
         stages = [_Stage(staged.problem(s), staged.sent(s), rows) for s in range(len(plan.stages))]
         for executed, stage in zip(stages, plan.stages, strict=True):
             check_mesh(executed.problem, stage.mesh)
+        for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True)):
+            check_stage(executed.problem, stage, f"stage {number} ")
         judged = priced(staged, plan.stages)
-        _check_places(plan.stages, judged.stages)
+        check_places(plan.stages, judged.stages)
         cost = judged.cost
     else:
         group = group_of(plan, topology)
@@ -89,56 +89,9 @@ def verify_documents(
         if plan.topology != topology.id:
             raise PlanError(f"the plan is for {plan.topology}, not for {topology.id}")
         cost = evaluate(stages[0].problem, plan.model_copy(update={"topology": group.id}))
-    _check_cost(plan.cost, cost)
+        check_stage(stages[0].problem, plan.stages[0], "")
+    check_cost(plan.cost, cost, plan.search)
     return _verified(plan, stages, seed)
-
-
-def _check_cost(said: Cost, judged: Cost) -> None:
-    """Raise PlanError where a plan says of itself another step or other memory than it has."""
-    if abs(judged.step_ns - said.step_ns) > ROUNDING * judged.step_ns:
-        raise PlanError(
-            f"the plan says a step takes {said.step_ns:.0f} ns, evaluate says {judged.step_ns:.0f} "
-            "ns"
-        )
-    if abs(judged.compute_ns - said.compute_ns) > ROUNDING * judged.compute_ns:
-        raise PlanError(
-            f"the plan says {said.compute_ns:.0f} ns of compute, evaluate says "
-            f"{judged.compute_ns:.0f} ns"
-        )
-    for (what, found), (_, expected) in zip(said.memory_bytes, judged.memory_bytes, strict=True):
-        if abs(found - expected) > max(1, ROUNDING * expected):
-            raise PlanError(
-                f"the plan says {found} bytes of {what} on the fullest device, evaluate says "
-                f"{expected}"
-            )
-
-
-def _check_places(said: Sequence[Stage], judged: Sequence[Stage]) -> None:
-    """Raise PlanError where stages say of themselves what their schedule does not."""
-    for number, (stage, own) in enumerate(zip(said, judged, strict=True)):
-        for field in ("pipeline_rank", "ranks_from", "in_flight", "memory_bytes"):
-            found, expected = getattr(stage, field), getattr(own, field)
-            if found != expected:
-                raise PlanError(
-                    f"stage {number} of the plan says {field} {found}, the schedule has {expected}"
-                )
-        if _differ(stage.passes, own.passes):
-            raise PlanError(
-                f"stage {number} of the plan says its passes are {stage.passes}, evaluate says "
-                f"{own.passes}"
-            )
-        names = [[item.tensor for item in one.receives] for one in (stage, own)]
-        if names[0] != names[1]:
-            raise PlanError(
-                f"stage {number} of the plan says it receives {names[0]}, not {names[1]}"
-            )
-
-
-def _differ(said: Passes | None, judged: Passes | None) -> bool:
-    if said is None or judged is None:
-        return said is not judged
-    pairs = zip(said, judged, strict=True)
-    return any(abs(own - other) > ROUNDING * max(own, other) for (_, own), (_, other) in pairs)
 
 
 def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:

@@ -1,0 +1,109 @@
+"""What a plan says of itself against what the judge says of it: every number, by its name.
+
+The numbers of ops, tensors, parameters, redistributions and their steps are those of a document
+that is written anew from the plan's layouts. Whether its steps do what they should is found out by
+executing them (`solver.verify`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from meshwright.schema import Cost, Model, PlanError, Redistribution, Search, Stage
+from solver.assignment import assignment_of_stage
+from solver.ledger import ledger_of
+from solver.lowering import Models
+from solver.plan_document import stage_document
+from solver.problem import Problem
+
+M = TypeVar("M", bound=Model)
+ROUNDING = 1e-9  # chosen: the same sums in another order
+
+
+def check_cost(said: Cost, judged: Cost, search: Search) -> None:
+    """Raise PlanError where a plan's cost, or what its search says of it, is another."""
+    _compare(said, judged, "cost")
+    _compare(search.cost_ns, judged.objective_ns, "search.cost_ns")
+    if search.cost_ns:
+        gap = (search.cost_ns - search.lower_bound_ns) / search.cost_ns
+        if abs(search.gap - gap) > ROUNDING:
+            raise PlanError(
+                f"the plan says search.gap {search.gap}, its cost and its bound say {gap}"
+            )
+
+
+def check_stage(problem: Problem, stage: Stage, where: str) -> None:
+    """Raise PlanError where the items of a stage have other numbers. problem: of it alone."""
+    models = Models.of_stage(problem, stage)
+    assignment = assignment_of_stage(models, stage)
+    judged = stage_document(models, assignment, ledger_of(models, assignment))
+    _compare_items(stage.ops, judged.ops, lambda own: own.op, f"{where}op")
+    _compare_items(stage.tensors, judged.tensors, lambda own: own.tensor, f"{where}tensor")
+    _compare_items(stage.parameters, judged.parameters, lambda own: own.tensor, f"{where}parameter")
+    _compare_items(stage.redistributions, judged.redistributions, _served, f"{where}redistribution")
+
+
+def check_places(said: Sequence[Stage], judged: Sequence[Stage]) -> None:
+    """Raise PlanError where stages say of themselves what their schedule does not."""
+    for number, (stage, own) in enumerate(zip(said, judged, strict=True)):
+        where = f"stage {number} "
+        for field in ("pipeline_rank", "ranks_from", "in_flight", "memory_bytes", "passes"):
+            _compare(getattr(stage, field), getattr(own, field), where + field)
+        names = [[item.tensor for item in one.receives] for one in (stage, own)]
+        if names[0] != names[1]:
+            raise PlanError(f"the plan says {where}receives {names[0]}, not {names[1]}")
+        _compare_items(
+            stage.receives, own.receives, lambda received: received.tensor, f"{where}receives"
+        )
+
+
+def _served(moved: Redistribution) -> Hashable:
+    """What tells redistributions apart; of a parameter, gathering it from spreading it."""
+    return moved.tensor, moved.op, moved.input, moved.traffic, bool(moved.per_step)
+
+
+def _compare_items(
+    said: Iterable[M], judged: Iterable[M], key: Callable[[M], Hashable], what: str
+) -> None:
+    known = {key(own): own for own in judged}
+    seen = set()
+    for own in said:
+        name = key(own)
+        seen.add(name)
+        if name not in known:
+            raise PlanError(f"the plan has the {what} {_shown(name)}, its layouts need none")
+        _compare(own, known[name], f"{what} {_shown(name)}")
+    for name in known:
+        if name not in seen:
+            raise PlanError(f"the plan lacks the {what} {_shown(name)}, which its layouts need")
+
+
+def _shown(name: Hashable) -> str:
+    parts = name if isinstance(name, tuple) else (name,)
+    return " ".join(repr(part) for part in parts if isinstance(part, str))
+
+
+def _compare(said: object, judged: object, where: str) -> None:
+    """Numbers alone, however deep they lie."""
+    if isinstance(said, Model) and isinstance(judged, Model):
+        theirs = dict(judged)
+        for name, own in said:
+            _compare(own, theirs[name], f"{where}.{name}")
+    elif isinstance(said, Mapping) and isinstance(judged, Mapping):
+        for name in {**said, **judged}:
+            _compare(said.get(name, 0.0), judged.get(name, 0.0), f"{where}.{name}")
+    elif isinstance(said, tuple) and isinstance(judged, tuple):
+        for place, (own, other) in enumerate(zip(said, judged, strict=False)):
+            _compare(own, other, f"{where}[{place}]")
+    elif _differ(said, judged):
+        raise PlanError(f"the plan says {where} {said}, evaluate says {judged}")
+
+
+def _differ(said: object, judged: object) -> bool:
+    if said is None or judged is None:
+        return said is not judged
+    if not isinstance(said, int | float) or not isinstance(judged, int | float):
+        return False
+    slack = 1 if isinstance(judged, int) else 0
+    return abs(said - judged) > max(slack, ROUNDING * max(abs(said), abs(judged)))

@@ -1,0 +1,84 @@
+"""No number of a plan can be another without being named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from meshwright.schema import Pipeline, Plan, PlanError, Request, Setup
+from solver.verify import verify_documents
+from tests.solver.pipeline.layered import layered
+from tests.solver.requests import mlp_request, planned
+from tests.solver.small_graphs import topology
+
+Path = tuple[str | int, ...]
+REQUESTS = {
+    "one stage": mlp_request(16, topology(2, 4), rows=32, width=256),
+    "a pipeline": Request(
+        graph=layered(2, tied=True),
+        topology=topology(2, 2),
+        setup=Setup(microbatches=2),
+        pipeline=Pipeline(ranks=2, schedule="zb_h1"),
+    ),
+}
+# what is chosen or stands for itself, and is no number that the judge finds
+CHOSEN = {"simplicity_ns", "faster_ns", "lower_bound_ns", "history", "considered", "buckets"}
+
+
+def numbers(document: Any, path: Path = ()) -> Iterator[Path]:
+    """Times and bytes, wherever they stand."""
+    items = document.items() if isinstance(document, dict) else enumerate(document)
+    for name, own in items:
+        if name in CHOSEN:
+            continue
+        if isinstance(own, dict | list):
+            yield from numbers(own, (*path, name))
+        elif isinstance(own, int | float) and _is_told(path, name):
+            yield (*path, name)
+
+
+def _is_told(path: Path, name: str | int) -> bool:
+    by_name = {"communication_ns", "exposed_ns", "memory_bytes"}
+    return bool(by_name & set(path)) or str(name).endswith(("ns", "bytes")) or name == "gap"
+
+
+def changed(document: Any, path: Path) -> Any:
+    if not path:
+        return document * 1.5 + 3
+    made = dict(document) if isinstance(document, dict) else list(document)
+    made[path[0]] = changed(document[path[0]], path[1:])
+    return made
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_every_number_of_a_plan_is_compared_with_the_judges(name: str) -> None:
+    request = REQUESTS[name]
+    plan = planned(request)
+    document = plan.model_dump(mode="json")
+    # one of each kind, wherever it stands
+    kinds = {tuple(key for key in path if isinstance(key, str)): path for path in numbers(document)}
+    assert len(kinds) > 35
+    documents = request.graph, request.topology, request.setup
+    assert verify_documents(plan, *documents).outcome == "verified"
+    for path in kinds.values():
+        lie = Plan.model_validate(_with_whole_bytes(changed(document, path)))
+        with pytest.raises(PlanError, match=str(path[-1])):
+            verify_documents(lie, *documents)
+
+
+def _with_whole_bytes(document: Any) -> Any:
+    """Bytes are whole numbers."""
+    if isinstance(document, dict):
+        return {
+            key: round(own)
+            if isinstance(own, float) and not _is_ns(key, document)
+            else _with_whole_bytes(own)
+            for key, own in document.items()
+        }
+    return [_with_whole_bytes(own) for own in document] if isinstance(document, list) else document
+
+
+def _is_ns(key: str, document: dict[str, Any]) -> bool:
+    return "capacity" not in document and not key.endswith("bytes")
