@@ -31,6 +31,16 @@ class Deadline:
     def after(seconds: float | None, stop: Stop = never) -> Deadline:
         return Deadline(math.inf if seconds is None else time.monotonic() + seconds, stop)
 
+    @staticmethod
+    def at(ends: float | None) -> Deadline:
+        """ends: as `on_every_clock` gives it."""
+        return Deadline.after(None if ends is None else ends - time.time())
+
+    def on_every_clock(self) -> float | None:
+        """For another process: seconds since 1970; its `stop` stays here."""
+        left = self.left_s()
+        return None if left is None else time.time() + left
+
     def check(self) -> None:
         if self.is_over():
             raise OutOfTime

@@ -58,7 +58,7 @@ class Problem:
     tensors: Mapping[str, TensorInfo]
     ops: tuple[OpInfo, ...]
     uneven: Uneven
-    in_flight: int = 1
+    in_flight: float = 1
     stage_link: Link | None = None
     sent: frozenset[str] = frozenset()
     whole: Graph | None = None
@@ -131,7 +131,7 @@ def build_problem(
     calibration: Calibration,
     microbatches: int | None = None,
     *,
-    in_flight: int = 1,
+    in_flight: float = 1,
     stage_link: Link | None = None,
     sent: frozenset[str] = frozenset(),
     remade: Remade = NOTHING,

@@ -53,12 +53,12 @@ Report = Callable[[Progress], None]
 class Place:
     """Where a stage stands in a pipeline.
 
-    in_flight: of so many microbatches it holds saved activations. link: to its neighbours. sent:
-    what goes to the next and has a gradient that comes back. tolerance: the gap at which the search
-    for its plan ends.
+    in_flight: of so many microbatches it holds saved activations; no whole number where other bytes
+    stand for some of them. link: to its neighbours. sent: what goes to the next and has a gradient
+    that comes back. tolerance: the gap at which the search for its plan ends.
     """
 
-    in_flight: int = 1
+    in_flight: float = 1
     link: Link | None = None
     tolerance: float = TOLERANCE
     sent: frozenset[str] = frozenset()

@@ -1,15 +1,14 @@
 """A pipeline's stages before they are cut: the whole graph on the devices of one rank.
 
-It is planned on the coarsest mesh of the rank's devices, in the memory of all ranks and with as
-many microbatches in flight as 1f1b's first rank holds: what fits so would fit if every rank had an
-equal share of the graph. What its ops then take and hold, one by one, is what cuts balance.
+It is planned in the memory of all ranks, with so many microbatches in flight as a rank holds: what
+fits so would fit if every rank had an equal share of the graph. What its ops then take and hold,
+one by one, is what cuts balance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -29,15 +28,16 @@ from meshwright.schema.cuts import Cuts, axes_of, counts_of
 from solver.cost_graph import FloatArray
 from solver.deadline import Deadline
 from solver.folded_plan import FoldedPlan
+from solver.lowering import Models
 from solver.pipeline.cuts import Weights, crossing_bytes, places
-from solver.pipeline.pace import Pace
-from solver.pipeline.passes import Durations
-from solver.pipeline.schedule import Schedule
 from solver.pipeline.sketch import Sketches
 from solver.pipeline.split import split
 from solver.pipeline.stage_cost import split_passes, whole_passes
 from solver.pipeline.stage_graph import Anatomy
+from solver.pipeline.waiting import waiting_of_ops
+from solver.portions import Portion
 from solver.problem import step_batch
+from solver.recompute.tries import FULL
 from solver.stage_planner import Place, plan_stage
 from solver.states import IntArray
 
@@ -49,7 +49,8 @@ _TOLERANCE = 1e-2  # chosen: an estimate is worth no more
 class Coarse:
     """Of all the graph's ops, by position in `Anatomy.order`. whole, split: passes of one rank that
     had them all, backward ones whole or in halves; step: each op's share of what is done once a
-    step. send_ns: of a cut, one way, in every microbatch."""
+    step. send_ns: of a cut, one way, in every microbatch. recomputed_bytes: of the largest segment.
+    is_tight: whether there could be faster plans in more memory."""
 
     weights: Weights
     places: IntArray
@@ -57,78 +58,59 @@ class Coarse:
     whole: Passes
     split: Passes
     step: FloatArray
+    recomputed_bytes: int = 0
+    is_tight: bool = False
 
-    @cached_property
-    def _until(self) -> FloatArray:
-        """Up to each position: the share of what is done in every microbatch, and of the rest."""
-        often = self.weights.ns - self.whole.step_ns * self.step
+    def until(self, *, is_split: bool) -> FloatArray:
+        """Up to each position: ns of forward, inputs and weights over one microbatch and of what is
+        done once at the end and at the begin of a step; bytes that are static, saved, waiting."""
+        whole, weights = self.split if is_split else self.whole, self.weights
+        often = weights.ns - self.whole.step_ns * self.step
         often = often / max(float(often.sum()), 1e-9)
-        return np.stack([np.append(0.0, np.cumsum(own)) for own in (often, self.step)])
+        rows = [
+            *(ns * often for ns in (whole.forward_ns, whole.inputs_ns, whole.weights_ns)),
+            *(ns * self.step for ns in (whole.step_ns, whole.begin_ns)),
+            weights.static_bytes,
+            weights.saved_bytes,
+            weights.waiting_bytes,
+        ]
+        return np.stack([np.append(0.0, np.cumsum(own)) for own in rows])
 
-    def step_ns(self, cuts: Sequence[int], pace: Pace) -> float:
-        """An estimate of the step with these cuts."""
-        whole = self.split if pace.is_split else self.whole
-        often, once = np.diff(self._until[:, [0, *cuts, len(self.step)]])
-        transfers = self.send_ns[list(cuts)]
-        lasting = Durations(
-            whole.forward_ns * often,
-            whole.inputs_ns * often,
-            whole.weights_ns * often,
-            np.stack([transfers, transfers]),
-        )
-        begin_ns = whole.begin_ns * float(once[0])
-        return begin_ns + pace.step_ns(lasting, whole.step_ns * once)
 
-    def most_bytes(self, cuts: Sequence[int], schedule: Schedule) -> float:
-        """What the stages of the fullest rank hold."""
-        return float(np.bincount(schedule.rank_of, self._held(cuts, schedule)).max())
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is planned: held: microbatches in flight; axes: of the finest mesh."""
 
-    def _held(self, cuts: Sequence[int], schedule: Schedule) -> FloatArray:
-        """What each stage holds."""
-        static, saved = self.weights.between([0, *cuts, len(self.step)])
-        held: FloatArray = static + np.array(schedule.in_flight) * saved
-        return held
-
-    def shares(
-        self, cuts: Sequence[int], schedule: Schedule, limit_bytes: float
-    ) -> tuple[float, ...]:
-        """How stages that share a rank's devices share their memory: each has what it seems to
-        need, and an equal part of what is left."""
-        held = self._held(cuts, schedule)
-        of_rank = np.bincount(schedule.rank_of, held)
-        count = schedule.stages // schedule.ranks
-        found = []
-        for stage, rank in enumerate(schedule.rank_of):
-            left = max(limit_bytes - float(of_rank[rank]), 0.0)
-            total = max(float(of_rank[rank]), limit_bytes)
-            found.append((float(held[stage]) + left / count) / total)
-        return tuple(found)
+    ranks: int
+    microbatches: int
+    held: float
+    axes: int
 
 
 def coarse(
-    request: Request, anatomy: Anatomy, ranks: int, microbatches: int, deadline: Deadline
+    request: Request, anatomy: Anatomy, own: Draft, deadline: Deadline
 ) -> Coarse | Infeasible | None:
     """Why no plan fits even so; None where the graph cannot be run in so many microbatches.
 
     Pins that the devices of a rank cannot keep are a reason where the number of ranks is open, and
     raised as bad input where it was asked for.
     """
+    ranks, microbatches = own.ranks, own.microbatches
     part, link = split(request.topology, ranks)
     device = part.device.model_copy(update={"memory_bytes": part.device.memory_bytes * ranks})
     calibration = request.calibration or default_calibration()
-    own = request.model_copy(
+    whole_on_rank = request.model_copy(
         update={
             "topology": part.model_copy(update={"device": device}),
             "setup": request.setup.model_copy(update={"microbatches": microbatches}),
-            "budget": request.budget.model_copy(
-                update={"max_axes": coarsest_axes(request, part), "simplicity": 0.0}
-            ),
+            "budget": request.budget.model_copy(update={"max_axes": own.axes, "simplicity": 0.0}),
         }
     )
     sketches = Sketches()
     try:
-        place = Place(min(ranks, microbatches), tolerance=_TOLERANCE)
-        answer = plan_stage(within(own, deadline), None, deadline.stop, place, sketches.write)
+        place = Place(own.held, tolerance=_TOLERANCE)
+        limited = within(whole_on_rank, deadline)
+        answer = plan_stage(limited, None, deadline.stop, place, sketches.write)
     except RequestError as wrong:
         said = RequestError(wrong.detail + _used_up(request, part, ranks), pointer=wrong.pointer)
         if request.pipeline.ranks is not None:
@@ -150,7 +132,17 @@ def coarse(
     crossing = crossing_bytes(anatomy, symbols)
     rate = link.device_bytes_per_s * calibration.link_efficiency * part.device_count
     send_ns = link.latency_ns + crossing / rate * NS_PER_S
-    return Coarse(weights, places(crossing), send_ns, whole, split_passes(folded), step)
+    use = folded.cost.memory_bytes
+    return Coarse(
+        weights,
+        places(crossing),
+        send_ns,
+        whole,
+        split_passes(folded),
+        step,
+        use.recomputed,
+        is_tight=use.total > FULL * use.capacity,
+    )
 
 
 def within(request: Request, deadline: Deadline, share: float = 1.0) -> Request:
@@ -201,9 +193,9 @@ def _weights(
 ) -> tuple[Weights, FloatArray]:
     """What a plan's ops take in a step and hold, and their shares of what is done once."""
     place = _Places(anatomy)
-    ns, static, saved = found = np.zeros((3, len(anatomy.order)))
+    ns, static, saved, waiting = found = np.zeros((4, len(anatomy.order)))
     for portion, stage in zip(folded.portions, folded.stages, strict=True):
-        items = list(_items(stage))
+        items = [*_items(stage), *_waiting(folded.models, portion)]
         for copy in portion.copies:
             names = copy.names()
             for op, tensor, own in items:
@@ -213,21 +205,28 @@ def _weights(
     often = microbatches * (whole.forward_ns + whole.inputs_ns + whole.weights_ns)
     ns *= often / max(float(ns.sum()), 1e-9)
     step = static / max(float(static.sum()), 1.0)
-    return Weights(ns + whole.step_ns * step, static, saved), step
+    return Weights(ns + whole.step_ns * step, static, saved, waiting), step
+
+
+def _waiting(models: Models, portion: Portion) -> Iterator[tuple[str | None, str, FloatArray]]:
+    """What waits for the weights' half of a split backward pass."""
+    found = waiting_of_ops(models, portion.assignment, portion.share.ops)
+    for (_, root), size in found.items():
+        yield None, root, np.array([0.0, 0.0, 0.0, size])
 
 
 def _items(stage: Stage) -> Iterator[tuple[str | None, str, FloatArray]]:
     """Op and tensor of whatever takes time in a step, or memory, static or saved."""
     for op in stage.ops:
-        yield op.op, "", np.array([op.compute_ns + op.communication_ns, 0.0, 0.0])
+        yield op.op, "", np.array([op.compute_ns + op.communication_ns, 0.0, 0.0, 0.0])
     for moved in stage.redistributions:
-        yield moved.op, moved.tensor, np.array([moved.counted_ns, 0.0, 0.0])
+        yield moved.op, moved.tensor, np.array([moved.counted_ns, 0.0, 0.0, 0.0])
     for own in stage.parameters:
         held = own.value_bytes + own.gradient_bytes + own.optimizer_bytes
-        yield None, own.tensor, np.array([0.0, held, 0.0])
+        yield None, own.tensor, np.array([0.0, held, 0.0, 0.0])
     for made in stage.tensors:
         if made.saved_bytes:
-            yield None, made.tensor, np.array([0.0, 0.0, made.saved_bytes])
+            yield None, made.tensor, np.array([0.0, 0.0, made.saved_bytes, 0.0])
 
 
 class _Places:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from meshwright.schema import InvalidInput, Request, RequestError, ScheduleKind
+from meshwright.schema import InvalidInput, Pipeline, Request, RequestError, ScheduleKind
+from meshwright.schema.pipeline import MAX_STAGES_PER_RANK
+from solver.pipeline.layers import layer_begins
 from solver.pipeline.schedules import check_schedule
 from solver.pipeline.split import rank_counts, split
 from solver.pipeline.stage_graph import Anatomy
 from solver.problem import step_batch
 
 # gpipe never beats 1f1b, which waits as long and holds less
-_TRIED: tuple[tuple[ScheduleKind, tuple[int, ...]], ...] = (
-    ("1f1b", (1,)),
-    ("zb_h1", (1,)),
-    ("interleaved_1f1b", (2, 4)),
-    ("zb_v", (2,)),
-)
+_TRIED: tuple[ScheduleKind, ...] = ("1f1b", "zb_h1", "interleaved_1f1b", "zb_v")
+_VIRTUAL = (2, 4)  # chosen: stages a rank of interleaved schedules of half a layer or less
 _MOST_RANKS = 64  # chosen: more than any published configuration has
 _MOST_ROUNDS = 32  # chosen: microbatches over ranks; beyond it a bubble is under 3 % of a step
 
@@ -52,9 +50,13 @@ def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration
         counts = tuple(count for count in rank_counts(request.topology) if 1 < count <= most)
     refused: list[InvalidInput] = []
     made = False
+    layers = len(layer_begins(anatomy))
     for ranks in counts:
         for microbatches in _microbatches(request, ranks):
-            for own in _of_ranks(request, ranks, microbatches, cuts, len(anatomy.order), refused):
+            tried = _kinds(wanted, layers, ranks)
+            for own in _of_ranks(
+                request, ranks, microbatches, cuts, tried, len(anatomy.order), refused
+            ):
                 made = True
                 yield own
     if made or (wanted.ranks is None and cuts is None):
@@ -73,14 +75,14 @@ def _of_ranks(
     ranks: int,
     microbatches: int,
     cuts: tuple[int, ...] | None,
+    kinds: Sequence[tuple[ScheduleKind, tuple[int, ...]]],
     ops: int,
     refused: list[InvalidInput],
 ) -> Iterator[Configuration]:
     """refused: why others cannot be is added to it."""
     wanted = request.pipeline
-    kinds = _TRIED if wanted.schedule is None else _counts(wanted.schedule)
     for kind, counts in kinds:
-        for count in counts if wanted.stages_per_rank is None else (wanted.stages_per_rank,):
+        for count in counts:
             if cuts is not None and len(cuts) != ranks * count - 1:
                 continue
             try:
@@ -102,9 +104,19 @@ def _of_ranks(
             yield Configuration(ranks, kind, count, microbatches, cuts)
 
 
-def _counts(kind: ScheduleKind) -> tuple[tuple[ScheduleKind, tuple[int, ...]], ...]:
-    known = dict(_TRIED)
-    return ((kind, known.get(kind, (1,))),)
+def _kinds(wanted: Pipeline, layers: int, ranks: int) -> list[tuple[ScheduleKind, tuple[int, ...]]]:
+    """Schedules, and how many stages a rank has with each."""
+    usual = {"interleaved_1f1b": virtual_counts(layers, ranks), "zb_v": (2,)}
+    given = None if wanted.stages_per_rank is None else (wanted.stages_per_rank,)
+    kinds = _TRIED if wanted.schedule is None else (wanted.schedule,)
+    return [(kind, given or usual.get(kind, (1,))) for kind in kinds]
+
+
+def virtual_counts(layers: int, ranks: int) -> tuple[int, ...]:
+    """Stages a rank of interleaved schedules: for every number of layers that a stage may have, the
+    fewest stages that hold them all; two and four where a rank has but one layer."""
+    counts = {-(-layers // (ranks * each)) for each in range(1, layers // ranks + 1)}
+    return tuple(sorted(own for own in counts if 1 < own <= MAX_STAGES_PER_RANK)) or _VIRTUAL
 
 
 def _microbatches(request: Request, ranks: int) -> list[int]:

@@ -3,7 +3,8 @@
     minimise    max over stages s of  sum of ns of its ops + what its cut sends
     subject to  static bytes of its ops + in_flight[s] * saved bytes of its ops <= limit[s]
 
-by dynamic programming over the places where a cut sends least (Alpa and PipeDream search so too).
+by dynamic programming over the places where a cut sends least (Alpa and PipeDream search so too);
+where a stage may be planned in several ways, each stage in any of them.
 How long the whole step then takes depends on where the slow stages stand too: `moved` shifts cuts
 while that gets better.
 """
@@ -11,8 +12,7 @@ while that gets better.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from math import prod
 
 import numba
@@ -30,28 +30,17 @@ _MOST_PLACES = 512  # chosen: some for every layer of a model of a hundred
 
 @dataclass(frozen=True)
 class Weights:
-    """By position in `anatomy.order`: ns of one step; bytes that the ops hold whatever runs, and
-    that they save of every microbatch."""
+    """By position in `anatomy.order`: ns of one step; bytes that the ops hold whatever runs, that
+    they save of every microbatch, and that wait for the weights' half of a split backward pass."""
 
     ns: FloatArray
     static_bytes: FloatArray
     saved_bytes: FloatArray
+    waiting_bytes: FloatArray
 
-    @cached_property
-    def _until(self) -> FloatArray:
-        """Bytes up to each position, in both ways."""
-        own = self.static_bytes, self.saved_bytes
-        return np.stack([np.append(0.0, np.cumsum(values)) for values in own])
-
-    def between(self, bounds: Sequence[int]) -> FloatArray:
-        """Static and saved bytes of the stretches between these positions."""
-        found: FloatArray = np.diff(self._until[:, bounds])
-        return found
-
-    def by_bytes(self, held: int) -> Weights:
+    def by_bytes(self, held: float) -> Weights:
         """For cuts that balance the bytes of so many microbatches instead of the time."""
-        held_bytes = self.static_bytes + held * self.saved_bytes
-        return Weights(held_bytes, self.static_bytes, self.saved_bytes)
+        return replace(self, ns=self.static_bytes + held * self.saved_bytes)
 
 
 def crossing_bytes(anatomy: Anatomy, symbols: Mapping[str, int]) -> FloatArray:
@@ -75,28 +64,14 @@ def places(crossing: FloatArray) -> IntArray:
     return least
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Which cuts keep the memory: in_flight by stage, limit_bytes of each."""
-
-    weights: Weights
-    in_flight: Sequence[int]
-    limit_bytes: float
-
-    def holds(self, cuts: Sequence[int]) -> bool:
-        static, saved = self.weights.between([0, *cuts, len(self.weights.ns)])
-        return bool((static + np.array(self.in_flight) * saved <= self.limit_bytes).all())
-
-
 def moved(
     cuts: tuple[int, ...],
     at: IntArray,
-    room: Room,
     step_ns: Callable[[tuple[int, ...]], float],
     tries: int,
 ) -> tuple[tuple[int, ...], float]:
     """Cuts that no shift of one of them by some places makes faster, and their step, after so many
-    tries at the most."""
+    tries at the most. step_ns: infinite for cuts that cannot be."""
     best, best_ns = cuts, step_ns(cuts)
     left = tries
     improved = True
@@ -104,9 +79,9 @@ def moved(
         improved = False
         for number in range(len(best)):
             for place in _near(best, number, at):
-                tried = (*best[:number], place, *best[number + 1 :])
                 left -= 1
-                if left > 0 and room.holds(tried):
+                if left > 0:
+                    tried = (*best[:number], place, *best[number + 1 :])
                     ns = step_ns(tried)
                     if ns < best_ns * (1 - _LEAST_GAIN):
                         best, best_ns, improved = tried, ns, True
@@ -123,27 +98,30 @@ def _near(cuts: tuple[int, ...], number: int, at: IntArray) -> list[int]:
 
 
 def balanced(
-    weights: Weights,
+    ways: Sequence[Weights],
     at: IntArray,
     send_ns: FloatArray,
-    in_flight: Sequence[int],
-    limit_bytes: float,
+    in_flight: FloatArray,
+    limit_bytes: FloatArray,
 ) -> tuple[int, ...] | None:
-    """The best cuts into `len(in_flight)` stages, None where none keeps the limit.
+    """The best cuts into as many stages as `in_flight` has columns, None where none keeps a limit.
 
-    at: positions where cuts may be. send_ns: by position, what a cut before it costs its stage.
+    ways: in which a stage may be planned, each the fastest that fits. at: positions where cuts may
+    be. send_ns: by position, what a cut before it costs its stage. in_flight, limit_bytes: by way
+    and stage.
     """
-    ends = np.concatenate([[0], at, [len(weights.ns)]]).astype(np.int64)
-    stages, count = len(in_flight), len(ends)
+    ends = np.concatenate([[0], at, [len(send_ns)]]).astype(np.int64)
+    stages, count = in_flight.shape[1], len(ends)
     if stages > count - 1:
         return None
-    ns, static, saved = (
-        np.concatenate([[0.0], np.cumsum(own)])[ends]
-        for own in (weights.ns, weights.static_bytes, weights.saved_bytes)
+    until = np.array(
+        [
+            [np.append(0.0, np.cumsum(own))[ends] for own in (w.ns, w.static_bytes, w.saved_bytes)]
+            for w in ways
+        ]
     )
     send = np.concatenate([[0.0], send_ns[at], [0.0]])
-    held = np.array(in_flight, dtype=np.float64)
-    choices, best_ns = _balanced(ns, static, saved, send, held, limit_bytes)
+    choices, best_ns = _balanced(until, send, in_flight, limit_bytes)
     if not np.isfinite(best_ns):
         return None
     cuts = [count - 1]
@@ -154,34 +132,32 @@ def balanced(
 
 @numba.njit(cache=True, nogil=True)
 def _balanced(
-    ns: FloatArray,
-    static: FloatArray,
-    saved: FloatArray,
-    send: FloatArray,
-    in_flight: FloatArray,
-    limit_bytes: float,
+    until: FloatArray, send: FloatArray, in_flight: FloatArray, limit_bytes: FloatArray
 ) -> tuple[IntArray, float]:
     """By stage and the place where it ends, where it best begins; how long the slowest then takes.
 
-    A stage that begins earlier takes longer and holds more, so that no more are looked at than can
-    be better.
+    until: by way, ns, static and saved bytes up to each place. A stage that begins earlier takes
+    longer and holds more, so that no more are looked at than can be better.
     """
-    count = ns.size
+    ways, stages = in_flight.shape
+    count = send.size
     best = np.full(count, np.inf)
     best[0] = 0.0
-    choices = np.zeros((in_flight.size, count), dtype=np.int64)
-    for stage in range(in_flight.size):
+    choices = np.zeros((stages, count), dtype=np.int64)
+    for stage in range(stages):
         found = np.full(count, np.inf)
         for last in range(1, count):
-            for first in range(last - 1, -1, -1):
-                own = ns[last] - ns[first]
-                size = static[last] - static[first]
-                size += in_flight[stage] * (saved[last] - saved[first])
-                if size > limit_bytes or own >= found[last]:
-                    break
-                own = max(best[first], own + send[first])
-                if own < found[last]:
-                    found[last] = own
-                    choices[stage, last] = first
+            for way in range(ways):
+                ns, static, saved = until[way, 0], until[way, 1], until[way, 2]
+                for first in range(last - 1, -1, -1):
+                    own = ns[last] - ns[first]
+                    size = static[last] - static[first]
+                    size += in_flight[way, stage] * (saved[last] - saved[first])
+                    if size > limit_bytes[way, stage] or own >= found[last]:
+                        break
+                    own = max(best[first], own + send[first])
+                    if own < found[last]:
+                        found[last] = own
+                        choices[stage, last] = first
         best = found
     return choices, best[-1]

@@ -14,8 +14,8 @@ schedule holds. The answer's bound is that of its work alone, for these cuts and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 
@@ -30,32 +30,41 @@ from meshwright.schema import (
     Request,
 )
 from solver.deadline import Deadline, Stop, never
-from solver.mesh_outcome import TOLERANCE
-from solver.pipeline.coarse import Coarse, coarse, coarsest_axes, within
-from solver.pipeline.configurations import Configuration, configurations
-from solver.pipeline.cuts import Room, balanced, moved
+from solver.pipeline.coarse import coarsest_axes, within
+from solver.pipeline.configurations import configurations
 from solver.pipeline.document import document
-from solver.pipeline.pace import Pace
+from solver.pipeline.drafts import Drafts, Group
+from solver.pipeline.options import Option, all_considered
 from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
-from solver.pipeline.stage_plans import StagePlans, plan_stages_that_fit
+from solver.pipeline.stage_plans import plan_stages_that_fit
 from solver.pipeline.staged import Staged
 from solver.stage_planner import Report, check, plan_stage, states_alone
 
-_PLANNED = 4  # chosen: configurations that are planned stage by stage; about a second each
+_PLANNED = 3  # chosen: configurations that are planned stage by stage; about a second each
 _COARSE_TOLERANCE = 1e-2  # chosen: of stages' plans that choose between configurations
 _FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
 _ALONE = 0.3  # chosen: of the time, the share for the plan without a pipeline
 _ESTIMATING = 0.5  # chosen: of what is left then, the share for estimates
-_MOST_TRIES = 600  # chosen: shifts of a configuration's cuts; twice the cuts of any published
-_SHIFTING_NS = 5e7  # chosen: of the time that trying them may take
-_SHOWN = 12  # chosen: considered configurations that a plan lists, those on the front besides
+_NEAR = 1.1  # chosen: drafts on finer meshes seldom gain so much
+_AS_GOOD = 1.02  # chosen: estimates of what has several drafts are seldom further off
+_TOLERANCE = 3e-3  # chosen: of stages' plans in the end
+_SHARPENED = 4  # chosen: degrees with more drafts than one; about two seconds each
+_BEST_OF_RANKS = 1.5  # chosen: finer meshes gain as much where a rank has many devices
 
 
-def plan_pipeline(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
-    """The best plan found, or why there is none; raises MeshwrightError for bad input."""
+def plan_pipeline(
+    request: Request,
+    report: Report | None = None,
+    stop: Stop = never,
+    executor: Executor | None = None,
+) -> Answer:
+    """The best plan found, or why there is none; raises MeshwrightError for bad input.
+
+    executor: for the searches that do not depend on each other; the answer is the same with any.
+    """
     check_pipeline(request)
-    return _PipelineSearch(request, report or (lambda _: None), stop).answer()
+    return _PipelineSearch(request, report or (lambda _: None), stop, executor).answer()
 
 
 def check_pipeline(request: Request) -> None:
@@ -66,84 +75,32 @@ def check_pipeline(request: Request) -> None:
     next(configurations(request, Anatomy(request.graph)), None)
 
 
-@dataclass(slots=True)
-class _Option:
-    """A configuration, and what is known of it so far. refused: why it has no plan."""
-
-    configuration: Configuration
-    staged: Staged
-    shares: tuple[float, ...]
-    estimated_ns: float
-    estimated_bytes: int
-    plans: StagePlans | None = None
-    refused: Infeasible | None = None
-
-    @property
-    def ns(self) -> float:
-        return self.estimated_ns if self.plans is None else self.plans.ns
-
-    @property
-    def memory_bytes(self) -> int:
-        if self.plans is None:
-            return self.estimated_bytes
-        return self.plans.priced.cost.memory_bytes.total
-
-    def considered(self, best_ns: float, *, on_front: bool) -> Considered:
-        why = f"{'estimated to take' if self.plans is None else 'takes'} "
-        why += f"{self.ns / best_ns:.3f} times"
-        if self.refused is not None:
-            why = self.refused.detail
-        return Considered(
-            configuration=str(self.configuration),
-            estimated_ns=self.estimated_ns,
-            cost_ns=None if self.plans is None else self.plans.ns,
-            memory_bytes=self.memory_bytes,
-            on_front=on_front,
-            why=why,
-        )
-
-
-def _considered(
-    options: Sequence[_Option], best_ns: float, best_bytes: int
-) -> tuple[Considered, ...]:
-    """The fastest, and all for which nothing is at once as fast and smaller; the best plan's step
-    and memory are of none of them."""
-    found = []
-    least = best_bytes
-    for place, option in enumerate(sorted(options, key=lambda own: own.ns)):
-        on_front = option.refused is None and option.memory_bytes < least
-        if on_front:
-            least = option.memory_bytes
-        if on_front or place < _SHOWN:
-            found.append(option.considered(best_ns, on_front=on_front))
-    return tuple(found)
-
-
 class _PipelineSearch:
-    def __init__(self, request: Request, say: Report, stop: Stop) -> None:
+    def __init__(
+        self, request: Request, say: Report, stop: Stop, executor: Executor | None
+    ) -> None:
         self.request = request
         self.say = say
+        self.executor = executor
         self.deadline = Deadline.after(request.budget.seconds, stop)
         self.calibration: Calibration = request.calibration or default_calibration()
         self.anatomy = Anatomy(request.graph)
+        self.drafts = Drafts(request, self.anatomy, executor, self._say)
         self.notes: list[str] = []
-        self.refused: Infeasible | None = None
-        self.tight: list[tuple[Configuration, Coarse]] = []
 
     def answer(self) -> Answer:
         impossible = states_alone(self.request)
         if impossible is not None:
             return Answer(infeasible=impossible)
         single = self._alone(self._coarsest)
-        found = list(self._options()) or self._tight_options()
-        options = sorted(found, key=lambda own: own.estimated_ns)
+        options = sorted(self._options(), key=lambda own: own.estimated_ns)
         promising = self._planned(options)
         single = self._alone_at_its_best(single, promising)
         if not promising:
             if single is not None:
                 return single
             return Answer(
-                infeasible=_closest(options) or self.refused or _nothing_fits(self.request)
+                infeasible=_closest(options) or self.drafts.refused or _nothing_fits(self.request)
             )
         best = promising[0]
         self._refine(best)
@@ -153,19 +110,27 @@ class _PipelineSearch:
                 return self._with_considered(single, options)
             ms = single.plan.cost.step_ns / 1e6
             self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
-        others = _considered(
-            [own for own in options if own is not best], best.ns, best.memory_bytes
-        )
-        plan = document(self.request, best.staged, best.plans, others, self.notes)
+        others = [own for own in options if own is not best]
+        considered = self._considered(others, best.ns, best.memory_bytes(self._reserved))
+        plan = document(self.request, self._staged(best), best.plans, considered, self.notes)
         return Answer(plan=plan)
 
-    def _with_considered(self, single: Answer, options: list[_Option]) -> Answer:
+    def _with_considered(self, single: Answer, options: list[Option]) -> Answer:
         assert single.plan is not None
         cost = single.plan.cost
-        others = _considered(options, cost.step_ns, cost.memory_bytes.total)
+        others = self._considered(options, cost.step_ns, cost.memory_bytes.total)
         search = single.plan.search.model_copy(update={"considered": others})
         plan = single.plan.model_copy(update={"search": search})
         return single.model_copy(update={"plan": plan})
+
+    def _considered(
+        self, options: Sequence[Option], best_ns: float, best_bytes: int
+    ) -> tuple[Considered, ...]:
+        return all_considered(options, best_ns, best_bytes, self._reserved)
+
+    @property
+    def _reserved(self) -> float:
+        return self.request.topology.device.memory_bytes - self.drafts.limit_bytes
 
     @property
     def _coarsest(self) -> int:
@@ -177,11 +142,12 @@ class _PipelineSearch:
         if self.request.pipeline.ranks is not None or self.request.pipeline.cuts:
             return None
         self._say("no pipeline", 0, 1)
-        own = within(_on_meshes(self.request, axes), self.deadline, _ALONE)
+        is_final = axes == self.request.budget.max_axes
+        own = within(_on_meshes(self.request, axes, is_final=is_final), self.deadline, _ALONE)
         return plan_stage(own, None, self.deadline.stop)
 
     def _alone_at_its_best(
-        self, coarse_one: Answer | None, promising: Sequence[_Option]
+        self, coarse_one: Answer | None, promising: Sequence[Option]
     ) -> Answer | None:
         """Planned on the finest meshes too, unless pipelines on the coarsest are far ahead."""
         if coarse_one is None or self.request.budget.max_axes <= self._coarsest:
@@ -198,137 +164,106 @@ class _PipelineSearch:
             return coarse_one
         return found
 
-    def _options(self) -> Iterator[_Option]:
-        """Every configuration that can be estimated."""
-        wanted = list(configurations(self.request, self.anatomy))
+    def _options(self) -> list[Option]:
+        """Every configuration that can be estimated, the promising ones better than the rest."""
+        groups = self.drafts.groups(configurations(self.request, self.anatomy))
         left = self.deadline.left_s()
         seconds = None if left is None else left * _ESTIMATING
         estimating = Deadline.after(seconds, self.deadline.stop)
-        known: dict[tuple[int, int], Coarse | Infeasible | None] = {}
-        for number, own in enumerate(wanted):
-            key = own.ranks, own.microbatches
-            if key not in known:
-                if estimating.is_over() and known:
-                    self.notes.append(f"{len(wanted) - number} configurations were not estimated")
-                    return
-                self._say(
-                    f"{own.ranks} ranks, {own.microbatches} microbatches", number, len(wanted)
-                )
-                known[key] = coarse(self.request, self.anatomy, *key, estimating)
-            found = known[key]
-            if isinstance(found, Infeasible):
-                detail = f"{own.ranks} pipeline ranks, {own.microbatches} microbatches: "
-                detail += f"with the memory of all ranks together, {found.detail}"
-                self.refused = found.model_copy(update={"detail": detail})
-            elif found is not None:
-                option = self._option(own, found)
-                if option is not None:
-                    yield option
-                else:
-                    self.tight.append((own, found))
+        done = self.drafts.begin(groups, estimating)
+        if done < len(groups):
+            count = sum(len(own.configurations) for own in groups[done:])
+            self.notes.append(f"{count} configurations were not estimated")
+        promising = _promising(groups[:done])
+        self.drafts.sharpen(promising, estimating)
+        found = [own for group in groups for own in group.options]
+        return found or self.drafts.tight_options(groups, _PLANNED)
 
-    def _tight_options(self) -> list[_Option]:
-        """Where no cuts seem to keep the memory: those that need least of it. Coarse plans need
-        not be the ones that hold least, so that stages planned for it may fit."""
-        found = [self._option(own, whole, tight=True) for own, whole in self.tight[:_PLANNED]]
-        return [option for option in found if option is not None]
-
-    def _option(self, own: Configuration, found: Coarse, *, tight: bool = False) -> _Option | None:
-        order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
-        staged = Staged(
-            self.anatomy, self.request.topology, self.request.setup, self.calibration, order, ()
-        )
-        limit = self.request.topology.device.memory_bytes * (1 - self.request.setup.memory_reserve)
-        cuts = own.cuts
-        at = found.places
-        if len(at) < order.stages - 1:
-            at = np.arange(1, len(self.anatomy.order), dtype=np.int64)
-        if cuts is None:
-            cuts = balanced(
-                found.weights.by_bytes(max(order.in_flight)) if tight else found.weights,
-                at,
-                found.send_ns * (0 if tight else own.microbatches),
-                order.in_flight,
-                np.inf if tight else limit / own.stages_per_rank,
-            )
-        if cuts is None:
-            return None
-
-        pace = Pace.of(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
-
-        def estimate(cuts: tuple[int, ...]) -> float:
-            return found.step_ns(cuts, pace)
-
-        if own.cuts is None and not tight:
-            room = Room(found.weights, order.in_flight, limit / own.stages_per_rank)
-            tries = min(_MOST_TRIES, int(_SHIFTING_NS / pace.run_ns))
-            cuts, ns = moved(cuts, at, room, estimate, tries)
-        else:
-            ns = estimate(cuts)
-        shares = found.shares(cuts, order, limit)
-        held = found.most_bytes(cuts, order)
-        reserved = self.request.topology.device.memory_bytes - limit
-        return _Option(own, staged.with_cuts(cuts), shares, ns, round(held + reserved))
-
-    def _planned(self, options: list[_Option]) -> list[_Option]:
+    def _planned(self, options: list[Option]) -> list[Option]:
         """The most promising that have a plan on coarse meshes, the best first."""
-        planned: list[_Option] = []
+        planned: list[Option] = []
         for tried, option in enumerate(options):
             best = min((own.plans.ns for own in planned if own.plans), default=np.inf)
             if tried >= _PLANNED and planned:
                 break
-            if planned and (self.deadline.is_over() or option.estimated_ns > 1.1 * best):
+            if planned and (self.deadline.is_over() or option.estimated_ns > _AS_GOOD * best):
                 break
             self._say(str(option.configuration), tried, _PLANNED)
-            self._plan(option, self._levels(option))
+            self._plan(option, option.axes, _COARSE_TOLERANCE)
             if option.plans is not None:
                 planned.append(option)
             elif self.deadline.is_over():
                 break
         return sorted(planned, key=lambda own: own.plans.ns if own.plans else np.inf)
 
-    def _refine(self, option: _Option) -> None:
+    def _refine(self, option: Option) -> None:
         axes = self.request.budget.max_axes
-        if axes <= self._levels(option) or self.deadline.is_over():
+        if self.deadline.is_over():
             return
         coarse_plans = option.plans
         self._say(f"{option.configuration}, finest meshes", 0, 1)
-        self._plan(option, axes)
-        if option.plans is None or (coarse_plans and coarse_plans.ns <= option.plans.ns):
+        self._plan(option, axes, _TOLERANCE)
+        if option.plans is None or (
+            coarse_plans
+            and coarse_plans.ns * (1 + self.request.budget.simplicity) <= option.plans.ns
+        ):
             option.plans, option.refused = coarse_plans, None
 
-    def _plan(self, option: _Option, axes: int) -> None:
-        is_final = axes == self.request.budget.max_axes
+    def _plan(self, option: Option, axes: int, tolerance: float) -> None:
         found = plan_stages_that_fit(
-            _on_meshes(self.request, axes),
+            _on_meshes(self.request, axes, is_final=tolerance == _TOLERANCE),
             option.configuration,
-            option.staged,
-            option.shares,
+            self._staged(option),
+            option.wishes,
             self.deadline,
-            TOLERANCE if is_final else _COARSE_TOLERANCE,
+            tolerance,
+            self.executor,
         )
         if isinstance(found, Infeasible):
             option.plans, option.refused = None, found
         else:
             option.plans, option.refused = found, None
 
-    def _levels(self, option: _Option) -> int:
-        """The axes of the coarsest mesh of a stage."""
-        return coarsest_axes(self.request, option.staged.parts[0].topology)
+    def _staged(self, option: Option) -> Staged:
+        own = option.configuration
+        order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
+        return Staged(
+            self.anatomy,
+            self.request.topology,
+            self.request.setup,
+            self.calibration,
+            order,
+            option.cuts,
+        )
 
     def _say(self, phase: str, done: int, total: int) -> None:
         self.say(Progress(phase=phase, done=done, total=max(total, 1)))
 
 
-def _on_meshes(request: Request, axes: int) -> Request:
-    """The request for meshes of so many axes; what they are coarse for need not be simple."""
+def _promising(groups: Sequence[Group]) -> list[Group]:
+    """The best of every number of ranks, and what else is near the best; any where nothing fits."""
+    found = sorted((own for own in groups if own.options), key=lambda own: own.ns)
+    if not found:
+        return list(groups)[:_SHARPENED]
+    seen: set[int] = set()
+    near = []
+    for own in found:
+        is_first = own.ranks not in seen
+        seen.add(own.ranks)
+        if own.ns <= found[0].ns * (_BEST_OF_RANKS if is_first else _NEAR):
+            near.append(own)
+    return near[:_SHARPENED]
+
+
+def _on_meshes(request: Request, axes: int, *, is_final: bool) -> Request:
+    """The request for meshes of so many axes; what is no answer need not be simple."""
     update: dict[str, object] = {"max_axes": axes}
-    if axes != request.budget.max_axes:
+    if not is_final:
         update["simplicity"] = 0.0
     return request.model_copy(update={"budget": request.budget.model_copy(update=update)})
 
 
-def _closest(options: Sequence[_Option]) -> Infeasible | None:
+def _closest(options: Sequence[Option]) -> Infeasible | None:
     """Of those that were planned and have no plan: which misses by least. Other cuts may fit."""
 
     def missed(why: Infeasible) -> float:

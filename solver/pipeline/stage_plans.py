@@ -3,22 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 
 from meshwright.schema import Answer, Infeasible, Plan, Request
 from solver.deadline import Deadline, Stop
 from solver.pipeline.alike import alike, as_planned_for
 from solver.pipeline.coarse import within
 from solver.pipeline.configurations import Configuration
+from solver.pipeline.fan import fanned
 from solver.pipeline.price import Priced, priced
+from solver.pipeline.schedule import Schedule
 from solver.pipeline.staged import Staged
 from solver.stage_planner import Place, Report, plan_stage
 
 StagePlanner = Callable[[Request, Report | None, Stop, Place], Answer]
 
-_ROUNDS = (
-    4  # chosen: each takes what is missing from the stages' shares; the second is mostly enough
-)
+# chosen: each takes what is missing from the stages' shares; the second is mostly enough
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """By stage, what its search is told. shares: of the devices' memory (`Staged.request`). held:
+    of how many microbatches it holds the saved bytes. ways: stages that are alike have one plan
+    where this is the same."""
+
+    shares: tuple[float, ...]
+    held: tuple[float, ...]
+    ways: tuple[int, ...]
+
+    @staticmethod
+    def of(shares: tuple[float, ...], order: Schedule) -> Wishes:
+        """Alike stages planned as one, and what waits as if it was saved."""
+        return Wishes(shares, order.in_flight, (0,) * order.stages)
+
+
+_OVER = "the time was over before all stages had plans"
+
+# number of the stage, share of the memory, microbatches held
+_Wish = tuple[int, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One stage's search: picklable, and a graph of a few layers large. share: of the time."""
+
+    request: Request
+    place: Place
+    share: float
+    planned: StagePlanner
+
+
+def _planned(task: _Task, deadline: Deadline) -> Answer:
+    own = within(task.request, deadline, task.share)
+    return task.planned(own, None, deadline.stop, task.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +83,10 @@ def plan_stages_that_fit(
     request: Request,
     configuration: Configuration,
     staged: Staged,
-    shares: tuple[float, ...],
+    wishes: Wishes,
     deadline: Deadline,
     tolerance: float,
+    executor: Executor | None = None,
 ) -> StagePlans | Infeasible:
     """As `plan_stages`; where ranks hold more than their stages' searches count, again with less.
 
@@ -54,8 +94,11 @@ def plan_stages_that_fit(
     a split backward pass can be more than that, and is known when there is a plan.
     """
     closest: StagePlans | None = None
+    known: dict[_Wish, Answer] = {}
     for _ in range(_ROUNDS):
-        found = plan_stages(request, configuration, staged, shares, deadline, tolerance)
+        found = plan_stages(
+            request, configuration, staged, wishes, deadline, tolerance, plan_stage, executor, known
+        )
         if isinstance(found, Infeasible):
             return found if closest is None else _misses(closest)
         over = found.over_bytes
@@ -63,8 +106,8 @@ def plan_stages_that_fit(
             return found
         if closest is None or max(over) < max(closest.over_bytes):
             closest = found
-        shares = _less(shares, staged, over, request)
-        if min(shares) <= 0 or deadline.is_over():
+        wishes = replace(wishes, shares=_less(wishes.shares, staged, over, request))
+        if min(wishes.shares) <= 0 or deadline.is_over():
             break
     assert closest is not None
     return _misses(closest)
@@ -104,26 +147,45 @@ def plan_stages(
     request: Request,
     configuration: Configuration,
     staged: Staged,
-    shares: tuple[float, ...],
+    wishes: Wishes,
     deadline: Deadline,
     tolerance: float,
     planned: StagePlanner = plan_stage,
+    executor: Executor | None = None,
+    known: dict[_Wish, Answer] | None = None,
 ) -> StagePlans | Infeasible:
-    """shares: see `Staged.request`. tolerance: of the search for each stage. planned: that search.
+    """tolerance: of the search for each stage. planned: that search, a function of a module.
+    known: answers of before, to which these are added.
 
-    Stages that are alike have one plan: for the one that holds most, in the least memory.
+    Stages that are alike and wish alike have one plan: for the one that holds most, in the least
+    memory.
     """
     setups = [staged.setup_of(stage) for stage in range(len(staged.graphs))]
-    first = alike(staged.graphs, request, setups, staged.places)
+    same = alike(staged.graphs, request, setups, staged.places)
+    kinds = list(zip(same, wishes.ways, strict=True))
+    first = [kinds.index(own) for own in kinds]
     different = sorted(set(first))
-    found: dict[int, Plan] = {}
-    for done, number in enumerate(different):
+    known = {} if known is None else known
+    wanted: dict[int, _Wish] = {}
+    for number in different:
         members = [stage for stage, own in enumerate(first) if own == number]
-        own = staged.request(request, number, min(shares[stage] for stage in members))
-        own = within(own, deadline, 1 / (len(different) - done))
-        held = max(staged.schedule.in_flight[stage] for stage in members)
+        share = min(wishes.shares[stage] for stage in members)
+        wanted[number] = number, share, max(wishes.held[stage] for stage in members)
+    new = [own for own in wanted.values() if own not in known]
+    tasks = []
+    for done, (number, share, held) in enumerate(new):
         place = Place(held, staged.link(number), tolerance, frozenset(staged.sent(number)))
-        answer = planned(own, None, deadline.stop, place)
+        time_share = 1.0 if executor is not None else 1 / (len(new) - done)
+        tasks.append(_Task(staged.request(request, number, share), place, time_share, planned))
+    for wish, answer in zip(new, fanned(_planned, tasks, deadline, executor), strict=False):
+        known[wish] = answer
+        if answer.plan is None:
+            break
+    found: dict[int, Plan] = {}
+    for number, wish in wanted.items():
+        if wish not in known:
+            return Infeasible(constraint="time", detail=_OVER)
+        answer = known[wish]
         if answer.plan is None:
             why = answer.infeasible
             assert why is not None

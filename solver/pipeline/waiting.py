@@ -7,20 +7,44 @@ let go of by the half of inputs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from solver.assignment import Assignment
-from solver.ledger import Ledger
+from solver.ledger import Ledger, Share, ledger_of
 from solver.lowering import Models
 from solver.states import IntArray
 
 
 def waiting_bytes(models: Models, assignment: Assignment, ledger: Ledger) -> float:
     """On the fullest device, of one microbatch; each value and each gradient once."""
+    return sum(_waiting(models, assignment, ledger, assignment.ops).values())
+
+
+def waiting_of_ops(
+    models: Models, assignment: Assignment, ops: Iterable[int]
+) -> dict[tuple[str, str], float]:
+    """The same of some of the ops: what waits, and how many bytes of it."""
+    values = models.values
+    own = [p for p in ops if models.ops.model(p).weights_share > 0.0]
+    read = {
+        values.value_of[models.problem.ops[position].inputs[k].tensor].root: None
+        for position in own
+        for k in values.saved_inputs[position]
+    }
+    share = Share((), tuple([values.value_of[root] for root in read]))
+    return _waiting(models, assignment, ledger_of(models, assignment, share), own)
+
+
+def _waiting(
+    models: Models, assignment: Assignment, ledger: Ledger, ops: Iterable[int]
+) -> dict[tuple[str, str], float]:
+    """By `input` or `gradient` and the root of the value."""
     found: dict[tuple[str, str], float] = {}
     problem, values, spaces = models.problem, models.values, models.ops
-    for position, codes in assignment.ops.items():
-        model = spaces.model(position)
+    for position in ops:
+        codes, model = assignment.ops[position], spaces.model(position)
         if model.weights_share == 0.0:
             continue
         op, row = problem.ops[position], np.array([codes])
@@ -38,7 +62,7 @@ def waiting_bytes(models: Models, assignment: Assignment, ledger: Ledger) -> flo
             if problem.tensors[port.tensor].has_gradient:
                 root = values.value_of[port.tensor].root
                 found["gradient", root] = _local(models, root, model.made(row, k))
-    return sum(found.values())
+    return found
 
 
 def _local(models: Models, root: str, states: IntArray) -> float:

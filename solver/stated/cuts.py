@@ -18,8 +18,8 @@ import numpy as np
 
 from meshwright.schema import InvalidInput, Setup
 from solver.cost_graph import FloatArray
-from solver.folding import fold
 from solver.pipeline.cuts import crossing_bytes, places
+from solver.pipeline.layers import layer_begins
 from solver.pipeline.stage_graph import Anatomy
 from solver.rules import RuleTable
 from solver.states import IntArray
@@ -36,7 +36,7 @@ def equal_cuts(anatomy: Anatomy, setup: Setup, stages: int) -> tuple[int, ...]:
             "that are no views and depend on a parameter",
             pointer="/pipeline",
         )
-    begins = _layers(anatomy)
+    begins = layer_begins(anatomy)
     if len(begins) >= stages and len(begins) % stages == 0:
         each = len(begins) // stages
         return tuple(begins[each::each].tolist())
@@ -46,20 +46,6 @@ def equal_cuts(anatomy: Anatomy, setup: Setup, stages: int) -> tuple[int, ...]:
     if len(at) < stages - 1:
         at = np.arange(1, len(anatomy.order), dtype=np.int64)
     return _balanced(_flops(anatomy, setup), at, stages)
-
-
-def _layers(anatomy: Anatomy) -> IntArray:
-    """Where each copy of the longest repeated stretch begins."""
-    levels = fold(anatomy.graph, {}, nested=False).levels
-    if not levels:
-        return np.zeros(0, dtype=np.int64)
-    run = max(levels[0], key=lambda own: own.copies * own.period)
-    begins = {
-        min(anatomy.place[name] for name in names if name in anatomy.place)
-        for names in run.ops
-        if any(name in anatomy.place for name in names)
-    }
-    return np.array(sorted(begins), dtype=np.int64)
 
 
 def _flops(anatomy: Anatomy, setup: Setup) -> FloatArray:

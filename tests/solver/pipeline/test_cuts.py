@@ -16,21 +16,28 @@ from tests.solver.pipeline.layered import layered
 def test_cuts_are_the_best_of_all(seed: int) -> None:
     random = np.random.default_rng(seed)
     ops, stages = int(random.integers(4, 11)), int(random.integers(2, 5))
-    weights = Weights(*(random.integers(0, 20, ops).astype(float) for _ in range(3)))
+    ways = [
+        Weights(*(random.integers(0, 20, ops).astype(float) for _ in range(3)), np.zeros(ops))
+        for _ in range(int(random.integers(1, 3)))
+    ]
     send = random.integers(0, 6, ops).astype(float)
     at = np.sort(random.choice(np.arange(1, ops), min(ops - 1, 7), replace=False))
-    in_flight = sorted(random.integers(1, 5, stages).tolist(), reverse=True)
-    limit = float(random.integers(30, 200))
-    found = balanced(weights, at, send, in_flight, limit)
+    in_flight = np.sort(random.uniform(1, 5, (len(ways), stages)))[:, ::-1].copy()
+    limits = random.integers(30, 200, (len(ways), stages)).astype(float)
+    found = balanced(ways, at, send, in_flight, limits)
 
     def slowest(cuts: tuple[int, ...]) -> float:
         most = 0.0
-        for held, (first, last) in zip(in_flight, pairwise((0, *cuts, ops)), strict=True):
-            static = weights.static_bytes[first:last].sum()
-            if static + held * weights.saved_bytes[first:last].sum() > limit:
-                return np.inf
-            sent = send[first] if first else 0.0
-            most = max(most, weights.ns[first:last].sum() + sent)
+        for stage, (first, last) in enumerate(pairwise((0, *cuts, ops))):
+            own = [
+                way.ns[first:last].sum() + (send[first] if first else 0.0)
+                for way, held, limit in zip(
+                    ways, in_flight[:, stage], limits[:, stage], strict=True
+                )
+                if way.static_bytes[first:last].sum() + held * way.saved_bytes[first:last].sum()
+                <= limit
+            ]
+            most = max(most, min(own, default=np.inf))
         return most
 
     best = min(map(slowest, combinations(at.tolist(), stages - 1)), default=np.inf)

@@ -1,0 +1,163 @@
+"""What a configuration will take and hold, before any of its stages is planned.
+
+The whole graph was planned on the devices of a rank in several ways (`coarse.py`): in more memory
+or less, on finer meshes or coarser. A stage is taken to be planned as in the fastest of these that
+it has room for, so that a rank that holds few microbatches can be faster than one that holds many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from solver.cost_graph import FloatArray
+from solver.pipeline.coarse import Coarse
+from solver.pipeline.cuts import balanced
+from solver.pipeline.pace import Pace
+from solver.pipeline.passes import Durations
+from solver.pipeline.schedule import Schedule
+from solver.states import IntArray
+
+# rows of `Coarse.until`; before them those of passes, between them what is done at the begin
+_ONCE, _STATIC, _SAVED, _WAITING = 3, 5, 6, 7
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """ways: of the same number of ranks and microbatches. limit_bytes: of a device."""
+
+    ways: tuple[Coarse, ...]
+    pace: Pace
+    limit_bytes: float
+
+    @property
+    def order(self) -> Schedule:
+        """The schedule; where it is long the first rounds, in which ranks hold as much as ever."""
+        return self.pace.runs[-1]
+
+    @cached_property
+    def in_flight(self) -> FloatArray:
+        """By way and stage: of how many microbatches the saved bytes are what the stage holds, what
+        waits for the weights' half of split passes included.
+
+        Stages of a rank do not all hold the most at one time: the numbers are scaled so that equal
+        stages together hold what they do.
+        """
+        found = []
+        for until in self._until:
+            saved, waiting = (float(own) for own in until[[_SAVED, _WAITING], -1])
+            found.append(held_of(self.order, waiting / max(saved, 1.0)))
+        return np.array(found)
+
+    @cached_property
+    def limits(self) -> FloatArray:
+        """Bytes, by way and stage: its part of the rank's, as equal stages would share them."""
+        static, saved = (self._until[:, [row], -1] for row in (_STATIC, _SAVED))
+        held = static + self.in_flight * saved
+        of_rank = np.array([np.bincount(self.order.rank_of, row) for row in held])
+        share = held / np.maximum(of_rank, 1.0)[:, list(self.order.rank_of)]
+        again = np.array([[way.recomputed_bytes] for way in self.ways])
+        found: FloatArray = (self.limit_bytes - again) * share
+        return found
+
+    def balanced(self, at: IntArray) -> tuple[int, ...] | None:
+        """The cuts of which the slowest stage is fastest, None where none keep the memory."""
+        send_ns = self.ways[0].send_ns * self.pace.microbatches
+        weights = [way.weights for way in self.ways]
+        return balanced(weights, at, send_ns, self.in_flight, self.limits)
+
+    def leanest(self, at: IntArray) -> tuple[int, ...] | None:
+        """Cuts that balance what the way that needs least holds, whether that fits or not."""
+        held = float(self.in_flight.max())
+        lean = min(self.ways, key=lambda way: float(way.weights.by_bytes(held).ns.sum()))
+        flights = self.in_flight[self.ways.index(lean)][None, :]
+        free = np.full_like(flights, np.inf)
+        return balanced([lean.weights.by_bytes(held)], at, 0.0 * lean.send_ns, flights, free)
+
+    def step_ns(self, cuts: Sequence[int]) -> float:
+        """How long a step takes; infinite where a stage fits in no way."""
+        found, fits = self._taken(cuts)
+        return self._step_ns(cuts, found) if fits else np.inf
+
+    def step_anyway_ns(self, cuts: Sequence[int]) -> float:
+        """The same where stages that fit in no way are planned as in the leanest."""
+        return self._step_ns(cuts, self._taken(cuts)[0])
+
+    def chosen(self, cuts: Sequence[int]) -> IntArray:
+        """By stage: the way in which it is planned."""
+        found: IntArray = self._taken(cuts)[0]
+        return found
+
+    def flights(self, cuts: Sequence[int]) -> FloatArray:
+        """By stage: `in_flight` of the way in which it is planned."""
+        found: FloatArray = self.in_flight[self.chosen(cuts), np.arange(self.order.stages)]
+        return found
+
+    def of_ranks(self, cuts: Sequence[int]) -> FloatArray:
+        """Bytes that the stages of each rank hold."""
+        return np.bincount(self.order.rank_of, self._held(cuts)).astype(float)
+
+    def shares(self, cuts: Sequence[int]) -> tuple[float, ...]:
+        """How stages that share a rank's devices share their memory: each has what it seems to
+        need, and an equal part of what is left."""
+        held, of_rank = self._held(cuts), self.of_ranks(cuts)
+        count = self.order.stages // self.order.ranks
+        found = []
+        for stage, rank in enumerate(self.order.rank_of):
+            left = max(self.limit_bytes - float(of_rank[rank]), 0.0)
+            total = max(float(of_rank[rank]), self.limit_bytes)
+            found.append((float(held[stage]) + left / count) / total)
+        return tuple(found)
+
+    @cached_property
+    def _until(self) -> FloatArray:
+        is_split = self.pace.is_split
+        return np.stack([way.until(is_split=is_split) for way in self.ways])
+
+    def _parts(self, cuts: Sequence[int]) -> FloatArray:
+        """By way, as the rows of `Coarse.until`, and stage."""
+        found: FloatArray = np.diff(self._until[:, :, [0, *cuts, self._until.shape[2] - 1]])
+        return found
+
+    def _taken(self, cuts: Sequence[int]) -> tuple[IntArray, bool]:
+        """By stage the fastest way that fits, or the one that misses by least; whether all fit."""
+        parts = self._parts(cuts)
+        held = parts[:, _STATIC] + self.in_flight * parts[:, _SAVED]
+        ns = self.pace.microbatches * parts[:, :_ONCE].sum(axis=1) + parts[:, _ONCE]
+        fits = held <= self.limits
+        chosen = np.where(fits, ns, np.inf).argmin(axis=0)
+        none = ~fits.any(axis=0)
+        chosen[none] = (held - self.limits).argmin(axis=0)[none]
+        return chosen, not none.any()
+
+    def _held(self, cuts: Sequence[int]) -> FloatArray:
+        chosen, parts = self.chosen(cuts), self._parts(cuts)
+        stages = np.arange(self.order.stages)
+        held: FloatArray = (parts[:, _STATIC] + self.in_flight * parts[:, _SAVED])[chosen, stages]
+        return held
+
+    def _step_ns(self, cuts: Sequence[int], chosen: IntArray) -> float:
+        parts = self._parts(cuts)
+        taken = parts[chosen, :_STATIC, np.arange(self.order.stages)].T
+        forward, inputs, weights, once, begin = taken
+        transfers = self.ways[0].send_ns[list(cuts)]
+        lasting = Durations(forward, inputs, weights, np.stack([transfers, transfers]))
+        return float(begin[0]) + self.pace.step_ns(lasting, once)
+
+
+def held_of(order: Schedule, ratio: float) -> FloatArray:
+    """By stage: of how many microbatches the saved bytes are what it holds.
+
+    ratio: of what waits in a split pass for the weights' half to what is saved.
+    """
+    own, every = np.eye(order.stages), np.ones(order.stages)
+    found = np.array(
+        [order.most_held(r, own[s], ratio * own[s]) for s, r in enumerate(order.rank_of)]
+    )
+    together = np.array([order.most_held(r, every, ratio * every) for r in range(order.ranks)])
+    apart = np.bincount(order.rank_of, found)
+    scaled: FloatArray = found * (together / apart)[list(order.rank_of)]
+    return scaled

@@ -1,0 +1,124 @@
+"""Options: configurations with their cuts, what is estimated of them, and what their plans cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.schema import Considered, Infeasible
+from solver.pipeline.configurations import Configuration
+from solver.pipeline.cuts import moved
+from solver.pipeline.estimate import Estimate
+from solver.pipeline.stage_plans import StagePlans, Wishes
+from solver.states import IntArray
+
+_MOST_TRIES = 600  # chosen: shifts of a configuration's cuts; twice the cuts of any published
+_SHIFTING_NS = 5e7  # chosen: of the time that trying them may take
+_SHOWN = 12  # chosen: considered configurations that a plan lists, those on the front besides
+_SIMPLER = 0.005  # chosen: by so much may cuts between whole layers be slower than others
+
+
+@dataclass(slots=True)
+class Option:
+    """A configuration, and what is known of it so far.
+
+    axes: of the meshes of which the estimate is. refused: why it has no plan.
+    """
+
+    configuration: Configuration
+    cuts: tuple[int, ...]
+    estimate: Estimate
+    estimated_ns: float
+    axes: int
+    plans: StagePlans | None = None
+    refused: Infeasible | None = None
+
+    @property
+    def ns(self) -> float:
+        return self.estimated_ns if self.plans is None else self.plans.ns
+
+    @property
+    def wishes(self) -> Wishes:
+        """What the searches of its stages are told."""
+        estimate, cuts = self.estimate, self.cuts
+        held, ways = estimate.flights(cuts), estimate.chosen(cuts)
+        return Wishes(estimate.shares(cuts), tuple(held.tolist()), tuple(ways.tolist()))
+
+    def memory_bytes(self, reserved: float) -> int:
+        if self.plans is None:
+            return round(float(self.estimate.of_ranks(self.cuts).max()) + reserved)
+        return self.plans.priced.cost.memory_bytes.total
+
+    def considered(self, best_ns: float, memory_bytes: int, *, on_front: bool) -> Considered:
+        why = f"{'estimated to take' if self.plans is None else 'takes'} "
+        why += f"{self.ns / best_ns:.3f} times"
+        if self.refused is not None:
+            why = self.refused.detail
+        return Considered(
+            configuration=str(self.configuration),
+            estimated_ns=self.estimated_ns,
+            cost_ns=None if self.plans is None else self.plans.ns,
+            memory_bytes=memory_bytes,
+            on_front=on_front,
+            why=why,
+        )
+
+
+def option(
+    own: Configuration, estimate: Estimate, layers: IntArray, ops: int, axes: int, *, shift: bool
+) -> Option | None:
+    """A configuration with the best cuts found, None where none keep the memory.
+
+    layers: where cuts leave layers whole; taken where that is about as fast as any.
+    shift: whether cuts are shifted while that makes the step faster.
+    """
+    if own.cuts is not None:
+        ns = estimate.step_ns(own.cuts)
+        return Option(own, own.cuts, estimate, ns, axes) if ns < np.inf else None
+    tries = min(_MOST_TRIES, int(_SHIFTING_NS / estimate.pace.run_ns)) if shift else 0
+    found: list[tuple[float, tuple[int, ...]]] = []
+    for at in (layers, places_for(estimate, ops)):
+        cuts = estimate.balanced(at)
+        if cuts is not None:
+            cuts, ns = moved(cuts, at, estimate.step_ns, tries)
+            found.append((ns if found or at is not layers else ns / (1 + _SIMPLER), cuts))
+    if not found:
+        return None
+    cuts = min(found)[1]
+    return Option(own, cuts, estimate, estimate.step_ns(cuts), axes)
+
+
+def tight_option(own: Configuration, estimate: Estimate, ops: int, axes: int) -> Option | None:
+    """Where no cuts seem to keep the memory: those that need least of it. Plans of the whole need
+    not be the ones that hold least, so that stages planned for it may fit."""
+    cuts = own.cuts or estimate.leanest(places_for(estimate, ops))
+    if cuts is None:
+        return None
+    return Option(own, cuts, estimate, estimate.step_anyway_ns(cuts), axes)
+
+
+def places_for(estimate: Estimate, ops: int) -> IntArray:
+    """Where cuts may be: where they send least, or anywhere if these are too few."""
+    at = estimate.ways[0].places
+    if len(at) < estimate.order.stages - 1:
+        return np.arange(1, ops, dtype=np.int64)
+    return at
+
+
+def all_considered(
+    options: Sequence[Option], best_ns: float, best_bytes: int, reserved: float
+) -> tuple[Considered, ...]:
+    """The fastest, and all for which nothing is at once as fast and smaller; the best plan's step
+    and memory are of none of them."""
+    found = []
+    least = best_bytes
+    for place, own in enumerate(sorted(options, key=lambda own: own.ns)):
+        size = own.memory_bytes(reserved)
+        on_front = own.refused is None and size < least
+        if on_front:
+            least = size
+        if on_front or place < _SHOWN:
+            found.append(own.considered(best_ns, size, on_front=on_front))
+    return tuple(found)
