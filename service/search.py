@@ -1,4 +1,4 @@
-"""The process of one search: `python -m service.search PLANNER`.
+"""The process of one search: `python -m service.search PLANNER PROCESSES`.
 
 Reads the request as one line of JSON and writes lines of JSON: any number of {"progress": …}, then
 one of {"plan": …, "seconds": […], "ended_early": …}, {"infeasible": …}, {"problem": …},
@@ -13,6 +13,7 @@ import traceback
 from typing import Any
 
 from meshwright.planner import find_planner
+from meshwright.processes import processes
 from meshwright.schema import MeshwrightError, Request
 from meshwright.stopping import StopSignal
 from service.child_process import converse
@@ -31,7 +32,9 @@ def main() -> None:
 def _message(text: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any]:
     try:
         request = Request.from_json(text)
-        answer = find_planner(sys.argv[1])(request, reporter, stop)
+        with processes(int(sys.argv[2])) as executor:
+            more = {} if executor is None else {"executor": executor}
+            answer = find_planner(sys.argv[1])(request, reporter, stop, **more)
     except MeshwrightError as error:
         return {"problem": error.problem()}
     except Exception:

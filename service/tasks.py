@@ -48,7 +48,7 @@ class SearchTask:
     def __init__(
         self, claim: Claim, database: Database, leases: Leases, settings: Settings
     ) -> None:
-        self.arguments = [settings.planner]
+        self.arguments = [settings.planner, str(settings.search_processes)]
         self.plan: str | None = None
         self.limit_s = settings.solve_s
         self.late_grace_s = settings.solve_grace_s

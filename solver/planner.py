@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
+
 from costmodel.calibrations import default_calibration
 from meshwright.schema import Answer, Request
 from solver import stage_planner
@@ -28,13 +30,20 @@ def check(request: Request) -> None:
         check_pipeline(request)
 
 
-def plan(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
+def plan(
+    request: Request,
+    report: Report | None = None,
+    stop: Stop = never,
+    executor: Executor | None = None,
+) -> Answer:
     """The best plan for a request, or why there is none; raises MeshwrightError for bad input.
 
     stop: asked now and then; once it says so, the best plan so far is the answer.
+    executor: for the searches within a search for pipelines that do not depend on each other; the
+    answer is the same with any, and with none they run here one after the other.
     """
     _check_order(request)
-    answer = _answer(request, report, stop)
+    answer = _answer(request, report, stop, executor)
     if answer.plan is None:
         return answer
     # searches ask one another for more and less than was wished
@@ -60,9 +69,11 @@ def _check_order(request: Request) -> None:
         rows_of(whole)
 
 
-def _answer(request: Request, report: Report | None, stop: Stop) -> Answer:
+def _answer(
+    request: Request, report: Report | None, stop: Stop, executor: Executor | None
+) -> Answer:
     if request.degrees is not None:
         return plan_stated(request, report, stop)
     if request.pipeline.ranks == 1:
         return within_host(plan_stage(request, report, stop), request)
-    return within_host(plan_pipeline(request, report, stop), request)
+    return within_host(plan_pipeline(request, report, stop, executor), request)

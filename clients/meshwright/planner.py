@@ -6,6 +6,7 @@ Both are found by entry point, so that this distribution needs neither.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
@@ -34,7 +35,8 @@ class Planner(Protocol):
     """Searches; raises MeshwrightError where the request is wrong.
 
     stop: asked now and then, from any thread. Once it says so, the planner soon answers with the
-    best plan so far, or with the constraint `time` where it has none.
+    best plan so far, or with the constraint `time` where it has none. executor: for searches that
+    do not depend on each other; given only where somebody asked for more than one process.
     """
 
     def __call__(
@@ -42,6 +44,7 @@ class Planner(Protocol):
         request: Request,
         report: Callable[[Progress], None] | None = None,
         stop: Stop = never,
+        executor: Executor | None = None,
     ) -> Answer: ...
 
 

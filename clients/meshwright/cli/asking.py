@@ -13,6 +13,7 @@ from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.planfile import PlanFile
 from meshwright.planner import certificate_of, find_planner, find_verifier, preset
+from meshwright.processes import processes
 from meshwright.schema import (
     Answer,
     Graph,
@@ -39,13 +40,14 @@ def ask(
     server: str | None,
     verify: bool,
     output: Path | None,
+    workers: int = 1,
 ) -> None:
     """Show the plan, and write it to `output` where there is one; a typer.Exit where none fits."""
     cluster: Topology | None
     if server is None:
         cluster = local = topology_of(topology)
         request = Request(graph=graph, topology=local, setup=setup, **dict(wishes))
-        answer = _searched(request)
+        answer = _searched(request, workers)
         if verify:
             answer = _verified(answer, request)
     else:
@@ -62,11 +64,16 @@ def ask(
     _tell(answer, graph, cluster, setup, output)
 
 
-def _searched(request: Request) -> Answer:
+def _searched(request: Request, workers: int) -> Answer:
     """The planner's answer; the first Ctrl-C asks it for the best plan so far."""
     planner = find_planner()
-    with StopSignal(signal.SIGINT) as stop, ProgressLine(stop) as line:
-        answer = planner(request, line, stop)
+    with (
+        StopSignal(signal.SIGINT) as stop,
+        ProgressLine(stop) as line,
+        processes(workers) as executor,
+    ):
+        more = {} if executor is None else {"executor": executor}
+        answer = planner(request, line, stop, **more)
     return answer.model_copy(update={"ended_early": stop.heeded})
 
 

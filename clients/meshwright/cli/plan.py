@@ -19,6 +19,7 @@ from meshwright.cli.wishes import (
     setup_of,
 )
 from meshwright.files import read_document
+from meshwright.processes import MAX_PROCESSES
 from meshwright.schema import Graph, ScheduleKind, Wishes
 from meshwright.schema.constraints import Offload
 from meshwright.schema.wishes import Rest, Solver
@@ -50,6 +51,12 @@ def plan(
     ] = "data_parallel",
     budget: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
     axes: Annotated[int | None, typer.Option(help="Axes of the mesh at most.")] = None,
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MAX_PROCESSES, help="Processes that search pipelines; the plan is the same."
+        ),
+    ] = 1,
     simplicity: Annotated[
         float | None,
         typer.Option(help="Take the simplest plan at most this share above the best."),
@@ -180,4 +187,18 @@ def plan(
         module=module,
         budget=budget_of(budget, axes, simplicity),
     )
-    ask(document, topology, run, wishes, server=server, verify=verify, output=output)
+    if server is not None and workers > 1:
+        raise typer.BadParameter(
+            "is for searches in this process; a service has MESHWRIGHT_SEARCH_PROCESSES",
+            param_hint="--workers",
+        )
+    ask(
+        document,
+        topology,
+        run,
+        wishes,
+        server=server,
+        verify=verify,
+        output=output,
+        workers=workers,
+    )
