@@ -11,7 +11,7 @@ from meshwright.schema import Considered, Infeasible
 from solver.pipeline.configurations import Configuration
 from solver.pipeline.cuts import moved
 from solver.pipeline.estimate import Estimate
-from solver.pipeline.stage_plans import StagePlans, Wishes
+from solver.pipeline.stage_plans import StagePlans, StageWishes
 from solver.states import IntArray
 
 _MOST_TRIES = 600  # chosen: shifts of a configuration's cuts; twice the cuts of any published
@@ -40,11 +40,11 @@ class Option:
         return self.estimated_ns if self.plans is None else self.plans.ns
 
     @property
-    def wishes(self) -> Wishes:
+    def wishes(self) -> StageWishes:
         """What the searches of its stages are told."""
         estimate, cuts = self.estimate, self.cuts
         held, ways = estimate.flights(cuts), estimate.chosen(cuts)
-        return Wishes(estimate.shares(cuts), tuple(held.tolist()), tuple(ways.tolist()))
+        return StageWishes(estimate.shares(cuts), tuple(held.tolist()), tuple(ways.tolist()))
 
     def memory_bytes(self, reserved: float) -> int:
         if self.plans is None:

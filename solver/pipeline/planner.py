@@ -2,11 +2,18 @@
 
     1. for every number of pipeline ranks and of microbatches, the whole graph on the devices of one
        rank, as coarse as its levels, in the memory of all ranks: what its ops take and hold
+       (`drafts.py`, `coarse.py`)
     2. for every schedule, cuts that balance these (`cuts.py`) and how long the schedule then
-       takes (`passes.py`): an estimate of each configuration
-    3. the most promising are planned stage by stage on coarse meshes, stages that are alike once,
-       and judged (`price.py`)
-    4. the best of them is planned again on the finest meshes: the answer
+       takes (`passes.py`): an estimate of each configuration (`estimate.py`, `options.py`)
+    3. the same again of the most promising numbers, with finer meshes and, where memory binds, with
+       fewer and more microbatches in flight; a stage is what it is in the fastest that it has room
+       for
+    4. the most promising configurations are planned stage by stage, stages that are alike once, and
+       judged (`price.py`)
+    5. the best of them is planned again on the finest meshes: the answer
+
+Drafts, and stages, are searched independently of each other, by whatever executor there is
+(`fan.py`).
 
 Every stage's plan keeps the memory of its devices with the microbatches that its place in the
 schedule holds. The answer's bound is that of its work alone, for these cuts and this schedule.

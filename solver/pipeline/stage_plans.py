@@ -24,7 +24,7 @@ _ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class StageWishes:
     """By stage, what its search is told. shares: of the devices' memory (`Staged.request`). held:
     of how many microbatches it holds the saved bytes. ways: stages that are alike have one plan
     where this is the same."""
@@ -34,9 +34,9 @@ class Wishes:
     ways: tuple[int, ...]
 
     @staticmethod
-    def of(shares: tuple[float, ...], order: Schedule) -> Wishes:
+    def of(shares: tuple[float, ...], order: Schedule) -> StageWishes:
         """Alike stages planned as one, and what waits as if it was saved."""
-        return Wishes(shares, order.in_flight, (0,) * order.stages)
+        return StageWishes(shares, order.in_flight, (0,) * order.stages)
 
 
 _OVER = "the time was over before all stages had plans"
@@ -83,7 +83,7 @@ def plan_stages_that_fit(
     request: Request,
     configuration: Configuration,
     staged: Staged,
-    wishes: Wishes,
+    wishes: StageWishes,
     deadline: Deadline,
     tolerance: float,
     executor: Executor | None = None,
@@ -147,7 +147,7 @@ def plan_stages(
     request: Request,
     configuration: Configuration,
     staged: Staged,
-    wishes: Wishes,
+    wishes: StageWishes,
     deadline: Deadline,
     tolerance: float,
     planned: StagePlanner = plan_stage,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, groupby
 
@@ -201,9 +201,6 @@ class Staged:
                 "module": module,
             }
         )
-
-    def with_cuts(self, cuts: tuple[int, ...]) -> Staged:
-        return replace(self, cuts=cuts)
 
 
 def _placement_of(plan: Plan, topology: Topology, made: Schedule) -> Placement:

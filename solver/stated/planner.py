@@ -37,7 +37,7 @@ from solver.pipeline.document import document
 from solver.pipeline.schedules import schedule
 from solver.pipeline.split import split
 from solver.pipeline.stage_graph import Anatomy
-from solver.pipeline.stage_plans import Wishes, plan_stages
+from solver.pipeline.stage_plans import StageWishes, plan_stages
 from solver.pipeline.staged import Staged
 from solver.problem import build_problem, step_batch
 from solver.stage_planner import Report, check, plan_stage
@@ -161,7 +161,7 @@ def _pipeline(request: Request, stop: Stop) -> Answer:
     staged = Staged(anatomy, request.topology, request.setup, calibration, order, cuts)
     deadline = Deadline.after(request.budget.seconds, stop)
     shares = (1 / own.stages_per_rank,) * order.stages
-    wishes = Wishes.of(shares, order)
+    wishes = StageWishes.of(shares, order)
     found = plan_stages(request, own, staged, wishes, deadline, TOLERANCE, plan_anyway)
     if isinstance(found, Infeasible):
         return Answer(infeasible=found)

@@ -25,7 +25,7 @@ from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.price import priced
 from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
-from solver.pipeline.stage_plans import StagePlans, Wishes, plan_stages
+from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
 from solver.pipeline.staged import Staged
 from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
@@ -183,7 +183,7 @@ def _planned_with(
 ) -> StagePlans | None:
     order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
     staged = Staged(anatomy, request.topology, request.setup, default_calibration(), order, cuts)
-    wishes = Wishes.of((1 / own.stages_per_rank,) * order.stages, order)
+    wishes = StageWishes.of((1 / own.stages_per_rank,) * order.stages, order)
     found = plan_stages(request, own, staged, wishes, Deadline.after(None), 1e-3)
     return found if isinstance(found, StagePlans) else None
 
