@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import zstandard
 from sqlalchemy import ColumnElement, Connection, insert, select
@@ -20,6 +20,8 @@ from meshwright.schema.writing import written_canonically
 from service.paging import Page, PageRequest, read_page
 from service.summaries import plan_summary, summary_of
 from service.tables import CertificateRow, DocumentRow, PlanRow
+
+D = TypeVar("D", bound=Document)
 
 LEVEL = 3  # of zstd; chosen: a 4.75 MB graph in 4 ms
 
@@ -83,6 +85,11 @@ def read(connection: Connection, kind: str, id_: str) -> bytes:
         raise NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
     decoded: bytes = zstandard.ZstdDecompressor().decompress(row.body)
     return decoded
+
+
+def parsed(connection: Connection, kind: type[D], id_: str) -> D:
+    """A document; NotFound where there is none."""
+    return kind.from_json(read(connection, kind.prefix, id_))
 
 
 def join(parts: Mapping[str, bytes], rest: Mapping[str, Any]) -> bytes:

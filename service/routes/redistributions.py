@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
@@ -18,7 +18,6 @@ from service.state import Service, State
 from solver.transfers.pieces import device_transfer
 from solver.transfers.plans import PlanDocuments, transfer_plans
 
-D = TypeVar("D", bound=Document)
 router = APIRouter(prefix="/v1", tags=["redistributions"])
 
 
@@ -91,12 +90,12 @@ def between(
 
 
 def _documents(connection: Connection, id_: str) -> PlanDocuments:
-    plan = _read(connection, Plan, id_)
+    plan = documents.parsed(connection, Plan, id_)
     return PlanDocuments(
         plan,
-        _read(connection, Graph, plan.graph),
-        _read(connection, Topology, plan.topology),
-        _read(connection, Setup, plan.setup),
+        documents.parsed(connection, Graph, plan.graph),
+        documents.parsed(connection, Topology, plan.topology),
+        documents.parsed(connection, Setup, plan.setup),
     )
 
 
@@ -105,12 +104,8 @@ def _cluster(service: State, name: str | None) -> Topology | None:
         return None
     if name.startswith("topo_"):
         with service.database.reading() as connection:
-            return _read(connection, Topology, name)
+            return documents.parsed(connection, Topology, name)
     try:
         return preset(name)
     except InvalidInput as wrong:
         raise ParameterError(f"cluster: {wrong.detail}") from None
-
-
-def _read(connection: Connection, kind: type[D], id_: str) -> D:
-    return kind.from_json(documents.read(connection, kind.prefix, id_))

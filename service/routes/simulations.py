@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from sqlalchemy import Connection
 
 from costmodel.calibrations import default_calibration
-from meshwright.schema import Calibration, Document, Graph, Plan, Setup, Topology
+from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
 from meshwright.schema.canonical import canonical_json
 from meshwright.schema.simulation import Simulation
 from service import documents, immutable
@@ -17,7 +16,6 @@ from solver.simulation.step import Step, step_of
 from solver.simulation.summary import simulation_of
 from solver.simulation.trace import trace_of
 
-D = TypeVar("D", bound=Document)
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["simulations"])
 
 NUMBERS: dict[int | str, dict[str, Any]] = {200: {"model": Simulation}}
@@ -44,15 +42,11 @@ def get_timeline(service: Service, plan: str) -> Response:
 
 def _step(service: State, id_: str) -> Step:
     with service.database.reading() as connection:
-        plan = _read(connection, Plan, id_)
-        graph = _read(connection, Graph, plan.graph)
-        topology = _read(connection, Topology, plan.topology)
-        setup = _read(connection, Setup, plan.setup)
+        plan = documents.parsed(connection, Plan, id_)
+        graph = documents.parsed(connection, Graph, plan.graph)
+        topology = documents.parsed(connection, Topology, plan.topology)
+        setup = documents.parsed(connection, Setup, plan.setup)
         calibration = default_calibration()
         if plan.calibration != calibration.id:
-            calibration = _read(connection, Calibration, plan.calibration)
+            calibration = documents.parsed(connection, Calibration, plan.calibration)
     return step_of(plan, graph, topology, setup, calibration)
-
-
-def _read(connection: Connection, kind: type[D], id_: str) -> D:
-    return kind.from_json(documents.read(connection, kind.prefix, id_))
