@@ -23,6 +23,7 @@ GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"
 GIB = 2**30
 ONE_RANK = Pipeline()
 NOTHING = Recompute()
+CHEAP = Recompute(policy="cheap")
 FULL = Recompute(policy="full")
 
 
@@ -126,6 +127,12 @@ CASES = (
         "mixtral-64", "mixtral-8x7b", "h100-8x8", 256, Degrees(ep=8, zero=1),
         "Megatron-LM, megatron/core/transformer/moe/README.md, best mapping",
         Pipeline(ranks=4, stages_per_rank=8), 16,
+    ),
+    Published(
+        "llama3-8b-1m", "llama3-8b", "h100-8x8", 1,
+        Degrees(tp=4, cp=16, zero=1, sequence_parallel=True),
+        "NeMo, docs/source/performance/performance_long_sequence.md: degrees of LLaMA3-8B",
+        ONE_RANK, 1, 1048576, None, CHEAP,
     ),
 )  # fmt: skip
 
