@@ -3,9 +3,9 @@
 Slots that are one index form a class, through factors in which ops do not care for order
 (`solver/rules/order.py`). A class with rows of a causal mask may be loaded in another order if
 
-- every op that has it reads and makes it in any order, or is causal attention, which goes by true
-  positions, or is made of inputs and labels alone and has it whole on every device, so that it can
-  go by true positions and take its result in the order
+- every op that has it takes it in any order, or is causal attention, which goes by true positions,
+  or is made of inputs and labels alone and has it whole on every device, so that it can go by true
+  positions and take its result in the order
 - no parameter and no cache has it: at rest these keep the order of the checkpoint
 - it is a dim of its own in what is loaded: inputs, labels and constants. Constants are known on
   every device, by true positions, and are taken in the order where they are read.
@@ -68,18 +68,17 @@ class _Rows:
         masked = list(self._masked())
         if not masked:
             raise _no_order("no op of the graph has a causal mask whose rows could be made even")
-        numbers = {root: n for n, root in enumerate(dict.fromkeys(root for *_, root in masked))}
+        size_of = {own.root: own.size for own in masked}
+        numbers = {root: number for number, root in enumerate(size_of)}
         loaded: list[dict[LoadedDim, None]] = [{} for _ in numbers]
         by_position: list[dict[str, None]] = [{} for _ in numbers]
         slots: dict[tuple[str, Slot], int] = {}
-        sizes = [0] * len(numbers)
         for name, info in self.problem.tensors.items():
             for k, slot in enumerate(info.slots):
                 number = numbers.get(self.classes.find((name, k)))
                 if number is not None and not info.constant:
                     self._check_tensor(name, k)
                     slots[name, slot] = number
-                    sizes[number] = slot.size
                     if info.is_free:
                         loaded[number][LoadedDim(tensor=name, dim=slot.dim)] = None
         for op in self._ops():
@@ -89,9 +88,9 @@ class _Rows:
             for number, dim in self._taken(op, numbers):
                 loaded[number][dim] = None
         return Rows(
-            tuple(sizes),
+            tuple(size_of.values()),
             slots,
-            {name: (part, numbers[root]) for name, part, root in masked},
+            {own.op: (own.part, numbers[own.root]) for own in masked},
             tuple(map(tuple, loaded)),
             tuple(map(tuple, by_position)),
         )
@@ -126,7 +125,7 @@ class _Rows:
             if not self.problem.tensors[port.tensor].constant:
                 yield port
 
-    def _masked(self) -> Iterator[tuple[str, str, SlotKey]]:
+    def _masked(self) -> Iterator[_Masked]:
         for op in self._ops():
             for factor in op.known.skewed if op.known is not None else ():
                 own = [j for j, part in enumerate(op.parts) if part.factor == factor]
@@ -134,7 +133,8 @@ class _Rows:
                 if len(own) != 1 or own[0] not in slots:
                     raise _no_order(f"the rows of op {op.name!r} are no sub-dim of their own")
                 key = (op.outputs[0].tensor, slots[own[0]])
-                yield op.name, op.parts[own[0]].name, self.classes.find(key)
+                part = op.parts[own[0]]
+                yield _Masked(op.name, part.name, part.size, self.classes.find(key))
 
     def _check_tensor(self, name: str, k: int) -> None:
         info = self.problem.tensors[name]
@@ -178,6 +178,16 @@ class _Rows:
                     if slot.size != info.shape[slot.dim]:
                         raise _no_order(f"it is no dim of its own in {port.tensor!r}")
                     yield number_of[part], LoadedDim(tensor=port.tensor, dim=slot.dim)
+
+
+@dataclass(frozen=True, slots=True)
+class _Masked:
+    """Rows of a causal mask: a part of an op, and the class of its slots."""
+
+    op: str
+    part: str
+    size: int
+    root: SlotKey
 
 
 @dataclass(frozen=True, slots=True)

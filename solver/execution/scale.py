@@ -196,9 +196,10 @@ class _Sizes:
         uneven = self._uneven(old)
         if any(self.find(key) in uneven for key in self.ordered):
             raise ScaleError("a sequence is cut unevenly and loaded in an order of its own")
-        for own in {self.find(key) for key in self.ordered}:
-            needed[own] = 2 * max(2, needed[own])
-        self.order = {key: needed[self.find(key)] for key in self.ordered}
+        ordered = {self.find(key) for key in self.ordered}
+        chunks = 2 * math.lcm(2, *(needed[own] for own in ordered))
+        needed.update(dict.fromkeys(ordered, chunks))
+        self.order = dict.fromkeys(self.ordered, chunks)
         symbolic = self._symbol_sizes(old, needed, uneven).sizes(self.problem.graph.symbols)
         if symbolic is None:
             raise ScaleError("no small values of the symbols suit the axes of the plan")

@@ -27,7 +27,7 @@ PLACED = frozenset(
         *(STRUCTURE.keys() - {"batch_parallel"}),
         *ROUTING,
         *VISION,
-        *("tril", "triu", "trace", "fault_injection", "moe_dispatch", "moe_combine", "gather"),
+        *("tril", "triu", "trace", "fault_injection", "gather"),
         *("scatter", "scatter_add", "scatter_rows", "scatter_nd", "index_add", "index_copy"),
     }
 )
@@ -46,16 +46,22 @@ STATISTICS = frozenset(
     {*NORMALISATIONS, "amax", "amin", "prod", "any", "all", "var", "softmax_cross_entropy"}
 )
 KEYS = Factor("t")
+# experts have as much room for an equal part of the tokens wherever it stands: what follows the
+# tokens is in their order, chunk by chunk
+ROOM = frozenset({"moe_dispatch", "moe_combine"})
 
 
 def in_any_order(kind: str, rule: Notation) -> frozenset[Factor]:
     """The factors of a known kind's rule whose order the op does not care for.
 
-    Of causal attention the order of rows and keys is meant together with their true positions.
+    Of causal attention the order of rows and keys is meant together with their true positions, of
+    experts the order of equal chunks of the tokens.
     """
     if kind in PLACED:
         return frozenset()
-    closed = rule.unsharded | rule.halo | set(rule.follows) | set(rule.follows.values())
+    closed = rule.unsharded | rule.halo | set(rule.follows)
+    if kind not in ROOM:
+        closed |= set(rule.follows.values())
     if kind not in STATISTICS:
         closed |= rule.reused
     if kind in LOOKS_UP:

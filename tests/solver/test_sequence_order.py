@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from costmodel.calibrations import default_calibration
 from costmodel.operators import op_ns
 from meshwright.schema import (
+    Cache,
     Degrees,
     Graph,
     LoadedDim,
@@ -19,6 +20,7 @@ from meshwright.schema import (
     Pipeline,
     Plan,
     PlanError,
+    Recompute,
     Request,
     SequenceOrder,
     Setup,
@@ -33,6 +35,7 @@ from solver.execution.shards import Array
 from solver.op_info import OpInfo, Port
 from solver.op_model import in_even_parts
 from solver.planner import check, plan
+from solver.simulation.step import step_of
 from solver.verify import verify, verify_documents
 from tests.solver.execution.test_followers_executed import RINGS, attending
 from tests.solver.small_graphs import GraphMaker, problem, topology
@@ -236,6 +239,110 @@ def test_stages_of_a_pipeline_are_loaded_alike() -> None:
     assert own.by_position == ("attention1", "attention2", "next")
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified", certificate.detail
+
+
+def attending_experts() -> Graph:
+    """Causal attention, and experts of which every token asks two of eight."""
+    make = GraphMaker(batch=8, seq=64)
+    rows, room = ["batch", "seq", 16], [8, "batch", "seq//4", 16]
+    x = make.op(
+        "embedding",
+        [make.parameter("words", 64, 16), make.input("ids", "batch", "seq", dtype="int64")],
+        rows, "tokens",
+    )  # fmt: skip
+    heads = []
+    turn = {"dims": [0, 2, 1, 3]}
+    for name in "qkv":
+        made = make.op("linear", [x, make.parameter(f"w{name}", 16, 16)], rows, name)
+        four = make.op("reshape", [made], ["batch", "seq", 4, 4], f"{name} heads")
+        heads.append(make.op("transpose", [four], ["batch", 4, "seq", 4], f"{name}t", attrs=turn))
+    own = make.op("attention", heads, ["batch", 4, "seq", 4], "attention", attrs={"causal": True})
+    own = make.op("transpose", [own], ["batch", "seq", 4, 4], "back", attrs=turn)
+    x = make.op("add", [x, make.op("reshape", [own], rows, "flat")], rows, "sum")
+    gate = make.op("linear", [x, make.parameter("wg", 8, 16)], ["batch", "seq", 8], "gate")
+    best = make.tensor("best", ["batch", "seq", 2])
+    which = make.tensor("which", ["batch", "seq", 2], dtype="int64")
+    make.ops.append(
+        {"name": "choose", "kind": "topk", "inputs": [gate], "outputs": [best, which],
+         "attrs": {"k": 2, "dim": 2}}
+    )  # fmt: skip
+    sent = make.op("moe_dispatch", [x, which], room, "send", attrs={"capacity_factor": 1.0})
+    made = make.op("expert_matmul", [sent, make.parameter("we", 8, 16, 16)], room, "experts",
+                   attrs={"weight_layout": "efh"})  # fmt: skip
+    x = make.op("moe_combine", [made, which, best], rows, "return",
+                attrs={"capacity_factor": 1.0})  # fmt: skip
+    labels = make.tensor("labels", ["batch", "seq"], "label", dtype="int64")
+    loss = make.op("cross_entropy", [x, labels], [], "loss")
+    return make.graph(loss, loss=loss)
+
+
+@pytest.mark.parametrize(
+    "experts", [{"e": ("gpu",), "c": ("node",)}, {"c": ("node", "gpu")}, {"e": ("node", "gpu")}]
+)
+def test_experts_have_room_in_the_order_of_their_tokens(experts: dict) -> None:
+    graph = attending_experts()
+    pins = (
+        Pin(op="attention", strategy={"s": ("node", "gpu")}),
+        Pin(op="send", strategy={"s": ("node", "gpu")}),
+        Pin(op="experts", strategy=experts),
+    )
+    found = planned(graph, pins)
+    (own,) = found.order
+    assert own.size == 64
+    assert own.by_position == ("attention",)
+    certificate = verify(problem(graph, topology(2, 2), ZIGZAG), found)
+    assert certificate.outcome == "verified", certificate.detail
+
+
+def test_a_stage_that_is_cut_unevenly_is_contiguous() -> None:
+    """32 rows over six devices have a span of 36; what is priced and executed has short chunks."""
+    setup = ZIGZAG.model_copy(update={"uneven": "chunk"})
+    graph, pin = decoder_layer(), Pin(op="attention", strategy={"s": ("node", "gpu")})
+    found = planned(graph, (pin,), (3, 2), setup)
+    assert found.stages[0].uneven == "chunk"
+    assert found.order == ()
+    given_ = problem(graph, topology(3, 2), setup)
+    assert evaluate(given_, found) == found.cost
+    assert verify(given_, found).outcome == "verified"
+
+
+def test_inference_loads_in_order_and_a_cache_does_not() -> None:
+    setup = Setup(phase="inference", sequence_order="zigzag")
+    graph, pin = decoder_layer(), Pin(op="attention", strategy={"s": ("node", "gpu")})
+    found = planned(graph, (pin,), (2, 2), setup)
+    assert [own.chunks for own in found.order] == [8]
+    certificate = verify(problem(graph, topology(2, 2), setup), found)
+    assert certificate.outcome == "verified", certificate.detail
+    cached = setup.model_copy(update={"cache": Cache(context=64)})
+    with pytest.raises(SetupError, match="cannot be loaded in another order"):
+        plan(Request(graph=graph, topology=topology(2, 2), setup=cached))
+
+
+@pytest.mark.parametrize("policy", ["selective", "full"])
+def test_what_is_recomputed_is_in_order_too(policy: str) -> None:
+    graph, pin = decoder_layer(), Pin(op="attention", strategy={"s": ("node", "gpu")})
+    request = Request(
+        graph=graph, topology=topology(2, 2), setup=ZIGZAG, pins=(pin,),
+        recompute=Recompute(policy=policy),
+    )  # fmt: skip
+    found = plan(request).plan
+    assert found is not None
+    assert found.order
+    certificate = verify(problem(graph, topology(2, 2), ZIGZAG), found)
+    assert certificate.outcome == "verified", certificate.detail
+
+
+def test_a_plan_in_order_is_simulated_and_one_that_hides_it_is_not() -> None:
+    for request in (
+        staged(),
+        Request(graph=attending(48, 48), topology=topology(2, 2), setup=ZIGZAG, pins=(CUT,)),
+    ):
+        found = plan(request).plan
+        assert found is not None
+        given_ = request.graph, request.topology, request.setup
+        assert step_of(found, *given_).ns == pytest.approx(found.cost.step_ns, rel=0.03)
+        with pytest.raises(PlanError, match="its cuts need 1"):
+            step_of(found.model_copy(update={"order": ()}), *given_)
 
 
 # plans that claim it wrongly
