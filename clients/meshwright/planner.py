@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
+from meshwright.entry_points import loaded
 from meshwright.schema import (
     Answer,
     Calibration,
@@ -23,12 +23,10 @@ from meshwright.schema import (
     Request,
     Setup,
     Topology,
-    Unavailable,
 )
 from meshwright.stopping import Stop, never
 
 NO_PRESETS = "no topology presets are installed here"
-INSTALL = "install the distribution meshwright-server beside this one, or name a --server"
 
 
 class Planner(Protocol):
@@ -88,22 +86,16 @@ def certificate_of(verifier: Verifier, plan: Plan, request: Request) -> Certific
 
 def preset(name: str) -> Topology:
     """The topology preset of this name; TopologyError where there is none."""
-    return cast(Topology, _load("meshwright.topologies", "preset", NO_PRESETS)(name))
+    return cast(Topology, loaded("meshwright.topologies", "preset", NO_PRESETS)(name))
 
 
 def preset_devices() -> list[str]:
     """The devices that a preset's name may begin with."""
-    return list(_load("meshwright.topologies", "devices", NO_PRESETS)())
+    return list(loaded("meshwright.topologies", "devices", NO_PRESETS)())
 
 
 def _found(group: str, name: str, lack: str) -> Any:
     if ":" in name:
         module, _, function = name.partition(":")
         return getattr(import_module(module), function)
-    return _load(group, name, lack)
-
-
-def _load(group: str, name: str, lack: str) -> Any:
-    for point in entry_points(group=group, name=name):
-        return point.load()
-    raise Unavailable(f"{lack}: {INSTALL}")
+    return loaded(group, name, lack)

@@ -5,12 +5,13 @@ Found by entry point, as the planner is (`meshwright.planner`).
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
-from meshwright.planner import INSTALL
-from meshwright.schema import Calibration, Graph, Plan, Setup, Topology, Unavailable
+from meshwright.entry_points import loaded
+from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
 from meshwright.schema.simulation import Simulation
+
+LACK = "no simulator is installed here"
 
 
 class Simulator(Protocol):
@@ -41,15 +42,9 @@ class Tracer(Protocol):
 
 def find_simulator() -> Simulator:
     """What simulates; Unavailable where the server distribution is not installed."""
-    return cast(Simulator, _load("default"))
+    return cast(Simulator, loaded("meshwright.simulator", "default", LACK))
 
 
 def find_tracer() -> Tracer:
     """What writes traces; Unavailable as above."""
-    return cast(Tracer, _load("trace"))
-
-
-def _load(name: str) -> Any:
-    for point in entry_points(group="meshwright.simulator", name=name):
-        return point.load()
-    raise Unavailable(f"no simulator is installed here: {INSTALL}")
+    return cast(Tracer, loaded("meshwright.simulator", "trace", LACK))

@@ -5,12 +5,13 @@ Found by entry point, as the planner is (`meshwright.planner`).
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
-from meshwright.planner import INSTALL
-from meshwright.schema import Calibration, Graph, Plan, Setup, Topology, Unavailable
+from meshwright.entry_points import loaded
+from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
+
+LACK = "nothing that computes transfers is installed here"
 
 
 class PlanTransfer(Protocol):
@@ -41,15 +42,9 @@ class DeviceSends(Protocol):
 
 def find_transfer() -> PlanTransfer:
     """What moves plans; Unavailable where the server distribution is not installed."""
-    return cast(PlanTransfer, _load("plans"))
+    return cast(PlanTransfer, loaded("meshwright.transfers", "plans", LACK))
 
 
 def find_sends() -> DeviceSends:
     """What knows the sends of a device; Unavailable as above."""
-    return cast(DeviceSends, _load("device"))
-
-
-def _load(name: str) -> Any:
-    for point in entry_points(group="meshwright.transfers", name=name):
-        return point.load()
-    raise Unavailable(f"nothing that computes transfers is installed here: {INSTALL}")
+    return cast(DeviceSends, loaded("meshwright.transfers", "device", LACK))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from meshwright import planner
+from meshwright import entry_points, planner
 from meshwright.planfile import read_plan
 from meshwright.schema import Answer, Graph, Plan, Request, Unavailable
 from tests.clients.conftest import Run
@@ -159,7 +159,7 @@ def test_infeasible_has_a_code_of_its_own(
 def test_without_a_planner_it_says_what_would_do(
     run: Run, graph_file: Path, topology_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "entry_points", lambda **_: ())
+    monkeypatch.setattr(entry_points, "entry_points", lambda **_: ())
     for topology in (str(topology_file), "h100-1x8"):
         ran = run("plan", graph_file, "--topology", topology)
         assert ran.code == 3
@@ -240,12 +240,12 @@ def _install(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Answer]) -
         def load(self) -> Callable[..., Answer]:
             return function
 
-    real = planner.entry_points
+    real = entry_points.entry_points
 
-    def entry_points(*, group: str, name: str) -> Any:
+    def found(*, group: str, name: str) -> Any:
         return [Point()] if group == "meshwright.planner" else real(group=group, name=name)
 
-    monkeypatch.setattr(planner, "entry_points", entry_points)
+    monkeypatch.setattr(entry_points, "entry_points", found)
 
 
 def test_unavailable_is_what_a_missing_planner_raises() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright import simulators
+from meshwright import entry_points
 from meshwright.planfile import PlanFile, read_plan
 from meshwright.schema.simulation import Simulation
 from tests.clients.conftest import Run
@@ -59,7 +59,7 @@ def test_a_bare_plan_is_not_enough(run: Run, plan_file: Path, tmp_path: Path) ->
 def test_without_the_server_distribution_it_says_what_to_install(
     run: Run, plan_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simulators, "entry_points", lambda **_: [])
+    monkeypatch.setattr(entry_points, "entry_points", lambda **_: [])
     ran = run("simulate", plan_file)
     assert ran.code == 3
     assert "no simulator is installed here" in ran.err

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright import transfers
+from meshwright import entry_points
 from meshwright.schema.transfer import DeviceTransfer, Transfer
 from tests.clients.conftest import Run
 
@@ -74,7 +74,7 @@ def test_what_is_wrong_is_named(
     bare = tmp_path / "bare.json"
     bare.write_text('{"stages": []}')
     assert run("transfer", bare, plans[0]).code == 2
-    monkeypatch.setattr(transfers, "entry_points", lambda **_: ())
+    monkeypatch.setattr(entry_points, "entry_points", lambda **_: ())
     ran = run("transfer", *plans)
     assert ran.code == 3
     assert "meshwright-server" in ran.err
