@@ -9,6 +9,7 @@ from meshwright.schema import Answer, Request
 from solver import stage_planner
 from solver.deadline import Stop, never
 from solver.host_limit import within_host
+from solver.pipeline.alone import check_on_groups, plan_on_one_group
 from solver.pipeline.planner import check_pipeline, plan_pipeline
 from solver.problem import Problem
 from solver.sequence_order import whole_problem, with_order
@@ -25,7 +26,7 @@ def check(request: Request) -> None:
     if request.degrees is not None:
         check_stated(request)
     elif request.pipeline.ranks == 1:
-        stage_planner.check(request)
+        check_on_groups(request, stage_planner.check)
     else:
         check_pipeline(request)
 
@@ -75,5 +76,7 @@ def _answer(
     if request.degrees is not None:
         return plan_stated(request, report, stop)
     if request.pipeline.ranks == 1:
-        return within_host(plan_stage(request, report, stop), request)
+        return plan_on_one_group(
+            request, lambda own: within_host(plan_stage(own, report, stop), own)
+        )
     return within_host(plan_pipeline(request, report, stop, executor), request)

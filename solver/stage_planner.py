@@ -124,15 +124,17 @@ def states_alone(request: Request) -> Infeasible | None:
             states = per_element if tensor.name in trained else 0
             total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
     needed = total // topology.device_count
-    available = int(topology.device.memory_bytes * (1 - setup.memory_reserve))
+    memory = sum(own.device.memory_bytes * own.device_count for own in topology.groups)
+    available = int(memory // topology.device_count * (1 - setup.memory_reserve))
     if needed <= available:
         return None
+    has = "a device has, on the mean," if topology.beside else f"{topology.device.name} has"
     return Infeasible(
         constraint="memory",
         detail=(
             f"parameters, gradients and optimizer state alone need {needed / 2**30:.1f} GiB on a "
             f"device even when split over all {topology.device_count} devices; "
-            f"{topology.device.name} has {available / 2**30:.1f} GiB after the reserve. "
+            f"{has} {available / 2**30:.1f} GiB after the reserve. "
             f"At least {-(-total // max(1, available))} devices, a smaller model or narrower "
             "states would do."
         ),

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.calibrations import default_calibration
-from costmodel.collectives import NS_PER_S
 from meshwright.schema import (
     Infeasible,
     InvalidInput,
@@ -30,8 +28,8 @@ from solver.deadline import Deadline
 from solver.folded_plan import FoldedPlan
 from solver.lowering import Models
 from solver.pipeline.cuts import Weights, crossing_bytes, places
+from solver.pipeline.placement import Share, parts_of
 from solver.pipeline.sketch import Sketches
-from solver.pipeline.split import split
 from solver.pipeline.stage_cost import split_passes, whole_passes
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.waiting import waiting_of_ops
@@ -49,17 +47,19 @@ _TOLERANCE = 1e-2  # chosen: an estimate is worth no more
 class Coarse:
     """Of all the graph's ops, by position in `Anatomy.order`. whole, split: passes of one rank that
     had them all, backward ones whole or in halves; step: each op's share of what is done once a
-    step. send_ns: of a cut, one way, in every microbatch. recomputed_bytes: of the largest segment.
-    is_tight: whether there could be faster plans in more memory."""
+    step. crossing_bytes: of a cut, one way, in every microbatch. recomputed_bytes: of the largest
+    segment. is_tight: whether there could be faster plans in more memory. group: of the devices
+    that it is planned on."""
 
     weights: Weights
     places: IntArray
-    send_ns: FloatArray
+    crossing_bytes: FloatArray
     whole: Passes
     split: Passes
     step: FloatArray
     recomputed_bytes: int = 0
     is_tight: bool = False
+    group: int = 0
 
     def until(self, *, is_split: bool) -> FloatArray:
         """Up to each position: ns of forward, inputs and weights over one microbatch and of what is
@@ -79,12 +79,23 @@ class Coarse:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is planned: held: microbatches in flight; axes: of the finest mesh."""
+    """What is planned, on a rank of a share. held: microbatches in flight; axes: of the finest
+    mesh; groups: those that the pipeline has, whose memory counts as that of its ranks."""
 
-    ranks: int
+    share: Share
+    groups: tuple[int, ...]
     microbatches: int
     held: float
     axes: int
+
+    def on(self, topology: Topology) -> Topology:
+        """The devices of a rank, in the memory of all ranks."""
+        (part, *_) = parts_of(topology, (self.share,))
+        every = [topology.groups[number] for number in self.groups]
+        pool = sum(own.device.memory_bytes * own.device_count for own in every)
+        memory = {"memory_bytes": pool // part.topology.device_count}
+        device = part.topology.device.model_copy(update=memory)
+        return part.topology.model_copy(update={"device": device})
 
 
 def coarse(
@@ -95,13 +106,10 @@ def coarse(
     Pins that the devices of a rank cannot keep are a reason where the number of ranks is open, and
     raised as bad input where it was asked for.
     """
-    ranks, microbatches = own.ranks, own.microbatches
-    part, link = split(request.topology, ranks)
-    device = part.device.model_copy(update={"memory_bytes": part.device.memory_bytes * ranks})
-    calibration = request.calibration or default_calibration()
+    microbatches, part = own.microbatches, own.on(request.topology)
     whole_on_rank = request.model_copy(
         update={
-            "topology": part.model_copy(update={"device": device}),
+            "topology": part,
             "setup": request.setup.model_copy(update={"microbatches": microbatches}),
             "budget": request.budget.model_copy(update={"max_axes": own.axes, "simplicity": 0.0}),
         }
@@ -112,7 +120,8 @@ def coarse(
         limited = within(whole_on_rank, deadline)
         answer = plan_stage(limited, None, deadline.stop, place, sketches.write)
     except RequestError as wrong:
-        said = RequestError(wrong.detail + _used_up(request, part, ranks), pointer=wrong.pointer)
+        used_up = _used_up(request, part, own.share)
+        said = RequestError(wrong.detail + used_up, pointer=wrong.pointer)
         if request.pipeline.ranks is not None:
             raise said from wrong
         return Infeasible(constraint="pins", detail=said.detail)
@@ -130,18 +139,17 @@ def coarse(
     if batch is not None:
         symbols["batch"] = batch // microbatches
     crossing = crossing_bytes(anatomy, symbols)
-    rate = link.device_bytes_per_s * calibration.link_efficiency * part.device_count
-    send_ns = link.latency_ns + crossing / rate * NS_PER_S
     use = folded.cost.memory_bytes
     return Coarse(
         weights,
         places(crossing),
-        send_ns,
+        crossing,
         whole,
         split_passes(folded),
         step,
         use.recomputed,
         is_tight=use.total > FULL * use.capacity,
+        group=own.share.group,
     )
 
 
@@ -156,7 +164,7 @@ def within(request: Request, deadline: Deadline, share: float = 1.0) -> Request:
 
 def coarsest_axes(request: Request, part: Topology) -> int:
     """The axes of the coarsest mesh of a part; of the finest where pins name others than levels."""
-    levels = {level.name for level in request.topology.levels}
+    levels = {level.name for group in request.topology.groups for level in group.levels}
     for pin in request.pins:
         if not _named(pin) <= levels or any(counts_of(own) for own in _cuts(pin)):
             return request.budget.max_axes
@@ -173,19 +181,19 @@ def _named(pin: Pin) -> set[str]:
     return named | {axis for own in _cuts(pin) for axis in axes_of(own)}
 
 
-def _used_up(request: Request, part: Topology, ranks: int) -> str:
+def _used_up(request: Request, part: Topology, share: Share) -> str:
     """Which levels pins name of which a rank has a single unit."""
     named = {axis for pin in request.pins for axis in _named(pin)}
     sizes = {level.name: level.size for level in part.levels}
     gone = [
         level.name
-        for level in request.topology.levels
+        for level in request.topology.groups[share.group].levels
         if level.size > 1 and level.name in named and sizes.get(level.name, 1) == 1
     ]
     if not gone:
         return ""
     levels = " and ".join(repr(name) for name in gone)
-    return f"; {ranks} pipeline ranks use up level {levels}: fewer ranks leave some of it"
+    return f"; {share.ranks} pipeline ranks use up level {levels}: fewer ranks leave some of it"
 
 
 def _weights(

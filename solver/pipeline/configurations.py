@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshwright.schema import InvalidInput, Pipeline, Request, RequestError, ScheduleKind
 from meshwright.schema.pipeline import MAX_STAGES_PER_RANK
 from solver.pipeline.layers import layer_begins
+from solver.pipeline.placement import Placement, Share, placements
 from solver.pipeline.schedules import check_schedule
 from solver.pipeline.split import rank_counts, split
 from solver.pipeline.stage_graph import Anatomy
@@ -22,18 +23,31 @@ _MOST_ROUNDS = 32  # chosen: microbatches over ranks; beyond it a bubble is unde
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """cuts: of the user, as positions in `Anatomy.order`; None where they are to be found."""
+    """cuts: of the user, as positions in `Anatomy.order`; None where they are to be found.
+
+    placement: of the ranks on the groups of a mixed cluster, none on others. on: their devices.
+    """
 
     ranks: int
     schedule: ScheduleKind
     stages_per_rank: int
     microbatches: int
     cuts: tuple[int, ...] | None = None
+    placement: Placement = ()
+    on: tuple[str, ...] = ()
+
+    @property
+    def shares(self) -> Placement:
+        return self.placement or (Share(0, self.ranks),)
 
     def __str__(self) -> str:
         virtual = f" of {self.stages_per_rank} stages" if self.stages_per_rank > 1 else ""
+        where = [
+            f"{own.ranks} on {name}" for own, name in zip(self.placement, self.on, strict=True)
+        ]
+        placed = f" ({', then '.join(where)})" if where else ""
         return (
-            f"{self.schedule}, {self.ranks} pipeline ranks{virtual}, "
+            f"{self.schedule}, {self.ranks} pipeline ranks{virtual}{placed}, "
             f"{self.microbatches} microbatches"
         )
 
@@ -42,23 +56,20 @@ def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration
     """Every configuration to estimate. Raises InvalidInput where what is asked for cannot be."""
     wanted = request.pipeline
     cuts = _cuts(wanted.cuts, anatomy)
-    if wanted.ranks is not None:
-        split(request.topology, wanted.ranks)
-        counts: tuple[int, ...] = (wanted.ranks,)
-    else:
-        most = min(_MOST_RANKS, len(anatomy.order))
-        counts = tuple(count for count in rank_counts(request.topology) if 1 < count <= most)
+    placed = _placed(request, min(_MOST_RANKS, len(anatomy.order)))
+    names = [group.device.name for group in request.topology.groups]
     refused: list[InvalidInput] = []
     made = False
     layers = len(layer_begins(anatomy))
-    for ranks in counts:
+    for ranks, placement in placed:
         for microbatches in _microbatches(request, ranks):
             tried = _kinds(wanted, layers, ranks)
             for own in _of_ranks(
                 request, ranks, microbatches, cuts, tried, len(anatomy.order), refused
             ):
                 made = True
-                yield own
+                on = tuple(names[share.group] for share in placement)
+                yield replace(own, placement=placement, on=on)
     if made or (wanted.ranks is None and cuts is None):
         return
     if refused:
@@ -68,6 +79,28 @@ def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration
         "has on these devices",
         pointer="/pipeline/cuts",
     )
+
+
+def _placed(request: Request, most: int) -> list[tuple[int, Placement]]:
+    """Numbers of ranks, each with where they lie."""
+    topology, wanted = request.topology, request.pipeline.ranks
+    if not topology.beside:
+        if wanted is not None:
+            split(topology, wanted)
+            return [(wanted, ())]
+        return [(count, ()) for count in rank_counts(topology) if 1 < count <= most]
+    every = list(placements(topology, most if wanted is None else max(most, wanted)))
+    found = [(sum(share.ranks for share in own), own) for own in every]
+    if wanted is None:
+        return found
+    counts = sorted({ranks for ranks, _ in found})
+    if wanted not in counts:
+        raise InvalidInput(
+            f"{wanted} pipeline ranks cannot be equal parts of each group of "
+            f"{topology.name or 'the topology'}; {', '.join(map(str, counts))} would do",
+            pointer="/pipeline/ranks",
+        )
+    return [(ranks, own) for ranks, own in found if ranks == wanted]
 
 
 def _of_ranks(
@@ -126,7 +159,10 @@ def _microbatches(request: Request, ranks: int) -> list[int]:
     batch = step_batch(request.graph, request.setup) or 1
     most = min(batch, _MOST_ROUNDS * ranks)
     found = [count for count in range(1, most + 1) if batch % count == 0]
-    useful = [count for count in found if count % ranks == 0] or found[-1:]
+    useful = [count for count in found if count % ranks == 0]
+    if not useful:
+        # as few as keep all ranks busy, up to a sample each
+        useful = [count for count in range(ranks, batch + 1) if batch % count == 0] or found[-1:]
     doubling = useful[:1]
     for count in useful[1:]:
         if count >= 2 * doubling[-1]:

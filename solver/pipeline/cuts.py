@@ -107,10 +107,10 @@ def balanced(
     """The best cuts into as many stages as `in_flight` has columns, None where none keeps a limit.
 
     ways: in which a stage may be planned, each the fastest that fits. at: positions where cuts may
-    be. send_ns: by position, what a cut before it costs its stage. in_flight, limit_bytes: by way
-    and stage.
+    be. send_ns: (stages, positions) what a cut there costs the stage behind it. in_flight,
+    limit_bytes: by way and stage.
     """
-    ends = np.concatenate([[0], at, [len(send_ns)]]).astype(np.int64)
+    ends = np.concatenate([[0], at, [send_ns.shape[1]]]).astype(np.int64)
     stages, count = in_flight.shape[1], len(ends)
     if stages > count - 1:
         return None
@@ -120,7 +120,7 @@ def balanced(
             for w in ways
         ]
     )
-    send = np.concatenate([[0.0], send_ns[at], [0.0]])
+    send = np.pad(send_ns[:, at], ((0, 0), (1, 1)))
     choices, best_ns = _balanced(until, send, in_flight, limit_bytes)
     if not np.isfinite(best_ns):
         return None
@@ -140,7 +140,7 @@ def _balanced(
     longer and holds more, so that no more are looked at than can be better.
     """
     ways, stages = in_flight.shape
-    count = send.size
+    count = send.shape[1]
     best = np.full(count, np.inf)
     best[0] = 0.0
     choices = np.zeros((stages, count), dtype=np.int64)
@@ -155,7 +155,7 @@ def _balanced(
                     size += in_flight[way, stage] * (saved[last] - saved[first])
                     if size > limit_bytes[way, stage] or own >= found[last]:
                         break
-                    own = max(best[first], own + send[first])
+                    own = max(best[first], own + send[stage, first])
                     if own < found[last]:
                         found[last] = own
                         choices[stage, last] = first

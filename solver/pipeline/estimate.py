@@ -8,10 +8,11 @@ it has room for, so that a rank that holds few microbatches can be faster than o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solver.cost_graph import FloatArray
 from solver.pipeline.coarse import Coarse
@@ -27,11 +28,14 @@ _ONCE, _STATIC, _SAVED, _WAITING = 3, 5, 6, 7
 
 @dataclass(frozen=True)
 class Estimate:
-    """ways: of the same number of ranks and microbatches. limit_bytes: of a device."""
+    """ways: of the same number of ranks and microbatches. limits_bytes: of a device of every rank.
+    groups: of which every rank has devices. send_ns: see `sends_ns`."""
 
     ways: tuple[Coarse, ...]
     pace: Pace
-    limit_bytes: float
+    limits_bytes: FloatArray
+    groups: IntArray
+    send_ns: FloatArray
 
     @property
     def order(self) -> Schedule:
@@ -54,28 +58,43 @@ class Estimate:
 
     @cached_property
     def limits(self) -> FloatArray:
-        """Bytes, by way and stage: its part of the rank's, as equal stages would share them."""
+        """Bytes, by way and stage: its part of the rank's, as equal stages would share them; none
+        in a way of other devices."""
         static, saved = (self._until[:, [row], -1] for row in (_STATIC, _SAVED))
         held = static + self.in_flight * saved
         of_rank = np.array([np.bincount(self.order.rank_of, row) for row in held])
-        share = held / np.maximum(of_rank, 1.0)[:, list(self.order.rank_of)]
+        ranks = list(self.order.rank_of)
+        share = held / np.maximum(of_rank, 1.0)[:, ranks]
         again = np.array([[way.recomputed_bytes] for way in self.ways])
-        found: FloatArray = (self.limit_bytes - again) * share
+        found = (self.limits_bytes[ranks] - again) * share
+        return np.where(self._on_own_devices, found, -np.inf)
+
+    @cached_property
+    def _on_own_devices(self) -> NDArray[np.bool_]:
+        """By way and stage: whether the way is for the devices that the stage runs on."""
+        groups = self.groups[list(self.order.rank_of)]
+        found: NDArray[np.bool_] = np.array([[way.group] for way in self.ways]) == groups
         return found
 
     def balanced(self, at: IntArray) -> tuple[int, ...] | None:
         """The cuts of which the slowest stage is fastest, None where none keep the memory."""
-        send_ns = self.ways[0].send_ns * self.pace.microbatches
+        send_ns = self.send_ns * self.pace.microbatches
         weights = [way.weights for way in self.ways]
         return balanced(weights, at, send_ns, self.in_flight, self.limits)
 
     def leanest(self, at: IntArray) -> tuple[int, ...] | None:
         """Cuts that balance what the way that needs least holds, whether that fits or not."""
         held = float(self.in_flight.max())
-        lean = min(self.ways, key=lambda way: float(way.weights.by_bytes(held).ns.sum()))
-        flights = self.in_flight[self.ways.index(lean)][None, :]
-        free = np.full_like(flights, np.inf)
-        return balanced([lean.weights.by_bytes(held)], at, 0.0 * lean.send_ns, flights, free)
+        sizes = np.array([way.weights.by_bytes(held).ns.sum() for way in self.ways])
+        lean, weights = [], []
+        for group in dict.fromkeys(self.groups.tolist()):
+            own = [number for number, way in enumerate(self.ways) if way.group == group]
+            lean.append(min(own, key=lambda number: float(sizes[number])))
+            size = self.ways[lean[-1]].weights.by_bytes(held)
+            limit = float(self.limits_bytes[self.groups == group][0])
+            weights.append(replace(size, ns=size.ns / limit))
+        free = np.where(self._on_own_devices[lean], np.inf, -np.inf)
+        return balanced(weights, at, 0.0 * self.send_ns, self.in_flight[lean], free)
 
     def step_ns(self, cuts: Sequence[int]) -> float:
         """How long a step takes; infinite where a stage fits in no way."""
@@ -96,6 +115,12 @@ class Estimate:
         found: FloatArray = self.in_flight[self.chosen(cuts), np.arange(self.order.stages)]
         return found
 
+    def of_fullest(self, cuts: Sequence[int], usable: float) -> float:
+        """Bytes on the device that is fullest, with its reserve; usable: the share without it."""
+        capacity = self.limits_bytes / usable
+        total = self.of_ranks(cuts) + capacity - self.limits_bytes
+        return float(total[np.argmax(total / capacity)])
+
     def of_ranks(self, cuts: Sequence[int]) -> FloatArray:
         """Bytes that the stages of each rank hold."""
         return np.bincount(self.order.rank_of, self._held(cuts)).astype(float)
@@ -107,8 +132,8 @@ class Estimate:
         count = self.order.stages // self.order.ranks
         found = []
         for stage, rank in enumerate(self.order.rank_of):
-            left = max(self.limit_bytes - float(of_rank[rank]), 0.0)
-            total = max(float(of_rank[rank]), self.limit_bytes)
+            left = max(float(self.limits_bytes[rank] - of_rank[rank]), 0.0)
+            total = max(float(of_rank[rank]), float(self.limits_bytes[rank]))
             found.append((float(held[stage]) + left / count) / total)
         return tuple(found)
 
@@ -143,7 +168,7 @@ class Estimate:
         parts = self._parts(cuts)
         taken = parts[chosen, :_STATIC, np.arange(self.order.stages)].T
         forward, inputs, weights, once, begin = taken
-        transfers = self.ways[0].send_ns[list(cuts)]
+        transfers = self.send_ns[np.arange(1, self.order.stages), list(cuts)]
         lasting = Durations(forward, inputs, weights, np.stack([transfers, transfers]))
         return float(begin[0]) + self.pace.step_ns(lasting, once)
 

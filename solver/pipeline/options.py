@@ -46,9 +46,10 @@ class Option:
         held, ways = estimate.flights(cuts), estimate.chosen(cuts)
         return StageWishes(estimate.shares(cuts), tuple(held.tolist()), tuple(ways.tolist()))
 
-    def memory_bytes(self, reserved: float) -> int:
+    def memory_bytes(self, usable: float) -> int:
+        """usable: the share of a device's memory that is not reserved."""
         if self.plans is None:
-            return round(float(self.estimate.of_ranks(self.cuts).max()) + reserved)
+            return round(self.estimate.of_fullest(self.cuts, usable))
         return self.plans.priced.cost.memory_bytes.total
 
     def considered(self, best_ns: float, memory_bytes: int, *, on_front: bool) -> Considered:
@@ -108,14 +109,14 @@ def places_for(estimate: Estimate, ops: int) -> IntArray:
 
 
 def all_considered(
-    options: Sequence[Option], best_ns: float, best_bytes: int, reserved: float
+    options: Sequence[Option], best_ns: float, best_bytes: int, usable: float
 ) -> tuple[Considered, ...]:
     """The fastest, and all for which nothing is at once as fast and smaller; the best plan's step
     and memory are of none of them."""
     found = []
     least = best_bytes
     for place, own in enumerate(sorted(options, key=lambda own: own.ns)):
-        size = own.memory_bytes(reserved)
+        size = own.memory_bytes(usable)
         on_front = own.refused is None and size < least
         if on_front:
             least = size

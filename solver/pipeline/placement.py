@@ -6,11 +6,16 @@ those of another may have another number of devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, permutations, product
 
+import numpy as np
+
+from costmodel.collectives import NS_PER_S
 from meshwright.schema import Link, Plan, PlanError, Topology
-from solver.pipeline.split import split
+from solver.cost_graph import FloatArray
+from solver.pipeline.split import rank_counts, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,17 @@ def parts_of(topology: Topology, placement: Placement) -> tuple[Part, ...]:
     return tuple(found)
 
 
+def placements(topology: Topology, most: int) -> Iterator[Placement]:
+    """Every way to share ranks out, two to `most` of them: the groups that are used, how many ranks
+    each has, and which comes first. Others stay idle."""
+    groups = topology.groups
+    counts = [(0, *(c for c in rank_counts(group) if c <= most)) for group in groups]
+    for ranks in product(*counts):
+        if 2 <= sum(ranks) <= most:
+            shares = [Share(group, count) for group, count in enumerate(ranks) if count]
+            yield from permutations(shares)
+
+
 def group_of(plan: Plan, topology: Topology) -> Topology:
     """The group that a plan of one stage lies on: the whole topology where it is of one kind.
 
@@ -64,6 +80,26 @@ def group_of(plan: Plan, topology: Topology) -> Topology:
         f"the plan's stage begins at device {plan.stages[0].ranks_from}, where no group of "
         f"{topology.name or 'the topology'} begins"
     )
+
+
+def sends_ns(
+    parts: Sequence[Part], rank_of: Sequence[int], crossing_bytes: FloatArray, efficiency: float
+) -> FloatArray:
+    """(stages, positions): what a cut there, before the stage, sends takes one way in every
+    microbatch; both sides share the bytes out over their devices."""
+    found = np.zeros((len(rank_of), len(crossing_bytes)))
+    for stage, ranks in enumerate(pairwise(rank_of), start=1):
+        sides = [parts[rank] for rank in ranks]
+        if sides[0] is sides[1]:
+            continue
+        links = [own.link if len({p.group for p in sides}) == 1 else own.topology.uplink
+                 for own in sides]  # fmt: skip
+        ends = [(link, own.topology.device_count) for link, own in zip(links, sides, strict=True)
+                if link is not None]  # fmt: skip
+        rate = min(link.device_bytes_per_s * count for link, count in ends) * efficiency
+        latency_ns = max(link.latency_ns for link, _ in ends)
+        found[stage] = latency_ns + crossing_bytes / rate * NS_PER_S
+    return found
 
 
 def link_between(one: Part, other: Part) -> Link:

@@ -21,7 +21,7 @@ schedule holds. The answer's bound is that of its work alone, for these cuts and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 
 import numpy as np
@@ -35,14 +35,17 @@ from meshwright.schema import (
     InvalidInput,
     Progress,
     Request,
+    Topology,
 )
 from solver.deadline import Deadline, Stop, never
+from solver.pipeline.alone import check_on_groups, plan_on_one_group
 from solver.pipeline.coarse import coarsest_axes, within
-from solver.pipeline.configurations import configurations
+from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.document import document
 from solver.pipeline.drafts import Drafts, Group
 from solver.pipeline.options import Option, all_considered
 from solver.pipeline.schedules import schedule
+from solver.pipeline.scout import scouted
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import plan_stages_that_fit
 from solver.pipeline.staged import Staged
@@ -53,10 +56,11 @@ _COARSE_TOLERANCE = 1e-2  # chosen: of stages' plans that choose between configu
 _FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
 _ALONE = 0.3  # chosen: of the time, the share for the plan without a pipeline
 _ESTIMATING = 0.5  # chosen: of what is left then, the share for estimates
+_ENOUGH = 16  # chosen: degrees of mixed clusters that are drafted, of hundreds
 _NEAR = 1.1  # chosen: drafts on finer meshes seldom gain so much
 _AS_GOOD = 1.02  # chosen: estimates of what has several drafts are seldom further off
 _TOLERANCE = 3e-3  # chosen: of stages' plans in the end
-_SHARPENED = 4  # chosen: degrees with more drafts than one; about two seconds each
+_SHARPENED = 4  # chosen: degrees with more drafts than one; two seconds for each kind of device
 _BEST_OF_RANKS = 1.5  # chosen: finer meshes gain as much where a rank has many devices
 
 
@@ -78,7 +82,13 @@ def check_pipeline(request: Request) -> None:
     """Raise what `plan_pipeline` would raise for bad input, but for pins that no rank can keep."""
     if request.setup.phase != "training":
         raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
-    check(request)
+    if request.topology.beside and request.constraints.offload != "none":
+        raise InvalidInput(
+            "what hosts keep is not planned for pipelines over several kinds of devices; leave the "
+            "offload out, or name one of the groups as the topology",
+            pointer="/constraints/offload",
+        )
+    check_on_groups(request, check)
     next(configurations(request, Anatomy(request.graph)), None)
 
 
@@ -117,8 +127,9 @@ class _PipelineSearch:
                 return self._with_considered(single, options)
             ms = single.plan.cost.step_ns / 1e6
             self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
+        self.notes += _idle(self.request.topology, best.configuration)
         others = [own for own in options if own is not best]
-        considered = self._considered(others, best.ns, best.memory_bytes(self._reserved))
+        considered = self._considered(others, best.ns, best.memory_bytes(self.drafts.usable))
         plan = document(self.request, self._staged(best), best.plans, considered, self.notes)
         return Answer(plan=plan)
 
@@ -133,16 +144,13 @@ class _PipelineSearch:
     def _considered(
         self, options: Sequence[Option], best_ns: float, best_bytes: int
     ) -> tuple[Considered, ...]:
-        return all_considered(options, best_ns, best_bytes, self._reserved)
-
-    @property
-    def _reserved(self) -> float:
-        return self.request.topology.device.memory_bytes - self.drafts.limit_bytes
+        return all_considered(options, best_ns, best_bytes, self.drafts.usable)
 
     @property
     def _coarsest(self) -> int:
-        """The axes of the coarsest mesh of all devices."""
-        return coarsest_axes(self.request, self.request.topology)
+        """The axes of the coarsest mesh of all devices, or of all of one kind."""
+        groups = self.request.topology.groups
+        return max(coarsest_axes(self.request, group) for group in groups)
 
     def _alone(self, axes: int) -> Answer | None:
         """Without a pipeline, on meshes of so many axes, where that is a choice."""
@@ -150,8 +158,9 @@ class _PipelineSearch:
             return None
         self._say("no pipeline", 0, 1)
         is_final = axes == self.request.budget.max_axes
-        own = within(_on_meshes(self.request, axes, is_final=is_final), self.deadline, _ALONE)
-        return plan_stage(own, None, self.deadline.stop)
+        share = _ALONE / len(self.request.topology.groups)
+        own = within(_on_meshes(self.request, axes, is_final=is_final), self.deadline, share)
+        return plan_on_one_group(own, lambda one: plan_stage(one, None, self.deadline.stop))
 
     def _alone_at_its_best(
         self, coarse_one: Answer | None, promising: Sequence[Option]
@@ -177,11 +186,16 @@ class _PipelineSearch:
         left = self.deadline.left_s()
         seconds = None if left is None else left * _ESTIMATING
         estimating = Deadline.after(seconds, self.deadline.stop)
-        done = self.drafts.begin(groups, estimating)
-        if done < len(groups):
+        enough = np.inf
+        if self.request.topology.beside:
+            groups = scouted(self.request, self.drafts, groups, estimating)
+            enough = _ENOUGH
+        done = self.drafts.begin(groups, estimating, enough)
+        if done < len(groups) and estimating.is_over():
             count = sum(len(own.configurations) for own in groups[done:])
             self.notes.append(f"{count} configurations were not estimated")
-        promising = _promising(groups[:done])
+        kinds = len(self.request.topology.groups)
+        promising = _promising(groups[:done], max(1, _SHARPENED // kinds))
         self.drafts.sharpen(promising, estimating)
         found = [own for group in groups for own in group.options]
         return found or self.drafts.tight_options(groups, _PLANNED)
@@ -241,17 +255,18 @@ class _PipelineSearch:
             self.calibration,
             order,
             option.cuts,
+            own.placement,
         )
 
     def _say(self, phase: str, done: int, total: int) -> None:
         self.say(Progress(phase=phase, done=done, total=max(total, 1)))
 
 
-def _promising(groups: Sequence[Group]) -> list[Group]:
+def _promising(groups: Sequence[Group], most: int) -> list[Group]:
     """The best of every number of ranks, and what else is near the best; any where nothing fits."""
     found = sorted((own for own in groups if own.options), key=lambda own: own.ns)
     if not found:
-        return list(groups)[:_SHARPENED]
+        return list(groups)[:most]
     seen: set[int] = set()
     near = []
     for own in found:
@@ -259,7 +274,15 @@ def _promising(groups: Sequence[Group]) -> list[Group]:
         seen.add(own.ranks)
         if own.ns <= found[0].ns * (_BEST_OF_RANKS if is_first else _NEAR):
             near.append(own)
-    return near[:_SHARPENED]
+    return near[:most]
+
+
+def _idle(topology: Topology, own: Configuration) -> Iterator[str]:
+    """That a configuration leaves groups of devices idle."""
+    used = {share.group for share in own.shares}
+    for number, group in enumerate(topology.groups):
+        if number not in used:
+            yield f"{group.device_count} {group.device.name} are idle: nothing found gains by them"
 
 
 def _on_meshes(request: Request, axes: int, *, is_final: bool) -> Request:
@@ -290,12 +313,13 @@ def _closest(options: Sequence[Option]) -> Infeasible | None:
 
 
 def _nothing_fits(request: Request) -> Infeasible:
+    groups = request.topology.groups
+    sizes = [f"{group.device.memory_bytes / 2**30:.0f}" for group in groups]
     return Infeasible(
         constraint="memory",
         detail=(
             "no configuration found fits: no cuts were found that keep the memory of the devices "
-            f"({request.topology.device.memory_bytes / 2**30:.0f} GiB each); more pipeline ranks "
-            "or more microbatches may do"
+            f"({' and '.join(sizes)} GiB each); more pipeline ranks or more microbatches may do"
         ),
-        available_bytes=request.topology.device.memory_bytes,
+        available_bytes=max(group.device.memory_bytes for group in groups),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from meshwright.planner import preset
 from meshwright.schema import (
     Constraints,
     Cost,
@@ -23,6 +24,7 @@ from meshwright.schema import (
     Pipeline,
     Plan,
     Redistribution,
+    Schedule,
     Search,
     SequenceOrder,
     Stage,
@@ -243,3 +245,16 @@ def test_axes_that_go_together_have_one_name() -> None:
     assert names.short(("gpu1", "gpu0")) == ("gpu1", "gpu0")
     assert names.short(("node", "gpu0")) == ("node", "gpu0")
     assert names.legend == " (gpu = gpu0 gpu1, all = node gpu0 gpu1)"
+
+
+def test_stages_of_a_mixed_cluster_say_their_devices() -> None:
+    (stage,) = plan().stages
+    half = MESH.model_copy(update={"axes": MESH.axes[1:]})
+    behind = stage.model_copy(update={"pipeline_rank": 1, "ranks_from": 16, "mesh": half})
+    staged = plan(stages=(stage, behind), schedule=Schedule(kind="1f1b", ranks=2), microbatches=2)
+    mixed = preset("a100-2x8+h100-1x8")
+    text = " ".join(plan_text(staged, topology=mixed).split())
+    assert "2 ranks of 16 and 8 devices" in text
+    assert "on 16 NVIDIA A100 SXM4 80GB" in text
+    assert "on 8 NVIDIA H100 SXM5 80GB" in text
+    assert "NVIDIA" not in plan_text(staged, topology=preset("h100-3x8"))

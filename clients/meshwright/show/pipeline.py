@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
 
-from meshwright.schema import Plan, Stage
+from meshwright.schema import Plan, Stage, Topology
 from meshwright.show.axes import AxisNames
 from meshwright.units import show_bytes, show_ns, show_share
 
 SHOWN = 6  # chosen: configurations that were considered and lost
 
 
-def pipeline_rows(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Nothing for a plan of one stage."""
+def pipeline_rows(plan: Plan, topology: Topology | None = None) -> Iterator[tuple[str, str]]:
+    """Nothing for a plan of one stage. topology: stages of a mixed cluster say their devices."""
     said = plan.schedule
     if said is None:
         return
@@ -21,14 +22,31 @@ def pipeline_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     share = show_share(plan.cost.bubble_ns / plan.cost.step_ns)
     yield (
         "pipeline",
-        f"{said.kind}: {said.ranks} ranks of {plan.stages[0].mesh.device_count} devices{several}; "
+        f"{said.kind}: {said.ranks} ranks of {_device_counts(plan)} devices{several}; "
         f"bubble {show_ns(plan.cost.bubble_ns)} ({share} of the step)",
     )
     often = Counter(op.op for stage in plan.stages for op in stage.ops)
     for number, stage in enumerate(plan.stages):
         # what every stage makes for itself says nothing of any
         own = [op.op for op in stage.ops if often[op.op] == 1 and op.kind != "receive"]
-        yield f"stage {number}", _stage(stage, own or [op.op for op in stage.ops])
+        yield f"stage {number}", _stage(stage, own or [op.op for op in stage.ops], topology)
+
+
+def _device_counts(plan: Plan) -> str:
+    """Of every rank, those of neighbours that have as many once."""
+    counts = {stage.pipeline_rank: stage.mesh.device_count for stage in plan.stages}
+    found = [count for count, _ in groupby(counts[rank] for rank in sorted(counts))]
+    return " and ".join(map(str, found))
+
+
+def _devices(stage: Stage, topology: Topology | None) -> Iterator[str]:
+    """The kind of device where there are several."""
+    if topology is not None and topology.beside:
+        ends = accumulate(group.device_count for group in topology.groups)
+        for group, end in zip(topology.groups, ends, strict=True):
+            if stage.ranks_from < end:
+                yield f"on {stage.mesh.device_count} {group.device.name}"
+                return
 
 
 def considered_rows(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -46,9 +64,10 @@ def considered_rows(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "", f"and {len(others) - len(shown)} more"
 
 
-def _stage(stage: Stage, own: Sequence[str]) -> str:
+def _stage(stage: Stage, own: Sequence[str], topology: Topology | None) -> str:
     axes = " × ".join(f"{axis.name}={axis.size}" for axis in stage.mesh.axes)
     parts = [f"rank {stage.pipeline_rank}, {own[0]} … {own[-1]} ({len(own)} ops)"]
+    parts += _devices(stage, topology)
     parts.append(f"mesh {axes}{AxisNames(stage.mesh).legend}")
     passes = stage.passes
     if passes is not None:

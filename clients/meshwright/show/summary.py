@@ -32,7 +32,7 @@ def render_summary(
     """What the plan costs, why it fits, how it was found and whether its execution was right."""
     return Group(
         _head(plan, graph, topology),
-        _numbers(plan, graph, setup, certificate, seconds),
+        _numbers(plan, (graph, topology, setup), certificate, seconds),
         *_notes(plan),
     )
 
@@ -45,18 +45,18 @@ def _head(plan: Plan, graph: Graph | None, topology: Topology | None) -> Rendera
 
 def _numbers(
     plan: Plan,
-    graph: Graph | None,
-    setup: Setup | None,
+    about: tuple[Graph | None, Topology | None, Setup | None],
     certificate: Certificate | None,
     seconds: Sequence[float],
 ) -> RenderableType:
+    graph, topology, setup = about
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     rows: list[tuple[str, RenderableType]] = [
         _run(plan, graph, setup or Setup()),
         *wish_rows(plan.wishes),
-        *(pipeline_rows(plan) if plan.schedule is not None else _meshes(plan)),
+        *(pipeline_rows(plan, topology) if plan.schedule is not None else _meshes(plan)),
         *recompute_rows(plan),
         _memory(plan),
         _step(plan),

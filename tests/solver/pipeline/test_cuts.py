@@ -20,17 +20,19 @@ def test_cuts_are_the_best_of_all(seed: int) -> None:
         Weights(*(random.integers(0, 20, ops).astype(float) for _ in range(3)), np.zeros(ops))
         for _ in range(int(random.integers(1, 3)))
     ]
-    send = random.integers(0, 6, ops).astype(float)
+    send = random.integers(0, 6, (stages, ops)).astype(float)
     at = np.sort(random.choice(np.arange(1, ops), min(ops - 1, 7), replace=False))
     in_flight = np.sort(random.uniform(1, 5, (len(ways), stages)))[:, ::-1].copy()
     limits = random.integers(30, 200, (len(ways), stages)).astype(float)
+    # some are ways of other devices than the stage has
+    limits[random.random(limits.shape) < 0.2] = -np.inf
     found = balanced(ways, at, send, in_flight, limits)
 
     def slowest(cuts: tuple[int, ...]) -> float:
         most = 0.0
         for stage, (first, last) in enumerate(pairwise((0, *cuts, ops))):
             own = [
-                way.ns[first:last].sum() + (send[first] if first else 0.0)
+                way.ns[first:last].sum() + (send[stage, first] if first else 0.0)
                 for way, held, limit in zip(
                     ways, in_flight[:, stage], limits[:, stage], strict=True
                 )
