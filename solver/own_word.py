@@ -48,7 +48,13 @@ def check_places(said: Sequence[Stage], judged: Sequence[Stage]) -> None:
     """Raise PlanError where stages say of themselves what their schedule does not."""
     for number, (stage, own) in enumerate(zip(said, judged, strict=True)):
         where = f"stage {number} "
-        for field in ("pipeline_rank", "ranks_from", "in_flight", "memory_bytes", "passes"):
+        for field in ("pipeline_rank", "ranks_from", "in_flight"):
+            found, expected = getattr(stage, field), getattr(own, field)
+            if found != expected:
+                raise PlanError(
+                    f"stage {number} of the plan says {field} {found}, the schedule has {expected}"
+                )
+        for field in ("memory_bytes", "passes"):
             _compare(getattr(stage, field), getattr(own, field), where + field)
         names = [[item.tensor for item in one.receives] for one in (stage, own)]
         if names[0] != names[1]:
