@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from meshwright.schema import Answer, Finding, Plan, Request, Search, Stage
 from meshwright.schema.collector import uncollected
@@ -11,6 +11,8 @@ from solver.folded_plan import FoldedPlan
 from solver.fusion import buckets_of
 from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
 from solver.mesh_search import MeshSearch
+from solver.misfit import Misfit
+from solver.moments.use import every_moment
 from solver.notes import (
     idle_axes,
     idle_wishes,
@@ -20,10 +22,23 @@ from solver.notes import (
     why_idle,
 )
 from solver.parameter_states import OPTIMIZER_SHARD_BYTES
+from solver.problem import step_batch
 from solver.why_none import why_none
 
 # a plan of the best of all outcomes, with the steps forward that the search made
-Write = Callable[[Request, Sequence[MeshOutcome], MeshOutcome, tuple[Finding, ...]], Plan]
+Write = Callable[
+    [Request, Sequence[MeshOutcome], MeshOutcome, FoldedPlan, tuple[Finding, ...]], Plan
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A search's best plan, which misses the memory with what passes by. spare_bytes: what was left
+    for that. bound_ns: no plan that leaves so much costs less."""
+
+    misfit: Misfit
+    spare_bytes: float
+    bound_ns: float
 
 
 def answer_of(
@@ -31,7 +46,7 @@ def answer_of(
     outcomes: Sequence[MeshOutcome],
     search: MeshSearch,
     write: Write,
-) -> Answer:
+) -> Answer | Missed:
     """The best plan of all outcomes, as simple as may be; `plan_of` writes it in full."""
     solved = [o for o in outcomes if o.outcome.choice is not None]
     if not solved:
@@ -39,19 +54,48 @@ def answer_of(
     best = search.simplified(fastest(solved))
     replaced = replaced_pins(request.pins, search.pins.values())
     best = replace(best, notes=(*best.notes, *replaced))
+    folded = FoldedPlan.of(best)
+    memory, problem = folded.cost.memory_bytes, folded.models.problem
+    if memory.total > memory.capacity:
+        batch = step_batch(request.graph, request.setup)
+        misfit = Misfit(memory, problem.microbatches, batch, bool(problem.remade))
+        return Missed(misfit, problem.spare_bytes, _bound_ns(outcomes, best, folded))
     return Answer(
-        plan=write(request, outcomes, best, tuple(search.history.findings)),
+        plan=write(request, outcomes, best, folded, tuple(search.history.findings)),
         seconds=tuple(search.history.seconds),
     )
 
 
 def fastest(solved: Sequence[MeshOutcome]) -> MeshOutcome:
-    """Of outcomes with a choice, the one whose step is shortest, whatever its search minimised."""
+    """Of outcomes with a choice, the one whose step is shortest, whatever its search minimised; of
+    those that fit with what passes by, where any do."""
     if len(solved) == 1:
         return solved[0]
-    best = min(solved, key=lambda own: FoldedPlan.of(own).cost.step_ns)
+    best = min(solved, key=_in_order)
     cheapest_ns = min(own.outcome.cost_ns for own in solved)
     return replace(best, faster_ns=best.outcome.cost_ns - cheapest_ns)
+
+
+def _in_order(own: MeshOutcome) -> tuple[bool, float]:
+    cost = FoldedPlan.of(own).cost
+    return cost.memory_bytes.total > cost.memory_bytes.capacity, cost.step_ns
+
+
+def _bound_ns(outcomes: Sequence[MeshOutcome], best: MeshOutcome, folded: FoldedPlan) -> float:
+    """No plan on any mesh that was searched has a smaller objective."""
+    return min(
+        _cheapest_ns(best, folded),
+        *(
+            o.outcome.lower_bound_ns
+            for o in outcomes
+            if not o.left_out and o.outcome.status != "infeasible"
+        ),
+    )
+
+
+def _cheapest_ns(best: MeshOutcome, folded: FoldedPlan) -> float:
+    """The least objective that was found."""
+    return folded.cost.objective_ns - best.simplicity_ns - best.faster_ns
 
 
 @uncollected
@@ -59,10 +103,10 @@ def plan_of(
     request: Request,
     outcomes: Sequence[MeshOutcome],
     best: MeshOutcome,
+    folded: FoldedPlan,
     history: tuple[Finding, ...],
 ) -> Plan:
     """The plan of the best outcome, which has a choice, with what is proved by all of them."""
-    folded = FoldedPlan.of(best)
     models, unfolding, cost = folded.models, folded.unfolding, folded.cost
     portions, stages, problem = folded.portions, folded.stages, models.problem
     chosen = [
@@ -72,12 +116,9 @@ def plan_of(
     ]
     stage = unfolding.stage(portions, stages)
     again = problem.remade.document([op.op for op in stage.ops])
+    moments = every_moment(folded.moments, problem.in_flight, training=problem.training)
     searched = [outcome for outcome in outcomes if not outcome.left_out]
-    cheapest_ns = cost.objective_ns - best.simplicity_ns - best.faster_ns
-    bound = min(
-        cheapest_ns,
-        *(o.outcome.lower_bound_ns for o in searched if o.outcome.status != "infeasible"),
-    )
+    bound, cheapest_ns = _bound_ns(outcomes, best, folded), _cheapest_ns(best, folded)
     gap = (cost.objective_ns - bound) / cost.objective_ns if cost.objective_ns else 0.0
     proved = cheapest_ns - bound <= TOLERANCE * (1 + 1e-9) * cheapest_ns
     return Plan(
@@ -87,7 +128,7 @@ def plan_of(
         setup=request.setup.id,
         calibration=problem.calibration.id,
         microbatches=problem.microbatches,
-        stages=(_fused(stage, request).model_copy(update={"recompute": again}),),
+        stages=(_fused(stage, request).like(recompute=again, moments=moments),),
         cost=cost,
         search=Search(
             found_by=best.found_by,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from solver.folding import Folding
 from solver.lowering import Models
+from solver.moments.inside import PASSES_ON, inside_backward
+from solver.op_model import OpModel
 from solver.values import Value
 
 
@@ -86,3 +90,30 @@ def may_fill_hosts(models: Models, folding: Folding) -> bool:
                 ("tensor", value.root), 1
             )
     return most > models.problem.host_limit_bytes
+
+
+def least_passing_bytes(models: Models) -> float:
+    """What passes by in every plan at the begin of the backward pass, when all is saved: what the
+    last op makes for itself, and the gradients of what it reads (`solver.moments`)."""
+    problem = models.problem
+    if not problem.training:
+        return 0.0
+    for position in range(len(problem.ops) - 1, -1, -1):
+        if position not in models.values.views:
+            model = models.ops.model(position)
+            if model.runs_backward and problem.ops[position].op.kind != PASSES_ON:
+                return _least_passing(model, problem.ops[position].op.kind)
+            if model.runs_backward:
+                return 0.0
+    return 0.0
+
+
+def _least_passing(model: OpModel, kind: str) -> float:
+    passing = np.zeros(len(model.choices))
+    for port, own in enumerate(model.inputs):
+        if own.space is None:
+            continue
+        local = own.space.local_bytes(model.required(model.choices, port))
+        passing += local * int(own.has_gradient and not own.is_parameter)
+        passing += local * (inside_backward(kind) if port == 0 else 0)
+    return float(passing.min(initial=np.inf))

@@ -7,7 +7,7 @@
     step      = the same ops and collectives, each beside what it need not wait for
                 (`solver.overlap.closed_form`)
     memory    = parameters + gradients + optimizer state + cache + saved activations
-              + what the largest segment recomputes + reserve
+              + what passes by at the fullest moment (`solver.moments`) + reserve
 
 In the objective communication counts with the calibration's exposed share, so that it adds up: it
 is what a search on one mesh minimises, and what its bound is of. The step is what people read, and
@@ -26,6 +26,9 @@ import numpy as np
 from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError
 from solver.assignment import Assignment, assignment_of_stage
 from solver.lowering import Models
+from solver.moments.peak import Moments
+from solver.moments.stage import stage_moments
+from solver.moments.use import alone, at_fullest
 from solver.overlap.closed_form import Lengths, lengths_of
 from solver.overlap.course import Course, Part, course_of
 from solver.problem import Problem
@@ -78,8 +81,8 @@ def cost_of_all(models: Models, assignment: Assignment) -> Cost:
     """What an assignment of all there is costs. Raises PlanError for layouts that do not meet."""
     part = Part.whole(models, assignment)
     course = course_of(models, [part], models.problem.position_of)
-    recomputed = max(part.ledger.working.values(), default=0.0)
-    return cost_of(models, [part], lengths_in_turn(models.problem, course), recomputed)
+    moments = stage_moments(models, assignment, part.ledger)
+    return cost_of(models, [part], lengths_in_turn(models.problem, course), moments)
 
 
 def lengths_in_turn(problem: Problem, course: Course) -> Lengths:
@@ -87,12 +90,10 @@ def lengths_in_turn(problem: Problem, course: Course) -> Lengths:
     return lengths_of(course, training=problem.training, split=False)
 
 
-def cost_of(
-    models: Models, parts: Iterable[Part], lengths: Lengths, recomputed_bytes: float
-) -> Cost:
+def cost_of(models: Models, parts: Iterable[Part], lengths: Lengths, moments: Moments) -> Cost:
     """What parts of an assignment cost together, each as often as it has copies.
 
-    lengths: of the passes of all of them. recomputed_bytes: of the largest segment.
+    lengths, moments: of the passes of all of them.
     """
     problem = models.problem
     own = [(part.ledger, len(part.copies)) for part in parts]
@@ -110,6 +111,17 @@ def cost_of(
         del exposed["host"]
     capacity = problem.topology.device.memory_bytes
     shares = problem.calibration.exposed
+    resting = MemoryUse(
+        parameters=round(totals[4] - cache),
+        gradients=round(totals[5]),
+        optimizer=round(totals[6]),
+        activations=round(totals[7] * problem.in_flight),
+        cache=round(cache),
+        reserved=round(capacity * problem.setup.memory_reserve),
+        capacity=capacity,
+        host=round(host_bytes),
+        host_capacity=problem.topology.host.memory_bytes if problem.topology.host else 0,
+    )
     return Cost(
         step_ns=compute + sum(exposed.values()),
         objective_ns=compute
@@ -120,16 +132,5 @@ def cost_of(
         compute_ns=compute,
         communication_ns=moved,
         exposed_ns=exposed,
-        memory_bytes=MemoryUse(
-            parameters=round(totals[4] - cache),
-            gradients=round(totals[5]),
-            optimizer=round(totals[6]),
-            activations=round(totals[7] * problem.in_flight),
-            cache=round(cache),
-            recomputed=round(recomputed_bytes),
-            reserved=round(capacity * problem.setup.memory_reserve),
-            capacity=capacity,
-            host=round(host_bytes),
-            host_capacity=problem.topology.host.memory_bytes if problem.topology.host else 0,
-        ),
+        memory_bytes=at_fullest(resting, alone(moments, problem.in_flight)),
     )

@@ -10,6 +10,7 @@ from solver.evaluate import cost_of, lengths_in_turn
 from solver.ledger import Ledger, ledger_of
 from solver.lowering import Models
 from solver.mesh_outcome import MeshOutcome
+from solver.moments.peak import Moments
 from solver.overlap.course import Course, Part, course_of
 from solver.plan_document import stage_document
 from solver.portions import Portion
@@ -18,7 +19,7 @@ from solver.unfolding import Unfolding
 
 @dataclass(frozen=True)
 class FoldedPlan:
-    """course, cost: of the whole."""
+    """course, cost, moments: of the whole."""
 
     models: Models
     unfolding: Unfolding
@@ -26,6 +27,7 @@ class FoldedPlan:
     ledgers: list[Ledger]
     course: Course
     cost: Cost
+    moments: Moments
 
     @staticmethod
     def of(best: MeshOutcome) -> FoldedPlan:
@@ -40,9 +42,9 @@ class FoldedPlan:
             for own, ledger in zip(portions, ledgers, strict=True)
         ]
         course = course_of(models, parts, unfolding.place_of_ops)
-        recomputed = unfolding.recomputed_bytes(portions, ledgers)
-        cost = cost_of(models, parts, lengths_in_turn(models.problem, course), recomputed)
-        return FoldedPlan(models, unfolding, portions, ledgers, course, cost)
+        moments = unfolding.moments(portions, ledgers)
+        cost = cost_of(models, parts, lengths_in_turn(models.problem, course), moments)
+        return FoldedPlan(models, unfolding, portions, ledgers, course, cost, moments)
 
     @cached_property
     def stages(self) -> list[Stage]:

@@ -19,8 +19,8 @@
 
 All costs are for one optimizer step: those of activations count once for each microbatch. A read
 node stands where several inputs share what they read, where a saved value feeds a matrix product,
-or where a value is recomputed; what has one other reader is saved as read. What segments make again
-takes the mean of what they take, since the sum is all that a cost graph knows. Arrays are shared by
+or where a value is recomputed; what has one other reader is saved as read. What passes by is left
+out, since a sum is all that a cost graph knows (`solver.within_memory`). Arrays are shared by
 content, so that repeated blocks are built of the very same objects.
 """
 
@@ -40,13 +40,7 @@ from solver.models import Models
 from solver.op_model import OpModel
 from solver.parameters import ParameterModel
 from solver.pins import Allowed
-from solver.read_states import (
-    ReadStates,
-    once_and_again,
-    saved_as_read_bytes,
-    saved_bytes,
-    working_bytes,
-)
+from solver.read_states import ReadStates, once_and_again, saved_as_read_bytes, saved_bytes
 from solver.states import FloatArray, IntArray, StateSpace
 from solver.values import Kept, Value
 
@@ -240,12 +234,11 @@ class _Lowering:
 
     def _rest(self, space: StateSpace, states: IntArray, kept: Kept) -> RestContent:
         models, problem = self.models, self.models.problem
-        often = problem.in_flight if kept.is_held else problem.remade.share
         node = models.shared(
-            ("rest node", id(space), id(states), kept.at_rest, kept.is_remade),
+            ("rest node", id(space), id(states), kept.is_held),
             lambda: (
                 np.zeros(len(states)),
-                space.local_bytes(states) * often if kept.at_rest else None,
+                space.local_bytes(states) * problem.in_flight if kept.is_held else None,
             ),
         )
 
@@ -340,10 +333,7 @@ class _Lowering:
         cost = total * self.per_step
         if not kept.wanted:
             return cost, None
-        memory = saved_bytes(moves, rest, read, kept.is_at_hand) * problem.in_flight
-        if kept.is_remade and kept.as_read:
-            memory += working_bytes(moves, rest, read, kept.at_rest) * problem.remade.share
-        return cost, memory
+        return cost, saved_bytes(moves, rest, read, kept.is_at_hand) * problem.in_flight
 
 
 def _unique(space: StateSpace, states: IntArray) -> tuple[IntArray, IntArray]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from meshwright.schema import Mesh, Progress, Request
 from solver.at_rest import AtRest
-from solver.bounds import least_memory, may_fill_hosts, work_bound_ns
+from solver.bounds import least_memory, least_passing_bytes, may_fill_hosts, work_bound_ns
 from solver.completion import completed, op_strategies
 from solver.constraints import Filters, filters
 from solver.deadline import ENDLESS, Deadline, OutOfTime
@@ -236,6 +236,9 @@ class MeshSearch:
         if may_fill_hosts(models, self.folding):
             models.at_rest = replace(models.at_rest, finest_on_host=True)
             models.forget_parameters()
+        passing = least_passing_bytes(models)
+        if passing > problem.spare_bytes:
+            models.problem = replace(problem, spare_bytes=passing)
         return models, given
 
     def _begun(self, mesh: Mesh, problem: Problem, budget: Budget) -> _Begun:

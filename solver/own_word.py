@@ -54,7 +54,7 @@ def check_places(said: Sequence[Stage], judged: Sequence[Stage]) -> None:
                 raise PlanError(
                     f"stage {number} of the plan says {field} {found}, the schedule has {expected}"
                 )
-        for field in ("memory_bytes", "passes"):
+        for field in ("memory_bytes", "moments", "passes"):
             _compare(getattr(stage, field), getattr(own, field), where + field)
         names = [[item.tensor for item in one.receives] for one in (stage, own)]
         if names[0] != names[1]:

@@ -47,7 +47,7 @@ class Problem:
     stage_link: to the neighbouring pipeline stages. sent: what goes to the next one, so that its
     gradient comes back. whole: what the graph stands for, where it is folded. remade: what is done
     again in the backward pass, with the segments of the whole graph. spare_bytes: of the memory,
-    what a plan has to leave.
+    what has to be left for what passes by.
     """
 
     graph: Graph
@@ -114,9 +114,13 @@ class Problem:
 
     @property
     def memory_limit_bytes(self) -> float:
+        """What may rest on a device, and be saved."""
+        return self.room_bytes - self.spare_bytes
+
+    @property
+    def room_bytes(self) -> float:
         """What a plan may take of a device."""
-        limit = self.topology.device.memory_bytes * (1 - self.setup.memory_reserve)
-        return limit - self.spare_bytes
+        return self.topology.device.memory_bytes * (1 - self.setup.memory_reserve)
 
     @property
     def training(self) -> bool:

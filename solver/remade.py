@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from meshwright.schema import Recomputed, RecomputePolicy, Segment
 
@@ -31,16 +30,6 @@ class Remade:
 
     def __bool__(self) -> bool:
         return bool(self.again)
-
-    @cached_property
-    def count(self) -> int:
-        """Of segments."""
-        return len(set(self.segment_of.values()))
-
-    @property
-    def share(self) -> float:
-        """One over the number of segments: what all of them take times this is the mean."""
-        return 1 / max(1, self.count)
 
     def document(self, ops: Iterable[str]) -> Recomputed | None:
         """As a plan says it; ops: in the order in which they are to be named."""

@@ -23,14 +23,13 @@ from meshwright.schema import (
     Infeasible,
     InvalidInput,
     Link,
-    MemoryUse,
     Mesh,
     Progress,
     RecomputePolicy,
     Request,
     TooLarge,
 )
-from solver.answer import Write, answer_of, plan_of
+from solver.answer import Missed, Write, answer_of, plan_of
 from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
 from solver.folding import Folding, foldings
@@ -45,6 +44,7 @@ from solver.recompute.tries import FULL, POLICIES, Tries
 from solver.remade import NOTHING, Remade
 from solver.unrolling import NotAlikeError
 from solver.values import Values, find_values
+from solver.within_memory import plan_within_memory
 
 Report = Callable[[Progress], None]
 
@@ -218,18 +218,16 @@ class _StageSearch:
         """In so many microbatches, with what a policy does again."""
         again = self._remade(policy, count)
         ways = self._foldings(_marked(self.marks, again))
-        spare = 0.0
-        while True:
-            try:
-                answer = self._searched(ways.folding, count, again, spare)
-            except NotAlikeError:
-                ways.fold_less()
-                continue
-            over = 0 if answer.plan is None else _over(answer.plan.cost.memory_bytes)
-            if over <= 0:
-                return answer
-            # segments take as much as the mean of them in the search, the plan as the largest
-            spare += over
+
+        def search(spare: float) -> Answer | Missed:
+            while True:
+                try:
+                    return self._searched(ways.folding, count, again, spare)
+                except NotAlikeError:
+                    ways.fold_less()
+
+        topology, reserve = self.request.topology, self.request.setup.memory_reserve
+        return plan_within_memory(search, topology.device.memory_bytes * (1 - reserve))
 
     def _foldings(self, marks: Mapping[str, Hashable]) -> _Foldings:
         """Of the graph with these marks: the same for every number of microbatches."""
@@ -262,9 +260,13 @@ class _StageSearch:
         )
         return replace(problem, whole=self.request.graph, spare_bytes=spare)
 
-    def _searched(self, folding: Folding, count: int, again: Remade, spare: float) -> Answer:
+    def _searched(
+        self, folding: Folding, count: int, again: Remade, spare: float
+    ) -> Answer | Missed:
         """Search meshes of fewer axes where the tables of all finer ones would be too large."""
         problem = self._problem(folding.graph, count, again, spare)
+        if spare:
+            self.history = History(self.history.started)  # what was found before does not fit
         search = MeshSearch(
             self.request,
             folding,
@@ -313,8 +315,3 @@ def _marked(marks: Mapping[str, Hashable], again: Remade) -> Mapping[str, Hashab
         place = places[segment] = places.get(segment, 0) + 1
         found[op] = (marks.get(op), place, op in again.again)
     return found
-
-
-def _over(use: MemoryUse) -> int:
-    """By how much a plan misses the memory through what it recomputes."""
-    return use.total - use.capacity if use.recomputed else 0

@@ -20,6 +20,9 @@ from solver.cost_graph import Edge
 from solver.folding import Folding, Item
 from solver.ledger import Ledger, Share
 from solver.lowering import Lowered
+from solver.moments.holdings import Holdings, holdings_of
+from solver.moments.peak import Moments
+from solver.moments.stage import folded_moments, stage_moments, stage_order
 from solver.owners import Place, Places, items_of, states_of
 from solver.padding import paddings
 from solver.portions import Portion, portions_of
@@ -88,17 +91,24 @@ class Unfolding:
             }
         )
 
-    def recomputed_bytes(self, portions: Sequence[Portion], ledgers: Sequence[Ledger]) -> float:
-        """What the largest segment of the whole graph makes again; ledgers: of the portions."""
-        segment_of = self.lowered.models.problem.remade.segment_of
-        taken: dict[int, float] = {}
+    def moments(self, portions: Sequence[Portion], ledgers: Sequence[Ledger]) -> Moments:
+        """The fullest moments of the whole graph; ledgers: of the portions."""
+        models = self.lowered.models
+        if not self._levels:
+            return stage_moments(models, portions[0].assignment, ledgers[0])
+        problem, places = models.problem, self._order.op
+        ops = [op.name for op in problem.ops]
+        ran: dict[str, int] = {}
+        held: list[tuple[Holdings, IntArray]] = []
         for portion, ledger in zip(portions, ledgers, strict=True):
-            for copy in portion.copies if ledger.working else ():
+            order = stage_order(models, portion.assignment)
+            own = holdings_of(models, portion.assignment, ledger, portion.share, order)
+            for copy in portion.copies:
                 names = copy.names()
-                for maker, size in ledger.working.items():
-                    segment = segment_of[names.get(maker, maker)]
-                    taken[segment] = taken.get(segment, 0.0) + size
-        return max(taken.values(), default=0.0)
+                called = [names.get(name, name) for name in ops]
+                held.append((own, np.array([places.get(name, -1) for name in called])))
+                ran.update({called[op]: places[called[op]] for op in portion.share.ops})
+        return folded_moments(problem, ran, held)
 
     def paddings(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> tuple[Padding, ...]:
         """What the plan fills up."""

@@ -7,7 +7,7 @@ time     the search ended first
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from meshwright.schema import Infeasible, MemoryUse, Mesh, Pin
@@ -15,20 +15,21 @@ from meshwright.schema.request import Consumer
 from solver.bounds import Least, least_memory
 from solver.mesh_outcome import MeshOutcome, shown
 from solver.mesh_search import MeshSearch
+from solver.misfit import GIB
+from solver.misfit import shown as parts_of
 from solver.notes import LAYER, UNEVEN_WOULD_DO
 from solver.problem import Problem
 
 LARGEST = 5  # chosen: tensors that an explanation names
-GIB = 2**30
 
 
 def why_none(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeasible:
     """Outcomes of which none has a choice, in words."""
-    short = [o.short_bytes for o in outcomes if o.short_bytes is not None]
+    short = [_with_passing(o, o.short_bytes) for o in outcomes if o.short_bytes is not None]
     if short:
         return _strategies_do_not_fit(outcomes[0], min(short))
     least = [
-        o.outcome.minimum_memory_bytes
+        _with_passing(o, o.outcome.minimum_memory_bytes)
         for o in outcomes
         if o.outcome.minimum_memory_bytes is not None
     ]
@@ -44,8 +45,12 @@ def why_none(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeasible:
     return _nothing_fits(outcomes, search)
 
 
+def _with_passing(outcome: MeshOutcome, resting_bytes: float) -> float:
+    return resting_bytes + outcome.models.problem.spare_bytes
+
+
 def _available(problem: Problem) -> int:
-    return int(problem.memory_limit_bytes)
+    return int(problem.room_bytes)
 
 
 def _strategies_do_not_fit(outcome: MeshOutcome, needed_bytes: float) -> Infeasible:
@@ -117,31 +122,20 @@ def _nothing_fits(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeas
     capacity = problem.topology.device.memory_bytes
     available = _available(problem)
     parts = least_memory(best.models, search.folding)
-    use = _use(parts, problem.caches)
+    use = _use(parts, problem)
     pins: tuple[str, ...] = ()
     also = ""
-    if search.pins and sum(part.total for part in parts) <= available:
+    if search.pins and use.total <= available:
         pins = search.contradiction(best.mesh)
         also = (
             f" Without one of the pins {', '.join(map(repr, pins))} there is a plan."
             if pins
             else ""
         )
-    kinds = ", ".join(
-        f"{what} {bytes_ / GIB:.1f}"
-        for what, bytes_ in (
-            ("parameters", use.parameters),
-            ("gradients", use.gradients),
-            ("optimizer state", use.optimizer),
-            ("saved activations", use.activations),
-            ("cache of keys and values", use.cache),
-        )
-        if bytes_
-    )
     return Infeasible(
         constraint="memory",
         detail=(
-            f"every plan needs at least {needed / GIB:.1f} GiB on a device ({kinds}); "
+            f"every plan needs at least {needed / GIB:.1f} GiB on a device ({parts_of(use)}); "
             f"{problem.topology.device.name} has {capacity / GIB:.1f} GiB, of which "
             f"{problem.setup.memory_reserve:.0%} are kept free: {available / GIB:.1f} GiB. "
             f"That is {needed / max(1, available):.2f} times what there is, with "
@@ -158,17 +152,18 @@ def _nothing_fits(outcomes: Sequence[MeshOutcome], search: MeshSearch) -> Infeas
 
 def _needed(outcome: MeshOutcome) -> float:
     found = outcome.outcome.minimum_memory_bytes
-    return float("inf") if found is None else found
+    return float("inf") if found is None else _with_passing(outcome, found)
 
 
-def _use(parts: Sequence[Least], caches: Collection[str]) -> MemoryUse:
-    cache = sum(part.count * part.value for part in parts if part.name in caches)
+def _use(parts: Sequence[Least], problem: Problem) -> MemoryUse:
+    cache = sum(part.count * part.value for part in parts if part.name in problem.caches)
     return MemoryUse(
         parameters=int(sum(part.count * part.value for part in parts) - cache),
         gradients=int(sum(part.count * part.gradient for part in parts)),
         optimizer=int(sum(part.count * part.optimizer for part in parts)),
         activations=int(sum(part.count * part.activation for part in parts)),
         cache=int(cache),
+        working=int(problem.spare_bytes),
     )
 
 

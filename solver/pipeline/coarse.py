@@ -213,6 +213,8 @@ def _weights(
     often = microbatches * (whole.forward_ns + whole.inputs_ns + whole.weights_ns)
     ns *= often / max(float(ns.sum()), 1e-9)
     step = static / max(float(static.sum()), 1.0)
+    # most passes by where the graph ends: logits and their gradients
+    static[-1] += folded.cost.memory_bytes.passing
     return Weights(ns + whole.step_ns * step, static, saved, waiting), step
 
 

@@ -3,7 +3,7 @@
     step      what the first stage lacks at the begin, then the last rank's end: its passes and
               waits, and what it does once a step
     memory    of the fullest rank: what its stages hold, the most that they save at one time (what
-              waits for the weights' half included), and what the largest segment recomputes
+              waits for the weights' half included), and what passes by at its fullest moment
 
 The numbers of a plan's `cost` are those of the rank that works longest; the rest of its step is
 `bubble_ns`. The gradient of a parameter that several stages hold is reduced between them once a
@@ -30,6 +30,7 @@ from meshwright.schema import (
     Stage,
 )
 from solver.cost_graph import FloatArray
+from solver.pipeline.fullest import Fullest
 from solver.pipeline.passes import Durations, step_ns
 from solver.pipeline.schedule import Schedule, stages_on
 from solver.pipeline.stage_cost import StageCost, passes_of, stage_cost
@@ -56,7 +57,7 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
     costs: list[StageCost] = []
     for number, like in enumerate(first or range(len(stages))):
         if like < number:
-            costs.append(costs[like])
+            costs.append(costs[like].of_copy(stages[like], stages[number]))
         else:
             costs.append(stage_cost(staged.problem(number), stages[number], staged.schedule))
     known: dict[Hashable, Received] = {}
@@ -66,6 +67,7 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
         passes_of(replace(own.lengths, end=own.lengths.end + extra))
         for own, extra in zip(costs, tied, strict=True)
     ]
+    held = Fullest(staged.schedule, costs)
     complete = tuple(
         stage.model_copy(
             update={
@@ -74,12 +76,13 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
                 "in_flight": staged.schedule.in_flight[s],
                 "receives": receives[s],
                 "passes": passes[s],
-                "memory_bytes": costs[s].memory(staged.schedule, s),
+                "memory_bytes": held.of_stage(s),
+                "moments": held.moments(s),
             }
         )
         for s, stage in enumerate(stages)
     )
-    of_ranks = [_memory(staged.schedule, costs, rank) for rank in range(staged.schedule.ranks)]
+    of_ranks = [held.of_rank(rank) for rank in range(staged.schedule.ranks)]
     fullest = max(of_ranks, key=lambda own: own.total / own.capacity)
     cost = _cost(staged.schedule, costs, passes, receives, tied, fullest)
     return Priced(complete, cost, tuple(of_ranks))
@@ -139,22 +142,6 @@ def _cost(
         communication_ns={**full, "pipeline": sent},
         exposed_ns=waited,
         memory_bytes=fullest,
-    )
-
-
-def _memory(schedule: Schedule, costs: Sequence[StageCost], rank: int) -> MemoryUse:
-    own = [costs[stage].cost.memory_bytes for stage in stages_on(schedule.rank_of, rank)]
-    saved, waiting = np.array([(cost.saved_bytes, cost.waiting_bytes) for cost in costs]).T
-    return MemoryUse(
-        parameters=sum(memory.parameters for memory in own),
-        gradients=sum(memory.gradients for memory in own),
-        optimizer=sum(memory.optimizer for memory in own),
-        activations=round(schedule.most_held(rank, saved, waiting)),
-        recomputed=max(memory.recomputed for memory in own),
-        reserved=own[0].reserved,
-        capacity=own[0].capacity,
-        host=sum(memory.host for memory in own),
-        host_capacity=own[0].host_capacity,
     )
 
 

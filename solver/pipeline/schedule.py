@@ -94,9 +94,18 @@ class Schedule:
 
         saved, waiting: by stage, of one microbatch: until its backward pass, and from I to W.
         """
+        return float(np.cumsum(self._changes(rank, saved, waiting)).max(initial=0.0))
+
+    def held_before(self, rank: int, saved: FloatArray, waiting: FloatArray) -> FloatArray:
+        """What a rank's stages hold when each of its actions begins; see `most_held`."""
+        changes = self._changes(rank, saved, waiting)
+        held: FloatArray = np.cumsum(changes) - changes
+        return held
+
+    def _changes(self, rank: int, saved: FloatArray, waiting: FloatArray) -> FloatArray:
         stage, what, _ = self.of_ranks[rank].T
-        change = saved[stage] * _SAVED[what] + waiting[stage] * _WAITING[what]
-        return float(np.cumsum(change).max(initial=0.0))
+        found: FloatArray = saved[stage] * _SAVED[what] + waiting[stage] * _WAITING[what]
+        return found
 
     @cached_property
     def table(self) -> tuple[IntArray, IntArray]:

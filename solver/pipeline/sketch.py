@@ -23,10 +23,10 @@ class Sketches:
         request: Request,
         outcomes: Sequence[MeshOutcome],
         best: MeshOutcome,
+        folded: FoldedPlan,
         history: tuple[Finding, ...],
     ) -> Plan:
         """As `answer_of` wants it; it proves nothing."""
-        folded = FoldedPlan.of(best)
         empty = Stage(
             mesh=best.mesh,
             uneven=best.models.problem.uneven.mode,

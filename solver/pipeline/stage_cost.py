@@ -13,15 +13,15 @@ receives is none of it: transfers run beside the passes (`solver.pipeline.passes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from meshwright.schema import Cost, MemoryUse, Passes, Stage
+from meshwright.schema import Cost, Passes, Stage
 from solver.assignment import assignment_of_stage
 from solver.evaluate import cost_of, lengths_in_turn
 from solver.folded_plan import FoldedPlan
 from solver.lowering import Models
+from solver.moments.peak import Moments
+from solver.moments.stage import stage_moments
 from solver.overlap.closed_form import Lengths, lengths_of
 from solver.overlap.course import Part, course_of
 from solver.pipeline.schedule import Schedule
@@ -32,20 +32,19 @@ from solver.problem import Problem
 @dataclass(frozen=True, slots=True)
 class StageCost:
     """cost: of one step, without receiving and waiting. saved_bytes, waiting_bytes: of one
-    microbatch, until its backward pass, and between the halves of a split one."""
+    microbatch, until its backward pass, and between the halves of a split one. moments: of one
+    microbatch."""
 
     lengths: Lengths
     cost: Cost
     saved_bytes: float
+    moments: Moments
     waiting_bytes: float = 0.0
 
-    def memory(self, schedule: Schedule, stage: int) -> MemoryUse:
-        """What the stage holds in its place, whatever others on its rank do."""
-        own = np.eye(schedule.stages)[stage]
-        held = schedule.most_held(
-            schedule.rank_of[stage], self.saved_bytes * own, self.waiting_bytes * own
-        )
-        return self.cost.memory_bytes.model_copy(update={"activations": round(held)})
+    def of_copy(self, stage: Stage, copy: Stage) -> StageCost:
+        """The same of a copy of the stage under other names."""
+        names = {own.op: other.op for own, other in zip(stage.ops, copy.ops, strict=True)}
+        return replace(self, moments=self.moments.renamed(names))
 
 
 def stage_cost(problem: Problem, stage: Stage, schedule: Schedule) -> StageCost:
@@ -55,8 +54,8 @@ def stage_cost(problem: Problem, stage: Stage, schedule: Schedule) -> StageCost:
     part = Part.whole(models, assignment)
     course = course_of(models, [part], models.problem.position_of)
     lengths = lengths_of(course, training=True, split=schedule.is_split)
-    recomputed = max(part.ledger.working.values(), default=0.0)
-    cost = cost_of(models, [part], lengths, recomputed)
+    moments = stage_moments(models, assignment, part.ledger, split=schedule.is_split)
+    cost = cost_of(models, [part], lengths, moments)
     moved = cost.communication_ns
     between_ns = models.problem.microbatches * course.between_ns
     moved = {**moved, "activation": max(0.0, moved["activation"] - between_ns)}
@@ -64,6 +63,7 @@ def stage_cost(problem: Problem, stage: Stage, schedule: Schedule) -> StageCost:
         lengths,
         cost.model_copy(update={"communication_ns": moved}),
         cost.memory_bytes.activations / models.problem.in_flight,
+        moments,
         waiting_bytes(models, assignment, part.ledger),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.schema import Answer, Infeasible, Plan, Request
 from solver.deadline import Deadline, Stop
+from solver.misfit import Misfit
 from solver.pipeline.alike import alike, as_planned_for
 from solver.pipeline.coarse import within
 from solver.pipeline.configurations import Configuration
@@ -15,6 +16,7 @@ from solver.pipeline.fan import fanned
 from solver.pipeline.price import Priced, priced
 from solver.pipeline.schedule import Schedule
 from solver.pipeline.staged import Staged
+from solver.problem import step_batch
 from solver.stage_planner import Place, Report, plan_stage
 
 StagePlanner = Callable[[Request, Report | None, Stop, Place], Answer]
@@ -90,17 +92,18 @@ def plan_stages_that_fit(
 ) -> StagePlans | Infeasible:
     """As `plan_stages`; where ranks hold more than their stages' searches count, again with less.
 
-    A search counts what a microbatch saves until its last pass. What waits for the weights' half of
-    a split backward pass can be more than that, and is known when there is a plan.
+    A search counts what a microbatch saves until its last pass, and one stage alone. What waits for
+    the weights' half of a split backward pass can be more, and is known when there is a plan.
     """
     closest: StagePlans | None = None
     known: dict[_Wish, Answer] = {}
+    batch = step_batch(request.graph, request.setup)
     for _ in range(_ROUNDS):
         found = plan_stages(
             request, configuration, staged, wishes, deadline, tolerance, plan_stage, executor, known
         )
         if isinstance(found, Infeasible):
-            return found if closest is None else _misses(closest)
+            return found if closest is None else _misses(closest, batch)
         over = found.over_bytes
         if max(over) <= 0:
             return found
@@ -110,23 +113,21 @@ def plan_stages_that_fit(
         if min(wishes.shares) <= 0 or deadline.is_over():
             break
     assert closest is not None
-    return _misses(closest)
+    return _misses(closest, batch)
 
 
-def _misses(closest: StagePlans) -> Infeasible:
+def _misses(closest: StagePlans, batch: int | None) -> Infeasible:
     """That the stages' searches found nothing: not that there is nothing."""
     over = closest.over_bytes
     rank = over.index(max(over))
-    memory = closest.priced.of_ranks[rank]
-    return Infeasible(
-        constraint="memory",
-        detail=(
-            "with what waits for the weights' half of the backward pass, pipeline rank "
-            f"{rank} does not fit; a schedule that does not split it needs less"
-        ),
-        needed_bytes=memory.total - memory.reserved,
-        available_bytes=memory.capacity - memory.reserved,
+    misfit = Misfit(
+        closest.priced.of_ranks[rank],
+        closest.configuration.microbatches,
+        batch,
+        any(stage.recompute is not None for stage in closest.priced.stages),
     )
+    found = misfit.infeasible()
+    return found.model_copy(update={"detail": f"pipeline rank {rank}: {found.detail}"})
 
 
 def _less(

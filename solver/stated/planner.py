@@ -30,6 +30,7 @@ from solver.deadline import Deadline, Stop, never
 from solver.folding import fold
 from solver.lowering import Models
 from solver.mesh_outcome import TOLERANCE
+from solver.misfit import GIB, PARTS
 from solver.notes import once
 from solver.pins import matching_pins
 from solver.pipeline.configurations import Configuration, configurations
@@ -46,8 +47,6 @@ from solver.stated.leanest import plan_anyway
 from solver.stated.mesh import stated_mesh
 from solver.stated.strategies import stated_strategies, uncut_products
 from solver.values import find_values
-
-GIB = 2**30
 
 
 def plan_stated(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
@@ -215,19 +214,21 @@ def _misfit(memory: MemoryUse) -> Iterator[str]:
     if memory.total <= memory.capacity:
         return
     needed, there = memory.total - memory.reserved, memory.capacity - memory.reserved
-    parts = {
-        name: getattr(memory, name)
-        for name in ("parameters", "gradients", "optimizer", "activations")
-    }
+    parts = {name: getattr(memory, name) for name in PARTS}
     most = max(parts, key=lambda name: parts[name])
-    remedy = {
-        "parameters": "zero 3, more tp or more pipeline ranks",
-        "gradients": "zero 2 or 3, more tp or more pipeline ranks",
-        "optimizer": "zero 1 to 3, more tp or more pipeline ranks",
-        "activations": "smaller microbatches, more tp with sequence parallelism, or more cp",
-    }[most]
+    when = f" at its fullest moment ({memory.moment})" if memory.moment else ""
     yield (
-        f"this does not fit: it needs {needed / GIB:.1f} GiB on a device, there are "
-        f"{there / GIB:.1f} GiB after the reserve; most of it are {most}, "
-        f"{parts[most] / GIB:.1f} GiB: {remedy} would make them fewer"
+        f"this does not fit: it needs {needed / GIB:.1f} GiB on a device{when}, there are "
+        f"{there / GIB:.1f} GiB after the reserve; most of it are {PARTS[most]}, "
+        f"{parts[most] / GIB:.1f} GiB: {_REMEDIES.get(most, _SMALLER)} would make them fewer"
     )
+
+
+_SMALLER = "smaller microbatches, more tp with sequence parallelism, or more cp"
+_REMEDIES = {
+    "parameters": "zero 3, more tp or more pipeline ranks",
+    "gradients": "zero 2 or 3, more tp or more pipeline ranks",
+    "optimizer": "zero 1 to 3, more tp or more pipeline ranks",
+    "cache": "fewer sequences, more tp",
+    "gathered": "more tp, or zero 2 and less",
+}

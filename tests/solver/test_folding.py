@@ -109,7 +109,9 @@ def test_a_folded_plan_is_the_plan_of_the_whole_graph(
     assert {p.tensor for p in stage.parameters} == {p.tensor for p in other.parameters}
     if "uneven" in case:
         assert {p.tensor for p in folded.padding} == {p.tensor for p in whole.padding}
-    assert folded.repeated_work == pytest.approx(whole.repeated_work, abs=1e-3)
+    # where memory binds, plans that cost as much may repeat more or less
+    if "tight" not in case:
+        assert folded.repeated_work == pytest.approx(whole.repeated_work, abs=1e-3)
     judged = evaluate(problem(graph, devices, request.setup), folded)
     assert judged.step_ns == pytest.approx(folded.cost.step_ns, rel=1e-12)
     assert judged.objective_ns == pytest.approx(folded.cost.objective_ns, rel=1e-12)

@@ -180,11 +180,36 @@ class Padding(Model):
     padded: int = Field(ge=1)
 
 
+class Moment(Model):
+    """What passes by on the fullest device at one moment, beside what rests there.
+
+    at: `forward of`, `backward of` an op and the like. activations: saved until the backward pass,
+    of all microbatches in flight. recomputed: made again for the backward pass. working: values and
+    gradients on their way from op to op. gathered: parameters, and gradients before they are
+    reduced. buffers: of what neighbouring stages send meanwhile.
+    """
+
+    at: str
+    activations: int = 0
+    recomputed: int = 0
+    working: int = 0
+    gathered: int = 0
+    buffers: int = 0
+
+    @property
+    def total(self) -> int:
+        passing = self.recomputed + self.working + self.gathered + self.buffers
+        return self.activations + passing
+
+
 class MemoryUse(Model):
-    """Bytes on the fullest device; host, host_capacity: of its share of its host's memory.
+    """Bytes on the fullest device at its fullest moment; host, host_capacity: of its share of its
+    host's memory.
 
     cache: of keys and values, in inference.
-    activations: saved until the backward pass. recomputed: what the largest segment makes again.
+    activations: saved until the backward pass, the most of it. recomputed, working, gathered,
+    buffers: what the fullest moment takes beside these (`Moment`), less what it has let go of.
+    reserved: left free, for fragmentation, the framework and its libraries. moment: which it is.
     """
 
     parameters: int = 0
@@ -193,15 +218,24 @@ class MemoryUse(Model):
     activations: int = 0
     cache: int = 0
     recomputed: int = 0
+    working: int = 0
+    gathered: int = 0
+    buffers: int = 0
     reserved: int = 0
     capacity: int = 0
     host: int = 0
     host_capacity: int = 0
+    moment: str = ""
 
     @property
     def total(self) -> int:
-        rest = self.parameters + self.gradients + self.optimizer + self.cache
-        return rest + self.activations + self.recomputed + self.reserved
+        rest = self.parameters + self.gradients + self.optimizer + self.cache + self.reserved
+        return rest + self.activations + self.passing
+
+    @property
+    def passing(self) -> int:
+        """What comes and goes within a microbatch."""
+        return self.recomputed + self.working + self.gathered + self.buffers
 
 
 class Cost(Model):
@@ -230,9 +264,9 @@ class Stage(Model):
     uneven: what it does with sizes that axes do not divide: what the setup allows, or `refuse`
     where that is faster. pipeline_rank: several stages may share it. in_flight: of so many
     microbatches it holds the saved activations at one time. recompute: what is done again in the
-    backward pass; compute_ns of these ops counts it. receives, passes, memory_bytes: of plans with
-    several stages; tensors received are made by ops of kind `receive`. buckets: what is fused, as
-    the setup says.
+    backward pass; compute_ns of these ops counts it. moments: the fullest of every pass. receives,
+    passes, memory_bytes: of plans with several stages; tensors received are made by ops of kind
+    `receive`. buckets: what is fused, as the setup says.
     """
 
     mesh: Mesh
@@ -242,6 +276,7 @@ class Stage(Model):
     receives: tuple[Received, ...] = ()
     passes: Passes | None = None
     memory_bytes: MemoryUse | None = None
+    moments: tuple[Moment, ...] = ()
     recompute: Recomputed | None = None
     uneven: Literal["refuse", "chunk", "pad"] = "refuse"
     ops: tuple[OpPlan, ...]

@@ -44,8 +44,8 @@ class Setup(Document):
     sequence_order: `zigzag` loads what causal attention runs over so that parts of it are as much
     work (balanced context parallelism); the plan says in which order.
     cache: of keys and values, for inference; its sequences are those of the batch.
-    memory_reserve: the share of a device's memory that is left free (framework, fragmentation,
-    buffers, working sets).
+    memory_reserve: the share of a device's memory that is left free, for fragmentation, the
+    framework and its libraries.
     """
 
     prefix: ClassVar[str] = "setup"

@@ -100,13 +100,14 @@ def _meshes(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "mesh", f"{axes or 'one device'}: {stage.mesh.device_count} devices{legend}"
 
 
+_AT_TIMES = ("cache", "recomputed", "working", "gathered", "buffers")
+
+
 def _memory(plan: Plan) -> tuple[str, str]:
     use = plan.cost.memory_bytes
-    parts = ["parameters", "gradients", "optimizer", "activations", "reserved"]
-    if use.cache:
-        parts.insert(-1, "cache")
-    if use.recomputed:
-        parts.insert(4, "recomputed")
+    parts = ["parameters", "gradients", "optimizer", "activations"]
+    parts += [part for part in _AT_TIMES if getattr(use, part)]
+    parts.append("reserved")
     split = ", ".join(f"{part} {show_bytes(getattr(use, part))}" for part in parts)
     share = show_share(use.total / use.capacity) if use.capacity else "?"
     peak_bytes = plan.peak_bytes
@@ -115,6 +116,7 @@ def _memory(plan: Plan) -> tuple[str, str]:
         if peak_bytes
         else ""
     )
+    when = f"; most at the {use.moment}" if use.moment else ""
     on_host = (
         f"; on the host {show_bytes(use.host)} of {show_bytes(use.host_capacity)} a device"
         if use.host
@@ -122,7 +124,7 @@ def _memory(plan: Plan) -> tuple[str, str]:
     )
     return "memory", (
         f"{show_bytes(use.total)} of {show_bytes(use.capacity)} ({share}): "
-        f"{split}{on_host}{while_moved}"
+        f"{split}{when}{on_host}{while_moved}"
     )
 
 

@@ -1,0 +1,104 @@
+"""Plans that do not fit: what they take, when, and what would make them fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from meshwright.schema import Infeasible, MemoryUse
+
+GIB = 2**30
+PARTS = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer": "optimizer state",
+    "cache": "cache of keys and values",
+    "activations": "saved activations",
+    "recomputed": "recomputed values",
+    "working": "values and gradients in use",
+    "gathered": "gathered parameters and unreduced gradients",
+    "buffers": "buffers of pipeline transfers",
+}
+_RESTS = ("parameters", "gradients", "optimizer")
+_SHRINKS = ("activations", "recomputed", "working", "buffers")  # with the microbatch
+_SAID = 1e-3  # chosen: parts that are less of the whole are not worth a word
+_MOST_SPLITS = 10  # chosen: a microbatch is seldom more than 1,024 samples
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A plan of so many microbatches that takes more than there is. batch: of a step, where that is
+    known. recomputes: whether it does anything again."""
+
+    memory: MemoryUse
+    microbatches: int
+    batch: int | None = None
+    recomputes: bool = False
+
+    @property
+    def needed_bytes(self) -> int:
+        """Without what is reserved."""
+        return self.memory.total - self.memory.reserved
+
+    @property
+    def available_bytes(self) -> int:
+        return self.memory.capacity - self.memory.reserved
+
+    @property
+    def over_bytes(self) -> int:
+        return self.needed_bytes - self.available_bytes
+
+    def infeasible(self) -> Infeasible:
+        """That no plan was found that takes less: not that there is none."""
+        return Infeasible(
+            constraint="memory",
+            detail=f"no plan that fits was found; the closest {self}",
+            needed_bytes=self.needed_bytes,
+            available_bytes=self.available_bytes,
+        )
+
+    def __str__(self) -> str:
+        at = f", at its fullest moment ({self.memory.moment})" if self.memory.moment else ""
+        *others, last = self._may_do()
+        may_do = f"{', '.join(others)} or {last}" if others else last
+        return (
+            f"needs {self.needed_bytes / GIB:.1f} GiB on a device{at}: {shown(self.memory)}. There "
+            f"are {self.available_bytes / GIB:.1f} GiB after the reserve, "
+            f"{self.over_bytes / GIB:.2f} GiB too few; {may_do} may do"
+        )
+
+    def _may_do(self) -> Iterator[str]:
+        memory = self.memory
+        count = self._enough_microbatches()
+        if count is not None:
+            yield f"{count} microbatches instead of {self.microbatches}"
+        if not self.recomputes and memory.activations - self._inputs_bytes > self.over_bytes:
+            yield "recomputing activations"
+        if sum(getattr(memory, part) for part in _RESTS) > self.over_bytes:
+            yield "parameters and their states split finer (zero, tensor parallelism) or offloaded"
+        yield "devices with more memory, or more of them"
+
+    @property
+    def _inputs_bytes(self) -> float:
+        """What is saved when all is recomputed, roughly: Korthikanti et al. 2022, table 2, 2 s b h
+        of 34 s b h."""
+        return self.memory.activations * 2 / 34
+
+    def _enough_microbatches(self) -> int | None:
+        """The fewest, by doubling, by which what goes with the microbatch would leave room."""
+        memory = self.memory
+        shrinking = sum(getattr(memory, part) for part in _SHRINKS)
+        for splits in range(1, _MOST_SPLITS + 1):
+            count = self.microbatches << splits
+            if self.batch is not None and self.batch % count:
+                return None
+            if shrinking - shrinking / 2**splits >= self.over_bytes:
+                return count
+        return None
+
+
+def shown(memory: MemoryUse) -> str:
+    """The parts in GiB, the largest first."""
+    parts = [(getattr(memory, part), name) for part, name in PARTS.items()]
+    said = [own for own in sorted(parts, key=lambda own: -own[0]) if own[0] > _SAID * memory.total]
+    return ", ".join(f"{name} {size / GIB:.1f}" for size, name in said)

@@ -1,0 +1,363 @@
+"""What is held from when until when, on the fullest device, for one microbatch.
+
+Of a value
+
+    at rest      from its op until its last reader, or until it was brought to all of them
+    as read      a copy in another layout: with its readers
+    saved        from its op until the last gradient that needs it
+    made again   from then until the last gradient that needs it
+    gradient     from the first reader's backward until its op's; a later reader adds its own to it
+
+Of a parameter: its value, gathered, from the first to the last reader, forward and again backward;
+its gradient before it is reduced, or added to that of other microbatches. A sum passes the gradient
+that it gets on to what it adds, and makes none (PyTorch's AddBackward).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from meshwright.schema import DTYPE_BYTES
+from solver.assignment import Assignment
+from solver.ledger import Ledger, Share
+from solver.ledger_items import ParameterItems, ValueItems
+from solver.lowering import Models
+from solver.moments.inside import PASSES_ON, inside_backward, inside_forward
+from solver.moments.order import Event, Order
+from solver.offload import GRADIENT, TABLE
+from solver.redistribution import Path
+from solver.rules.known import RECEIVE
+from solver.shardable import Reader
+from solver.states import IntArray, StateSpace
+from solver.values import Value
+
+
+class What(IntEnum):
+    """saved, recomputed: for the backward pass. working: values and gradients on their way from
+    op to op. gathered: parameters, and gradients of parameters before they are reduced."""
+
+    SAVED = 0
+    RECOMPUTED = 1
+    WORKING = 2
+    GATHERED = 3
+
+
+@dataclass(slots=True)
+class Holdings:
+    """Rows (event, position, event, position, bytes, what): held from the one to the other.
+
+    gathers, unreduced: without what: parameters, of which the next is gathered ahead, and
+    gradients, of which one is still reduced while the next is made. buffers_bytes: of what other
+    stages send while a microbatch is worked on.
+    """
+
+    rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    gathers: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    unreduced: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    buffers_bytes: int = 0
+
+
+def holdings_of(
+    models: Models, assignment: Assignment, ledger: Ledger, share: Share, order: Order
+) -> Holdings:
+    """Of a share of an assignment. order: of all its ops."""
+    writer = _Writer(models, assignment, ledger, order)
+    for position in share.ops:
+        writer.op(position)
+    for value in share.values:
+        own = ledger.values.get(value.root)
+        parameter = ledger.parameters.get(value.root)
+        if own is not None and value.producer is not None:
+            writer.value(value, own, value.producer[0])
+        elif parameter is not None:
+            writer.parameter(value, parameter)
+    return writer.out
+
+
+class _Writer:
+    def __init__(
+        self, models: Models, assignment: Assignment, ledger: Ledger, order: Order
+    ) -> None:
+        self.models = models
+        self.problem = models.problem
+        self.assignment = assignment
+        self.ledger = ledger
+        self.order = order
+        self.out = Holdings()
+        self._local: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def op(self, position: int) -> None:
+        """What its kernels make for themselves."""
+        op = self.problem.ops[position]
+        forward, backward = inside_forward(op.op.kind), inside_backward(op.op.kind)
+        model = self.models.ops.model(position)
+        if not (forward or backward) or model.inputs[0].space is None:
+            return
+        row = np.array([self.assignment.ops[position]])
+        size = round(float(model.inputs[0].space.local_bytes(model.required(row, 0))[0]))
+        self._hold((Event.FORWARD, position), None, forward * size)
+        if model.runs_backward and self.problem.training:
+            self._hold((Event.INPUTS, position), None, backward * size)
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def value(self, value: Value, own: ValueItems, producer: int) -> None:
+        space = self.models.ops.space(value.root)
+        rest = self._bytes(space, own.made)
+        is_sent = not self.problem.sent.isdisjoint(value.slot_of)
+        self._forward(value, own, producer, is_sent=is_sent)
+        if not self.problem.training:
+            return
+        self._kept(value, own, producer)
+        if self.problem.tensors[value.root].has_gradient:
+            self._gradient(value, own, producer, is_sent=is_sent)
+        if self.problem.microbatches > 1:
+            is_received = self.problem.ops[producer].op.kind == RECEIVE
+            self.out.buffers_bytes += rest * (int(is_received) + int(is_sent))
+
+    def _forward(self, value: Value, own: ValueItems, producer: int, *, is_sent: bool) -> None:
+        space, kept = self.models.ops.space(value.root), value.kept
+        rest = self._bytes(space, own.made)
+        readers = [position for position, _ in value.readers] or [producer]
+        copy = self._after(space, own.shared and own.shared.forward)
+        ways = [self._after(space, way and way.forward) for way in own.to_readers]
+        if own.read is None:
+            is_copy_saved = kept.wanted and not kept.is_held and any(ways)
+        else:
+            is_copy_saved = kept.wanted and own.read.codes != own.made and not own.read.again
+        is_rest_saved = kept.is_held or (kept.wanted and not kept.is_remade and not is_copy_saved)
+        if not is_rest_saved or is_sent:
+            last = (Event.FORWARD, min(readers) if copy and not is_sent else max(readers))
+            last = (Event.SENT, producer) if is_sent else last
+            size = 0 if is_rest_saved else rest
+            self._hold((Event.FORWARD, producer), last, size)
+        if copy and not is_copy_saved:
+            self._hold((Event.FORWARD, min(readers)), (Event.FORWARD, max(readers)), copy)
+        for position, size in zip(readers, ways, strict=False):
+            if not (own.read is None and is_copy_saved):
+                self._hold((Event.FORWARD, position), None, size)
+
+    def _kept(self, value: Value, own: ValueItems, producer: int) -> None:
+        """What is saved and what is made again, and copies made again for the backward pass."""
+        saved, working = round(own.saved_bytes or 0.0), round(own.working_bytes)
+        needs = self._needs(value, producer)
+        if not needs:
+            return
+        last = max(needs, key=self._place)
+        self._hold((Event.FORWARD, producer), last, saved, What.SAVED)
+        self._hold((Event.AGAIN, producer), last, working, What.RECOMPUTED)
+        again = [event for reader in value.again for event in self._again(value, reader)]
+        space = self.models.ops.space(value.root)
+        if again and own.read is not None and own.read.again and not value.is_remade:
+            copy = self._after(space, own.shared and own.shared.forward)
+            first = min(again, key=self._place)
+            self._hold(first, max(again, key=self._place), copy)
+        for reader, way in zip(value.readers, own.to_readers, strict=False):
+            if way is not None and way.again:
+                for event in self._again(value, reader) if reader in value.again else ():
+                    self._hold(event, None, self._after(space, way.forward))
+
+    def _needs(self, value: Value, producer: int) -> list[tuple[Event, int]]:
+        """All that wants a value in the backward pass."""
+        needs = [event for reader in value.again for event in self._again(value, reader)]
+        if value.saved_by_producer:
+            needs.append((self._last_half(producer, of_inputs=True), producer))
+        return needs
+
+    def _again(self, value: Value, reader: Reader) -> list[tuple[Event, int]]:
+        """The events in which a reader wants a value again."""
+        position, _ = reader
+        found = []
+        if self.order.place(Event.AGAIN, position) >= 0:
+            found.append((Event.AGAIN, position))
+        if reader in value.saving:
+            found.append((self._last_half(position), position))
+        return found
+
+    def _gradient(self, value: Value, own: ValueItems, producer: int, *, is_sent: bool) -> None:
+        space = self.models.ops.space(value.root)
+        rest = self._bytes(space, own.made)
+        shared = self._before(space, own.shared and own.shared.backward)
+        readers = self._with_gradient(value)
+        end = (self._last_half(producer), producer)
+        if is_sent:
+            self._hold((Event.GIVEN, producer), end, rest)
+        if not readers:
+            return
+        events = [(self._first_half(position), position) for position, _ in readers]
+        ways = dict(zip(value.readers, own.to_readers, strict=False))
+        left = [
+            self._before(space, way.backward) if (way := ways.get(reader)) is not None else 0
+            for reader in readers
+        ]
+        for number, (event, moved) in enumerate(zip(events, left, strict=True)):
+            is_first = number == 0 and not is_sent
+            self._hold(event, None, moved if is_first else moved or shared or rest)
+        first = events[0]
+        if not is_sent and not left[0] and self._is_passed_on(readers[0], value):
+            if len(events) > 1:
+                self._pass_on(value, readers[0][0], events[1], shared or rest)
+                first = events[1]
+            else:
+                self._pass_on(value, readers[0][0], end, rest)
+                return
+        if shared:
+            self._hold(first, events[-1], shared)
+            first = events[-1]
+        if not is_sent:
+            self._hold(first, end, rest)
+
+    def _is_passed_on(self, reader: Reader, value: Value) -> bool:
+        """Whether the gradient that a reader makes is that of its result."""
+        op = self.problem.ops[reader[0]]
+        tensors = self.problem.tensors
+        return op.op.kind == PASSES_ON and (
+            tensors[op.outputs[0].tensor].bytes == tensors[value.root].bytes
+        )
+
+    def _pass_on(self, value: Value, adder: int, until: tuple[Event, int], size: int) -> None:
+        """The gradient of a sum lives as long as any of what was added needs it: it is counted
+        with the one that needs it longest."""
+        of = self.models.values.value_of
+        summands = [of[port.tensor] for port in self.problem.ops[adder].inputs]
+        mine = self._place(until)
+        # of those that need it as long, the first
+        longest = max(summands, key=lambda own: self._passed_until(own, adder))
+        if longest is not value:
+            return
+        after = (Event.WEIGHTS, adder)
+        if self._place(after) <= mine:
+            self._hold(after, until, size)
+
+    def _passed_until(self, value: Value, adder: int) -> int:
+        """The place until which a summand lives on the gradient of the sum; -1 where it has its
+        own."""
+        readers = self._with_gradient(value)
+        has = not value.is_parameter and value.producer is not None
+        if not has or not readers or readers[0][0] != adder:
+            return -1
+        if not self._is_passed_on(readers[0], value):
+            return -1
+        if len(readers) > 1:
+            return self._place((self._first_half(readers[1][0]), readers[1][0]))
+        assert value.producer is not None
+        producer = value.producer[0]
+        return self._place((self._last_half(producer), producer))
+
+    def _with_gradient(self, value: Value) -> list[Reader]:
+        """Readers that make a gradient of a value, in the order of the backward pass."""
+        found = []
+        for position, port in value.readers:
+            model = self.models.ops.model(position)
+            if model.runs_backward and model.inputs[port].has_gradient:
+                found.append((position, port))
+        return sorted(found, reverse=True)
+
+    # --- parameters ------------------------------------------------------------------------------
+
+    def parameter(self, value: Value, own: ParameterItems) -> None:
+        model = self.models.parameter(value)
+        state = np.array([own.codes])
+        place = int(model.place(state)[0])
+        if place == TABLE:
+            return  # its rows alone travel
+        readers = [position for position, _ in value.readers]
+        served = [readers] if self.models.reads_shared(value) else [[own] for own in readers]
+        resting = tuple(model.value(state)[0].tolist())
+        for target, positions in zip(own.targets, served, strict=True):
+            needed = np.array([target])
+            read = tuple(model.read_value(needed)[0].tolist())
+            if read != resting:
+                self._gather(positions, self._bytes(model.space, read), trained=model.trained)
+            if model.trained and self.problem.training:
+                left = tuple(model.left_gradient(needed)[0].tolist())
+                kept = tuple(model.accumulated(state, needed)[0, 0].tolist())
+                size = self._bytes(model.gradient_moves.space, left)
+                events = self._weights(positions)
+                if left != kept or place == GRADIENT:
+                    self.out.unreduced.append((*events[0], *events[-1], size))
+                elif self._is_added(model.dtype):
+                    size = self._bytes(model.space, left)
+                    for event in events:
+                        self._hold(event, None, size, What.GATHERED)
+
+    def _is_added(self, dtype: str) -> bool:
+        """Whether a microbatch's gradient is a tensor of its own before it is added to others."""
+        setup = self.problem.setup
+        widens = DTYPE_BYTES[setup.gradient_dtype] != DTYPE_BYTES[dtype]
+        return self.problem.microbatches > 1 or widens
+
+    def _gather(self, positions: Sequence[int], size: int, *, trained: bool) -> None:
+        first, last = min(positions), max(positions)
+        self.out.gathers.append((Event.FORWARD, first, Event.FORWARD, last, size))
+        if not trained or not self.problem.training:
+            return
+        models = self.models.ops.model
+        events = [(Event.INPUTS, p) for p in positions if models(p).weights_share < 1]
+        events += [(Event.AGAIN, p) for p in positions if self.order.place(Event.AGAIN, p) >= 0]
+        if events:
+            begin, end = min(events, key=self._place), max(events, key=self._place)
+            self.out.gathers.append((*begin, *end, size))
+
+    def _weights(self, positions: Sequence[int]) -> list[tuple[Event, int]]:
+        """When gradients of a parameter are made, in this order."""
+        found = [(self._last_half(position), position) for position in positions]
+        return sorted(found, key=self._place)
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def _hold(
+        self,
+        first: tuple[Event, int],
+        last: tuple[Event, int] | None,
+        size: int,
+        what: What = What.WORKING,
+    ) -> None:
+        """last: None for the same event."""
+        if size:
+            self.out.rows.append((*first, *(last or first), size, what))
+
+    def _place(self, event: tuple[Event, int]) -> int:
+        return self.order.place(*event)
+
+    def _first_half(self, position: int) -> Event:
+        """The half of an op's backward pass that makes gradients of values."""
+        is_weights = self.models.ops.model(position).weights_share == 1
+        return Event.WEIGHTS if is_weights else Event.INPUTS
+
+    def _last_half(self, position: int, *, of_inputs: bool = False) -> Event:
+        """The last half that there is; of_inputs: of what makes gradients of values."""
+        share = self.models.ops.model(position).weights_share
+        has_weights = share == 1 if of_inputs else share > 0
+        return Event.WEIGHTS if has_weights else Event.INPUTS
+
+    def _bytes(self, space: StateSpace, codes: tuple[int, ...]) -> int:
+        key = id(space), codes
+        found = self._local.get(key)
+        if found is None:
+            found = self._local[key] = round(float(space.local_bytes(np.array([codes]))[0]))
+        return found
+
+    def _after(self, space: StateSpace, path: Path | None) -> int:
+        """Of what a path leads to; nothing where nothing moves."""
+        return self._bytes(space, path[-1].after.codes) if path else 0
+
+    def _before(self, space: StateSpace, path: Path | None) -> int:
+        """Of what a path comes from; nothing where nothing moves."""
+        return self._bytes(space, path[0].before.codes) if path else 0
+
+
+def placed(rows: Sequence[tuple[int, ...]], order: Order, names: IntArray) -> IntArray:
+    """Rows (first place, last place, bytes, ..) of rows of events; names: position -> that in the
+    order's graph."""
+    found = np.array(rows, dtype=np.int64).reshape(len(rows), -1) if rows else _NONE
+    first = order.at[found[:, 0], names[found[:, 1]]]
+    last = order.at[found[:, 2], names[found[:, 3]]]
+    return np.concatenate([first[:, None], last[:, None], found[:, 4:]], axis=1)
+
+
+_NONE = np.zeros((0, 6), dtype=np.int64)

@@ -1,0 +1,165 @@
+"""When most is held: holdings added up over the order of a microbatch.
+
+A parameter that is gathered has the next one gathered beside it, as FSDP does; more are gathered
+ahead only where memory is left. A gradient is reduced while the next is made. Both reach over the
+borders of passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solver.moments.holdings import Holdings, What, placed
+from solver.moments.order import Event, Order
+from solver.states import IntArray
+
+_DOING = {
+    Event.FORWARD: "forward of",
+    Event.AGAIN: "recomputing",
+    Event.INPUTS: "backward of",
+    Event.WEIGHTS: "backward of",
+    Event.SENT: "sending to the next stage",
+    Event.GIVEN: "gradients from the next stage",
+}
+_OF_NO_OP = (Event.SENT, Event.GIVEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The fullest of a pass: what one microbatch then holds, in bytes. doing, op: what then
+    runs; None where it is no op. before: what it held when the pass began."""
+
+    doing: str
+    op: str | None
+    saved: int
+    recomputed: int
+    working: int
+    gathered: int
+    before: int
+
+    @property
+    def at(self) -> str:
+        return self.doing if self.op is None else f"{self.doing} {self.op}"
+
+    @property
+    def total(self) -> int:
+        return self.saved + self.recomputed + self.working + self.gathered
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The fullest moment of every pass over a microbatch: forward, backward, and weights where the
+    backward pass is split. saved_bytes: between forward and backward. buffers_bytes: all the time.
+    """
+
+    passes: tuple[Moment, ...]
+    saved_bytes: int
+    buffers_bytes: int
+
+    @property
+    def fullest(self) -> Moment:
+        """Of all, where a microbatch is worked on alone; the last of equal ones."""
+        return max(reversed(self.passes), key=lambda own: own.total)
+
+    def renamed(self, names: Mapping[str, str]) -> Moments:
+        """Of a stage whose ops have other names."""
+        passes = [replace(own, op=names.get(own.op or "", own.op)) for own in self.passes]
+        return replace(self, passes=tuple(passes))
+
+
+def rows_of(
+    order: Order, holdings: Iterable[tuple[Holdings, IntArray]]
+) -> tuple[IntArray, IntArray, int]:
+    """(first place, last place, bytes, what) of all that is held, those that stand ahead of or
+    behind their turn apart, and the bytes of buffers.
+
+    holdings: each with the positions, in the order's graph, of those that it names.
+    """
+    own, gathers, unreduced, buffers = [], [], [], 0
+    for held, names in holdings:
+        own.append(placed(held.rows, order, names))
+        gathers.append(placed(held.gathers, order, names))
+        unreduced.append(placed(held.unreduced, order, names))
+        buffers += held.buffers_bytes
+    gathered, left = _by_start(gathers), _by_start(unreduced)
+    rows = [_of(array, None) for array in own]
+    rows += [_of(gathered, What.GATHERED), _of(left, What.GATHERED)]
+    beside = np.concatenate([_ahead(gathered), _behind(left)])
+    return np.concatenate(rows), beside, buffers
+
+
+def moments_of(
+    order: Order, name: Callable[[int], str], rows: IntArray, beside: IntArray, buffers: int
+) -> Moments:
+    """The fullest moment of every pass; of several that are as full, the latest op. name: of the op
+    at a position. The rest is what `rows_of` finds."""
+    held = _held(order, np.concatenate([rows, beside]))
+    total = held.sum(axis=0)
+    found = []
+    for begin, end in zip(order.passes, order.passes[1:], strict=False):
+        own = total[begin:end]
+        positions = order.positions[begin:end]
+        full = np.flatnonzero(own == own.max())
+        at = begin + int(full[np.argmax(positions[full])])
+        crossing = (rows[:, 0] < begin) & (rows[:, 1] >= begin)
+        saved, recomputed, working, gathered = (int(part) for part in held[:, at])
+        event = Event(int(order.kinds[at]))
+        found.append(
+            Moment(
+                _DOING[event],
+                None if event in _OF_NO_OP else name(int(order.positions[at])),
+                saved,
+                recomputed,
+                working,
+                gathered,
+                int(rows[crossing, 2].sum()),
+            )
+        )
+    saved_bytes = int(rows[rows[:, 3] == What.SAVED, 2].sum())
+    return Moments(tuple(found), saved_bytes, buffers)
+
+
+def _held(order: Order, rows: IntArray) -> IntArray:
+    """(what, places): bytes."""
+    change = np.zeros((len(What), len(order.kinds) + 1), dtype=np.int64)
+    np.add.at(change, (rows[:, 3], rows[:, 0]), rows[:, 2])
+    np.add.at(change, (rows[:, 3], rows[:, 1] + 1), -rows[:, 2])
+    held: IntArray = np.cumsum(change, axis=1)[:, :-1]
+    return held
+
+
+def _of(rows: IntArray, what: What | None) -> IntArray:
+    kind = rows[:, 3:4] if what is None else np.full((len(rows), 1), int(what))
+    return np.concatenate([rows[:, :3], kind], axis=1)
+
+
+def _by_start(rows: Sequence[IntArray]) -> IntArray:
+    found = np.concatenate([own[:, :3] for own in rows])
+    return found[np.argsort(found[:, 0], kind="stable")]
+
+
+def _ahead(gathers: IntArray) -> IntArray:
+    """What the next op that gathers gathers, from the begin of the one before."""
+    starts = np.unique(gathers[:, 0])
+    number = np.searchsorted(starts, gathers[:, 0])
+    later = gathers[number > 0]
+    before = starts[number[number > 0] - 1]
+    return np.stack(
+        [before, later[:, 0] - 1, later[:, 2], np.full(len(later), What.GATHERED)], axis=1
+    )
+
+
+def _behind(unreduced: IntArray) -> IntArray:
+    """Gradients of an op, until those of the next are made."""
+    starts = np.unique(unreduced[:, 0])
+    number = np.searchsorted(starts, unreduced[:, 1], side="right")
+    is_last = number >= len(starts)
+    until = np.where(is_last, unreduced[:, 1], starts[np.minimum(number, len(starts) - 1)])
+    found = np.stack(
+        [unreduced[:, 1] + 1, until, unreduced[:, 2], np.full(len(unreduced), What.GATHERED)],
+        axis=1,
+    )
+    return found[found[:, 0] <= found[:, 1]]

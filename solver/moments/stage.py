@@ -1,0 +1,64 @@
+"""The moments of a stage, from an assignment of all its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from solver.assignment import Assignment
+from solver.ledger import Ledger, Share
+from solver.lowering import Models
+from solver.moments.holdings import Holdings, holdings_of
+from solver.moments.order import Order, Segments, order_of
+from solver.moments.peak import Moments, moments_of, rows_of
+from solver.problem import Problem
+from solver.remade import Remade
+from solver.states import IntArray
+
+
+def stage_order(models: Models, assignment: Assignment, *, split: bool = False) -> Order:
+    """What a stage does with one microbatch."""
+    problem = models.problem
+    positions = np.array(sorted(assignment.ops), dtype=np.int64)
+    names = {problem.ops[position].name: position for position in positions.tolist()}
+    return _order(problem, positions, names, split=split)
+
+
+def stage_moments(
+    models: Models, assignment: Assignment, ledger: Ledger, *, split: bool = False
+) -> Moments:
+    """Of a stage that is not folded. split: as its schedule does with backward passes."""
+    order = stage_order(models, assignment, split=split)
+    held = holdings_of(models, assignment, ledger, Share.all_of(models, assignment), order)
+    ops = models.problem.ops
+    rows = rows_of(order, [(held, np.arange(len(ops)))])
+    return moments_of(order, lambda position: ops[position].name, *rows)
+
+
+def folded_moments(
+    problem: Problem, places: Mapping[str, int], held: Iterable[tuple[Holdings, IntArray]]
+) -> Moments:
+    """Of a whole graph: places by op, holdings of its parts with the places of what they name."""
+    positions = np.array(sorted(places.values()), dtype=np.int64)
+    order = _order(problem, positions, places, split=False)
+    names = {place: name for name, place in places.items()}
+    return moments_of(order, names.__getitem__, *rows_of(order, held))
+
+
+def _order(
+    problem: Problem, positions: IntArray, names: Mapping[str, int], *, split: bool
+) -> Order:
+    return order_of(
+        positions,
+        training=problem.training,
+        split=split,
+        segments=_segments(problem.remade, names),
+    )
+
+
+def _segments(remade: Remade, names: Mapping[str, int]) -> Segments:
+    return Segments(
+        frozenset([names[name] for name in remade.again if name in names]),
+        {names[name]: own for name, own in remade.segment_of.items() if name in names},
+    )
