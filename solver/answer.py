@@ -34,11 +34,13 @@ Write = Callable[
 @dataclass(frozen=True, slots=True)
 class Missed:
     """A search's best plan, which misses the memory with what passes by. spare_bytes: what was left
-    for that. bound_ns: no plan that leaves so much costs less."""
+    for that. bound_ns: no plan that leaves so much costs less. fitting: the best on a mesh whose
+    plan fits all the same."""
 
     misfit: Misfit
     spare_bytes: float
     bound_ns: float
+    fitting: Answer | None = None
 
 
 def answer_of(
@@ -51,34 +53,52 @@ def answer_of(
     solved = [o for o in outcomes if o.outcome.choice is not None]
     if not solved:
         return Answer(infeasible=why_none(outcomes, search))
-    best = search.simplified(fastest(solved))
+    best = fastest(solved)
+    folded = FoldedPlan.of(best)
+    if _fits(folded):
+        return _written(request, outcomes, search, best, write)
+    problem = folded.models.problem
+    batch = step_batch(request.graph, request.setup)
+    misfit = Misfit(folded.cost.memory_bytes, problem.microbatches, batch, bool(problem.remade))
+    fitting = [own for own in solved if _fits(FoldedPlan.of(own))]
+    return Missed(
+        misfit,
+        problem.spare_bytes,
+        _bound_ns(outcomes, best, folded),
+        _written(request, outcomes, search, fastest(fitting), write) if fitting else None,
+    )
+
+
+def _fits(folded: FoldedPlan) -> bool:
+    memory = folded.cost.memory_bytes
+    return memory.total <= memory.capacity
+
+
+def _written(
+    request: Request,
+    outcomes: Sequence[MeshOutcome],
+    search: MeshSearch,
+    best: MeshOutcome,
+    write: Write,
+) -> Answer:
+    """An outcome that fits as an answer, as simple as may be and still fits."""
+    simple = search.simplified(best)
+    best = simple if _fits(FoldedPlan.of(simple)) else best
     replaced = replaced_pins(request.pins, search.pins.values())
     best = replace(best, notes=(*best.notes, *replaced))
-    folded = FoldedPlan.of(best)
-    memory, problem = folded.cost.memory_bytes, folded.models.problem
-    if memory.total > memory.capacity:
-        batch = step_batch(request.graph, request.setup)
-        misfit = Misfit(memory, problem.microbatches, batch, bool(problem.remade))
-        return Missed(misfit, problem.spare_bytes, _bound_ns(outcomes, best, folded))
     return Answer(
-        plan=write(request, outcomes, best, folded, tuple(search.history.findings)),
+        plan=write(request, outcomes, best, FoldedPlan.of(best), tuple(search.history.findings)),
         seconds=tuple(search.history.seconds),
     )
 
 
 def fastest(solved: Sequence[MeshOutcome]) -> MeshOutcome:
-    """Of outcomes with a choice, the one whose step is shortest, whatever its search minimised; of
-    those that fit with what passes by, where any do."""
+    """Of outcomes with a choice, the one whose step is shortest, whatever its search minimised."""
     if len(solved) == 1:
         return solved[0]
-    best = min(solved, key=_in_order)
+    best = min(solved, key=lambda own: FoldedPlan.of(own).cost.step_ns)
     cheapest_ns = min(own.outcome.cost_ns for own in solved)
     return replace(best, faster_ns=best.outcome.cost_ns - cheapest_ns)
-
-
-def _in_order(own: MeshOutcome) -> tuple[bool, float]:
-    cost = FoldedPlan.of(own).cost
-    return cost.memory_bytes.total > cost.memory_bytes.capacity, cost.step_ns
 
 
 def _bound_ns(outcomes: Sequence[MeshOutcome], best: MeshOutcome, folded: FoldedPlan) -> float:

@@ -13,7 +13,7 @@ A plan that passes less by than all of these and fits may be missed; none that w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from meshwright.schema import Answer
 from solver.answer import Missed
@@ -30,32 +30,43 @@ def plan_within_memory(search: Callable[[float], Answer | Missed], limit_bytes: 
     found = search(0.0)
     if isinstance(found, Answer):
         return found
-    bound_ns, closest, spare = found.bound_ns, found, 0.0
+    bound_ns, missed, spare = found.bound_ns, [found], 0.0
     for margin in _MARGINS:
-        if isinstance(found, Answer):
-            break
         spare = found.spare_bytes + found.misfit.over_bytes + margin * limit_bytes
         if spare >= limit_bytes:
-            return Answer(infeasible=closest.misfit.infeasible())
+            break
         found = search(spare)
-        closest = _closer(closest, found)
-    if isinstance(found, Answer) and found.plan is None:
-        why = found.infeasible
-        if why is None or why.constraint != "memory":
-            return found
-        room = limit_bytes - (why.needed_bytes or limit_bytes) + spare - _ROUNDED
-        if 0 < room < spare:
+        if isinstance(found, Answer):
+            break
+        missed.append(found)
+    if isinstance(found, Answer) and found.plan is None and found.infeasible is not None:
+        needed_bytes = found.infeasible.needed_bytes
+        room = limit_bytes - (needed_bytes or limit_bytes) + spare - _ROUNDED
+        if found.infeasible.constraint == "memory" and 0 < room < spare:
             found = search(room)
-            closest = _closer(closest, found)
-    if isinstance(found, Answer) and found.plan is not None:
-        return _with_bound(found, bound_ns)
+            if isinstance(found, Missed):
+                missed.append(found)
+    fitting = [own.fitting for own in missed]
+    return _best([found, *fitting], bound_ns) or _none(found, missed)
+
+
+def _best(found: Sequence[Answer | Missed | None], bound_ns: float) -> Answer | None:
+    """The fastest of the answers that have a plan."""
+    planned = [
+        (own.plan.cost.step_ns, place, own)
+        for place, own in enumerate(found)
+        if isinstance(own, Answer) and own.plan is not None
+    ]
+    return _with_bound(min(planned)[2], bound_ns) if planned else None
+
+
+def _none(found: Answer | Missed, missed: Sequence[Missed]) -> Answer:
+    """Why there is none: by how little the closest misses, where it is the memory."""
+    why = found.infeasible if isinstance(found, Answer) else None
+    if isinstance(found, Answer) and why is not None and why.constraint != "memory":
+        return found
+    closest = min(missed, key=lambda own: own.misfit.over_bytes)
     return Answer(infeasible=closest.misfit.infeasible())
-
-
-def _closer(closest: Missed, found: Answer | Missed) -> Missed:
-    if isinstance(found, Answer):
-        return closest
-    return min(closest, found, key=lambda own: own.misfit.over_bytes)
 
 
 def _with_bound(answer: Answer, bound_ns: float) -> Answer:

@@ -154,7 +154,7 @@ def test_three_nodes_work_with_a_batch_divisible_by_three(topology: str, devices
 
 
 def test_llama_70b_has_megatron_pairs_and_sequence_parallel_norms_in_a_node() -> None:
-    found = planned(the("llama3-70b", "h100-8x8", batch=64, seq=4096, microbatches=8))
+    found = planned(the("llama3-70b", "h100-8x8", batch=64, seq=4096, microbatches=16))
     in_node = axes(found, "gpu")
     textbook = 0
     for k in range(80):
