@@ -71,12 +71,7 @@ def verify_documents(
     """
     own = calibration or default_calibration()
     if plan.schedule is not None:
-        check_documents(plan, graph.id, topology.id, setup.id)
-        staged = Staged.of_plan(plan, graph, topology, setup, own)
-        rows = order_checked(plan, graph, topology, setup, own)
-        stages = [_Stage(staged.problem(s), staged.sent(s), rows) for s in range(len(plan.stages))]
-        for executed, stage in zip(stages, plan.stages, strict=True):
-            check_mesh(executed.problem, stage.mesh)
+        staged, stages = _pipeline(plan, graph, topology, setup, own)
         for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True)):
             check_stage(executed.problem, stage, f"stage {number} ")
         judged = priced(staged, plan.stages)
@@ -92,6 +87,26 @@ def verify_documents(
         check_stage(stages[0].problem, plan.stages[0], "")
     check_cost(plan.cost, cost, plan.search)
     return _verified(plan, stages, seed)
+
+
+def execute_pipeline(
+    plan: Plan, graph: Graph, topology: Topology, setup: Setup, *, seed: int = 0
+) -> Certificate:
+    """Execute a plan of several stages and compare, whatever numbers it says of itself."""
+    _, stages = _pipeline(plan, graph, topology, setup, default_calibration())
+    return _verified(plan, stages, seed)
+
+
+def _pipeline(
+    plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
+) -> tuple[Staged, list[_Stage]]:
+    check_documents(plan, graph.id, topology.id, setup.id)
+    staged = Staged.of_plan(plan, graph, topology, setup, calibration)
+    rows = order_checked(plan, graph, topology, setup, calibration)
+    stages = [_Stage(staged.problem(s), staged.sent(s), rows) for s in range(len(plan.stages))]
+    for executed, stage in zip(stages, plan.stages, strict=True):
+        check_mesh(executed.problem, stage.mesh)
+    return staged, stages
 
 
 def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:

@@ -187,8 +187,8 @@ def test_stages_of_a_rank_may_need_unequal_memory() -> None:
         ({"in_flight": 3}, "stage 0 of the plan says in_flight 3, the schedule has 2"),
         ({"pipeline_rank": 1}, "says pipeline_rank 1"),
         ({"ranks_from": 2}, "says ranks_from 2"),
-        ({"memory_bytes": None}, "says memory_bytes None"),
-        ({"receives": ()}, r"stage 1 of the plan says it receives \[\]"),
+        ({"memory_bytes": None}, "says stage 0 memory_bytes None"),
+        ({"receives": ()}, r"the plan says stage 1 receives \[\], not"),
     ],
 )
 def test_stages_cannot_lie_about_their_place(lie: dict[str, object], message: str) -> None:

@@ -27,7 +27,7 @@ from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
 from solver.pipeline.staged import Staged
-from solver.verify import verify_documents
+from solver.verify import execute_pipeline, verify_documents
 from tests.solver.pipeline.layered import layered
 from tests.solver.requests import planned, refused
 from tests.solver.small_graphs import topology
@@ -260,7 +260,7 @@ def test_a_step_left_out_is_caught_by_execution() -> None:
             hurt = stage.model_copy(update={"redistributions": rest})
             stages = [*plan.stages[:number], hurt, *plan.stages[number + 1 :]]
             damaged = plan.model_copy(update={"stages": tuple(stages)})
-            found = verify_documents(damaged, request.graph, request.topology, request.setup)
+            found = execute_pipeline(damaged, request.graph, request.topology, request.setup)
             assert found.outcome == "failed", moved
             assert found.detail.startswith(f"stage {number}: ")
             dropped += 1
