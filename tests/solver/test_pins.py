@@ -155,7 +155,7 @@ def test_an_axis_that_only_finer_meshes_have_can_be_pinned_there():
 
 def test_the_plan_repeats_the_pins_of_its_request():
     pin = Pin(op="fc1", strategy=ROW)
-    assert planned(pin).pins == (pin.model_dump(mode="json"),)
+    assert planned(pin).wishes.pins == (pin,)
 
 
 # --- factors that may follow ---------------------------------------------------------------------

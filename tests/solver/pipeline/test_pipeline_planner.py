@@ -163,8 +163,12 @@ def test_the_answer_is_near_the_best_of_all_cuts_and_degrees(kind: ScheduleKind)
 
 @pytest.mark.parametrize("kind", ["interleaved_1f1b", "zb_v"])
 def test_with_two_stages_a_rank_too(kind: ScheduleKind) -> None:
-    """Every three cuts, of which the stages of each rank are planned with half of its memory."""
-    devices = topology(4, flops_per_s=1e12, latency_ns=200)
+    """Every three cuts, of which the stages of each rank are planned with half of its memory.
+
+    Ops take longer than their launches: where launches are all the work, plans of a stage that are
+    alike by the objective differ by 4 % of the step, in what hides.
+    """
+    devices = topology(4, flops_per_s=3e10, latency_ns=200)
     graph = layered(2, batch=8)
     wanted = Pipeline(ranks=2, schedule=kind, stages_per_rank=2)
     request = Request(graph=graph, topology=devices, setup=Setup(microbatches=4), pipeline=wanted)
