@@ -49,6 +49,8 @@ from solver.unfolding import Unfolding
 from solver.values import find_values
 
 Say = Callable[[Progress], None]
+# mesh, and whether it has uneven cuts -> what no plan costs less than, whatever the memory
+Floors = dict[tuple[Mesh, bool], float]
 
 # chosen: meshes whose tables are kept between the two rounds; some 100 MB each at the most
 HELD = 8
@@ -84,8 +86,11 @@ class MeshSearch:
         history: History,
         say: Say,
         tolerance: float = TOLERANCE,
+        floors: Floors | None = None,
     ) -> None:
-        """tolerance: the gap at which the search of a mesh ends."""
+        """tolerance: the gap at which the search of a mesh ends. floors: what searches of the same
+        problem in other memory know of its meshes, and this one will."""
+        self.floors: Floors = {} if floors is None else floors
         self.tolerance = tolerance
         self.request = request
         self.folding = folding
@@ -251,10 +256,17 @@ class MeshSearch:
             own.ended = _late(models)
             return own
         if self.request.solver in ("auto", "dynamic_programming"):
+            space = mesh, problem.uneven != Uneven()
+            known = self.floors.get(space)
+            if known is not None:
+                own.floor_ns = known  # it is eliminated when its turn comes, if it does
+                return own
             try:
                 self._eliminate(own, budget)
             except OutOfTime:
                 own.ended = _late(models)
+            if own.ended is None and isfinite(own.floor_ns):
+                self.floors[space] = own.floor_ns
         return own
 
     def _impossible(self, models: Models, given: Filters) -> MeshOutcome | None:

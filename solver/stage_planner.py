@@ -35,7 +35,7 @@ from solver.deadline import Deadline, Stop, never
 from solver.folding import Folding, foldings
 from solver.inference import for_inference
 from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History
-from solver.mesh_search import MeshSearch
+from solver.mesh_search import Floors, MeshSearch
 from solver.meshes import meshes_of
 from solver.pins import check_axes, matching_pins, pinned_ops
 from solver.problem import FLOATS, Problem, build_problem, step_batch, with_gradient
@@ -218,11 +218,12 @@ class _StageSearch:
         """In so many microbatches, with what a policy does again."""
         again = self._remade(policy, count)
         ways = self._foldings(_marked(self.marks, again))
+        floors: Floors = {}
 
         def search(spare: float) -> Answer | Missed:
             while True:
                 try:
-                    return self._searched(ways.folding, count, again, spare)
+                    return self._searched(ways.folding, count, again, spare, floors)
                 except NotAlikeError:
                     ways.fold_less()
 
@@ -261,7 +262,7 @@ class _StageSearch:
         return replace(problem, whole=self.request.graph, spare_bytes=spare)
 
     def _searched(
-        self, folding: Folding, count: int, again: Remade, spare: float
+        self, folding: Folding, count: int, again: Remade, spare: float, floors: Floors
     ) -> Answer | Missed:
         """Search meshes of fewer axes where the tables of all finer ones would be too large."""
         problem = self._problem(folding.graph, count, again, spare)
@@ -275,6 +276,7 @@ class _StageSearch:
             self.history,
             self.say,
             self.place.tolerance,
+            floors,
         )
         searched: tuple[Mesh, ...] = ()
         for axes in range(self.request.budget.max_axes, 0, -1):
