@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.schema import Answer, Finding, Plan, Request, Search, Stage
 from meshwright.schema.collector import uncollected
-from solver.folded_plan import FoldedPlan
+from solver.folded_plan import FoldedPlan, FoldedPlans
 from solver.fusion import buckets_of
 from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
 from solver.mesh_search import MeshSearch
@@ -53,19 +53,22 @@ def answer_of(
     solved = [o for o in outcomes if o.outcome.choice is not None]
     if not solved:
         return Answer(infeasible=why_none(outcomes, search))
-    best = fastest(solved)
-    folded = FoldedPlan.of(best)
+    plans = FoldedPlans()
+    best = fastest(solved, plans)
+    folded = plans.of(best)
     if _fits(folded):
-        return _written(request, outcomes, search, best, write)
+        return _written(request, outcomes, search, best, write, plans)
     problem = folded.models.problem
     batch = step_batch(request.graph, request.setup)
     misfit = Misfit(folded.cost.memory_bytes, problem.microbatches, batch, bool(problem.remade))
-    fitting = [own for own in solved if _fits(FoldedPlan.of(own))]
+    fitting = [own for own in solved if _fits(plans.of(own))]
     return Missed(
         misfit,
         problem.spare_bytes,
         _bound_ns(outcomes, best, folded),
-        _written(request, outcomes, search, fastest(fitting), write) if fitting else None,
+        _written(request, outcomes, search, fastest(fitting, plans), write, plans)
+        if fitting
+        else None,
     )
 
 
@@ -80,23 +83,24 @@ def _written(
     search: MeshSearch,
     best: MeshOutcome,
     write: Write,
+    plans: FoldedPlans,
 ) -> Answer:
     """An outcome that fits as an answer, as simple as may be and still fits."""
     simple = search.simplified(best)
-    best = simple if _fits(FoldedPlan.of(simple)) else best
+    best = simple if _fits(plans.of(simple)) else best
     replaced = replaced_pins(request.pins, search.pins.values())
     best = replace(best, notes=(*best.notes, *replaced))
     return Answer(
-        plan=write(request, outcomes, best, FoldedPlan.of(best), tuple(search.history.findings)),
+        plan=write(request, outcomes, best, plans.of(best), tuple(search.history.findings)),
         seconds=tuple(search.history.seconds),
     )
 
 
-def fastest(solved: Sequence[MeshOutcome]) -> MeshOutcome:
+def fastest(solved: Sequence[MeshOutcome], plans: FoldedPlans) -> MeshOutcome:
     """Of outcomes with a choice, the one whose step is shortest, whatever its search minimised."""
     if len(solved) == 1:
         return solved[0]
-    best = min(solved, key=lambda own: FoldedPlan.of(own).cost.step_ns)
+    best = min(solved, key=lambda own: plans.of(own).cost.step_ns)
     cheapest_ns = min(own.outcome.cost_ns for own in solved)
     return replace(best, faster_ns=best.outcome.cost_ns - cheapest_ns)
 

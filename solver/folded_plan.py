@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from meshwright.schema import Cost, Stage
@@ -14,6 +14,7 @@ from solver.moments.peak import Moments
 from solver.overlap.course import Course, Part, course_of
 from solver.plan_document import stage_document
 from solver.portions import Portion
+from solver.states import IntArray
 from solver.unfolding import Unfolding
 
 
@@ -53,3 +54,17 @@ class FoldedPlan:
             stage_document(self.models, own.assignment, ledger, own.share)
             for own, ledger in zip(self.portions, self.ledgers, strict=True)
         ]
+
+
+@dataclass(slots=True)
+class FoldedPlans:
+    """Plans of outcomes that have a choice, each made once."""
+
+    _known: dict[int, tuple[IntArray, FoldedPlan]] = field(default_factory=dict)
+
+    def of(self, outcome: MeshOutcome) -> FoldedPlan:
+        choice = outcome.outcome.choice
+        assert choice is not None
+        if id(choice) not in self._known:
+            self._known[id(choice)] = choice, FoldedPlan.of(outcome)
+        return self._known[id(choice)][1]

@@ -29,11 +29,14 @@ from solver.lowering import Models
 from solver.moments.inside import PASSES_ON, inside_backward, inside_forward
 from solver.moments.order import Event, Order
 from solver.offload import GRADIENT, TABLE
+from solver.parameters import ParameterModel
 from solver.redistribution import Path
 from solver.rules.known import RECEIVE
 from solver.shardable import Reader
 from solver.states import IntArray, StateSpace
 from solver.values import Value
+
+Codes = tuple[int, ...]
 
 
 class What(IntEnum):
@@ -261,29 +264,47 @@ class _Writer:
 
     def parameter(self, value: Value, own: ParameterItems) -> None:
         model = self.models.parameter(value)
-        state = np.array([own.codes])
-        place = int(model.place(state)[0])
+        place = self._place_of(model, own.codes)
         if place == TABLE:
             return  # its rows alone travel
         readers = [position for position, _ in value.readers]
         served = [readers] if self.models.reads_shared(value) else [[own] for own in readers]
-        resting = tuple(model.value(state)[0].tolist())
         for target, positions in zip(own.targets, served, strict=True):
-            needed = np.array([target])
-            read = tuple(model.read_value(needed)[0].tolist())
-            if read != resting:
+            read, left, is_moved, is_reduced = self._served(model, own.codes, target)
+            if is_moved:
                 self._gather(positions, self._bytes(model.space, read), trained=model.trained)
             if model.trained and self.problem.training:
-                left = tuple(model.left_gradient(needed)[0].tolist())
-                kept = tuple(model.accumulated(state, needed)[0, 0].tolist())
                 size = self._bytes(model.gradient_moves.space, left)
                 events = self._weights(positions)
-                if left != kept or place == GRADIENT:
+                if is_reduced or place == GRADIENT:
                     self.out.unreduced.append((*events[0], *events[-1], size))
                 elif self._is_added(model.dtype):
                     size = self._bytes(model.space, left)
                     for event in events:
                         self._hold(event, None, size, What.GATHERED)
+
+    def _place_of(self, model: ParameterModel, codes: Codes) -> int:
+        return self.models.shared(
+            ("place", id(model), codes), lambda: (int(model.place(np.array([codes]))[0]),)
+        )[0]
+
+    def _served(
+        self, model: ParameterModel, codes: Codes, target: Codes
+    ) -> tuple[Codes, Codes, bool, bool]:
+        """How a reader reads a parameter and leaves its gradient; whether it is gathered for that,
+        and whether the gradient is reduced."""
+
+        def found() -> tuple[Codes, Codes, bool, bool]:
+            state, needed = np.array([codes]), np.array([target])
+            read = tuple(model.read_value(needed)[0].tolist())
+            is_moved = read != tuple(model.value(state)[0].tolist())
+            if not model.trained or not self.problem.training:
+                return read, (), is_moved, False
+            left = tuple(model.left_gradient(needed)[0].tolist())
+            kept = tuple(model.accumulated(state, needed)[0, 0].tolist())
+            return read, left, is_moved, left != kept
+
+        return self.models.shared(("served", id(model), codes, target), found)
 
     def _is_added(self, dtype: str) -> bool:
         """Whether a microbatch's gradient is a tensor of its own before it is added to others."""
