@@ -26,6 +26,7 @@ from solver.answer import plan_of
 from solver.bounds import least_memory
 from solver.constraints import filters
 from solver.cost_graph import Edge, IntArray, evaluate_choice
+from solver.folded_plan import FoldedPlan
 from solver.folding import Folding, fold
 from solver.lowering import Lowered, Models, lower
 from solver.mesh_outcome import MeshOutcome
@@ -90,7 +91,9 @@ class Staged:
         found = evaluate_choice(unfolding.graph, choice)
         outcome = Outcome("feasible", choice, found.cost_ns, found.memory_bytes, 0.0, None)
         best = MeshOutcome(outcome, unfolding.lowered.models, "chosen", unfolding)
-        plan = self.timed("plan", lambda: plan_of(self.request, [best], best, ()))
+        plan = self.timed(
+            "plan", lambda: plan_of(self.request, [best], best, FoldedPlan.of(best), ())
+        )
         self.timed("to JSON", plan.to_json)
         return plan
 

@@ -57,7 +57,7 @@ CASES = (
     Case("llama3-8b", "h100-3x8", batch=48, seq=4096),
     Case("llama3-8b", "h100-3x4", batch=48, seq=4096),
     Case("llama3-70b", "h100-8x8", batch=64, seq=4096),
-    Case("llama3-70b", "h100-8x8", batch=64, seq=4096, microbatches=8),
+    Case("llama3-70b", "h100-8x8", batch=64, seq=4096, microbatches=16),
     Case("llama3-405b", "h100-128x8"),
     Case("gpt3-175b", "a100-80g-128x8"),
     Case("mixtral-8x7b", "h100-8x8"),

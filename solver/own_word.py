@@ -11,9 +11,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from meshwright.schema import Cost, Model, PlanError, Redistribution, Search, Stage
+from meshwright.schema.plan import Moment
 from solver.assignment import assignment_of_stage
 from solver.ledger import ledger_of
 from solver.lowering import Models
+from solver.moments.stage import stage_moments
+from solver.moments.use import every_moment
 from solver.plan_document import stage_document
 from solver.problem import Problem
 
@@ -33,11 +36,19 @@ def check_cost(said: Cost, judged: Cost, search: Search) -> None:
             )
 
 
-def check_stage(problem: Problem, stage: Stage, where: str) -> None:
-    """Raise PlanError where the items of a stage have other numbers. problem: of it alone."""
+def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = False) -> None:
+    """Raise PlanError where the items of a stage have other numbers. problem: of it alone.
+
+    is_only: no schedule decides what it holds at which moment.
+    """
     models = Models.of_stage(problem, stage)
     assignment = assignment_of_stage(models, stage)
-    judged = stage_document(models, assignment, ledger_of(models, assignment))
+    ledger = ledger_of(models, assignment)
+    judged = stage_document(models, assignment, ledger)
+    if is_only:
+        found = stage_moments(models, assignment, ledger)
+        moments = every_moment(found, problem.in_flight, training=problem.training)
+        _compare_moments(stage.moments, moments, where)
     _compare_items(stage.ops, judged.ops, lambda own: own.op, f"{where}op")
     _compare_items(stage.tensors, judged.tensors, lambda own: own.tensor, f"{where}tensor")
     _compare_items(stage.parameters, judged.parameters, lambda own: own.tensor, f"{where}parameter")
@@ -56,12 +67,20 @@ def check_places(said: Sequence[Stage], judged: Sequence[Stage]) -> None:
                 )
         for field in ("memory_bytes", "moments", "passes"):
             _compare(getattr(stage, field), getattr(own, field), where + field)
+        _compare_moments(stage.moments, own.moments, where)
         names = [[item.tensor for item in one.receives] for one in (stage, own)]
         if names[0] != names[1]:
             raise PlanError(f"the plan says {where}receives {names[0]}, not {names[1]}")
         _compare_items(
             stage.receives, own.receives, lambda received: received.tensor, f"{where}receives"
         )
+
+
+def _compare_moments(said: Sequence[Moment], judged: Sequence[Moment], where: str) -> None:
+    if len(said) != len(judged):
+        raise PlanError(f"the plan says {len(said)} {where}moments, evaluate says {len(judged)}")
+    for own, other in zip(said, judged, strict=True):
+        _compare(own, other, f"{where}moment {own.at!r}")
 
 
 def _served(moved: Redistribution) -> Hashable:

@@ -84,7 +84,7 @@ def verify_documents(
         if plan.topology != topology.id:
             raise PlanError(f"the plan is for {plan.topology}, not for {topology.id}")
         cost = evaluate(stages[0].problem, plan.model_copy(update={"topology": group.id}))
-        check_stage(stages[0].problem, plan.stages[0], "")
+        check_stage(stages[0].problem, plan.stages[0], "", is_only=True)
     check_cost(plan.cost, cost, plan.search)
     return _verified(plan, stages, seed)
 

@@ -178,17 +178,20 @@ def test_llama_70b_has_megatron_pairs_and_sequence_parallel_norms_in_a_node() ->
 
 def test_gpt3_shards_the_heads_of_a_fused_projection_alike() -> None:
     found = planned(the("gpt3-175b", "a100-80g-128x8", microbatches=2))
-    pairs = 0
+    fused = 0
     for k in range(96):
         block = f"transformer.h.{k}"
-        heads = exact(found, f"{block}.attn.split")["y0"]
+        heads = strategy(found, f"{block}.attn.attention")["g"]
         assert heads <= axes(found, "gpu")
         assert found.stages[0].mesh.size(heads) == 4
-        assert strategy(found, f"{block}.attn.attention")["g"] == heads
-        assert moved(found, f"{block}.attn.attention") == []
+        split = strategy(found, f"{block}.attn.split").get("y")
+        if split == heads:
+            assert strategy(found, f"{block}.attn.c_attn")["n"] == heads
+            assert moved(found, f"{block}.attn.attention") == []
+            fused += 1
         column = strategy(found, f"{block}.mlp.c_fc").get("n", frozenset())
-        pairs += column == strategy(found, f"{block}.mlp.c_proj").get("k", frozenset())
-    assert pairs >= 95  # one layer spends what is left of the memory
+        assert column == strategy(found, f"{block}.mlp.c_proj").get("k", frozenset())
+    assert fused >= 70  # the others spend what is left of the memory on whole projections
 
 
 def test_mixtral_puts_experts_on_an_axis_and_sends_tokens_by_all_to_all() -> None:
