@@ -14,6 +14,7 @@ from solver.mesh_search import MeshSearch
 from solver.misfit import Misfit
 from solver.moments.use import every_moment
 from solver.notes import (
+    busiest_experts,
     idle_axes,
     idle_wishes,
     nothing_again,
@@ -173,6 +174,7 @@ def plan_of(
             *idle_wishes(request),
             *nothing_again(request, problem),
             *idle_axes(models, chosen, why_idle(request)),
+            *busiest_experts(models, chosen),
             *(
                 f"mesh {shown(o.mesh)}{_with_chunks(o)} was not searched: {o.left_out}"
                 for o in outcomes

@@ -22,8 +22,9 @@ Ints = NDArray[np.int32]
 
 # one price for each kind of move and group of axes; these are a kind's places among a group's
 PLACED = 0  # behind it come the groups', KINDS each
-KINDS = 8
-_GATHER, _UNEVEN, _EXCHANGE, _REDUCE, _SCATTER, _SLICE, _MASK, _PERMUTE = range(1, KINDS + 1)
+KINDS = 9
+_GATHER, _UNEVEN, _EXCHANGE, _REDUCE, _SCATTER = range(1, 6)
+_SLICE, _MASK, _PERMUTE, _ARRIVE = range(6, KINDS + 1)
 
 _NOWHERE = 2  # the place of an axis in a rest, beyond the slots
 _compile = numba.njit(cache=True, nogil=True)
@@ -169,7 +170,7 @@ def _sweep(
                 if used[i] == cuts:
                     _put(writes, cursor, edges, r, node, first_price + _EXCHANGE, r)
                 elif used[i] & cuts == 0 and node >= 0:
-                    _put(writes, cursor, edges, node, r, PLACED, r)
+                    _put(writes, cursor, edges, node, r, first_price + _ARRIVE, r)
         for kept in (PARTIAL, REPLICATED):
             for r in range(count):
                 own = 0

@@ -24,7 +24,9 @@ leaves alone, so nothing passes through strided parts.
 
 What all_to_all, reduce_scatter and slice have in common, putting G behind the axes of some layout,
 is an edge from a *rest* (that layout, with G nowhere) to all layouts it can give. So there are as
-many edges as layouts and groups, not as pairs of layouts.
+many edges as layouts and groups, not as pairs of layouts. Even all_to_alls have rests of their own,
+which they leave by edges that *arrive*: where experts are asked for unevenly (`solver.expert_load`)
+the fullest device gets more than it sends.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ MoveKind = Literal[
     "all_to_all",
     "uneven all_to_all",
     "permute",
+    "arrive",
     "placed",
 ]
 Group = tuple[int, ...]
@@ -64,6 +67,7 @@ _KINDS: tuple[MoveKind, ...] = (
     "slice",
     "mask",
     "permute",
+    "arrive",
 )
 
 
@@ -74,7 +78,8 @@ class LayoutGraph:
     places, ranks: (layouts, axes); of an axis on a slot, how many of the slot's axes are slower.
     state: the position of each layout's state in the space. at: the layout of each state with all
     axes in the order of the mesh. start, source: edge e ends in v for start[v] <= e < start[v + 1].
-    price: the row of `prices` of an edge. payload: the layout whose part is sent.
+    price: the row of `prices` of an edge. payload: the layout whose part is sent. arriving: the
+    edges on which even all_to_alls arrive.
     """
 
     slots: int
@@ -86,6 +91,7 @@ class LayoutGraph:
     source: NDArray[np.int32]
     price: NDArray[np.int32]
     payload: NDArray[np.int32]
+    arriving: IntArray
     prices: tuple[tuple[MoveKind, Group], ...]
 
     @property
@@ -141,6 +147,7 @@ def cached_layout_graph(
         source=source,
         price=price,
         payload=payload,
+        arriving=np.flatnonzero((price > 0) & (price % len(_KINDS) == 0)),
         prices=(("placed", ()), *((kind, group) for group in groups for kind in _KINDS)),
     )
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Mesh
+from solver.expert_load import ExpertLoad
 from solver.lowering import Models
 from solver.op_model import OpModel, PortModel
 from solver.op_models import OpModels
@@ -164,33 +165,48 @@ class LocalModels(Models):
 
 
 def _space_of_part(whole: StateSpace, ways: tuple[int, ...]) -> StateSpace:
+    load, share = _load_of_part(whole.load, ways)
     return replace(
         whole,
         slot_sizes=_cut(whole.slot_sizes, ways),
-        bytes=max(1, whole.bytes // prod(ways)),
+        bytes=max(1, round(whole.bytes * share) // prod(ways)),
+        load=load,
         spans=_cut(whole.spans, ways),
         counts=tuple(n if way == 1 else 0 for n, way in zip(whole.counts, ways, strict=False)),
     )
 
 
 def _op_of_part(whole: OpModel, ways: tuple[int, ...]) -> OpModel:
+    load, share = _load_of_part(whole.load, ways)
     return replace(
         whole,
-        flops=whole.flops / prod(ways),
+        flops=whole.flops * share / prod(ways),
+        load=load,
         sizes=_cut(whole.sizes, ways),
         spans=_cut(whole.spans, ways),
         halo_elements=tuple(
             elements * way // prod(ways)
             for elements, way in zip(whole.halo_elements, ways, strict=True)
         ),
-        inputs=tuple(_port_of_part(port, ways) for port in whole.inputs),
-        outputs=tuple(_port_of_part(port, ways) for port in whole.outputs),
+        inputs=tuple(_port_of_part(port, ways, share) for port in whole.inputs),
+        outputs=tuple(_port_of_part(port, ways, share) for port in whole.outputs),
     )
 
 
-def _port_of_part(whole: PortModel, ways: tuple[int, ...]) -> PortModel:
+def _load_of_part(
+    whole: ExpertLoad | None, ways: tuple[int, ...]
+) -> tuple[ExpertLoad | None, float]:
+    """What is left of a load, and what the busiest part has over the mean."""
+    if whole is None:
+        return None, 1.0
+    cut = prod(ways[place] for place in whole.on)
+    return replace(whole, outer=whole.outer * cut), float(whole.of_ways(np.array([cut]))[0])
+
+
+def _port_of_part(whole: PortModel, ways: tuple[int, ...], share: float) -> PortModel:
     cut = prod(ways[part] for part, _ in whole.slot_of)
-    return whole if cut == 1 else replace(whole, bytes=max(1, whole.bytes // cut))
+    held = round(whole.bytes * share) if whole.has_load else whole.bytes
+    return whole if cut == 1 else replace(whole, bytes=max(1, held // cut))
 
 
 def _cut(sizes: tuple[int, ...], ways: tuple[int, ...]) -> tuple[int, ...]:

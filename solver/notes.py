@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from meshwright.schema import Constraints, Pin, Request
 from solver.assignment import Codes
+from solver.expert_loads import DISPATCH
 from solver.lowering import Models
 from solver.op_model import OpModel
 from solver.problem import Problem
@@ -159,3 +161,29 @@ def nothing_again(request: Request, problem: Problem) -> list[str]:
         f"recompute {asked.policy}: nothing is done again; no repeated block has ops that this "
         "policy may repeat and whose results take memory"
     ]
+
+
+def busiest_experts(models: Models, chosen: Chosen) -> list[str]:
+    """What an imbalance of experts comes to on the devices of a plan."""
+    problem = models.problem
+    imbalance = problem.setup.expert_imbalance
+    if imbalance == 1:
+        return []
+    if not problem.loads.experts:
+        if not any(op.op.kind == DISPATCH for op in problem.ops):
+            return []  # a stage without experts
+        return ["expert_imbalance changes nothing: experts have a fixed capacity in this graph"]
+    most, ways = 1.0, 1
+    for position, codes, _ in chosen:
+        load = models.ops.model(position).load
+        if load is not None:
+            own = models.ops.model(position).load_of(np.array([codes]))
+            most = max(most, float(np.max(own)))
+            on = zip(codes, models.ops.axis_sizes, strict=True)
+            ways = max(ways, prod(size for code, size in on if code in load.on))
+    experts = max(problem.loads.experts.values())
+    said = f"the busiest of {experts} experts is taken to have {min(imbalance, experts):g} times "
+    said += "the mean of tokens"
+    if ways == 1:
+        return [f"{said}; no device waits for it, as experts are not cut over devices"]
+    return [f"{said}, the busiest device, with experts cut {ways} ways, {most:.3g} times"]

@@ -16,7 +16,8 @@ has them and not their leader is S on them, and the op brings together what it n
            + what the op moves by itself (`solver/own_moves.py`)
 
 with ways the product of the axis sizes on parts, less where these cut a part unevenly: the step
-waits for the longest chunk. Where parts are contiguous, of p along the rows of a causal mask the
+waits for the longest chunk, and for the device whose experts are asked for most
+(`solver/expert_load.py`). Where parts are contiguous, of p along the rows of a causal mask the
 last has (2 - 1/p) times its share, and that is what a step waits for; where the setup says `zigzag`
 all have the same (`solver/sequence_order.py`).
 """
@@ -188,10 +189,16 @@ class OpModel(OpSketch):
 
     def ways(self, choices: IntArray, port: PortModel | None = None) -> FloatArray:
         """How often what the fullest device has of the work (or of one tensor) is in the whole."""
-        if port is None:
-            return self.ways_of(choices, [True] * self.parts)
-        own = {part for part, _ in port.slot_of}
-        return self.ways_of(choices, [part in own for part in range(self.parts)])
+        own = set(range(self.parts)) if port is None else {part for part, _ in port.slot_of}
+        ways = self.ways_of(choices, [part in own for part in range(self.parts)])
+        return ways if port is not None and not port.has_load else ways / self.load_of(choices)
+
+    def load_of(self, choices: IntArray) -> FloatArray | float:
+        """The tokens of the device whose experts are asked for most, over the mean."""
+        if self.load is None:
+            return 1.0
+        # experts lead no part and follow none
+        return self.load.of(self.leader_of_code[choices], self.axis_sizes)
 
     def _skew(self, choices: IntArray) -> FloatArray:
         """The work of the device with most of it, over the mean."""
@@ -309,13 +316,15 @@ class _Ways:
         self._model = model
         self._choices = choices
         self._known: dict[frozenset[int], FloatArray] = {}
+        self._load = model.load_of(choices)
 
     @property
     def of_work(self) -> FloatArray:
-        return self._of(frozenset(range(self._model.parts)))
+        return self._of(frozenset(range(self._model.parts))) / self._load
 
     def of(self, port: PortModel) -> FloatArray:
-        return self._of(frozenset([part for part, _ in port.slot_of]))
+        ways = self._of(frozenset([part for part, _ in port.slot_of]))
+        return ways / self._load if port.has_load else ways
 
     def _of(self, parts: frozenset[int]) -> FloatArray:
         found = self._known.get(parts)

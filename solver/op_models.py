@@ -60,8 +60,9 @@ class OpModels:
                 len(lengths) * max(lengths) if lengths else span for lengths, span in pairs
             )
             counts = tuple(len(lengths) for lengths in own)
+        load = self.problem.loads.of_slots(value.root, value.slots)
         made = StateSpace(
-            tuple(sizes), self.axis_sizes, info.bytes, info.has_gradient, spans, counts
+            tuple(sizes), self.axis_sizes, info.bytes, info.has_gradient, spans, counts, load
         )
         return self._spaces.setdefault(made, made)
 

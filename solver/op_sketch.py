@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.schema import OpClass
+from solver.expert_load import ExpertLoad
 
 
 @dataclass(frozen=True, kw_only=True)
 class PortSketch:
     """One input or output. slot_of: part -> position among the value's shardable slots. sent: an
-    output that goes to the next pipeline stage and whose gradient comes back."""
+    output that goes to the next pipeline stage and whose gradient comes back. has_load: its experts
+    are asked for unevenly."""
 
     is_free: bool
     slot_of: tuple[tuple[int, int], ...]
@@ -20,13 +22,15 @@ class PortSketch:
     saved: bool
     sent: bool
     is_parameter: bool
+    has_load: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpSketch:
     """What no mesh changes. followers: a part, and the parts that may follow it. is_remade: its
     forward pass is done again in the backward pass. zigzag: rows of causal masks are loaded in the
-    order that makes their parts as much work."""
+    order that makes their parts as much work. load: of the busiest device, where parts are
+    experts."""
 
     op_class: OpClass
     dtype: str
@@ -45,3 +49,4 @@ class OpSketch:
     candidates: int
     in_place: bool
     is_remade: bool
+    load: ExpertLoad | None

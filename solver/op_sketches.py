@@ -68,6 +68,7 @@ class OpSketches:
                 tuple(info.segments.items()) if info.segments else (),
                 tuple(info.chunks.items()) if info.chunks else (),
                 name in self.problem.sent,
+                self.problem.loads.of_slots(name, range(len(info.slots))),
             )
             if value.root != name:
                 key += (self.tensor_look(value.root), tuple(value.slot_of[name].items()))
@@ -111,6 +112,7 @@ class OpSketches:
             candidates=op.known.candidates if op.known is not None else 0,
             in_place=op.known is not None and op.known.in_place,
             is_remade=op.name in self.problem.remade.again,
+            load=self.problem.loads.of_parts(position, len(op.parts)),
         )
 
     def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortSketch:
@@ -119,6 +121,7 @@ class OpSketches:
         value = self.values.value_of[port.tensor]
         to_root: Mapping[int, int] = value.slot_of[port.tensor]
         places = {slot: place for place, slot in enumerate(value.slots)}
+        loads = self.problem.loads
         return PortSketch(
             is_free=value.is_free,
             slot_of=tuple(
@@ -133,6 +136,7 @@ class OpSketches:
             saved=is_input and (position, k) in value.saving,
             sent=not is_input and port.tensor in self.problem.sent,
             is_parameter=value.is_parameter,
+            has_load=loads.of_slots(port.tensor, range(len(info.slots))) is not None,
         )
 
 

@@ -94,7 +94,7 @@ class _Moves:
             return
         for axes, rows in self._groups(model.lies_on(model.reused, self.choices)):
             elsewhere = model.ways_of(self.choices[rows], [not own for own in model.reused])
-            points = self._statistic_points / elsewhere
+            points = self._statistic_points / elsewhere * model.load_of(self.choices[rows])
             what, kind, payload = self._reduced(
                 points, math.prod(model.axis_sizes[a] for a in axes)
             )

@@ -8,6 +8,7 @@ from costmodel.calibrations import default_calibration
 from meshwright.schema import Answer, Request
 from solver import stage_planner
 from solver.deadline import Stop, never
+from solver.expert_loads import check_experts
 from solver.host_limit import within_host
 from solver.pipeline.alone import check_on_groups, plan_on_one_group
 from solver.pipeline.planner import check_pipeline, plan_pipeline
@@ -22,7 +23,7 @@ __all__ = ["check", "plan"]
 
 def check(request: Request) -> None:
     """Raise what `plan` would raise for bad input, without searching."""
-    _check_order(request)
+    _check_whole(request)
     if request.degrees is not None:
         check_stated(request)
     elif request.pipeline.ranks == 1:
@@ -43,31 +44,38 @@ def plan(
     executor: for the searches within a search for pipelines that do not depend on each other; the
     answer is the same with any, and with none they run here one after the other.
     """
-    _check_order(request)
+    _check_whole(request)
     answer = _answer(request, report, stop, executor)
     if answer.plan is None:
         return answer
     # searches ask one another for more and less than was wished
     plan = answer.plan.model_copy(update={"wishes": request.wishes})
-    whole = _whole(request, plan.microbatches)
+    whole = _ordered(request, plan.microbatches)
     if whole is not None:
         plan = with_order(plan, whole)
     return answer.model_copy(update={"plan": plan})
 
 
-def _whole(request: Request, microbatches: int) -> Problem | None:
+def _ordered(request: Request, microbatches: int) -> Problem | None:
     """The request's whole graph, where it is to be loaded in another order than its own."""
     if request.setup.sequence_order == "contiguous":
         return None
+    return _whole(request, microbatches)
+
+
+def _whole(request: Request, microbatches: int) -> Problem:
     calibration = request.calibration or default_calibration()
     return whole_problem(request.graph, request.topology, request.setup, calibration, microbatches)
 
 
-def _check_order(request: Request) -> None:
-    """Raise SetupError where what the setup wants to order cannot be."""
-    whole = _whole(request, request.setup.microbatches or 1)
-    if whole is not None:
-        rows_of(whole)
+def _check_whole(request: Request) -> None:
+    """Raise SetupError where what the setup says of sequences or experts cannot be."""
+    setup, count = request.setup, request.setup.microbatches or 1
+    if setup.sequence_order != "contiguous":
+        rows_of(_whole(request, count))
+    if setup.expert_imbalance > 1:
+        whole = _whole(request, count)
+        check_experts(whole.ops, whole.tensors, setup.expert_imbalance)
 
 
 def _answer(

@@ -27,6 +27,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.collector import uncollected
 from solver.dataset import with_loading
+from solver.expert_loads import EVEN, ExpertLoads, expert_loads
 from solver.inference import for_inference
 from solver.op_info import OpInfo, Slot, TensorInfo, op_infos
 from solver.refine import Refinement, refine
@@ -47,7 +48,7 @@ class Problem:
     stage_link: to the neighbouring pipeline stages. sent: what goes to the next one, so that its
     gradient comes back. whole: what the graph stands for, where it is folded. remade: what is done
     again in the backward pass, with the segments of the whole graph. spare_bytes: of the memory,
-    what has to be left for what passes by.
+    what has to be left for what passes by. loads: where tokens of experts are spread unevenly.
     """
 
     graph: Graph
@@ -64,6 +65,7 @@ class Problem:
     whole: Graph | None = None
     remade: Remade = NOTHING
     spare_bytes: float = 0.0
+    loads: ExpertLoads = EVEN
 
     @cached_property
     def gradients(self) -> int:
@@ -189,6 +191,7 @@ def build_problem(
         stage_link,
         sent,
         remade=remade,
+        loads=expert_loads(ops, tensors, setup.expert_imbalance),
     )
 
 

@@ -20,6 +20,10 @@ A slot with a span is sent and gathered filled up to it. Where a collective is p
 known which slots it will cut (reduce_scatter, all_to_all), what it fills up there is left out: at
 most MOST_STRETCH (`solver.uneven`).
 
+Where experts are asked for unevenly (`solver.expert_load`) parts are those of the fullest device,
+and an all_to_all takes as long as the device that sends or gets most: an even one goes by the
+larger of its parts before and after, another as if all its axes came to lie on experts.
+
 Slots that can be cut in the same ways are interchangeable: D(s, t) = D(p(s), p(t)) for every
 permutation p of such slots. Only one source of each such family is searched from
 (`solver.slot_families`).
@@ -27,6 +31,7 @@ permutation p of such slots. Only one source of each such family is searched fro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -37,6 +42,7 @@ from numpy.typing import NDArray
 from costmodel.collectives import CollectiveCost, Extents, Interconnect, collective_cost
 from meshwright.schema.plan import CollectiveKind
 from solver import shortest_paths
+from solver.expert_load import ExpertLoad
 from solver.layout_graph import Group, LayoutGraph, MoveKind, layout_graph
 from solver.slot_families import Families, families_of
 from solver.states import (
@@ -153,6 +159,9 @@ class Redistributions:
         """What each edge of the graph sends, on one device."""
         graph = self.graph
         payload = self._local_bytes[graph.state[graph.payload]]
+        payload[graph.arriving] = 0.0
+        if self.space.load is not None:
+            self._add_loads(payload, self.space.load)
         if not self.space.spans:
             return payload
         ends = np.repeat(np.arange(len(graph.start) - 1), np.diff(graph.start))
@@ -163,6 +172,27 @@ class Redistributions:
         filled = self.layouts.filled(states[graph.state[own]], states[graph.state[other]])
         payload[known] *= filled
         return payload
+
+    def _add_loads(self, payload: FloatArray, load: ExpertLoad) -> None:
+        """What the busiest device of an all_to_all gets beyond what the busiest one sends."""
+        graph, sizes = self.graph, np.array(self.space.axis_sizes, dtype=np.int64)
+        kinds = [kind for kind, _ in graph.prices]
+        moving = np.array([[a in group for a in range(len(sizes))] for _, group in graph.prices])
+        uneven = np.flatnonzero(
+            np.array([kind == "uneven all_to_all" for kind in kinds])[graph.price]
+        )
+        for edges, is_even in ((graph.arriving, True), (uneven, False)):
+            part = graph.payload[edges]
+            on = np.isin(graph.places[part], load.on)
+            moves = moving[graph.price[edges]]
+            has = load.of_ways(np.where(on, sizes, 1).prod(axis=1))
+            local = self._local_bytes[graph.state[part]]
+            if is_even:
+                sent = load.of_ways(np.where(on & ~moves, sizes, 1).prod(axis=1))
+                payload[edges] = local * (1 - sent / has)
+            else:
+                gets = load.of_ways(np.where(on | moves, sizes, 1).prod(axis=1))
+                payload[edges] = local * gets / has
 
     @cached_property
     def _local_bytes(self) -> FloatArray:
@@ -228,24 +258,27 @@ class Redistributions:
         moves = []
         while at != end:
             edge = int(ways[at])
-            after = graph.end(edge)
+            after, edges = graph.end(edge), [edge]
             if after >= graph.layouts:  # a rest: the next edge says where its axes go
-                after = graph.end(int(ways[after]))
-            moves.append(self._move(at, after, edge))
+                edges.append(int(ways[after]))
+                after = graph.end(edges[-1])
+            moves.append(self._move(at, after, edges))
             at = after
         return tuple(_joined(moves))
 
-    def _move(self, before: int, after: int, edge: int) -> Move:
+    def _move(self, before: int, after: int, edges: Sequence[int]) -> Move:
         graph = self.graph
-        kind, axes = graph.prices[graph.price[edge]]
+        kinds = [graph.prices[graph.price[edge]] for edge in edges]
+        kind, axes = kinds[0]
         local = kind in ("slice", "mask")
+        paid = [edge for edge, (own, _) in zip(edges, kinds, strict=True) if own != "placed"]
         return Move(
             "all_to_all" if kind == "uneven all_to_all" else kind,
             axes,
             self._placed(before),
             self._placed(after),
-            0.0 if local else float(self._payload_bytes[edge]),
-            float(self.edge_ns[edge]),
+            0.0 if local else float(self._payload_bytes[paid].sum()),
+            float(self.edge_ns[edges].sum()),
         )
 
     def _placed(self, layout: int) -> Placed:
@@ -285,6 +318,9 @@ def _price(kind: MoveKind, extents: Extents, links: Interconnect) -> CollectiveC
     match kind:
         case "slice" | "mask" | "placed":
             return CollectiveCost(latency_ns=0.0, ns_per_byte=0.0)
+        case "arrive":
+            exchange = collective_cost("all_to_all", extents, links)
+            return CollectiveCost(0.0, exchange.ns_per_byte)
         case "permute":
             return collective_cost("send", extents, links)
         case "uneven all_to_all":

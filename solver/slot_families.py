@@ -107,7 +107,7 @@ _compiled_names = cast(
 
 def _alike(space: StateSpace) -> Classes:
     """Slots in classes: those that any axes cut in the same ways."""
-    if space.spans or space.counts:
+    if space.spans or space.counts or space.load:
         return _alike_slots(space)
     # without spans only what a size shares with the mesh tells in which ways it can be cut
     everyone = prod(space.axis_sizes)

@@ -22,6 +22,7 @@ from math import gcd, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from solver.expert_load import ExpertLoad
 from solver.placements import placements
 
 IntArray = NDArray[np.int64]
@@ -99,6 +100,7 @@ class StateSpace:
     value. has_gradient: whether V exists and moves have a backward half. spans: of the slots, equal
     to their sizes where they have none; () where no slot has one. counts: of the chunks of slots
     that the user cut, which count as if all were as long as the longest; 0 for others, () for none.
+    load: of the busiest device, where slots are experts.
     """
 
     slot_sizes: tuple[int, ...]
@@ -107,6 +109,7 @@ class StateSpace:
     has_gradient: bool
     spans: tuple[int, ...] = ()
     counts: tuple[int, ...] = ()
+    load: ExpertLoad | None = None
 
     @property
     def slots(self) -> int:
@@ -147,6 +150,10 @@ class StateSpace:
 
     def local_bytes(self, states: IntArray) -> FloatArray:
         """Bytes of the value on the fullest device in each state."""
+        even = self._even_bytes(states)
+        return even if self.load is None else even * self.load.of(states, self.axis_sizes)
+
+    def _even_bytes(self, states: IntArray) -> FloatArray:
         sizes = np.array(self.axis_sizes, dtype=np.float64)
         ways: FloatArray = np.where(states < self.slots, sizes, 1.0).prod(axis=1)
         if not self.spans:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from costmodel.collectives import Interconnect, collective_cost
@@ -28,8 +28,17 @@ def cheapest_ns(
     bytes_: int,
     axis_levels: tuple[int, ...],
     links: Interconnect,
+    load: Callable[[int], float],
 ) -> dict[Lay, float]:
-    """What the cheapest sequence from a layout to every other costs."""
+    """What the cheapest sequence from a layout to every other costs.
+
+    load: what the fullest device has over the mean where slot 0 is cut so many ways.
+    """
+
+    def part(lay: Lay) -> float:
+        own = [math.prod(axis_sizes[a] for a in slot) for slot in lay.slots]
+        return bytes_ / math.prod(own) * (load(own[0]) if own else 1.0)
+
     found: dict[Lay, float] = {}
     waiting: list[tuple[float, int, Lay]] = [(0.0, 0, source)]
     ticket = itertools.count(1)
@@ -41,14 +50,20 @@ def cheapest_ns(
         for kind, axes, payload, after in moves_from(axis_sizes, slot_sizes, at):
             if after in found:
                 continue
-            ways = math.prod(axis_sizes[a] for own in payload.slots for a in own)
+            sent = part(payload)
             extents = links.extents_of((axis_levels[a], axis_sizes[a]) for a in axes)
             cost = 0.0
             if kind == "exchange":  # an all-to-all of unequal shares: all may leave the device
                 cost = collective_cost("all_to_all", extents, links).latency_ns
-                cost += collective_cost("send", extents, links).ns_per_byte * bytes_ / ways
+                if at.slots:  # none gets more than if all axes came to lie on slot 0
+                    ways = math.prod(axis_sizes[a] for a in at.slots[0])
+                    others = math.prod(axis_sizes[a] for a in axes if a not in at.slots[0])
+                    sent *= load(ways * others) / load(ways)
+                cost += collective_cost("send", extents, links).ns_per_byte * sent
+            elif kind == "all_to_all":  # the device that sends or gets most
+                cost = collective_cost(kind, extents, links).ns(max(sent, part(after)))
             elif kind is not None:
-                cost = collective_cost(kind, extents, links).ns(bytes_ / ways)  # type: ignore[arg-type]  # a collective's name
+                cost = collective_cost(kind, extents, links).ns(sent)  # type: ignore[arg-type]  # a collective's name
             heapq.heappush(waiting, (paid + cost, next(ticket), after))
     return found
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from solver.expert_load import ExpertLoad, group_load
 from solver.redistribution import Redistributions
 from solver.states import StateSpace
 from tests.solver.exhaustive_redistribution import cheapest_ns
@@ -29,19 +32,30 @@ MESHES = [
 SOURCES = 64  # states of a space, from and to which all ways are compared
 
 
+@pytest.mark.parametrize("imbalance", [1.0, 1.7])
 @pytest.mark.parametrize(("axis_sizes", "slot_sizes"), MESHES)
-def test_no_sequence_of_collectives_is_cheaper(axis_sizes, slot_sizes):
+def test_no_sequence_of_collectives_is_cheaper(axis_sizes, slot_sizes, imbalance):
     for seed in range(2):
         random = np.random.default_rng([seed, *axis_sizes, *slot_sizes])
         levels = tuple(sorted(random.integers(0, 2, len(axis_sizes)).tolist()))
         bytes_ = int(random.choice([0, 1, 1000, 10**6, 10**9])) * int(np.prod(slot_sizes))
-        space = StateSpace(slot_sizes, axis_sizes, bytes_, has_gradient=True)
+        experts = slot_sizes[0] if slot_sizes else 1
+        load = ExpertLoad((0,), experts, imbalance) if imbalance > 1 else None
+        space = StateSpace(slot_sizes, axis_sizes, bytes_, has_gradient=True, load=load)
         moves = Redistributions(space, levels, links(random))
         states = random.permutation(len(space.states))[:SOURCES]
         value = [value_lay(moves, int(state)) for state in states]
         gradient = [gradient_lay(moves, int(state)) for state in states]
         known = {
-            source: cheapest_ns(axis_sizes, slot_sizes, source, bytes_, levels, moves.interconnect)
+            source: cheapest_ns(
+                axis_sizes,
+                slot_sizes,
+                source,
+                bytes_,
+                levels,
+                moves.interconnect,
+                partial(group_load, imbalance, experts),
+            )
             for source in {*value, *gradient}
         }
         forward = np.array([[known[a][b] for b in value] for a in value])

@@ -81,6 +81,10 @@ def estimate(
         str | None,
         typer.Option(help="contiguous, or zigzag: even work of causal attention over parts."),
     ] = None,
+    expert_imbalance: Annotated[
+        float | None,
+        typer.Option(min=1, help="Tokens of the busiest expert over the mean of all."),
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
 ) -> None:
     """Say what a strategy costs that you state, without searching for another."""
@@ -93,6 +97,7 @@ def estimate(
         microbatches=microbatches,
         uneven=uneven,
         sequence_order=sequence_order,
+        expert_imbalance=expert_imbalance,
     )
     document.instantiate(run.symbols)
     degrees = degrees_of(dp=dp, tp=tp, cp=cp, ep=ep, zero=zero, sequence_parallel=sequence_parallel)

@@ -147,6 +147,10 @@ def plan(
         str | None,
         typer.Option(help="contiguous, or zigzag: even work of causal attention over parts."),
     ] = None,
+    expert_imbalance: Annotated[
+        float | None,
+        typer.Option(min=1, help="Tokens of the busiest expert over the mean of all."),
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
 ) -> None:
     """Find how to shard a graph over a cluster."""
@@ -160,6 +164,7 @@ def plan(
         microbatches=microbatches,
         uneven=uneven,
         sequence_order=sequence_order,
+        expert_imbalance=expert_imbalance,
         phase=phase,
         cache=cache,
         gradients=gradients,

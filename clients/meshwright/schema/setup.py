@@ -43,6 +43,8 @@ class Setup(Document):
     fusion: of collectives of parameters and gradients, which then share a latency.
     sequence_order: `zigzag` loads what causal attention runs over so that parts of it are as much
     work (balanced context parallelism); the plan says in which order.
+    expert_imbalance: tokens of the busiest expert over the mean of all, where experts have no fixed
+    capacity; devices that share experts between them wait for the busiest.
     cache: of keys and values, for inference; its sequences are those of the batch.
     memory_reserve: the share of a device's memory that is left free, for fragmentation, the
     framework and its libraries.
@@ -66,6 +68,7 @@ class Setup(Document):
     dataset: Literal["any", "full_batch", "data_parallel"] | tuple[Cuts | None, ...] = "any"
     fusion: Fusion = Fusion()
     sequence_order: Order = "contiguous"
+    expert_imbalance: float = Field(default=1.0, ge=1, le=1e6)  # chosen: beyond any experts' number
     cache: Cache | None = None
     memory_reserve: float = Field(default=0.1, ge=0, lt=1)
 
