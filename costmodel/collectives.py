@@ -166,7 +166,7 @@ def collective_cost(
     for level in crossed:
         extent = extents[level]
         device_bytes_per_s = interconnect.group_bytes_per_s(level, extent)
-        share = _port_share(kind, level, extents)
+        share = port_share(kind, level, extents)
         seconds_per_byte = max(seconds_per_byte, share / device_bytes_per_s)
         latency_ns += (extent - 1).bit_length() * interconnect.latency_ns[level]
     latency_ns *= dict(interconnect.fused).get(kind, 1.0)
@@ -195,17 +195,30 @@ def collective_ns(
     return collective_cost(kind, extents, interconnect).ns(payload_bytes)
 
 
-def _port_share(kind: Collective, level: int, extents: Extents) -> float:
-    """The share of the payload that passes one device's port of a level."""
-    extent = extents[level]
-    members = math.prod(extents[level + 1 :])
+@overload
+def port_share(kind: Collective, level: int, extents: Extents) -> float: ...
+@overload
+def port_share(
+    kind: Collective, level: int, extents: tuple[NDArray[np.float64], ...]
+) -> NDArray[np.float64]: ...
+def port_share(
+    kind: Collective, level: int, extents: Extents | tuple[NDArray[np.float64], ...]
+) -> float | NDArray[np.float64]:
+    """The share of the payload that passes one device's port of a level, for arrays of groups too.
+
+    (g_l - 1) / (g_l m_l) of what is gathered or scattered, and so on: the table above.
+    """
+    extent: Any = extents[level]
+    members: Any = math.prod(extents[level + 1 :])
+    share: float | NDArray[np.float64]
     match kind:
         case "all_to_all":
-            return (extent - 1) * members / math.prod(extents)
+            share = (extent - 1) * members / math.prod(extents)
         case "broadcast":
-            return 1 / members
+            share = 1 / members
         case _:
-            return (extent - 1) / (extent * members)
+            share = (extent - 1) / (extent * members)
+    return share
 
 
 def _sent_over(link: Link, calibration: Calibration) -> CollectiveCost:

@@ -1,0 +1,232 @@
+"""Rows of published measurements as runs: what each column means, and what stands in for gaps.
+
+Where a row is silent:
+
+    dp                 gpus / (tp pp cp)
+    tp, pp, cp, ep     1; vpp 1
+    mbs                1
+    kv_heads           heads; head_dim hidden / heads; ffn 4 hidden; glu 0; vocab 50,257
+    zero_stage         1
+    fsdp_size          dp cp
+    recompute          none for the time; for the memory as many layers as have to, so that it fits
+    seq_par            where tp > 1, but in eager stacks, InternEvo and PaddleNLP
+    flash_attn         1, but 0 for eager stacks
+    gpus_per_node, intra_link, inter_gbps_per_gpu, hw_peak_tflops
+                       the device's (`costmodel.transformer.accelerators`); one of an unknown name
+                       needs hw_peak_tflops
+
+Where dp is stated and leaves devices over, and the batch has too few sequences for more, the rest
+share sequences, as context ranks.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.transformer.accelerators import GB, TERA, Accelerator, accelerator, stand_in
+from costmodel.transformer.memory import memory
+from costmodel.transformer.runs import FULL, GENERATIONS, NONE, SELECTIVE, STACKS, Column, Runs
+
+Row = Mapping[str, str]
+
+# chosen: the first pattern found in a framework's name
+_STACKS = (
+    (r"fsdp|foundry|torchtitan|accelerate|transformers|lightning|olmo|composer", "fsdp"),
+    (r"intern|colossal|deepspeed", "zero"),
+    (r"nemo|megatron|mcore|transformer.?engine", "megatron_core"),
+)
+# frameworks that switch it on only when told to
+_WITHOUT_SEQUENCE_PARALLEL = re.compile(r"intern|paddle")
+_EIGHT_BIT = re.compile(r"fp8|fp4|int8")
+_RECOMPUTE = {"full": FULL, "selective": SELECTIVE, "selective-op": SELECTIVE}
+
+
+class NotPredictable(ValueError):
+    """A row that says too little; the message says what lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows that can be predicted, the runs they describe, and why others cannot.
+
+    reasons: by row_id. notes: of each run, what was taken from a relative.
+    """
+
+    rows: tuple[Row, ...]
+    runs: Runs
+    notes: tuple[str, ...]
+    reasons: Mapping[str, str]
+
+    @property
+    def sources(self) -> NDArray[np.str_]:
+        return np.array([row.get("source_id") or "" for row in self.rows])
+
+    @property
+    def memory_bytes(self) -> Column:
+        """Of the fullest device. What recomputes is not always stated: then as much as has to."""
+        silent = np.array([(row.get("recompute") or "") in ("", "unstated") for row in self.rows])
+        plain = memory(self.runs).total
+        everything = replace(self.runs, recompute=np.full(len(self.runs), FULL))
+        least = np.maximum(memory(everything).total, self.runs.memory_bytes)
+        return np.where(silent, np.minimum(plain, least), plain)
+
+    @property
+    def measured_s(self) -> Column:
+        """NaN where a row has none."""
+        return np.array([_number(row, "step_time_s", float("nan")) for row in self.rows])
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a CSV file, gzipped where its name says so."""
+    content = path.read_bytes()
+    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def rows_of(rows: Iterable[Row]) -> Rows:
+    """Rows as runs; one that says too little gets a reason instead."""
+    kept: list[Row] = []
+    columns: list[dict[str, float]] = []
+    notes: list[str] = []
+    reasons: dict[str, str] = {}
+    for place, row in enumerate(rows):
+        try:
+            own, note = _columns(row)
+        except NotPredictable as error:
+            reasons[row.get("row_id") or f"row {place + 1}"] = str(error)
+            continue
+        kept.append(row)
+        columns.append(own)
+        notes.append(note)
+    names = [field.name for field in fields(Runs)]
+    runs = Runs.of({name: [own[name] for own in columns] for name in names})
+    return Rows(tuple(kept), runs, tuple(notes), reasons)
+
+
+def _columns(row: Row) -> tuple[dict[str, float], str]:
+    device = _accelerator(row)
+    found = {**_model(row), **_strategy(row), **_device(row, device)}
+    stack = _stack(row, device)
+    eager = stack == "eager"
+    found["stack"] = STACKS.index(stack)
+    found["flash"] = _number(row, "flash_attn", 0.0 if eager else 1.0)
+    apart = _WITHOUT_SEQUENCE_PARALLEL.search((row.get("framework") or "").lower())
+    split = found["tp"] > 1 and not eager and apart is None
+    found["sequence_parallel"] = _number(row, "seq_par", float(split))
+    found["per_tensor"] = float(eager and "deepspeed" in (row.get("framework") or "").lower())
+    note = "" if device.relative is None else f"{device.name}: constants of {device.relative}"
+    return found, note
+
+
+def _accelerator(row: Row) -> Accelerator:
+    """The row's device, or one of its peak where the name says nothing."""
+    name = row.get("hw") or ""
+    known = accelerator(name)
+    if known is not None:
+        return known
+    peak = _number(row, "hw_peak_tflops", 0.0)
+    if peak <= 0:
+        raise NotPredictable(f"device {name!r} is not known, and hw_peak_tflops is not stated")
+    return stand_in(name, peak * TERA, _number(row, "hbm_gb", 80.0) * 2.0**30)
+
+
+def _model(row: Row) -> dict[str, float]:
+    hidden, heads = _needed(row, "hidden"), _needed(row, "heads")
+    layers = _needed(row, "layers")
+    experts = _number(row, "moe_experts", 0.0)
+    gated = _number(row, "glu", 0.0) > 0
+    return {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": _number(row, "kv_heads", heads),
+        "head_dim": _number(row, "head_dim", hidden / heads),
+        "ffn": _number(row, "ffn", 0.0 if experts else 4 * hidden),
+        "ups": 2.0 if gated else 1.0,
+        "vocabulary": _number(row, "vocab", 50257.0),
+        "sequence": _needed(row, "seq_len"),
+        "experts": experts,
+        "top_k": _number(row, "moe_topk", 1.0 if experts else 0.0),
+        "expert_ffn": _number(row, "moe_ffn", _number(row, "ffn", 0.0)) if experts else 0.0,
+        "shared_ffn": _number(row, "moe_shared_ffn", 0.0) if experts else 0.0,
+        "dense_layers": _number(row, "moe_dense_layers", 0.0) if experts else layers,
+    }
+
+
+def _strategy(row: Row) -> dict[str, float]:
+    devices, batch = _needed(row, "gpus"), _needed(row, "gbs")
+    tp, pp, cp = (_number(row, name, 1.0) for name in ("tp", "pp", "cp"))
+    microbatch = _number(row, "mbs", 1.0)
+    left = devices / (tp * pp * cp)
+    stated = _number(row, "dp", left)
+    if stated < left and batch < left * microbatch:
+        cp = devices / (tp * pp * stated)
+    dp = devices / (tp * pp * cp)
+    if dp < 1:
+        raise NotPredictable(f"tp {tp:g} * pp {pp:g} * cp {cp:g} is more than {devices:g} devices")
+    return {
+        "dp": dp,
+        "tp": tp,
+        "pp": pp,
+        "cp": cp,
+        "ep": max(_number(row, "ep", 1.0), 1.0),
+        "stages_per_rank": max(_number(row, "vpp", 1.0), 1.0),
+        "zero": _number(row, "zero_stage", 1.0),
+        "sharded": _number(row, "fsdp_size", dp * cp),
+        "microbatch": microbatch,
+        "batch": batch,
+        "recompute": _RECOMPUTE.get((row.get("recompute") or "").lower(), NONE),
+    }
+
+
+def _device(row: Row, device: Accelerator) -> dict[str, float]:
+    eight_bit = _EIGHT_BIT.search((row.get("precision") or "").lower()) is not None
+    sheet = device.eight_bit_flops_per_s if eight_bit else device.flops_per_s
+    link = re.search(r"([0-9.]+) ?GB/s", row.get("intra_link") or "")
+    inside = float(link[1]) * GB if link else device.inside_bytes_per_s
+    port = _number(row, "inter_gbps_per_gpu", device.between_bytes_per_s * 8 / GB) / 8 * GB
+    return {
+        "peak_flops_per_s": _number(row, "hw_peak_tflops", sheet / TERA) * TERA,
+        "attention_flops_per_s": device.flops_per_s,
+        "memory_bytes_per_s": device.memory_bytes_per_s,
+        "memory_bytes": device.memory_bytes,
+        "per_node": _number(row, "gpus_per_node", float(device.per_node)),
+        "inside_bytes_per_s": inside,
+        "between_bytes_per_s": port,
+        "generation": float(GENERATIONS.index(device.generation)),
+        "eight_bit": float(eight_bit),
+    }
+
+
+def _stack(row: Row, device: Accelerator) -> str:
+    framework = (row.get("framework") or "").lower()
+    if device.generation == "ampere" and row.get("flash_attn") == "0":
+        return "eager"
+    for pattern, stack in _STACKS:
+        if re.search(pattern, framework):
+            return stack
+    return "other"
+
+
+def _needed(row: Row, name: str) -> float:
+    found = _number(row, name, float("nan"))
+    if not found > 0:
+        raise NotPredictable(f"{name} is {row.get(name) or 'not stated'!r}, needed: a number")
+    return found
+
+
+def _number(row: Row, name: str, default: float) -> float:
+    text = (row.get(name) or "").strip()
+    try:
+        return float(text) if text else default
+    except ValueError:
+        raise NotPredictable(f"{name} is {text!r}, needed: a number") from None

@@ -1,0 +1,100 @@
+"""Memory of a run's fullest device in closed form: states, activations, logits, what is reserved.
+
+Activations as in Korthikanti et al. 2022 (arXiv:2205.05198), section 4, from the same list of saved
+tensors, with the model's own widths: 34 bytes a token and hidden number for GPT's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.transformer.runs import FULL, SELECTIVE, STACKS, Column, Runs
+
+WEIGHT_BYTES = 2.0
+MASTER_BYTES = 4.0
+MOMENT_BYTES = 8.0  # Adam's two in float32
+# published: Megatron-LM adds up gradients in float32, PyTorch FSDP in the parameters' type
+GRADIENT_BYTES = {"eager": 2.0, "fsdp": 2.0, "zero": 2.0, "megatron_core": 4.0, "other": 4.0}
+# logits in 16 bits, and in float32 with their gradient; a fused loss keeps one copy of each
+LOGIT_BYTES = {"eager": 10.0, "fsdp": 6.0, "zero": 6.0, "megatron_core": 10.0, "other": 10.0}
+# chosen: a CUDA context is half a GiB, NCCL's buffers and cuBLAS's workspace another
+RESERVED_BYTES = 2.5 * 2**30
+FRAGMENTED = 0.08  # chosen: share of what is allocated that the allocator cannot use
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of the fullest device; arrays, one entry a run."""
+
+    states: Column
+    activations: Column
+    logits: Column
+    total: Column
+
+
+def memory(runs: Runs) -> Memory:
+    """What each run takes: the first rank, which has most microbatches in flight, or the last."""
+    states = _states(runs)
+    a_layer = _saved_bytes(runs)
+    kept = np.where(runs.recompute == FULL, _input_bytes(runs), a_layer)
+    saved = kept * np.ceil(runs.layers / runs.pp)
+    made_again = np.where(runs.recompute == FULL, a_layer, 0.0)
+    first = saved * _in_flight(runs) + made_again
+    last = saved + made_again + _logits(runs)
+    activations = np.where(runs.pp > 1, np.maximum(first, last), first)
+    logits = np.where(runs.pp > 1, 0.0, _logits(runs))
+    total = (states + activations + logits) * (1 + FRAGMENTED) + RESERVED_BYTES
+    return Memory(states, activations, logits, total)
+
+
+def _states(runs: Runs) -> Column:
+    """Parameters, gradients and Adam's state, sharded as ZeRO's stage says."""
+    gradients = _of_stack(GRADIENT_BYTES, runs)
+    sharded = np.minimum(runs.sharded, runs.dp * runs.cp)
+    parts = [np.where(runs.zero >= stage, sharded, 1.0) for stage in (3, 2, 1)]
+    a_parameter = WEIGHT_BYTES / parts[0] + gradients / parts[1]
+    a_parameter = a_parameter + (MASTER_BYTES + MOMENT_BYTES) / parts[2]
+    return runs.device_parameters * a_parameter
+
+
+def _saved_bytes(runs: Runs) -> Column:
+    """What a mean layer saves of one microbatch."""
+    hidden, heads = runs.hidden, runs.heads * runs.head_dim
+    keys = runs.kv_heads * runs.head_dim
+    split = np.where(runs.sequence_parallel > 0, runs.tp, 1.0)
+    product = np.where(runs.eight_bit > 0, 1.0, 2.0)  # bytes of a number that a product reads
+    # inputs of two norms, of the first products of attention and feed-forward part
+    whole = (4 + 2 * product) * hidden / split
+    attention = 2 * (heads + 2 * keys) + product * heads
+    dense = runs.dense_share * (2 * runs.ups + product) * runs.ffn
+    dense = dense + np.where(runs.flash > 0, 0.0, 2 * hidden)  # masks of two dropouts
+    expert = runs.top_k * ((2 + product) * hidden + (4 + product) * runs.expert_ffn)
+    routed = expert + (4 + product) * runs.shared_ffn
+    each = whole + (attention + dense + (1 - runs.dense_share) * routed) / runs.tp
+    scores = 5 * runs.heads * runs.sequence / runs.tp
+    kept = each + np.where((runs.flash > 0) | (runs.recompute == SELECTIVE), 0.0, scores)
+    return runs.tokens * kept
+
+
+def _input_bytes(runs: Runs) -> Column:
+    """A layer's input, of one microbatch."""
+    split = np.where(runs.sequence_parallel > 0, runs.tp, 1.0)
+    return 2 * runs.tokens * runs.hidden / split
+
+
+def _in_flight(runs: Runs) -> Column:
+    """Microbatches whose activations the first rank holds, in parts where it has many stages."""
+    depth = np.minimum(runs.pp, runs.microbatches)
+    interleaved = runs.pp * (1 + (runs.pp - 1) / (runs.pp * runs.stages_per_rank))
+    return np.where(runs.stages_per_rank > 1, np.minimum(interleaved, runs.pp * 2), depth)
+
+
+def _logits(runs: Runs) -> Column:
+    return _of_stack(LOGIT_BYTES, runs) * runs.tokens * runs.vocabulary / runs.tp
+
+
+def _of_stack(values: Mapping[str, float], runs: Runs) -> Column:
+    return np.array([values[name] for name in STACKS])[runs.stack.astype(np.intp)]

@@ -1,0 +1,123 @@
+"""Training runs as columns of numbers: models, clusters and strategies, one row a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Column = NDArray[np.float64]
+
+# Which constants a run has: by what its devices are, and by what software runs on them.
+GENERATIONS = ("ampere", "hopper", "blackwell")
+STACKS = ("eager", "fsdp", "zero", "megatron_core", "other")
+NONE, SELECTIVE, FULL = 0.0, 1.0, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Every field is an array of one length; a scalar stands for all runs.
+
+    Model: layers; hidden; heads, kv_heads, head_dim; ffn, of a dense layer; ups: products before
+    the nonlinearity, 2 with a gate; vocabulary; sequence, tokens; experts, top_k, expert_ffn,
+    shared_ffn (of experts that every token visits), dense_layers (those without experts).
+
+    Device: peak_flops_per_s of products, attention_flops_per_s of 16-bit products,
+    memory_bytes_per_s, memory_bytes; per_node devices share inside_bytes_per_s each, one direction,
+    and leave their node by between_bytes_per_s each. generation: index in GENERATIONS. eight_bit:
+    whether products are of 8-bit numbers.
+
+    Strategy: devices = dp * tp * pp * cp; ep lies within dp and cp; stages_per_rank; zero: ZeRO's
+    stage, sharded: ranks in a sharding group; microbatch and batch, sequences; recompute: NONE,
+    SELECTIVE (the attention core) or FULL; sequence_parallel; flash: whether attention is one
+    kernel. stack: index in STACKS. per_tensor: whether parameters are gathered one by one.
+    """
+
+    layers: Column
+    hidden: Column
+    heads: Column
+    kv_heads: Column
+    head_dim: Column
+    ffn: Column
+    ups: Column
+    vocabulary: Column
+    sequence: Column
+    experts: Column
+    top_k: Column
+    expert_ffn: Column
+    shared_ffn: Column
+    dense_layers: Column
+    peak_flops_per_s: Column
+    attention_flops_per_s: Column
+    memory_bytes_per_s: Column
+    memory_bytes: Column
+    per_node: Column
+    inside_bytes_per_s: Column
+    between_bytes_per_s: Column
+    generation: Column
+    eight_bit: Column
+    dp: Column
+    tp: Column
+    pp: Column
+    cp: Column
+    ep: Column
+    stages_per_rank: Column
+    zero: Column
+    sharded: Column
+    microbatch: Column
+    batch: Column
+    recompute: Column
+    sequence_parallel: Column
+    flash: Column
+    stack: Column
+    per_tensor: Column
+
+    @classmethod
+    def of(cls, columns: Mapping[str, ArrayLike]) -> Runs:
+        """Runs of named columns; KeyError for one that lacks, ValueError for unequal lengths."""
+        arrays = [np.atleast_1d(columns[field.name]).astype(float) for field in fields(cls)]
+        return cls(*(np.ascontiguousarray(each) for each in np.broadcast_arrays(*arrays)))
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def take(self, which: NDArray[Any]) -> Runs:
+        """The runs of a mask or of indices."""
+        return Runs(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    @property
+    def microbatches(self) -> Column:
+        """Of each pipeline in a step."""
+        return np.maximum(1.0, self.batch / (self.dp * self.microbatch))
+
+    @property
+    def tokens(self) -> Column:
+        """Of one microbatch on one context rank."""
+        return self.microbatch * self.sequence / self.cp
+
+    @property
+    def dense_share(self) -> Column:
+        """Of the layers, those whose feed-forward part is dense."""
+        return self.dense_layers / self.layers
+
+    @property
+    def layer_parameters(self) -> Column:
+        """Of a mean layer, without its experts' products."""
+        heads = (2 * self.heads + 2 * self.kv_heads) * self.head_dim
+        dense = self.dense_share * (self.ups + 1) * self.ffn
+        return self.hidden * (heads + dense + (1 - self.dense_share) * 3 * self.shared_ffn)
+
+    @property
+    def expert_parameters(self) -> Column:
+        """Of all experts of a mean layer."""
+        return (1 - self.dense_share) * self.experts * 3 * self.hidden * self.expert_ffn
+
+    @property
+    def device_parameters(self) -> Column:
+        """Parameters of a device's stages, unsharded: a share of the layers, and an embedding."""
+        layers = self.layers / self.pp
+        dense = (layers * self.layer_parameters + self.vocabulary * self.hidden) / self.tp
+        return dense + layers * self.expert_parameters / self.ep

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.published import GIVEN, Measured, predictions, run
+from bench.published_rows import read, rows_of
+from bench.scores import score
+from costmodel.transformer.profile import published_profile
+from costmodel.transformer.step import steps
+
+ROOT = Path(__file__).parents[2]
+ROW = {
+    "row_id": "a", "source_id": "mine", "hw": "H100-SXM-80GB", "layers": "32", "hidden": "4096",
+    "heads": "32", "seq_len": "4096", "gpus": "64", "gbs": "512", "tp": "2",
+}  # fmt: skip
+
+
+def test_the_committed_constants_predict_published_steps():
+    measured = Measured.of(read(GIVEN))
+    found = measured.scores(steps(measured.rows.runs, published_profile().constants).total)
+    assert len(found) == 9
+    assert sum(own.rows for own in found.values()) == 1925
+    assert max(own.mape for own in found.values()) < 12
+    assert np.mean([own.mape for own in found.values()]) < 7.5
+    assert found["vtrain_single"].tau > 0.85
+
+
+def test_fitting_again_gives_the_committed_constants():
+    fitted, _ = Measured.of(read(GIVEN)).fitted()
+    committed = published_profile()
+    for name, value in committed.values.items():
+        assert fitted.values[name] == pytest.approx(value, rel=0.03), name
+
+
+def test_docs_say_what_the_committed_constants_reach():
+    text = (ROOT / "docs" / "cost-model.md").read_text(encoding="utf-8")
+    measured = Measured.of(read(GIVEN))
+    found = measured.scores(steps(measured.rows.runs, published_profile().constants).total)
+    for name, own in found.items():
+        said = re.search(rf"^\| {name} \| {own.rows:,} \| ([0-9.]+) ", text, re.MULTILINE)
+        assert said, name
+        assert float(said[1]) == pytest.approx(own.mape, abs=0.15), name
+
+
+def test_configurations_published_as_too_large_are_refused():
+    rows = rows_of(read(ROOT / "bench" / "data" / "oom.csv"))
+    too_large = rows.memory_bytes > rows.runs.memory_bytes
+    refused = {row["row_id"] for row, own in zip(rows.rows, too_large, strict=True) if own}
+    assert refused >= {"oom-01", "oom-03", "oom-11"}
+
+
+def test_rows_that_say_too_little_get_a_reason_and_no_number():
+    rows = [
+        ROW,
+        {**ROW, "row_id": "b", "hidden": ""},
+        {**ROW, "row_id": "c", "hw": "Abacus"},
+        {**ROW, "row_id": "d", "tp": "128"},
+        {**ROW, "row_id": "e", "layers": "many"},
+        {**ROW, "row_id": "f", "hw": "Abacus", "hw_peak_tflops": "700"},
+    ]
+    found = {own["row_id"]: own for own in predictions(rows, published_profile(), False)}
+    assert list(found) == ["a", "b", "c", "d", "e", "f"]
+    assert float(found["a"]["predicted_step_time_s"]) > 0
+    assert found["a"]["fits"] in ("true", "false")
+    assert "hidden" in found["b"]["notes"]
+    assert "Abacus" in found["c"]["notes"]
+    assert "64 devices" in found["d"]["notes"]
+    assert "layers" in found["e"]["notes"]
+    assert all("predicted_step_time_s" not in found[name] for name in "bcde")
+    assert "constants of NVIDIA H100" in found["f"]["notes"]
+
+
+def test_devices_left_over_by_a_stated_dp_share_sequences():
+    # 64 devices, tp 2, dp 4 stated and 4 sequences in the batch: 8 ranks for each sequence
+    runs = rows_of([{**ROW, "dp": "4", "gbs": "4"}]).runs
+    assert (runs.dp[0], runs.cp[0], runs.microbatches[0]) == (4, 8, 1)
+
+
+def test_an_anchor_makes_half_of_a_source_too_long():
+    rows = [{**ROW, "row_id": str(gbs), "gbs": str(gbs)} for gbs in (512, 1024, 2048)]
+    plain = predictions(rows, published_profile(), False)
+    timed = [
+        {**row, "step_time_s": str(2 * float(own["predicted_step_time_s"]))}
+        for row, own in zip(rows, plain, strict=True)
+    ]
+    for row, own in zip(timed, predictions(timed, published_profile(), True), strict=True):
+        assert float(own["predicted_step_time_s"]) == pytest.approx(
+            float(row["step_time_s"]), rel=1e-4
+        )
+
+
+def test_scores_by_hand():
+    # ratios 1.1, 0.9, 1.2; in the group the second is measured fastest, the third predicted so
+    predicted, measured = np.array([11.0, 9.0, 6.0]), np.array([10.0, 4.0, 5.0])
+    found = score(predicted, measured, ["g", "g", "g"])
+    assert found.mape == pytest.approx(100 * (0.1 + 1.25 + 0.2) / 3)
+    assert found.median == pytest.approx(20)
+    assert found.tau == pytest.approx(1 / 3)
+    assert found.regret == pytest.approx(25)
+    alone = score(predicted, measured, ["", "", ""])
+    assert np.isnan(alone.tau)
+
+
+def test_the_command_writes_a_file(tmp_path: Path):
+    from argparse import Namespace
+
+    source, output = tmp_path / "steps.csv", tmp_path / "out.csv"
+    with source.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*ROW, "unheard_of"])
+        writer.writeheader()
+        writer.writerow({**ROW, "unheard_of": "x"})
+    run(
+        Namespace(
+            steps=source, output=output, profile=None, anchor=False, score=False, ablation=False,
+            fit=None,
+        )
+    )  # fmt: skip
+    (record,) = read(output)
+    assert record["used_profile"] == published_profile().id

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from costmodel.transformer.runs import FULL, SELECTIVE
+from costmodel.transformer.step import TERMS, steps
+from tests.costmodel.transformer.runs_of_tests import EAGER, MEGATRON, PRIORS, a_run
+
+ALL = frozenset(TERMS)
+
+
+def seconds(*, without: frozenset[str] = frozenset(), **changed: float) -> float:
+    return float(steps(a_run(**changed), PRIORS, without).total[0])
+
+
+def test_what_is_left_without_all_terms_is_arithmetic():
+    # 6 FLOP a parameter and token at 0.78 of peak: 8 layers of 12 h^2 and the logits;
+    # what their loss reads and writes: 24 bytes a logit at 0.8 of 1 TB/s
+    tokens, hidden, words = 4 * 1024, 4096, 50_000
+    parameters = 8 * 12 * hidden**2 + hidden * words
+    arithmetic = 6 * parameters * tokens / (0.78 * 1e14)
+    loss = 24 * tokens * words / (0.8 * 1e12)
+    assert seconds(without=ALL) == pytest.approx(arithmetic + loss)
+
+
+def test_every_term_makes_a_step_longer():
+    everything = {
+        "tp": 2, "pp": 2, "dp": 4, "cp": 2, "ep": 4, "sequence": 4096, "batch": 64,
+        "experts": 8, "top_k": 2, "expert_ffn": 8192, "dense_layers": 4, "recompute": FULL,
+        "sharded": 8, "stack": EAGER,
+    }  # fmt: skip
+    for term in TERMS:
+        run = {**everything, "zero": 3 if term == "sharded_parameters" else 1}
+        assert seconds(**run, without=frozenset({term})) < seconds(**run), term
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_the_bubble_of_equal_stages_is_its_closed_form(stages: int):
+    run = {"pp": 4, "batch": 16, "vocabulary": 1e-9, "stages_per_rank": stages}
+    only = ALL - {"bubble"}
+    with_bubble, ideal = seconds(**run, without=only), seconds(**run, without=ALL)
+    fill = 2 * 3 * 2 * (2 * 1024 * 4096 / (0.78 * 3e11) + 1.4e-5)
+    assert (with_bubble - ideal) / (ideal - fill) == pytest.approx(3 / stages / 16, rel=1e-3)
+
+
+def test_full_recomputation_repeats_the_forward_pass():
+    plain, again = steps(a_run(), PRIORS), steps(a_run(recompute=FULL), PRIORS)
+    assert again.backward - plain.backward == pytest.approx(plain.forward)
+
+
+def test_selective_recomputation_repeats_attention_only():
+    plain, some = seconds(), seconds(recompute=SELECTIVE)
+    assert plain < some < seconds(recompute=FULL)
+    core = frozenset({"attention"})
+    assert seconds(without=core) == pytest.approx(seconds(recompute=SELECTIVE, without=core))
+
+
+def test_a_pass_is_never_shorter_than_its_launches():
+    tiny = steps(a_run(hidden=64, ffn=256, heads=1, head_dim=64, stack=EAGER), PRIORS)
+    assert tiny.forward == pytest.approx(3e-4, rel=0.01)
+    large = a_run(stack=EAGER)
+    assert steps(large, PRIORS).forward == pytest.approx(
+        steps(large, PRIORS, frozenset({"launch"})).forward, rel=0.02
+    )
+
+
+def test_a_rank_s_share_of_a_batch_takes_as_long_on_more_ranks():
+    free = ALL - {"attention", "elementwise", "matmul_traffic"}
+    assert seconds(dp=8, batch=32, without=free) == pytest.approx(seconds(without=free))
+
+
+def test_sharding_over_a_node_gathers_faster_than_over_a_thousand_ranks():
+    run = {"dp": 1024, "batch": 1024, "zero": 1}
+    assert seconds(**run, sharded=8) < seconds(**run, sharded=1024)
+
+
+def test_experts_pay_for_their_own_products_and_exchange():
+    experts = {"experts": 8, "top_k": 2, "expert_ffn": 16384, "dense_layers": 0, "dp": 8}
+    near = {**experts, "batch": 32, "ep": 8}
+    assert seconds(**near) > seconds(**near, without=frozenset({"expert_parallel"}))
+    assert seconds(**near, per_node=4) > seconds(**near)
+
+
+def test_rows_do_not_influence_each_other():
+    together = steps(a_run(tp=[1, 2, 4], stack=[EAGER, MEGATRON, MEGATRON]), PRIORS).total
+    alone = [seconds(tp=tp, stack=own) for tp, own in ((1, EAGER), (2, MEGATRON), (4, MEGATRON))]
+    assert np.array_equal(together, alone)
