@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +13,9 @@ from solver.lowering import Models
 from solver.moments.inside import PASSES_ON, inside_backward
 from solver.op_model import OpModel
 from solver.values import Value
+
+_Look = tuple[int, bool]
+_Parts = tuple[float, float, float, float]
 
 
 def work_bound_ns(models: Models, folding: Folding) -> float:
@@ -50,20 +55,36 @@ class Least:
 
 def least_memory(models: Models, folding: Folding) -> tuple[Least, ...]:
     """Every parameter and every saved value where it lies finest: no plan takes less in all."""
-    times = folding.stood_for
-    known: dict[tuple[int, bool], tuple[float, float, float, float]] = {}
+    known: dict[_Look, _Parts] = {}
     found = []
-    for value in models.values.values:
-        if value.is_free or value.is_remade or not (value.is_parameter or value.kept.wanted):
-            continue
-        key = (id(models.ops.space(value.root)), value.is_parameter)
-        if key not in known:
-            known[key] = _least(models, value)
-        found.append(Least(value.root, times.get(("tensor", value.root), 1), *known[key]))
+    for value, look, count in _held(models, folding):
+        if look not in known:
+            known[look] = _least(models, value)
+        found.append(Least(value.root, count, *known[look]))
     return tuple(found)
 
 
-def _least(models: Models, value: Value) -> tuple[float, float, float, float]:
+def least_memory_bytes(models: Models, folding: Folding) -> float:
+    """Of all of them together."""
+    first: dict[_Look, Value] = {}
+    counts: Counter[_Look] = Counter()
+    for value, look, count in _held(models, folding):
+        first.setdefault(look, value)
+        counts[look] += count
+    return sum(count * sum(_least(models, first[look])) for look, count in counts.items())
+
+
+def _held(models: Models, folding: Folding) -> Iterator[tuple[Value, _Look, int]]:
+    """What rests or is saved, what its bytes go by, and how many it stands for."""
+    times, space = folding.stood_for, models.ops.space
+    for value in models.values.values:
+        if value.is_free or value.is_remade or not (value.is_parameter or value.kept.wanted):
+            continue
+        look = id(space(value.root)), value.is_parameter
+        yield value, look, times.get(("tensor", value.root), 1) if times else 1
+
+
+def _least(models: Models, value: Value) -> _Parts:
     """Of value, gradient, optimizer state and activation, what one takes at the least."""
     if value.is_parameter:
         model = models.parameter(value)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from meshwright.schema import Cost, Stage
+from meshwright.schema.collector import uncollected
 from solver.evaluate import cost_of, lengths_in_turn
 from solver.ledger import Ledger, ledger_of
 from solver.lowering import Models
@@ -31,6 +32,7 @@ class FoldedPlan:
     moments: Moments
 
     @staticmethod
+    @uncollected
     def of(best: MeshOutcome) -> FoldedPlan:
         """Of an outcome that has a choice."""
         assert best.unfolding is not None

@@ -22,7 +22,12 @@ from numpy.typing import NDArray
 
 from meshwright.schema import Mesh, Progress, Request
 from solver.at_rest import AtRest
-from solver.bounds import least_memory, least_passing_bytes, may_fill_hosts, work_bound_ns
+from solver.bounds import (
+    least_memory_bytes,
+    least_passing_bytes,
+    may_fill_hosts,
+    work_bound_ns,
+)
 from solver.completion import completed, op_strategies
 from solver.constraints import Filters, filters
 from solver.deadline import ENDLESS, Deadline, OutOfTime
@@ -274,7 +279,7 @@ class MeshSearch:
         broken = broken_pin(models, given.all)
         if broken is not None:
             return MeshOutcome(_IMPOSSIBLE, models, broken_pin=broken)
-        least = sum(part.total for part in least_memory(models, self.folding))
+        least = least_memory_bytes(models, self.folding)
         if least > models.problem.memory_limit_bytes:
             return MeshOutcome(replace(_IMPOSSIBLE, minimum_memory_bytes=least), models)
         return None

@@ -216,7 +216,7 @@ class OpModel(OpSketch):
             return np.zeros(len(ways), dtype=np.bool_)
         return in_even_parts(self.sizes[part], ways)
 
-    @property
+    @cached_property
     def runs_backward(self) -> bool:
         return any(port.has_gradient for port in self.outputs)
 
@@ -270,7 +270,7 @@ class OpModel(OpSketch):
         weights = backward * self.weights_share
         return forward, backward - weights, weights
 
-    @property
+    @cached_property
     def weights_share(self) -> float:
         """Of the backward pass, what makes gradients of parameters alone and nobody waits for.
 

@@ -20,7 +20,8 @@ from solver.cost_graph import Edge
 from solver.folding import Folding, Item
 from solver.ledger import Ledger, Share
 from solver.lowering import Lowered
-from solver.moments.holdings import Holdings, holdings_of
+from solver.moments.held import Holdings
+from solver.moments.holdings import holdings_of
 from solver.moments.peak import Moments
 from solver.moments.stage import folded_moments, stage_moments, stage_order
 from solver.owners import Place, Places, items_of, states_of
@@ -43,10 +44,11 @@ class Unfolding:
         self.folding = folding
         self.lowered = lowered
         self.graph = lowered.graph
-        self._states = states_of(lowered)
         # of every node of the whole graph the node of the folded one that it is or repeats
         self._origin: IntArray = np.arange(len(self.graph.nodes), dtype=np.int64)
         self._levels: list[Unrolled] = []
+        if not folding.levels:
+            return
         items, states = items_of(lowered), self._states
         for depth in reversed(range(len(folding.levels))):
             level = Unrolled(
@@ -194,6 +196,10 @@ class Unfolding:
         return [
             edge for edge in self.graph.edges if isinstance(edge, Edge) and id(edge.cost) in tables
         ]
+
+    @cached_property
+    def _states(self) -> list[Any]:
+        return states_of(self.lowered)
 
     @cached_property
     def _places(self) -> list[list[int]]:

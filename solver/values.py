@@ -7,7 +7,7 @@ they take whatever layout is asked for. `solver.shardable` says what is worth sh
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from meshwright.schema.collector import uncollected
@@ -38,15 +38,12 @@ class Value:
     saving: frozenset[Reader]
     again: frozenset[Reader]
     is_remade: bool
+    kept: Kept = field(init=False)
 
-    @property
-    def kept(self) -> Kept:
-        return Kept(
-            self.saved_by_producer or bool(self.again),
-            self.saved_by_producer,
-            bool(self.saving),
-            self.is_remade,
-        )
+    def __post_init__(self) -> None:
+        wanted = self.saved_by_producer or bool(self.again)
+        kept = Kept(wanted, self.saved_by_producer, bool(self.saving), self.is_remade)
+        object.__setattr__(self, "kept", kept)
 
 
 class Kept(NamedTuple):

@@ -15,9 +15,7 @@ that it gets on to what it adds, and makes none (PyTorch's AddBackward).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from solver.assignment import Assignment
 from solver.ledger import Ledger, Share
 from solver.ledger_items import ParameterItems, ValueItems
 from solver.lowering import Models
+from solver.moments.held import POSITIONS, WIDTH, Holdings, Table, What
 from solver.moments.inside import PASSES_ON, inside_backward, inside_forward
 from solver.moments.order import Event, Order
 from solver.offload import GRADIENT, TABLE
@@ -33,35 +32,11 @@ from solver.parameters import ParameterModel
 from solver.redistribution import Path
 from solver.rules.known import RECEIVE
 from solver.shardable import Reader
-from solver.states import IntArray, StateSpace
+from solver.stamps import Stamps
+from solver.states import StateSpace
 from solver.values import Value
 
 Codes = tuple[int, ...]
-
-
-class What(IntEnum):
-    """saved, recomputed: for the backward pass. working: values and gradients on their way from
-    op to op. gathered: parameters, and gradients of parameters before they are reduced."""
-
-    SAVED = 0
-    RECOMPUTED = 1
-    WORKING = 2
-    GATHERED = 3
-
-
-@dataclass(slots=True)
-class Holdings:
-    """Rows (event, position, event, position, bytes, what): held from the one to the other.
-
-    gathers, unreduced: without what: parameters, of which the next is gathered ahead, and
-    gradients, of which one is still reduced while the next is made. buffers_bytes: of what other
-    stages send while a microbatch is worked on.
-    """
-
-    rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
-    gathers: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    unreduced: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    buffers_bytes: int = 0
 
 
 def holdings_of(
@@ -71,14 +46,15 @@ def holdings_of(
     writer = _Writer(models, assignment, ledger, order)
     for position in share.ops:
         writer.op(position)
+    of_ops = np.array(writer.rows, dtype=np.int64).reshape(-1, WIDTH)
     for value in share.values:
         own = ledger.values.get(value.root)
         parameter = ledger.parameters.get(value.root)
         if own is not None and value.producer is not None:
-            writer.value(value, own, value.producer[0])
+            writer.add_value(value, own, value.producer[0])
         elif parameter is not None:
-            writer.parameter(value, parameter)
-    return writer.out
+            writer.add_parameter(value, parameter)
+    return Holdings.of(np.concatenate([of_ops, writer.stamps.written()[0]]))
 
 
 class _Writer:
@@ -90,8 +66,59 @@ class _Writer:
         self.assignment = assignment
         self.ledger = ledger
         self.order = order
-        self.out = Holdings()
+        self.rows: list[tuple[int, ...]] = []
+        self.stamps = Stamps(WIDTH, POSITIONS)
+        self._adders = {p for p in assignment.ops if self.problem.ops[p].op.kind == PASSES_ON}
+        self._longest_of: dict[int, Value] = {}
+        self._does_again = bool((order.at[Event.AGAIN] >= 0).any())
         self._local: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    # --- what is alike ---------------------------------------------------------------------------
+
+    def add_value(self, value: Value, own: ValueItems, producer: int) -> None:
+        positions = [producer, *[position for position, _ in value.readers]]
+        content = (
+            id(own),
+            id(self.models.ops.model(producer)),
+            not self.problem.sent.isdisjoint(value.slot_of),
+            self.problem.ops[producer].op.kind == RECEIVE,
+            self._is_counted_with(value),
+            self._look(value, positions),
+        )
+
+        def write() -> list[tuple[int, ...]]:
+            self.rows = []
+            self.value(value, own, producer)
+            return self.rows
+
+        self.stamps.add(content, positions, write)
+
+    def add_parameter(self, value: Value, own: ParameterItems) -> None:
+        positions = [position for position, _ in value.readers]
+        content = id(own), id(self.models.parameter(value)), self._look(value, positions)
+
+        def write() -> list[tuple[int, ...]]:
+            self.rows = []
+            self.parameter(value, own)
+            return self.rows
+
+        self.stamps.add(content, positions, write)
+
+    def _look(self, value: Value, positions: Sequence[int]) -> Hashable:
+        """What readers are, and the order of all that is done with ops at these positions.
+
+        That is the order of the positions, where nothing is done again.
+        """
+        model = self.models.ops.model
+        readers = tuple([(id(model(position)), port) for position, port in value.readers])
+        if self._does_again:
+            events = (Event.AGAIN, Event.INPUTS, Event.WEIGHTS)
+            places = [self.order.place(event, own) for own in positions for event in events]
+            ranks = {place: rank for rank, place in enumerate(sorted({*places, -1}))}
+            return readers, tuple([ranks[place] for place in places])
+        if len({*positions}) < len(positions):
+            return readers, tuple([positions.index(own) for own in positions])
+        return readers
 
     def op(self, position: int) -> None:
         """What its kernels make for themselves."""
@@ -120,7 +147,8 @@ class _Writer:
             self._gradient(value, own, producer, is_sent=is_sent)
         if self.problem.microbatches > 1:
             is_received = self.problem.ops[producer].op.kind == RECEIVE
-            self.out.buffers_bytes += rest * (int(is_received) + int(is_sent))
+            size = rest * (int(is_received) + int(is_sent))
+            self.rows.append((Table.BUFFERS, 0, producer, 0, producer, size, 0))
 
     def _forward(self, value: Value, own: ValueItems, producer: int, *, is_sent: bool) -> None:
         space, kept = self.models.ops.space(value.root), value.kept
@@ -225,16 +253,31 @@ class _Writer:
     def _pass_on(self, value: Value, adder: int, until: tuple[Event, int], size: int) -> None:
         """The gradient of a sum lives as long as any of what was added needs it: it is counted
         with the one that needs it longest."""
-        of = self.models.values.value_of
-        summands = [of[port.tensor] for port in self.problem.ops[adder].inputs]
-        mine = self._place(until)
-        # of those that need it as long, the first
-        longest = max(summands, key=lambda own: self._passed_until(own, adder))
-        if longest is not value:
+        if self._longest(adder) is not value:
             return
+        mine = self._place(until)
         after = (Event.WEIGHTS, adder)
         if self._place(after) <= mine:
             self._hold(after, until, size)
+
+    def _longest(self, adder: int) -> Value:
+        """What needs the gradient of a sum longest; of those that need it as long, the first."""
+        found = self._longest_of.get(adder)
+        if found is None:
+            of = self.models.values.value_of
+            summands = [of[port.tensor] for port in self.problem.ops[adder].inputs]
+            found = max(summands, key=lambda own: self._passed_until(own, adder))
+            self._longest_of[adder] = found
+        return found
+
+    def _is_counted_with(self, value: Value) -> bool:
+        """Whether the gradient of a sum is counted with a value that the sum reads."""
+        if self._adders.isdisjoint([position for position, _ in value.readers]):
+            return False
+        readers = self._with_gradient(value)
+        if not readers or not self._is_passed_on(readers[0], value):
+            return False
+        return self._longest(readers[0][0]) is value
 
     def _passed_until(self, value: Value, adder: int) -> int:
         """The place until which a summand lives on the gradient of the sum; -1 where it has its
@@ -277,7 +320,7 @@ class _Writer:
                 size = self._bytes(model.gradient_moves.space, left)
                 events = self._weights(positions)
                 if is_reduced or place == GRADIENT:
-                    self.out.unreduced.append((*events[0], *events[-1], size))
+                    self.rows.append((Table.UNREDUCED, *events[0], *events[-1], size, 0))
                 elif self._is_added(model.dtype):
                     size = self._bytes(model.space, left)
                     for event in events:
@@ -314,7 +357,7 @@ class _Writer:
 
     def _gather(self, positions: Sequence[int], size: int, *, trained: bool) -> None:
         first, last = min(positions), max(positions)
-        self.out.gathers.append((Event.FORWARD, first, Event.FORWARD, last, size))
+        self.rows.append((Table.GATHERS, Event.FORWARD, first, Event.FORWARD, last, size, 0))
         if not trained or not self.problem.training:
             return
         models = self.models.ops.model
@@ -322,7 +365,7 @@ class _Writer:
         events += [(Event.AGAIN, p) for p in positions if self.order.place(Event.AGAIN, p) >= 0]
         if events:
             begin, end = min(events, key=self._place), max(events, key=self._place)
-            self.out.gathers.append((*begin, *end, size))
+            self.rows.append((Table.GATHERS, *begin, *end, size, 0))
 
     def _weights(self, positions: Sequence[int]) -> list[tuple[Event, int]]:
         """When gradients of a parameter are made, in this order."""
@@ -340,7 +383,7 @@ class _Writer:
     ) -> None:
         """last: None for the same event."""
         if size:
-            self.out.rows.append((*first, *(last or first), size, what))
+            self.rows.append((Table.ROWS, *first, *(last or first), size, what))
 
     def _place(self, event: tuple[Event, int]) -> int:
         return self.order.place(*event)
@@ -370,15 +413,3 @@ class _Writer:
     def _before(self, space: StateSpace, path: Path | None) -> int:
         """Of what a path comes from; nothing where nothing moves."""
         return self._bytes(space, path[0].before.codes) if path else 0
-
-
-def placed(rows: Sequence[tuple[int, ...]], order: Order, names: IntArray) -> IntArray:
-    """Rows (first place, last place, bytes, ..) of rows of events; names: position -> that in the
-    order's graph."""
-    found = np.array(rows, dtype=np.int64).reshape(len(rows), -1) if rows else _NONE
-    first = order.at[found[:, 0], names[found[:, 1]]]
-    last = order.at[found[:, 2], names[found[:, 3]]]
-    return np.concatenate([first[:, None], last[:, None], found[:, 4:]], axis=1)
-
-
-_NONE = np.zeros((0, 6), dtype=np.int64)

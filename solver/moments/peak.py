@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.moments.holdings import Holdings, What, placed
+from solver.moments.held import Holdings, What, placed
 from solver.moments.order import Event, Order
 from solver.states import IntArray
 

@@ -9,7 +9,8 @@ import numpy as np
 from solver.assignment import Assignment
 from solver.ledger import Ledger, Share
 from solver.lowering import Models
-from solver.moments.holdings import Holdings, holdings_of
+from solver.moments.held import Holdings
+from solver.moments.holdings import holdings_of
 from solver.moments.order import Order, Segments, order_of
 from solver.moments.peak import Moments, moments_of, rows_of
 from solver.problem import Problem

@@ -5,22 +5,22 @@ Written from ledgers, each content once; what copies of a folded graph have alik
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from solver.assignment import Assignment, Codes
 from solver.ledger import Ledger, Share, ledger_of
-from solver.ledger_items import ParameterItems, Way
+from solver.ledger_items import ParameterItems, ValueItems, Way
 from solver.models import Models
 from solver.op_model import OpModel
 from solver.overlap.chains import NOTHING, Chains, ChainWriter, Hop
 from solver.overlap.columns import (
     ALL,
     EDGE_COLUMNS,
-    EDGE_GATHER,
     EDGE_PORT,
     EDGE_READER,
     EDGE_VALUE,
@@ -40,6 +40,7 @@ from solver.overlap.columns import (
 from solver.own_moves import own_moves
 from solver.portions import Copy
 from solver.redistribution import Path, Redistributions
+from solver.stamps import Contents, Stamps
 from solver.states import FloatArray, IntArray
 from solver.values import Value
 
@@ -47,6 +48,10 @@ BEFORE_FORWARD = ("halo", "indices")
 BEFORE_BACKWARD = ("rows",)
 BESIDE = ("ring",)
 BETWEEN_STAGES = ("receive", "return")
+
+_NOT = (NOBODY, 0)  # in no segment, and not done again
+_NO_CHAINS = (NOTHING, NOTHING, NOTHING)
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +109,17 @@ class _Writer:
     models: Models
     place: Mapping[str, int]
     chains: ChainWriter = field(init=False)
-    ops: list[list[int]] = field(default_factory=list)
-    ns: list[tuple[float, float, float]] = field(default_factory=list)
-    at: list[int] = field(default_factory=list)
+    ops: list[IntArray] = field(default_factory=list)
+    ns: list[FloatArray] = field(default_factory=list)
+    at: list[IntArray] = field(default_factory=list)
     edges: list[IntArray] = field(default_factory=list)
     values: list[IntArray] = field(default_factory=list)
     host: list[FloatArray] = field(default_factory=list)
     update_ns: float = 0.0
     between_ns: float = 0.0
     _count: int = 0
-    _known_ops: dict[tuple[int, Codes], _Op] = field(default_factory=dict)
+    _known_ops: Contents[_Op] = field(default_factory=Contents)
+    _known_values: Contents[_Value] = field(default_factory=Contents)
     _known_ways: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _known_parameters: dict[tuple[int, int], _Served] = field(default_factory=dict)
 
@@ -123,14 +129,14 @@ class _Writer:
     def written(self, parts: Iterable[Part]) -> Course:
         for part in parts:
             self._part(part)
-        order = np.argsort(np.array(self.at, dtype=np.int64), kind="stable")
-        rank = {self.at[k]: number for number, k in enumerate(order.tolist())}
-        ops = np.array(self.ops, dtype=np.int64).reshape(-1, OP_COLUMNS)[order]
-        ns = np.array(self.ns, dtype=np.float64).reshape(-1, 3)[order]
+        at = np.concatenate([_NONE, *self.at])
+        order = np.argsort(at, kind="stable")
+        ops = _stacked(self.ops, OP_COLUMNS)[order]
+        ns = np.concatenate([np.zeros((0, 3)), *self.ns])[order]
         edges = _stacked(self.edges, EDGE_COLUMNS)
         values = _stacked(self.values, VALUE_COLUMNS)
-        ranks = np.full(max(rank, default=0) + 1, NOBODY, dtype=np.int64)
-        ranks[list(rank)] = list(rank.values())
+        ranks = np.full(int(at.max(initial=0)) + 1, NOBODY, dtype=np.int64)
+        ranks[at[order]] = np.arange(len(order))
         edges[:, EDGE_READER] = ranks[edges[:, EDGE_READER]]
         producer = values[:, VALUE_PRODUCER]
         producer[:] = np.where(producer >= 0, ranks[producer], NOBODY)
@@ -160,44 +166,48 @@ class _Writer:
 
     def _part(self, part: Part) -> None:
         """A share, for all of its copies."""
-        models = self.models
+        models, share = self.models, part.share
         ops, remade = models.problem.ops, models.problem.remade
-        rows = [self._op(models.ops.model(k), part.assignment.ops[k]) for k in part.share.ops]
+        numbers = [self._op(models.ops.model(k), part.assignment.ops[k]) for k in share.ops]
+        rows = self._known_ops.all
+        columns = np.array([row.columns for row in rows], dtype=np.int64).reshape(-1, OP_SEGMENT)
+        ns = np.array([row.ns for row in rows], dtype=np.float64).reshape(-1, 3)
+        between_ns = sum([rows[number].between_ns for number in numbers])
         values, edges, host, update_ns = self._values(part)
-        known: dict[int, int] = {}
-        for k in (*part.share.ops, *edges[:, EDGE_READER].tolist()):
-            known.setdefault(k, len(known))
-        producers = values[:, VALUE_PRODUCER].tolist()
-        reader = np.array([known[k] for k in edges[:, EDGE_READER].tolist()], dtype=np.int64)
-        names = [ops[k].name for k in known]
+        readers, producers = edges[:, EDGE_READER], values[:, VALUE_PRODUCER]
+        # the share's ops come first among those known
+        known = np.array([*share.ops, *np.setdiff1d(readers, share.ops).tolist()], dtype=np.int64)
+        position_at = np.full(len(ops) + 1, NOBODY, dtype=np.int64)  # and of nobody
+        names = [ops[k].name for k in known.tolist()]
         for copy in part.copies:
             renamed = copy.names()
             own = [renamed.get(name, name) for name in names] if renamed else names
-            at = [self.place[name] for name in own]
-            # the share's ops come first among those known
-            for row, where, name in zip(rows, at, own, strict=False):
-                self.at.append(where)
-                self.ns.append(row.ns)
-                segment = remade.segment_of.get(name, NOBODY) if remade else NOBODY
-                self.ops.append([*row.columns, segment, int(bool(remade) and name in remade.again)])
+            at = np.array([self.place[name] for name in own], dtype=np.int64)
+            position_at[known] = at
+            again = [
+                (remade.segment_of.get(name, NOBODY), int(name in remade.again)) if remade else _NOT
+                for name in own[: len(numbers)]
+            ]
+            self.at.append(at[: len(numbers)])
+            self.ns.append(ns[numbers])
+            segments = np.array(again, dtype=np.int64).reshape(-1, OP_COLUMNS - OP_SEGMENT)
+            self.ops.append(np.concatenate([columns[numbers], segments], axis=1))
             stamped = edges.copy()
-            stamped[:, EDGE_READER] = np.array(at, dtype=np.int64)[reader]
+            stamped[:, EDGE_READER] = position_at[readers]
             stamped[:, EDGE_VALUE] += self._count
             self.edges.append(stamped)
             made = values.copy()
-            made[:, VALUE_PRODUCER] = [at[known[k]] if k >= 0 else NOBODY for k in producers]
+            made[:, VALUE_PRODUCER] = position_at[producers]
             self.values.append(made)
             self.host.append(host)
             self.update_ns += update_ns
-            self.between_ns += sum(row.between_ns for row in rows)
+            self.between_ns += between_ns
             self._count += len(values)
 
-    def _op(self, model: OpModel, codes: Codes) -> _Op:
-        key = id(model), codes
-        found = self._known_ops.get(key)
-        if found is None:
-            found = self._known_ops[key] = self._op_of(model, np.array([codes]))
-        return found
+    def _op(self, model: OpModel, codes: Codes) -> int:
+        return self._known_ops.number(
+            (id(model), codes), lambda: self._op_of(model, np.array([codes]))
+        )
 
     def _op_of(self, model: OpModel, row: IntArray) -> _Op:
         forward, inputs, weights = self.models.passes_ns(model, row)
@@ -220,39 +230,54 @@ class _Writer:
 
     def _values(self, part: Part) -> tuple[IntArray, IntArray, FloatArray, float]:
         """Values and edges, with positions of ops of the folded graph; what hosts do; updates."""
-        values: list[list[int]] = []
-        edges: list[list[int]] = []
-        host: list[tuple[float, float, float]] = []
-        update_ns = 0.0
+        model, ledger = self.models.ops.model, part.ledger
+        stamps = Stamps(EDGE_COLUMNS, (EDGE_READER,))
+        numbers: list[int] = []
+        producers: list[int] = []
         for value in part.share.values:
-            if value.is_parameter and value.root in part.ledger.parameters:
-                own = part.ledger.parameters[value.root]
-                self._parameter(value, own, len(values), values, edges)
-                host.append((own.down_ns, own.host_ns, own.up_ns))
-                update_ns += own.update_ns
-            elif value.root in part.ledger.values:
-                items = part.ledger.values[value.root]
-                assert value.producer is not None
-                there, back, again = self._way(items.shared)
-                values.append([value.producer[0], there, back, again, *[NOTHING] * 5])
-                host.append((0.0, 0.0, 0.0))
-                for k, reader in enumerate(value.readers):
-                    way = items.to_readers[k] if k < len(items.to_readers) else None
-                    edges.append(self._edge(value, reader, len(values) - 1, way))
-        return (
-            np.array(values, dtype=np.int64).reshape(-1, VALUE_COLUMNS),
-            np.array(edges, dtype=np.int64).reshape(-1, EDGE_COLUMNS),
-            np.array(host, dtype=np.float64).reshape(-1, 3),
-            update_ns,
-        )
+            own = ledger.parameters.get(value.root) or ledger.values.get(value.root)
+            if own is None:
+                continue
+            readers = tuple([(id(model(position)), port) for position, port in value.readers])
+            content: Hashable = (id(own), readers)
+            make = partial(self._value, value, own)
+            numbers.append(self._known_values.number(content, make))
+            producers.append(value.producer[0] if value.producer is not None else NOBODY)
+            positions = [position for position, _ in value.readers]
+            if len({*positions}) < len(positions):
+                content = content, tuple([positions.index(other) for other in positions])
+            stamps.add(content, positions, partial(self._edges, value, own))
+        edges, of_value = stamps.written()
+        edges[:, EDGE_VALUE] = of_value
+        known = self._known_values.all
+        values = np.array([own.columns for own in known], dtype=np.int64)
+        values = values.reshape(-1, VALUE_COLUMNS)[numbers]
+        values[:, VALUE_PRODUCER] = producers
+        host = np.array([own.host for own in known], dtype=np.float64).reshape(-1, 3)[numbers]
+        return values, edges, host, sum([known[number].update_ns for number in numbers])
 
-    def _edge(
-        self, value: Value, reader: tuple[int, int], number: int, way: Way | None
-    ) -> list[int]:
-        there, back, again = self._way(way)
-        port = self.models.ops.model(reader[0]).inputs[reader[1]]
-        saving = int(reader in value.saving)
-        return [*reader, number, there, back, again, saving, int(port.has_gradient), 0, 0, 0]
+    def _value(self, value: Value, own: ValueItems | ParameterItems) -> _Value:
+        if isinstance(own, ValueItems):
+            return _Value([NOBODY, *self._way(own.shared), *[NOTHING] * 5], (0.0, 0.0, 0.0), 0.0)
+        served = self._served(value, own)
+        gather, often, once = served.targets[0] if self.models.reads_shared(value) else _NO_CHAINS
+        trained = int(self.models.parameter(value).trained)
+        columns = [NOBODY, NOTHING, NOTHING, 0, gather, trained, often, once, served.spread]
+        return _Value(columns, (own.down_ns, own.host_ns, own.up_ns), own.update_ns)
+
+    def _edges(self, value: Value, own: ValueItems | ParameterItems) -> list[list[int]]:
+        """Of all readers of a value."""
+        targets: Sequence[Sequence[int]] = ()
+        if isinstance(own, ParameterItems) and not self.models.reads_shared(value):
+            targets = self._served(value, own).targets
+        found = []
+        for k, (position, port) in enumerate(value.readers):
+            way = own.to_readers[k] if k < len(own.to_readers) else None
+            has_gradient = self.models.ops.model(position).inputs[port].has_gradient
+            flags = int((position, port) in value.saving), int(has_gradient)
+            chains = targets[k] if targets else _NO_CHAINS
+            found.append([position, port, 0, *self._way(way), *flags, *chains])
+        return found
 
     def _way(self, way: Way | None) -> tuple[int, int, int]:
         if way is None:
@@ -262,26 +287,6 @@ class _Writer:
             there, back = self.chains.of_path(way.forward), self.chains.of_path(way.backward)
             found = self._known_ways[id(way)] = there, back, int(way.again)
         return found
-
-    def _parameter(
-        self,
-        value: Value,
-        own: ParameterItems,
-        number: int,
-        values: list[list[int]],
-        edges: list[list[int]],
-    ) -> None:
-        served = self._served(value, own)
-        is_shared = self.models.reads_shared(value)
-        gather, often, once = served.targets[0] if is_shared else (NOTHING,) * 3
-        trained = int(self.models.parameter(value).trained)
-        values.append([NOBODY, NOTHING, NOTHING, 0, gather, trained, often, once, served.spread])
-        for k, reader in enumerate(value.readers):
-            way = own.to_readers[k] if k < len(own.to_readers) else None
-            edge = self._edge(value, reader, number, way)
-            if not is_shared:
-                edge[EDGE_GATHER:] = served.targets[k]
-            edges.append(edge)
 
     def _served(self, value: Value, own: ParameterItems) -> _Served:
         key = id(own), id(self.models.parameter(value))
@@ -314,6 +319,14 @@ class _Op(NamedTuple):
     columns: list[int]
     ns: tuple[float, float, float]
     between_ns: float
+
+
+class _Value(NamedTuple):
+    """All columns but that of the producer, down, work and up of its host, and its update."""
+
+    columns: list[int]
+    host: tuple[float, float, float]
+    update_ns: float
 
 
 class _Served(NamedTuple):

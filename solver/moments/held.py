@@ -1,0 +1,68 @@
+"""What is held from one event of a microbatch until another, as tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from solver.moments.order import Order
+from solver.states import IntArray
+
+WIDTH = 7  # of a row: table, event, position, event, position, bytes, what
+POSITIONS = (2, 4)
+
+
+class What(IntEnum):
+    """saved, recomputed: for the backward pass. working: values and gradients on their way from
+    op to op. gathered: parameters, and gradients of parameters before they are reduced."""
+
+    SAVED = 0
+    RECOMPUTED = 1
+    WORKING = 2
+    GATHERED = 3
+
+
+class Table(IntEnum):
+    """Of what a row says something; BUFFERS: bytes that are held all the time."""
+
+    ROWS = 0
+    GATHERS = 1
+    UNREDUCED = 2
+    BUFFERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Rows (event, position, event, position, bytes, what): held from the one to the other.
+
+    gathers, unreduced: without what: parameters, of which the next is gathered ahead, and
+    gradients, of which one is still reduced while the next is made. buffers_bytes: of what other
+    stages send while a microbatch is worked on.
+    """
+
+    rows: IntArray
+    gathers: IntArray
+    unreduced: IntArray
+    buffers_bytes: int
+
+    @staticmethod
+    def of(rows: IntArray) -> Holdings:
+        """Of rows that begin with their table."""
+
+        def of_table(table: Table, columns: int) -> IntArray:
+            own: IntArray = rows[rows[:, 0] == table, 1 : 1 + columns]
+            return own
+
+        buffers = int(of_table(Table.BUFFERS, 6)[:, 4].sum())
+        gathers, unreduced = of_table(Table.GATHERS, 5), of_table(Table.UNREDUCED, 5)
+        return Holdings(of_table(Table.ROWS, 6), gathers, unreduced, buffers)
+
+
+def placed(rows: IntArray, order: Order, names: IntArray) -> IntArray:
+    """Rows (first place, last place, bytes, ..) of rows of events; names: position -> that in the
+    order's graph."""
+    first = order.at[rows[:, 0], names[rows[:, 1]]]
+    last = order.at[rows[:, 2], names[rows[:, 3]]]
+    return np.concatenate([first[:, None], last[:, None], rows[:, 4:]], axis=1)
