@@ -256,7 +256,7 @@ class _Writer:
         if self._longest(adder) is not value:
             return
         mine = self._place(until)
-        after = (Event.WEIGHTS, adder)
+        after = (Event.PASSED, adder)
         if self._place(after) <= mine:
             self._hold(after, until, size)
 
@@ -319,7 +319,7 @@ class _Writer:
             if model.trained and self.problem.training:
                 size = self._bytes(model.gradient_moves.space, left)
                 events = self._weights(positions)
-                if is_reduced or place == GRADIENT:
+                if events and (is_reduced or place == GRADIENT):
                     self.rows.append((Table.UNREDUCED, *events[0], *events[-1], size, 0))
                 elif self._is_added(model.dtype):
                     size = self._bytes(model.space, left)
@@ -360,8 +360,9 @@ class _Writer:
         self.rows.append((Table.GATHERS, Event.FORWARD, first, Event.FORWARD, last, size, 0))
         if not trained or not self.problem.training:
             return
-        models = self.models.ops.model
-        events = [(Event.INPUTS, p) for p in positions if models(p).weights_share < 1]
+        models = {p: self.models.ops.model(p) for p in positions}
+        run = [p for p, own in models.items() if own.runs_backward and own.weights_share < 1]
+        events = [(Event.INPUTS, p) for p in run]
         events += [(Event.AGAIN, p) for p in positions if self.order.place(Event.AGAIN, p) >= 0]
         if events:
             begin, end = min(events, key=self._place), max(events, key=self._place)
@@ -369,8 +370,8 @@ class _Writer:
 
     def _weights(self, positions: Sequence[int]) -> list[tuple[Event, int]]:
         """When gradients of a parameter are made, in this order."""
-        found = [(self._last_half(position), position) for position in positions]
-        return sorted(found, key=self._place)
+        run = [position for position in positions if self.models.ops.model(position).runs_backward]
+        return sorted([(self._last_half(own), own) for own in run], key=self._place)
 
     # --- rows ------------------------------------------------------------------------------------
 

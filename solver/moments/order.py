@@ -19,7 +19,7 @@ from solver.states import IntArray
 
 class Event(IntEnum):
     """What is done with an op; SENT and GIVEN are of no op: after the last forward, and before the
-    first backward."""
+    first backward. PASSED has no place of its own: the one behind INPUTS."""
 
     FORWARD = 0
     AGAIN = 1
@@ -27,6 +27,7 @@ class Event(IntEnum):
     WEIGHTS = 3
     SENT = 4
     GIVEN = 5
+    PASSED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ def order_of(
     at[all_kinds, all_ops] = np.arange(len(all_ops))
     for event in (Event.SENT, Event.GIVEN):
         at[event] = at[event, 0]
+    at[Event.PASSED] = np.where(at[Event.INPUTS] < 0, -1, at[Event.INPUTS] + 1)
     return Order(at, all_kinds, all_ops, tuple(passes))
 
 

@@ -11,16 +11,19 @@ from solver.values import Value
 
 
 class Again:
-    """Writes into the section of inputs. A segment is written when the first of its ops comes."""
+    """Writes into the section of inputs. A segment is written when the first of its ops comes.
+
+    done: by position, the task that does an op again.
+    """
 
     def __init__(self, parts: StageParts, section: Section) -> None:
         self.parts = parts
         self.section = section
+        self.done: dict[int, Need] = {}
         self._written: set[int] = set()
         self._made: dict[str, Needs] = {}
         self._shared: dict[str, Needs] = {}
         self._read: dict[tuple[str, Reader], Needs] = {}
-        self._uses: dict[str, list[Need]] = {}
 
     def before(self, position: int, given: Needs) -> None:
         """Write the segment of an op whose results' gradients are `given`."""
@@ -37,10 +40,6 @@ class Again:
     def made(self, value: Value) -> Needs:
         """What has to be done for a value to be there at rest again; nothing where it is saved."""
         return self._made.get(value.root, ())
-
-    def uses(self, value: Value) -> list[Need]:
-        """What is done again with a value, or to make it."""
-        return [*self._uses.get(value.root, ()), *self.made(value)]
 
     def shared(self, value: Value, given: Needs) -> Needs:
         """The same, as its readers share it."""
@@ -74,8 +73,6 @@ class Again:
         moves = [step for step in parts.plan_of[position].own_steps if step.again]
         ready = section.chain(parts.collectives.of_own(name, moves), needs)
         work = section.add(Task(name, "again", Kind.COMPUTE, parts.passes_ns[position][0]), ready)
-        for value in parts.values_read(position):
-            self._uses.setdefault(value.root, []).append(work)
+        self.done[position] = work
         for value in parts.values_made(position):
             self._made[value.root] = (work,)
-            section.take(work, parts.working_bytes(value), "working")

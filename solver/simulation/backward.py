@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.schema import Redistribution
+from solver.moments.order import Event
 from solver.shardable import Reader
 from solver.simulation.again import Again
 from solver.simulation.forward import Needs, gathered_bytes
@@ -14,7 +15,8 @@ from solver.values import Value
 class Backward:
     """Writes the sections, ops in the reverse order: an op's inputs, then its weights.
 
-    Reductions of the whole step stand in a section of their own, after the last microbatch's.
+    Reductions of the whole step stand in a section of their own, after the last microbatch's. done:
+    the task of every event of an op.
     """
 
     def __init__(self, parts: StageParts, forward: dict[int, Need], *, split: bool) -> None:
@@ -23,14 +25,13 @@ class Backward:
         self.inputs = Section(Part.I if split else Part.B)
         self.weights = Section(Part.W) if split else self.inputs
         self.reduce = Section(Part.REDUCE)
+        self.done: dict[tuple[Event, int], Need] = {}
         self._left = self._readers_left()
         self._gradients: dict[str, list[Need]] = {}
         self._ready: dict[str, Needs] = {}
-        self._taken: dict[str, float] = {}
         self._again = Again(parts, self.inputs)
         self._gathered: dict[tuple[str, Part], Needs] = {}
         self._gathers: dict[tuple[str, Part], Gather] = {}
-        self._needed_by: dict[str, list[Need]] = {}
 
     def write(self) -> tuple[Section, Section]:
         """The section of inputs and that of weights: one and the same where it is whole."""
@@ -42,8 +43,8 @@ class Backward:
             self._again.before(position, self._given(position))
             if self.parts.model(position).runs_backward:
                 self._op(position)
-        self._let_go()
         self._send()
+        self.done |= {(Event.AGAIN, position): own for position, own in self._again.done.items()}
         return self.inputs, self.weights
 
     def _readers_left(self) -> dict[str, int]:
@@ -74,13 +75,15 @@ class Backward:
             needs = self._saved(position, given, Part.I)
             own = self.inputs.add(Task(name, "backward", Kind.COMPUTE, inputs_ns), needs)
             done.append(own)
-            self._uses(position, own, Part.I)
+            self.done[Event.INPUTS, position] = own
+            self._reads(position, own, Part.I)
         of_weights = done
         if share > 0:
             needs = self._saved(position, given, Part.W)
             own = self.weights.add(Task(name, "weights", Kind.COMPUTE, weights_ns), needs)
             of_weights = [own]
-            self._uses(position, own, Part.W)
+            self.done[Event.WEIGHTS, position] = own
+            self._reads(position, own, Part.W)
             done = done or [own]
         if beside:
             done = [*done, *first.chain(parts.collectives.of_own(name, beside), given)]
@@ -90,13 +93,6 @@ class Backward:
             if model.inputs[port].has_gradient:
                 made = tuple(of_weights) if value.is_parameter and share > 0 else ended
                 self._gradient(value, (position, port), made)
-        for value in parts.values_made(position):
-            self._give(of_weights[-1], value)
-
-    def _give(self, last: Need, value: Value) -> None:
-        """The gradient of a value is wanted no more."""
-        section = self.inputs if last.part == self.inputs.part else self.weights
-        section.give(last, self._taken.get(value.root, 0.0), "working")
 
     def _given(self, position: int) -> Needs:
         """What has to be done for the gradients of an op's results to be there."""
@@ -124,9 +120,6 @@ class Backward:
         made = self._backward(section, moved, made, Kind.ACTIVATION)
         if value.is_parameter:
             self._reduce((root, reader), made)
-        elif root not in self._taken and value.producer is not None:
-            self._taken[root] = self.parts.rest_bytes(value)
-            section.take(made[-1], self._taken[root], "working")
         self._gradients.setdefault(root, []).extend(made)
         self._left[root] -= 1
         if not self._left[root]:
@@ -188,35 +181,13 @@ class Backward:
         steps = self.parts.collectives.of_steps(moved.tensor, moved.forward, kind)
         return section.chain(steps, needs)
 
-    def _uses(self, position: int, own: Need, half: Part) -> None:
-        """Note that an op's half was the last so far to need what is saved and gathered for it."""
-        parts = self.parts
-        for port, value in enumerate(parts.values_read(position)):
-            if parts.backward_half(position, value) is not half:
-                continue
-            if value.is_parameter:
+    def _reads(self, position: int, own: Need, half: Part) -> None:
+        """Note that an op's half was the last so far to need what is gathered for it."""
+        for value in self.parts.values_read(position):
+            if value.is_parameter and self.parts.backward_half(position, value) is half:
                 gather = self._gathers.get((value.root, own.part))
                 if gather is not None:
                     gather.reader = own.number
-            elif (position, port) in value.again:
-                self._needed_by.setdefault(value.root, []).append(own)
-        last = Part.W if parts.model(position).weights_share == 1 else Part.I
-        for value in parts.values_made(position) if half is last else ():
-            if value.saved_by_producer:
-                self._needed_by.setdefault(value.root, []).append(own)
-
-    def _let_go(self) -> None:
-        """What is saved or recomputed stays until the last op that needs it is done."""
-        for position in self.parts.order:
-            for value in self.parts.values_made(position):
-                saved, working = self.parts.saved_bytes(value), self.parts.working_bytes(value)
-                if not saved and not working:
-                    continue
-                # the weights' section comes after that of inputs
-                last = max([*self._needed_by.get(value.root, ()), *self._again.uses(value)])
-                section = self.weights if last.part == self.weights.part else self.inputs
-                section.give(last, saved, "saved")
-                section.give(last, working, "working")
 
     def _send(self) -> None:
         """The last tasks: gradients to the stage before, in the order in which it sends."""
@@ -225,5 +196,4 @@ class Backward:
             value = value_of[name]
             self._share(value)
             made = self._ready.get(value.root, ())
-            sent = self.inputs.add(Task(name, "send back", Kind.PIPELINE, back_ns), made)
-            self._give(sent, value)
+            self.inputs.add(Task(name, "send back", Kind.PIPELINE, back_ns), made)

@@ -27,7 +27,6 @@ class Forward:
     def write(self) -> Section:
         for position in self.parts.order:
             self._op(position)
-        self._let_go()
         self._send()
         return self.section
 
@@ -52,21 +51,6 @@ class Forward:
         self.done[position] = work
         for value in parts.values_made(position):
             self._made[value.root] = done
-            self._keep(value, work)
-
-    def _keep(self, value: Value, work: Need) -> None:
-        self.section.take(work, self.parts.saved_bytes(value), "saved")
-        self.section.take(work, self._passing_bytes(value), "working")
-
-    def _let_go(self) -> None:
-        """What is not saved stays until its last reader is done."""
-        for position in self.parts.order:
-            for value in self.parts.values_made(position):
-                last = max((reader[0] for reader in value.readers), default=position)
-                self.section.give(self.done[last], self._passing_bytes(value), "working")
-
-    def _passing_bytes(self, value: Value) -> float:
-        return max(0.0, self.parts.rest_bytes(value) - self.parts.saved_bytes(value))
 
     def _sent_to_us(self, names: tuple[str, ...]) -> list[int]:
         """Positions among what the stage before sends; the schedule knows their tasks."""

@@ -8,43 +8,57 @@ import numpy as np
 
 from solver.simulation.events import Run
 from solver.simulation.program import Program
-from solver.states import FloatArray
+from solver.simulation.tasks import Section
+from solver.states import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """Bytes on a rank's fullest device from each time on: saved for backward passes, and working:
-    what else is alive (results and gradients until their last reader, gathered parameters)."""
+    what else comes and goes."""
 
     ns: FloatArray
-    saved: FloatArray
-    working: FloatArray
+    saved: IntArray
+    working: IntArray
 
     @property
-    def total(self) -> FloatArray:
+    def total(self) -> IntArray:
         return self.saved + self.working
 
 
 def curve_of(program: Program, run: Run, rank: int) -> Curve:
-    """What a task takes it takes when it starts, and gives back when it ends.
-
-    A gathered parameter is there from the begin of its gather to the end of its last reader. The
-    buffers of other collectives are not counted.
-    """
-    times, changes = [0.0], [(0.0, 0.0)]
+    """Tasks that hold memory follow each other on one stream, in the order of their numbers."""
+    known: dict[int, _Changes] = {}
+    times, changes = [np.zeros(1)], [np.zeros((1, 2), dtype=np.int64)]
     for own in program.made[rank]:
         section = program.section(own)
-        for holding in section.holdings:
-            task = own.first + holding.number
-            times.append(float(run.starts[task] if holding.bytes > 0 else run.ends[task]))
-            is_saved = holding.held == "saved"
-            changes.append((holding.bytes, 0.0) if is_saved else (0.0, holding.bytes))
-        for gather in section.gathers:
-            first, last = own.first + gather.first, own.first + gather.reader
-            times += [float(run.starts[first]), float(run.ends[last])]
-            changes += [(0.0, float(gather.bytes)), (0.0, -float(gather.bytes))]
-    at, change = np.array(times), np.array(changes)
-    # what ends at a time is given back before others take theirs
-    order = np.lexsort((change.sum(axis=1), at))
-    held = np.maximum(0.0, np.cumsum(change[order], axis=0))
-    return Curve(at[order], held[:, 0], held[:, 1])
+        if not section.holdings:
+            continue
+        if id(section) not in known:
+            known[id(section)] = _Changes.of(section)
+        change = known[id(section)]
+        tasks = own.first + change.numbers
+        times.append(np.stack([run.starts[tasks], run.ends[tasks]], axis=1).ravel())
+        changes.append(change.bytes)
+    held = np.cumsum(np.concatenate(changes), axis=0)
+    return Curve(np.concatenate(times), held[:, 0], held[:, 1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """numbers: of tasks that take or give back. bytes: of each, saved and working, when it begins
+    and when it ends, in turn."""
+
+    numbers: IntArray
+    bytes: IntArray
+
+    @staticmethod
+    def of(section: Section) -> _Changes:
+        rows = np.array(
+            [(own.number, own.bytes, own.held == "working") for own in section.holdings],
+            dtype=np.int64,
+        )
+        numbers, place = np.unique(rows[:, 0], return_inverse=True)
+        change = np.zeros((len(numbers), 2, 2), dtype=np.int64)
+        np.add.at(change, (place, (rows[:, 1] < 0).astype(np.int64), rows[:, 2]), rows[:, 1])
+        return _Changes(numbers, change.reshape(-1, 2))

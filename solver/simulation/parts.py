@@ -116,23 +116,6 @@ class StageParts:
         beside = [step for step in own if step.what in BESIDE]
         return first, beside, [step for step in own if step not in first and step not in beside]
 
-    def saved_bytes(self, value: Value) -> float:
-        """What is kept of a value for the backward pass, on the fullest device."""
-        own = self.ledger.values.get(value.root)
-        return 0.0 if own is None else own.saved_bytes or 0.0
-
-    def working_bytes(self, value: Value) -> float:
-        """What a value that is recomputed takes until its segment's gradients are done."""
-        own = self.ledger.values.get(value.root)
-        return 0.0 if own is None else own.working_bytes
-
-    def rest_bytes(self, value: Value) -> float:
-        """Of a value as its producer leaves it, on the fullest device; 0 where it is free."""
-        if value.root not in self.assignment.rest:
-            return 0.0
-        space = self.models.ops.space(value.root)
-        return float(space.local_bytes(np.array([self.assignment.rest[value.root]]))[0])
-
     def backward_half(self, position: int, value: Value) -> Part:
         """I or W: which half of an op's backward pass needs a value that it reads.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from solver.moments.order import Event
 from solver.simulation.backward import Backward
 from solver.simulation.forward import Forward
+from solver.simulation.held import hold
 from solver.simulation.parts import StageParts
 from solver.simulation.tasks import HostLink, Kind, Need, Part, Section, Task
 
@@ -17,7 +19,9 @@ def script_of(parts: StageParts, *, split: bool, tied_ns: float = 0.0) -> Script
     of gradients of parameters that other stages have too."""
     forward = Forward(parts)
     found = {Part.F: forward.write(), Part.SPREAD: forward.spread}
+    done = {(Event.FORWARD, position): own for position, own in forward.done.items()}
     if not parts.models.problem.training:
+        hold(parts, found, done, split=False)
         return found
     backward = Backward(parts, forward.done, split=split)
     inputs, weights = backward.write()
@@ -27,6 +31,7 @@ def script_of(parts: StageParts, *, split: bool, tied_ns: float = 0.0) -> Script
         tied = Task("tied parameters", "all_reduce", Kind.GRADIENT, tied_ns, 0)
         backward.reduce.add(tied, needs)
     found[Part.UPDATE] = _update(parts, (weights, backward.reduce))
+    hold(parts, found, done | backward.done, split=split)
     return found
 
 

@@ -20,6 +20,7 @@ from solver.simulation.memory import Curve, curve_of
 from solver.simulation.parts import StageParts
 from solver.simulation.program import Program
 from solver.simulation.script import script_of
+from solver.simulation.tasks import Part
 from solver.simulation.waiting import Waits, waits_of
 
 
@@ -44,12 +45,15 @@ class Step:
         return curve_of(self.program, self.run, rank)
 
     def static_bytes(self, rank: int) -> int:
-        """Of parameters, gradients and optimizer state on a rank's fullest device."""
-        return sum(
+        """Of what a rank's fullest device holds all the time."""
+        stages = stages_on(self.program.schedule.rank_of, rank)
+        resting = sum(
             own.value_bytes + own.gradient_bytes + own.optimizer_bytes
-            for stage in stages_on(self.program.schedule.rank_of, rank)
+            for stage in stages
             for own in self.plan.stages[stage].parameters
         )
+        buffers = sum(self.program.scripts[stage][Part.F].buffers_bytes for stage in stages)
+        return resting + buffers
 
     @property
     def ns(self) -> float:

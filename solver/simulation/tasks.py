@@ -87,22 +87,24 @@ Held = Literal["saved", "working"]
 
 
 class Holding(NamedTuple):
-    """Bytes taken when a task starts, or given back (negative) when it ends."""
+    """Bytes held from the begin of a task, or (negative) until its end."""
 
     number: int
-    bytes: float
+    bytes: int
     held: Held
 
 
 @dataclass(slots=True)
 class Section:
-    """Tasks in the order in which they are issued. gathers: at most one for each task."""
+    """Tasks in the order in which they are issued. gathers: at most one for each task.
+    buffers_bytes: of transfers between stages, all the time; of a stage's forward section."""
 
     part: Part
     tasks: list[Task] = field(default_factory=list)
     needs: list[tuple[Need, ...]] = field(default_factory=list)
     gathers: list[Gather] = field(default_factory=list)
     holdings: list[Holding] = field(default_factory=list)
+    buffers_bytes: int = 0
 
     @property
     def transfers(self) -> int:
@@ -125,11 +127,3 @@ class Section:
         for task in tasks:
             done = (self.add(task, done),)
         return done
-
-    def take(self, need: Need, taken: float, held: Held) -> None:
-        if taken:
-            self.holdings.append(Holding(need.number, taken, held))
-
-    def give(self, need: Need, given: float, held: Held) -> None:
-        if given:
-            self.holdings.append(Holding(need.number, -given, held))

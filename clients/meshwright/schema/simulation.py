@@ -18,9 +18,10 @@ class RankStep(Model):
     The times add up to the step: compute_ns, the time in which compute waits for each kind of
     traffic (pipeline: transfers between stages; host: links to hosts and
     their work), and bubble_ns, in which it waits for other ranks.
-    communication_ns: how long collectives run, hidden or not. static_bytes: parameters, gradients
-    and optimizer state. saved_bytes: the most that is saved for backward passes at one time;
-    working_bytes: the most that else is alive; peak_bytes: of all together, first at peak_ns.
+    communication_ns: how long collectives run, hidden or not. static_bytes: parameters, gradients,
+    optimizer state, and buffers of transfers between stages. saved_bytes: the most that is saved
+    for backward passes at one time; working_bytes: the most that else comes and goes; peak_bytes:
+    of all together, first at peak_ns.
     """
 
     rank: int

@@ -49,3 +49,30 @@ def test_the_fullest_moments_of_a_stage_are_named_and_add_up() -> None:
     assert use.moment == "backward of 0.linear"
     resting = use.parameters + use.gradients + use.optimizer
     assert use.total == resting + 14 * X
+
+
+def test_a_split_backward_pass_has_moments_of_its_own() -> None:
+    """The same stage, F0 F1 I0 W0 on its rank; I0 and W0 are fullest at the product.
+
+    I0: saved are 2 X of the other microbatch and the embedding, X, as the product's weights wait
+    for it. There are four gradients, X each: of the product's result, of the sum, which passed it
+    on to the embedding, of the embedding through the product, and the sum of both. W0: of these
+    two are left, of the product's result and of the embedding; weights are 8 X.
+    """
+    found = planned(
+        Request(
+            graph=layered(2),
+            topology=topology(2, memory_bytes=1 << 34),
+            setup=Setup(microbatches=4, memory_reserve=0.0),
+            pipeline=Pipeline.model_validate(
+                {"ranks": 2, "schedule": "zb_h1", "cuts": ("1.linear",)}
+            ),
+        )
+    )
+    moments = [(moment.at, in_x(moment)) for moment in found.stages[0].moments]
+    assert moments == [
+        ("forward of 0.add", {"activations": 4, "working": 2, "buffers": 1}),
+        ("backward of 0.linear", {"activations": 3, "working": 4, "buffers": 1}),
+        ("backward of 0.linear", {"activations": 3, "working": 2, "gathered": 8, "buffers": 1}),
+        ("optimizer step", {}),
+    ]

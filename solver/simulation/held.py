@@ -1,0 +1,96 @@
+"""What the tasks of a stage hold: what the judge counts (`solver.moments`), at the tasks of its
+events.
+
+All of it is held from a task's begin to a task's end on the compute stream, where ops run in the
+judge's order. So what a microbatch holds while an op runs is what the judge says of that moment,
+whenever it runs. Parameters are held from the op before their first reader on; what links gather
+further ahead where memory is left is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from solver.ledger import Share
+from solver.moments.held import What
+from solver.moments.holdings import holdings_of
+from solver.moments.order import Event, Order
+from solver.moments.peak import rows_of
+from solver.moments.stage import stage_order
+from solver.simulation.parts import StageParts
+from solver.simulation.tasks import Held, Holding, Need, Part, Section
+from solver.states import IntArray
+
+
+def hold(
+    parts: StageParts,
+    sections: Mapping[Part, Section],
+    done: Mapping[tuple[Event, int], Need],
+    *,
+    split: bool,
+) -> None:
+    """Write what is held into the sections of passes. done: the task of every event of an op."""
+    models, assignment = parts.models, parts.assignment
+    order = stage_order(models, assignment, split=split)
+    held = holdings_of(models, assignment, parts.ledger, Share.all_of(models, assignment), order)
+    rows, beside, buffers_bytes = rows_of(order, [(held, np.arange(len(models.problem.ops)))])
+    sections[Part.F].buffers_bytes = buffers_bytes
+    for own in _passes(order, sections, done, split=split):
+        own.write(rows, at_borders=False)
+        own.write(beside, at_borders=True)
+
+
+class _Pass:
+    """A pass over a microbatch: the places of the judge's order from `begin` to `end`.
+
+    first, last: of every place, the task that is the first there or behind, and the last there or
+    before.
+    """
+
+    def __init__(self, section: Section, begin: int, numbers: IntArray) -> None:
+        self.section = section
+        self.begin, self.end = begin, begin + len(numbers)
+        tasks = numbers[numbers >= 0]
+        before = np.cumsum(numbers >= 0)
+        self.first = tasks[np.minimum(before - (numbers >= 0), len(tasks) - 1)]
+        self.last = tasks[np.maximum(before - 1, 0)]
+
+    def write(self, rows: IntArray, *, at_borders: bool) -> None:
+        """at_borders: what reaches over the border to another pass ends there, since that need
+        not be the next one that runs."""
+        begins, ends = rows[:, 0], rows[:, 1]
+        if at_borders:
+            inside = (begins < self.end) & (ends >= self.begin)
+            begins = np.maximum(begins[inside], self.begin)
+            ends = np.minimum(ends[inside], self.end - 1)
+            rows = rows[inside]
+        for start, end, (_, _, size, what) in zip(begins, ends, rows.tolist(), strict=True):
+            held: Held = "saved" if what == What.SAVED else "working"
+            if self.begin <= start < self.end:
+                number = int(self.first[start - self.begin])
+                self.section.holdings.append(Holding(number, size, held))
+            if self.begin <= end < self.end:
+                number = int(self.last[end - self.begin])
+                self.section.holdings.append(Holding(number, -size, held))
+
+
+def _passes(
+    order: Order,
+    sections: Mapping[Part, Section],
+    done: Mapping[tuple[Event, int], Need],
+    *,
+    split: bool,
+) -> list[_Pass]:
+    parts = (Part.F, Part.I, Part.W) if split else (Part.F, Part.B)
+    found = []
+    for part, begin, end in zip(parts, order.passes, order.passes[1:], strict=False):
+        events = zip(
+            order.kinds[begin:end].tolist(), order.positions[begin:end].tolist(), strict=True
+        )
+        tasks = [done.get((Event(kind), position)) for kind, position in events]
+        numbers = [-1 if task is None else task.number for task in tasks]
+        if max(numbers, default=-1) >= 0:
+            found.append(_Pass(sections[part], begin, np.array(numbers, dtype=np.int64)))
+    return found
