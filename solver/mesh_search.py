@@ -43,7 +43,7 @@ from solver.mesh_outcome import NOT_SEARCHED, TOLERANCE, TOO_LARGE, History, Mes
 from solver.meshes import meshes_of
 from solver.message_search import message_search
 from solver.op_sketches import OpSketches
-from solver.outcome import Budget, ChoiceSearch, Outcome
+from solver.outcome import MOST_LABELS, Budget, ChoiceSearch, Outcome
 from solver.pins import Allowed, check_axes, pinned_ops
 from solver.problem import Problem
 from solver.simplicity import simpler
@@ -92,11 +92,13 @@ class MeshSearch:
         say: Say,
         tolerance: float = TOLERANCE,
         floors: Floors | None = None,
+        max_labels: int = MOST_LABELS,
     ) -> None:
         """tolerance: the gap at which the search of a mesh ends. floors: what searches of the same
-        problem in other memory know of its meshes, and this one will."""
+        problem in other memory know of its meshes, and this one will. max_labels: see Budget."""
         self.floors: Floors = {} if floors is None else floors
         self.tolerance = tolerance
+        self.max_labels = max_labels
         self.request = request
         self.folding = folding
         self.problem = problem
@@ -155,6 +157,7 @@ class MeshSearch:
         return Budget(
             seconds=None if left is None else left / (steps - done),
             tolerance=self.tolerance,
+            max_labels=self.max_labels,
             cutoff_ns=best,
             stop=self.deadline.stop,
         )
@@ -173,7 +176,9 @@ class MeshSearch:
         choice = best.outcome.choice
         if not searched or choice is None or best.unfolding is None or self.deadline.is_over():
             return best
-        budget = Budget(seconds=self.deadline.left_s(), stop=self.deadline.stop)
+        budget = Budget(
+            seconds=self.deadline.left_s(), max_labels=self.max_labels, stop=self.deadline.stop
+        )
         found = simpler(best.unfolding, choice, tolerance, budget)
         if found is None:
             return best

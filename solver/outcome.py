@@ -17,21 +17,24 @@ from solver.incumbent import Incumbent, Report
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 
+MOST_LABELS = 1_000_000  # chosen: some seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """When to stop: after `seconds` (None: never), or within `tolerance` of the optimum, relative,
     or as soon as `stop` says so.
 
     No table has more than `max_table_entries`, all that are held at once `max_held_entries`, 8
-    bytes each. The last stage looks at no more than `max_labels` partial choices (chosen: some
-    seconds). A bound that reaches `cutoff_ns` ends the search: what costs more is of no use.
+    bytes each. The last stage looks at no more than `max_labels` partial choices. A bound that
+    reaches `cutoff_ns` ends the search: what costs more is of no use.
     """
 
     seconds: float | None = None
     max_table_entries: int = 60_000_000
     tolerance: float = 0.0
     max_held_entries: int = 400_000_000
-    max_labels: int = 1_000_000
+    max_labels: int = MOST_LABELS
     cutoff_ns: float = math.inf
     stop: Stop = never
 

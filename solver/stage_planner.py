@@ -32,11 +32,13 @@ from meshwright.schema import (
 from solver.answer import Missed, Write, answer_of, plan_of
 from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
-from solver.folding import Folding, foldings
+from solver.folding import Folding
 from solver.inference import for_inference
+from solver.known_foldings import Foldings
 from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History
 from solver.mesh_search import Floors, MeshSearch
 from solver.meshes import meshes_of
+from solver.outcome import MOST_LABELS
 from solver.pins import check_axes, matching_pins, pinned_ops
 from solver.problem import FLOATS, Problem, build_problem, step_batch, with_gradient
 from solver.recompute import remade
@@ -55,13 +57,19 @@ class Place:
 
     in_flight: of so many microbatches it holds saved activations; no whole number where other bytes
     stand for some of them. link: to its neighbours. sent: what goes to the next and has a gradient
-    that comes back. tolerance: the gap at which the search for its plan ends.
+    that comes back. tolerance: the gap at which the search for its plan ends. spare_bytes: what is
+    left at first for what passes by. max_labels: of the last stage of a search (`Budget`). meshes:
+    those to search, all by default. A plan is as good with any of these; what is said of its bound
+    holds for the meshes.
     """
 
     in_flight: float = 1
     link: Link | None = None
     tolerance: float = TOLERANCE
     sent: frozenset[str] = frozenset()
+    spare_bytes: float = 0.0
+    max_labels: int = MOST_LABELS
+    meshes: tuple[Mesh, ...] = ()
 
 
 ALONE = Place()
@@ -88,10 +96,12 @@ def plan_stage(
     stop: Stop = never,
     place: Place = ALONE,
     write: Write = plan_of,
+    ways: Foldings | None = None,
 ) -> Answer:
     """The best plan of one stage, or why there is none; raises MeshwrightError for bad input.
 
-    write: in full, unless the caller needs less of a plan than that.
+    write: in full, unless the caller needs less of a plan than that. ways: the foldings of the
+    request's graph, where they are asked for more than once.
     """
     say = report or (lambda _: None)
     say(Progress(phase="reading", done=0, total=1))
@@ -102,7 +112,9 @@ def plan_stage(
     impossible = states_alone(request)
     if impossible is not None:
         return Answer(infeasible=impossible)
-    return _StageSearch(request, place, deadline, say, write).answer()
+    if ways is None or ways.graph is not request.graph:
+        ways = Foldings(request.graph)
+    return _StageSearch(request, place, deadline, say, write, ways).answer()
 
 
 def states_alone(request: Request) -> Infeasible | None:
@@ -173,9 +185,16 @@ class _StageSearch:
     """Numbers of microbatches and recompute policies, until a plan fits."""
 
     def __init__(
-        self, request: Request, place: Place, deadline: Deadline, say: Report, write: Write
+        self,
+        request: Request,
+        place: Place,
+        deadline: Deadline,
+        say: Report,
+        write: Write,
+        ways: Foldings,
     ) -> None:
         self.write = write
+        self.ways = ways
         self.request = request
         self.place = place
         self.deadline = deadline
@@ -228,14 +247,15 @@ class _StageSearch:
                     ways.fold_less()
 
         topology, reserve = self.request.topology, self.request.setup.memory_reserve
-        return plan_within_memory(search, topology.device.memory_bytes * (1 - reserve))
+        limit_bytes = topology.device.memory_bytes * (1 - reserve)
+        return plan_within_memory(search, limit_bytes, self.place.spare_bytes)
 
     def _foldings(self, marks: Mapping[str, Hashable]) -> _Foldings:
         """Of the graph with these marks: the same for every number of microbatches."""
         for known in self._known:
             if known.marks == marks:
                 return known
-        self._known.append(_Foldings(self.request.graph, marks))
+        self._known.append(_Foldings(self.ways, marks))
         return self._known[-1]
 
     def _remade(self, policy: RecomputePolicy, count: int) -> Remade:
@@ -277,10 +297,11 @@ class _StageSearch:
             self.say,
             self.place.tolerance,
             floors,
+            self.place.max_labels,
         )
         searched: tuple[Mesh, ...] = ()
         for axes in range(self.request.budget.max_axes, 0, -1):
-            candidates = meshes_of(self.request, axes)
+            candidates = self._candidates(axes)
             if candidates == searched:
                 continue
             searched = candidates
@@ -293,13 +314,18 @@ class _StageSearch:
             pointer="/graph",
         )
 
+    def _candidates(self, axes: int) -> tuple[Mesh, ...]:
+        """Of the meshes of so many axes those that are wanted, if any is."""
+        every = meshes_of(self.request, axes)
+        return tuple([own for own in every if own in self.place.meshes]) or every
+
 
 class _Foldings:
     """The foldings of a graph; one that does not hold is not come back to."""
 
-    def __init__(self, graph: Graph, marks: Mapping[str, Hashable]) -> None:
+    def __init__(self, ways: Foldings, marks: Mapping[str, Hashable]) -> None:
         self.marks = marks
-        self._ways = foldings(graph, marks)
+        self._ways = ways.of(marks)
         self.folding = next(self._ways)
 
     def fold_less(self) -> None:

@@ -4,7 +4,7 @@ A search knows sums only: what rests, and what is saved. What passes by at the f
 maximum that the judge finds once there is a plan. So
 
     1. search in all of the memory but for what passes by in every plan (`solver.bounds`): what it
-       proves holds for all
+       proves holds for all. Who needs no proof may leave more at once
     2. where the plan misses, search again in so much less, a few times
     3. where that leaves nothing, or never fits: the leanest plan there is
 
@@ -25,9 +25,14 @@ _MARGINS = (0.0, 0.001, 0.004, 0.016)
 _ROUNDED = 2  # bytes: what is said to be needed is cut to whole ones
 
 
-def plan_within_memory(search: Callable[[float], Answer | Missed], limit_bytes: float) -> Answer:
-    """search: leaving so many bytes, or more. limit_bytes: what a plan may hold."""
-    found = search(0.0)
+def plan_within_memory(
+    search: Callable[[float], Answer | Missed], limit_bytes: float, spare_bytes: float = 0.0
+) -> Answer:
+    """search: leaving so many bytes, or more. limit_bytes: what a plan may hold. spare_bytes: what
+    is left at first."""
+    found = search(spare_bytes)
+    if spare_bytes and isinstance(found, Answer) and found.plan is None:
+        found = search(max(0.0, _room(found, limit_bytes, spare_bytes)))
     if isinstance(found, Answer):
         return found
     bound_ns, missed, spare = found.bound_ns, [found], 0.0
@@ -40,14 +45,20 @@ def plan_within_memory(search: Callable[[float], Answer | Missed], limit_bytes: 
             break
         missed.append(found)
     if isinstance(found, Answer) and found.plan is None and found.infeasible is not None:
-        needed_bytes = found.infeasible.needed_bytes
-        room = limit_bytes - (needed_bytes or limit_bytes) + spare - _ROUNDED
+        room = _room(found, limit_bytes, spare)
         if found.infeasible.constraint == "memory" and 0 < room < spare:
             found = search(room)
             if isinstance(found, Missed):
                 missed.append(found)
     fitting = [own.fitting for own in missed]
     return _best([found, *fitting], bound_ns) or _none(found, missed)
+
+
+def _room(found: Answer, limit_bytes: float, spare_bytes: float) -> float:
+    """What the leanest plan leaves, where none leaves so many bytes."""
+    why = found.infeasible
+    needed_bytes = None if why is None else why.needed_bytes
+    return limit_bytes - (needed_bytes or limit_bytes) + spare_bytes - _ROUNDED
 
 
 def _best(found: Sequence[Answer | Missed | None], bound_ns: float) -> Answer | None:

@@ -8,7 +8,7 @@ borders of passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ _DOING = {
     Event.GIVEN: "gradients from the next stage",
 }
 _OF_NO_OP = (Event.SENT, Event.GIVEN)
+_NO_BYTES = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,13 @@ class Moment:
 class Moments:
     """The fullest moment of every pass over a microbatch: forward, backward, and weights where the
     backward pass is split. saved_bytes: between forward and backward. buffers_bytes: all the time.
+    passing_bytes: by position, the most that is held beside what is saved while the op runs.
     """
 
     passes: tuple[Moment, ...]
     saved_bytes: int
     buffers_bytes: int
+    passing_bytes: IntArray = field(default_factory=lambda: _NO_BYTES, compare=False, repr=False)
 
     @property
     def fullest(self) -> Moment:
@@ -119,7 +122,14 @@ def moments_of(
             )
         )
     saved_bytes = int(rows[rows[:, 3] == What.SAVED, 2].sum())
-    return Moments(tuple(found), saved_bytes, buffers)
+    return Moments(tuple(found), saved_bytes, buffers, _passing_bytes(order, held))
+
+
+def _passing_bytes(order: Order, held: IntArray) -> IntArray:
+    of_ops = ~np.isin(order.kinds, _OF_NO_OP)
+    found = np.zeros(order.at.shape[1], dtype=np.int64)
+    np.maximum.at(found, order.positions[of_ops], held[What.RECOMPUTED :, of_ops].sum(axis=0))
+    return found
 
 
 def _held(order: Order, rows: IntArray) -> IntArray:

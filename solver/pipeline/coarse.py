@@ -15,6 +15,7 @@ import numpy as np
 from meshwright.schema import (
     Infeasible,
     InvalidInput,
+    Mesh,
     Passes,
     Pin,
     Request,
@@ -41,15 +42,15 @@ from solver.states import IntArray
 
 _LEAST_S = 0.01  # chosen: a budget is more than nothing
 _TOLERANCE = 1e-2  # chosen: an estimate is worth no more
+_MOST_LABELS = 50_000  # chosen: nor than some tenths of a second
 
 
 @dataclass(frozen=True)
 class Coarse:
     """Of all the graph's ops, by position in `Anatomy.order`. whole, split: passes of one rank that
     had them all, backward ones whole or in halves; step: each op's share of what is done once a
-    step. crossing_bytes: of a cut, one way, in every microbatch. recomputed_bytes: of the largest
-    segment. is_tight: whether there could be faster plans in more memory. group: of the devices
-    that it is planned on."""
+    step. crossing_bytes: of a cut, one way, in every microbatch. is_tight: whether there could be
+    faster plans in more memory. group, mesh: of the devices that it is planned on."""
 
     weights: Weights
     places: IntArray
@@ -57,7 +58,7 @@ class Coarse:
     whole: Passes
     split: Passes
     step: FloatArray
-    recomputed_bytes: int = 0
+    mesh: Mesh
     is_tight: bool = False
     group: int = 0
 
@@ -116,9 +117,10 @@ def coarse(
     )
     sketches = Sketches()
     try:
-        place = Place(own.held, tolerance=_TOLERANCE)
+        place = Place(own.held, tolerance=_TOLERANCE, max_labels=_MOST_LABELS)
         limited = within(whole_on_rank, deadline)
-        answer = plan_stage(limited, None, deadline.stop, place, sketches.write)
+        ways = anatomy.foldings
+        answer = plan_stage(limited, None, deadline.stop, place, sketches.write, ways)
     except RequestError as wrong:
         used_up = _used_up(request, part, own.share)
         said = RequestError(wrong.detail + used_up, pointer=wrong.pointer)
@@ -147,7 +149,7 @@ def coarse(
         whole,
         split_passes(folded),
         step,
-        use.recomputed,
+        folded.models.mesh,
         is_tight=use.total > FULL * use.capacity,
         group=own.share.group,
     )
@@ -201,7 +203,7 @@ def _weights(
 ) -> tuple[Weights, FloatArray]:
     """What a plan's ops take in a step and hold, and their shares of what is done once."""
     place = _Places(anatomy)
-    ns, static, saved, waiting = found = np.zeros((4, len(anatomy.order)))
+    ns, static, saved, waiting, passing = found = np.zeros((5, len(anatomy.order)))
     for portion, stage in zip(folded.portions, folded.stages, strict=True):
         items = [*_items(stage), *_waiting(folded.models, portion)]
         for copy in portion.copies:
@@ -209,13 +211,14 @@ def _weights(
             for op, tensor, own in items:
                 at = place.of(op and names.get(op, op), names.get(tensor, tensor))
                 if at is not None:
-                    found[:, at] += own
+                    found[:4, at] += own
+    for name, at in folded.unfolding.place_of_ops.items():
+        if name in anatomy.place and at < len(folded.moments.passing_bytes):
+            passing[anatomy.place[name]] = folded.moments.passing_bytes[at]
     often = microbatches * (whole.forward_ns + whole.inputs_ns + whole.weights_ns)
     ns *= often / max(float(ns.sum()), 1e-9)
     step = static / max(float(static.sum()), 1.0)
-    # most passes by where the graph ends: logits and their gradients
-    static[-1] += folded.cost.memory_bytes.passing
-    return Weights(ns + whole.step_ns * step, static, saved, waiting), step
+    return Weights(ns + whole.step_ns * step, static, saved, waiting, passing), step
 
 
 def _waiting(models: Models, portion: Portion) -> Iterator[tuple[str | None, str, FloatArray]]:

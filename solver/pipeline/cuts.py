@@ -31,12 +31,14 @@ _MOST_PLACES = 512  # chosen: some for every layer of a model of a hundred
 @dataclass(frozen=True)
 class Weights:
     """By position in `anatomy.order`: ns of one step; bytes that the ops hold whatever runs, that
-    they save of every microbatch, and that wait for the weights' half of a split backward pass."""
+    they save of every microbatch, that wait for the weights' half of a split backward pass, and
+    that pass by while they run."""
 
     ns: FloatArray
     static_bytes: FloatArray
     saved_bytes: FloatArray
     waiting_bytes: FloatArray
+    passing_bytes: FloatArray
 
     def by_bytes(self, held: float) -> Weights:
         """For cuts that balance the bytes of so many microbatches instead of the time."""
@@ -103,12 +105,13 @@ def balanced(
     send_ns: FloatArray,
     in_flight: FloatArray,
     limit_bytes: FloatArray,
+    passing: FloatArray | None = None,
 ) -> tuple[int, ...] | None:
     """The best cuts into as many stages as `in_flight` has columns, None where none keeps a limit.
 
     ways: in which a stage may be planned, each the fastest that fits. at: positions where cuts may
     be. send_ns: (stages, positions) what a cut there costs the stage behind it. in_flight,
-    limit_bytes: by way and stage.
+    limit_bytes: by way and stage. passing: the share of what passes by that counts; all by default.
     """
     ends = np.concatenate([[0], at, [send_ns.shape[1]]]).astype(np.int64)
     stages, count = in_flight.shape[1], len(ends)
@@ -120,8 +123,10 @@ def balanced(
             for w in ways
         ]
     )
+    by = np.array([np.maximum.reduceat(w.passing_bytes, ends[:-1]) for w in ways])
+    share = np.ones_like(in_flight) if passing is None else passing
     send = np.pad(send_ns[:, at], ((0, 0), (1, 1)))
-    choices, best_ns = _balanced(until, send, in_flight, limit_bytes)
+    choices, best_ns = _balanced(until, by, send, in_flight, limit_bytes, share)
     if not np.isfinite(best_ns):
         return None
     cuts = [count - 1]
@@ -132,12 +137,18 @@ def balanced(
 
 @numba.njit(cache=True, nogil=True)
 def _balanced(
-    until: FloatArray, send: FloatArray, in_flight: FloatArray, limit_bytes: FloatArray
+    until: FloatArray,
+    by: FloatArray,
+    send: FloatArray,
+    in_flight: FloatArray,
+    limit_bytes: FloatArray,
+    share: FloatArray,
 ) -> tuple[IntArray, float]:
     """By stage and the place where it ends, where it best begins; how long the slowest then takes.
 
-    until: by way, ns, static and saved bytes up to each place. A stage that begins earlier takes
-    longer and holds more, so that no more are looked at than can be better.
+    until: by way, ns, static and saved bytes up to each place. by: by way, what passes by from each
+    place to the next. A stage that begins earlier takes longer and holds more, so that no more are
+    looked at than can be better.
     """
     ways, stages = in_flight.shape
     count = send.shape[1]
@@ -149,10 +160,13 @@ def _balanced(
         for last in range(1, count):
             for way in range(ways):
                 ns, static, saved = until[way, 0], until[way, 1], until[way, 2]
+                most = 0.0
                 for first in range(last - 1, -1, -1):
                     own = ns[last] - ns[first]
                     size = static[last] - static[first]
                     size += in_flight[way, stage] * (saved[last] - saved[first])
+                    most = max(most, by[way, first])
+                    size += share[way, stage] * most
                     if size > limit_bytes[way, stage] or own >= found[last]:
                         break
                     own = max(best[first], own + send[stage, first])

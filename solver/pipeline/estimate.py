@@ -65,9 +65,15 @@ class Estimate:
         of_rank = np.array([np.bincount(self.order.rank_of, row) for row in held])
         ranks = list(self.order.rank_of)
         share = held / np.maximum(of_rank, 1.0)[:, ranks]
-        again = np.array([[way.recomputed_bytes] for way in self.ways])
-        found = (self.limits_bytes[ranks] - again) * share
+        found = self.limits_bytes[ranks] * share
         return np.where(self._on_own_devices, found, -np.inf)
+
+    @cached_property
+    def passing(self) -> FloatArray:
+        """By way and stage: the share of what passes by that counts in its part of the rank's
+        memory. One stage of a rank runs at a time."""
+        limits: FloatArray = self.limits_bytes[list(self.order.rank_of)]
+        return np.where(self._on_own_devices, self.limits / limits, 1.0)
 
     @cached_property
     def _on_own_devices(self) -> NDArray[np.bool_]:
@@ -80,7 +86,7 @@ class Estimate:
         """The cuts of which the slowest stage is fastest, None where none keep the memory."""
         send_ns = self.send_ns * self.pace.microbatches
         weights = [way.weights for way in self.ways]
-        return balanced(weights, at, send_ns, self.in_flight, self.limits)
+        return balanced(weights, at, send_ns, self.in_flight, self.limits, self.passing)
 
     def leanest(self, at: IntArray) -> tuple[int, ...] | None:
         """Cuts that balance what the way that needs least holds, whether that fits or not."""
@@ -122,19 +128,21 @@ class Estimate:
         return float(total[np.argmax(total / capacity)])
 
     def of_ranks(self, cuts: Sequence[int]) -> FloatArray:
-        """Bytes that the stages of each rank hold."""
-        return np.bincount(self.order.rank_of, self._held(cuts)).astype(float)
+        """Bytes that the stages of each rank hold, and what passes by at the fullest moment."""
+        held: FloatArray = np.bincount(self.order.rank_of, self._held(cuts)).astype(float)
+        return held + self._passing_of_ranks(cuts)
 
     def shares(self, cuts: Sequence[int]) -> tuple[float, ...]:
         """How stages that share a rank's devices share their memory: each has what it seems to
-        need, and an equal part of what is left."""
+        need, all of what passes by while it runs, and an equal part of what is left."""
         held, of_rank = self._held(cuts), self.of_ranks(cuts)
+        passing = self.passing_bytes(cuts)
         count = self.order.stages // self.order.ranks
         found = []
         for stage, rank in enumerate(self.order.rank_of):
             left = max(float(self.limits_bytes[rank] - of_rank[rank]), 0.0)
             total = max(float(of_rank[rank]), float(self.limits_bytes[rank]))
-            found.append((float(held[stage]) + left / count) / total)
+            found.append((float(held[stage] + passing[stage]) + left / count) / total)
         return tuple(found)
 
     @cached_property
@@ -151,12 +159,55 @@ class Estimate:
         """By stage the fastest way that fits, or the one that misses by least; whether all fit."""
         parts = self._parts(cuts)
         held = parts[:, _STATIC] + self.in_flight * parts[:, _SAVED]
+        held += self.passing * self._passing(cuts)
         ns = self.pace.microbatches * parts[:, :_ONCE].sum(axis=1) + parts[:, _ONCE]
         fits = held <= self.limits
         chosen = np.where(fits, ns, np.inf).argmin(axis=0)
         none = ~fits.any(axis=0)
         chosen[none] = (held - self.limits).argmin(axis=0)[none]
         return chosen, not none.any()
+
+    def passing_bytes(self, cuts: Sequence[int]) -> FloatArray:
+        """By stage: the most that passes by, in the way in which it is planned."""
+        found: FloatArray = self._passing(cuts)[self.chosen(cuts), np.arange(self.order.stages)]
+        return found
+
+    def kinds(self, cuts: Sequence[int]) -> tuple[int, ...]:
+        """By stage, the first that may share its plan if they are alike: planned in the same way,
+        with room for what the one that holds most would hold in the memory of any of them."""
+        ways, flights, passing = self.chosen(cuts), self.flights(cuts), self.passing_bytes(cuts)
+        parts = self._parts(cuts)[ways, :, np.arange(self.order.stages)]
+        shares, limits = np.array(self.shares(cuts)), self.limits_bytes[list(self.order.rank_of)]
+        found = [0] * self.order.stages
+        groups: list[list[int]] = []
+        for stage in np.argsort(-flights, kind="stable").tolist():
+            for group in groups:
+                joint = [*group, stage]
+                needed = parts[joint, _STATIC] + flights[joint].max() * parts[joint, _SAVED]
+                room = (shares[joint] * limits[joint]).min() - passing[joint].max()
+                if ways[stage] == ways[group[0]] and needed.max() <= room:
+                    group.append(stage)
+                    break
+            else:
+                groups.append([stage])
+        for group in groups:
+            for stage in group:
+                found[stage] = min(group)
+        return tuple(found)
+
+    def _passing_of_ranks(self, cuts: Sequence[int]) -> FloatArray:
+        found = np.zeros(self.order.ranks)
+        np.maximum.at(found, list(self.order.rank_of), self.passing_bytes(cuts))
+        return found
+
+    def _passing(self, cuts: Sequence[int]) -> FloatArray:
+        """By way and stage."""
+        found: FloatArray = np.maximum.reduceat(self._passing_of_ops, [0, *cuts], axis=1)
+        return found
+
+    @cached_property
+    def _passing_of_ops(self) -> FloatArray:
+        return np.array([way.weights.passing_bytes for way in self.ways])
 
     def _held(self, cuts: Sequence[int]) -> FloatArray:
         chosen, parts = self.chosen(cuts), self._parts(cuts)

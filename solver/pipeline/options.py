@@ -17,6 +17,7 @@ from solver.states import IntArray
 _MOST_TRIES = 600  # chosen: shifts of a configuration's cuts; twice the cuts of any published
 _SHIFTING_NS = 5e7  # chosen: of the time that trying them may take
 _SHOWN = 12  # chosen: considered configurations that a plan lists, those on the front besides
+_MOST_LABELS = 50_000  # chosen: some tenths of a second for each stage
 _SIMPLER = 0.005  # chosen: by so much may cuts between whole layers be slower than others
 
 
@@ -43,8 +44,15 @@ class Option:
     def wishes(self) -> StageWishes:
         """What the searches of its stages are told."""
         estimate, cuts = self.estimate, self.cuts
-        held, ways = estimate.flights(cuts), estimate.chosen(cuts)
-        return StageWishes(estimate.shares(cuts), tuple(held.tolist()), tuple(ways.tolist()))
+        held = estimate.flights(cuts)
+        return StageWishes(
+            estimate.shares(cuts),
+            tuple(held.tolist()),
+            tuple(estimate.passing_bytes(cuts).tolist()),
+            estimate.kinds(cuts),
+            tuple(dict.fromkeys(way.mesh for way in estimate.ways)),
+            _MOST_LABELS,
+        )
 
     def memory_bytes(self, usable: float) -> int:
         """usable: the share of a device's memory that is not reserved."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 
 import numpy as np
 
@@ -120,7 +121,8 @@ class _PipelineSearch:
                 infeasible=_closest(options) or self.drafts.refused or _nothing_fits(self.request)
             )
         best = promising[0]
-        self._refine(best)
+        if single is None or self._may_win(best, single):
+            self._refine(best)
         assert best.plans is not None
         if single is not None and single.plan is not None:
             if single.plan.cost.step_ns <= best.plans.ns:
@@ -217,6 +219,14 @@ class _PipelineSearch:
                 break
         return sorted(planned, key=lambda own: own.plans.ns if own.plans else np.inf)
 
+    def _may_win(self, option: Option, single: Answer) -> bool:
+        """Whether more exact plans of its stages may be faster than the plan without a pipeline."""
+        if single.plan is None:
+            return True
+        is_finest = option.axes == self.request.budget.max_axes
+        gain = 1 + _COARSE_TOLERANCE if is_finest else _FAR_AHEAD
+        return option.ns <= gain * single.plan.cost.step_ns
+
     def _refine(self, option: Option) -> None:
         axes = self.request.budget.max_axes
         if self.deadline.is_over():
@@ -231,11 +241,12 @@ class _PipelineSearch:
             option.plans, option.refused = coarse_plans, None
 
     def _plan(self, option: Option, axes: int, tolerance: float) -> None:
+        is_final = tolerance == _TOLERANCE
         found = plan_stages_that_fit(
-            _on_meshes(self.request, axes, is_final=tolerance == _TOLERANCE),
+            _on_meshes(self.request, axes, is_final=is_final),
             option.configuration,
             self._staged(option),
-            option.wishes,
+            option.wishes if axes == option.axes else replace(option.wishes, meshes=()),
             self.deadline,
             tolerance,
             self.executor,

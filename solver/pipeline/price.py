@@ -12,8 +12,9 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -49,17 +50,24 @@ class Priced:
     of_ranks: tuple[MemoryUse, ...]
 
 
-def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -> Priced:
+def priced(
+    staged: Staged,
+    stages: Sequence[Stage],
+    first: Sequence[int] = (),
+    judged: Mapping[int, StageCost] = MappingProxyType({}),
+) -> Priced:
     """Judge stages that were planned one by one; raises PlanError where they do not fit.
 
     first: for every stage, the first of which it is a copy under other names; none is by default.
+    judged: what `stage_cost` says of some.
     """
     costs: list[StageCost] = []
     for number, like in enumerate(first or range(len(stages))):
         if like < number:
             costs.append(costs[like].of_copy(stages[like], stages[number]))
         else:
-            costs.append(stage_cost(staged.problem(number), stages[number], staged.schedule))
+            own = judged.get(number)
+            costs.append(own or _judged_alone(staged, number, stages[number]))
     known: dict[Hashable, Received] = {}
     receives = [_received(staged, stages, s, known) for s in range(len(stages))]
     tied = tied_ns(staged, stages)
@@ -86,6 +94,11 @@ def priced(staged: Staged, stages: Sequence[Stage], first: Sequence[int] = ()) -
     fullest = max(of_ranks, key=lambda own: own.total / own.capacity)
     cost = _cost(staged.schedule, costs, passes, receives, tied, fullest)
     return Priced(complete, cost, tuple(of_ranks))
+
+
+def _judged_alone(staged: Staged, number: int, stage: Stage) -> StageCost:
+    """What a stage costs in its place."""
+    return stage_cost(staged.problem(number), stage, split=staged.schedule.is_split)
 
 
 def step_of_passes_ns(

@@ -24,7 +24,6 @@ from solver.moments.peak import Moments
 from solver.moments.stage import stage_moments
 from solver.overlap.closed_form import Lengths, lengths_of
 from solver.overlap.course import Part, course_of
-from solver.pipeline.schedule import Schedule
 from solver.pipeline.waiting import waiting_bytes
 from solver.problem import Problem
 
@@ -47,14 +46,15 @@ class StageCost:
         return replace(self, moments=self.moments.renamed(names))
 
 
-def stage_cost(problem: Problem, stage: Stage, schedule: Schedule) -> StageCost:
-    """problem: of the stage alone. Raises PlanError where they do not fit."""
+def stage_cost(problem: Problem, stage: Stage, *, split: bool) -> StageCost:
+    """problem: of the stage alone. split: its schedule's backward passes. Raises PlanError where
+    they do not fit."""
     models = Models.of_stage(problem, stage)
     assignment = assignment_of_stage(models, stage)
     part = Part.whole(models, assignment)
     course = course_of(models, [part], models.problem.position_of)
-    lengths = lengths_of(course, training=True, split=schedule.is_split)
-    moments = stage_moments(models, assignment, part.ledger, split=schedule.is_split)
+    lengths = lengths_of(course, training=True, split=split)
+    moments = stage_moments(models, assignment, part.ledger, split=split)
     cost = cost_of(models, [part], lengths, moments)
     moved = cost.communication_ns
     between_ns = models.problem.microbatches * course.between_ns

@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from meshwright.schema import Graph, InvalidInput, Op, ShardingRule
+from solver.known_foldings import Foldings
 from solver.problem import with_gradient
 from solver.rules import RuleTable
 from solver.rules.known import RECEIVE
@@ -30,6 +31,10 @@ class Anatomy:
     def order(self) -> tuple[Op, ...]:
         """The ops that stages share out, in topological order."""
         return tuple(op for op in self._sorted if op.name not in self._copied)
+
+    @cached_property
+    def foldings(self) -> Foldings:
+        return Foldings(self.graph)
 
     @cached_property
     def place(self) -> Mapping[str, int]:

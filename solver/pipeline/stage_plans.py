@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
-from meshwright.schema import Answer, Infeasible, Plan, Request
+from meshwright.schema import Answer, Infeasible, Mesh, Plan, Request
 from solver.deadline import Deadline, Stop
 from solver.misfit import Misfit
+from solver.outcome import MOST_LABELS
 from solver.pipeline.alike import alike, as_planned_for
 from solver.pipeline.coarse import within
 from solver.pipeline.configurations import Configuration
 from solver.pipeline.fan import fanned
 from solver.pipeline.price import Priced, priced
 from solver.pipeline.schedule import Schedule
-from solver.pipeline.staged import Staged
+from solver.pipeline.stage_cost import StageCost, stage_cost
+from solver.pipeline.staged import Staged, StageProblem
 from solver.problem import step_batch
 from solver.stage_planner import Place, Report, plan_stage
 
@@ -28,38 +30,58 @@ _ROUNDS = 4
 @dataclass(frozen=True, slots=True)
 class StageWishes:
     """By stage, what its search is told. shares: of the devices' memory (`Staged.request`). held:
-    of how many microbatches it holds the saved bytes. ways: stages that are alike have one plan
-    where this is the same."""
+    of how many microbatches it holds the saved bytes. passing: how many bytes are left for what
+    passes by. kinds: stages that are alike have one plan where this is the same. meshes: to search,
+    all where there are none. max_labels: of each search (`Budget`)."""
 
     shares: tuple[float, ...]
     held: tuple[float, ...]
-    ways: tuple[int, ...]
+    passing: tuple[float, ...]
+    kinds: tuple[int, ...]
+    meshes: tuple[Mesh, ...] = ()
+    max_labels: int = MOST_LABELS
 
     @staticmethod
     def of(shares: tuple[float, ...], order: Schedule) -> StageWishes:
         """Alike stages planned as one, and what waits as if it was saved."""
-        return StageWishes(shares, order.in_flight, (0,) * order.stages)
+        none = (0,) * order.stages
+        return StageWishes(shares, order.in_flight, none, none)
 
 
 _OVER = "the time was over before all stages had plans"
 
-# number of the stage, share of the memory, microbatches held
-_Wish = tuple[int, float, float]
+# number of the stage, share of the memory, microbatches held, bytes for what passes by
+_Wish = tuple[int, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """One stage's search: picklable, and a graph of a few layers large. share: of the time."""
+    """One stage's search: picklable, and a graph of a few layers large. share: of the time.
+    judged: the problem that its plan is judged by. split: the schedule's backward passes."""
 
     request: Request
     place: Place
     share: float
     planned: StagePlanner
+    judged: StageProblem
+    split: bool
 
 
-def _planned(task: _Task, deadline: Deadline) -> Answer:
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """cost: of the plan in its place, where there is one."""
+
+    answer: Answer
+    cost: StageCost | None = None
+
+
+def _planned(task: _Task, deadline: Deadline) -> Planned:
     own = within(task.request, deadline, task.share)
-    return task.planned(own, None, deadline.stop, task.place)
+    answer = task.planned(own, None, deadline.stop, task.place)
+    if answer.plan is None:
+        return Planned(answer)
+    problem = task.judged.problem()
+    return Planned(answer, stage_cost(problem, answer.plan.stages[0], split=task.split))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +118,7 @@ def plan_stages_that_fit(
     the weights' half of a split backward pass can be more, and is known when there is a plan.
     """
     closest: StagePlans | None = None
-    known: dict[_Wish, Answer] = {}
+    known: dict[_Wish, Planned] = {}
     batch = step_batch(request.graph, request.setup)
     for _ in range(_ROUNDS):
         found = plan_stages(
@@ -107,8 +129,9 @@ def plan_stages_that_fit(
         over = found.over_bytes
         if max(over) <= 0:
             return found
-        if closest is None or max(over) < max(closest.over_bytes):
-            closest = found
+        if closest is not None and max(over) >= max(closest.over_bytes):
+            break
+        closest = found
         wishes = replace(wishes, shares=_less(wishes.shares, staged, over, request))
         if min(wishes.shares) <= 0 or deadline.is_over():
             break
@@ -153,7 +176,7 @@ def plan_stages(
     tolerance: float,
     planned: StagePlanner = plan_stage,
     executor: Executor | None = None,
-    known: dict[_Wish, Answer] | None = None,
+    known: dict[_Wish, Planned] | None = None,
 ) -> StagePlans | Infeasible:
     """tolerance: of the search for each stage. planned: that search, a function of a module.
     known: answers of before, to which these are added.
@@ -163,7 +186,7 @@ def plan_stages(
     """
     setups = [staged.setup_of(stage) for stage in range(len(staged.graphs))]
     same = alike(staged.graphs, request, setups, staged.places)
-    kinds = list(zip(same, wishes.ways, strict=True))
+    kinds = list(zip(same, wishes.kinds, strict=True))
     first = [kinds.index(own) for own in kinds]
     different = sorted(set(first))
     known = {} if known is None else known
@@ -171,22 +194,40 @@ def plan_stages(
     for number in different:
         members = [stage for stage, own in enumerate(first) if own == number]
         share = min(wishes.shares[stage] for stage in members)
-        wanted[number] = number, share, max(wishes.held[stage] for stage in members)
+        held = max(wishes.held[stage] for stage in members)
+        wanted[number] = number, share, held, max(wishes.passing[stage] for stage in members)
     new = [own for own in wanted.values() if own not in known]
     tasks = []
-    for done, (number, share, held) in enumerate(new):
-        place = Place(held, staged.link(number), tolerance, frozenset(staged.sent(number)))
+    for done, (number, share, held, passing) in enumerate(new):
+        place = Place(
+            held,
+            staged.link(number),
+            tolerance,
+            frozenset(staged.sent(number)),
+            passing,
+            wishes.max_labels,
+            wishes.meshes,
+        )
         time_share = 1.0 if executor is not None else 1 / (len(new) - done)
-        tasks.append(_Task(staged.request(request, number, share), place, time_share, planned))
-    for wish, answer in zip(new, fanned(_planned, tasks, deadline, executor), strict=False):
-        known[wish] = answer
-        if answer.plan is None:
+        tasks.append(
+            _Task(
+                staged.request(request, number, share),
+                place,
+                time_share,
+                planned,
+                staged.stage_problem(number),
+                staged.schedule.is_split,
+            )
+        )
+    for wish, own in zip(new, fanned(_planned, tasks, deadline, executor), strict=False):
+        known[wish] = own
+        if own.answer.plan is None:
             break
     found: dict[int, Plan] = {}
     for number, wish in wanted.items():
         if wish not in known:
             return Infeasible(constraint="time", detail=_OVER)
-        answer = known[wish]
+        answer = known[wish].answer
         if answer.plan is None:
             why = answer.infeasible
             assert why is not None
@@ -197,4 +238,5 @@ def plan_stages(
         for stage, own in enumerate(first)
     ]
     plans = tuple([found[own] for own in first])
-    return StagePlans(configuration, priced(staged, stages, first), plans, tuple(first))
+    costs = {n: cost for n, wish in wanted.items() if (cost := known[wish].cost) is not None}
+    return StagePlans(configuration, priced(staged, stages, first, costs), plans, tuple(first))

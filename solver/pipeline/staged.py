@@ -41,6 +41,32 @@ from solver.transfers.joined import wiring_of
 from solver.transfers.links import Wiring
 
 
+@dataclass(frozen=True, slots=True)
+class StageProblem:
+    """What `build_problem` is given for a stage: picklable, where the problem is large."""
+
+    graph: Graph
+    topology: Topology
+    setup: Setup
+    calibration: Calibration
+    microbatches: int
+    in_flight: int
+    link: Link
+    sent: frozenset[str]
+
+    def problem(self) -> Problem:
+        return build_problem(
+            self.graph,
+            self.topology,
+            self.setup,
+            self.calibration,
+            self.microbatches,
+            in_flight=self.in_flight,
+            stage_link=self.link,
+            sent=self.sent,
+        )
+
+
 @dataclass(frozen=True)
 class Staged:
     """cuts: positions in `anatomy.order`. Stage s runs on rank schedule.rank_of[s]. placement: of
@@ -161,18 +187,22 @@ class Staged:
             update["dataset"] = tuple(own for name, own in cuts if name in here)
         return self.setup.model_copy(update=update)
 
-    def problem(self, stage: int) -> Problem:
-        """The problem of a stage alone."""
-        return build_problem(
+    def stage_problem(self, stage: int) -> StageProblem:
+        """Of what the problem of a stage alone is made."""
+        return StageProblem(
             self.graphs[stage],
             self.part(stage).topology,
             self.setup_of(stage),
             self.calibration,
             self.schedule.microbatches,
-            in_flight=self.schedule.in_flight[stage],
-            stage_link=self.link(stage),
-            sent=frozenset(self.sent(stage)),
+            self.schedule.in_flight[stage],
+            self.link(stage),
+            frozenset(self.sent(stage)),
         )
+
+    def problem(self, stage: int) -> Problem:
+        """The problem of a stage alone."""
+        return self.stage_problem(stage).problem()
 
     def request(self, whole: Request, stage: int, share: float = 1.0) -> Request:
         """The request for a stage alone, in a share of the devices' memory; pins that say nothing

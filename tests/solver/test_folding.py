@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import solver.stage_planner
+import solver.known_foldings
 from meshwright.schema import Budget, Graph, Pin, Plan, Request, Setup
 from solver.evaluate import evaluate
 from solver.folding import Folding, fold
@@ -65,7 +65,7 @@ def test_what_differs_is_not_folded() -> None:
 def _whole(request: Request, monkeypatch: pytest.MonkeyPatch) -> Plan:
     with monkeypatch.context() as patched:
         patched.setattr(
-            solver.stage_planner, "foldings", lambda graph, _: iter([Folding.none(graph)])
+            solver.known_foldings, "foldings", lambda graph, _: iter([Folding.none(graph)])
         )
         found = plan(request).plan
     assert found is not None

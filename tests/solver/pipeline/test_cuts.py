@@ -17,7 +17,11 @@ def test_cuts_are_the_best_of_all(seed: int) -> None:
     random = np.random.default_rng(seed)
     ops, stages = int(random.integers(4, 11)), int(random.integers(2, 5))
     ways = [
-        Weights(*(random.integers(0, 20, ops).astype(float) for _ in range(3)), np.zeros(ops))
+        Weights(
+            *(random.integers(0, 20, ops).astype(float) for _ in range(3)),
+            np.zeros(ops),
+            random.integers(0, 40, ops).astype(float),
+        )
         for _ in range(int(random.integers(1, 3)))
     ]
     send = random.integers(0, 6, (stages, ops)).astype(float)
@@ -26,17 +30,20 @@ def test_cuts_are_the_best_of_all(seed: int) -> None:
     limits = random.integers(30, 200, (len(ways), stages)).astype(float)
     # some are ways of other devices than the stage has
     limits[random.random(limits.shape) < 0.2] = -np.inf
-    found = balanced(ways, at, send, in_flight, limits)
+    share = random.choice([0.0, 0.5, 1.0], limits.shape)
+    found = balanced(ways, at, send, in_flight, limits, share)
 
     def slowest(cuts: tuple[int, ...]) -> float:
         most = 0.0
         for stage, (first, last) in enumerate(pairwise((0, *cuts, ops))):
             own = [
                 way.ns[first:last].sum() + (send[stage, first] if first else 0.0)
-                for way, held, limit in zip(
-                    ways, in_flight[:, stage], limits[:, stage], strict=True
+                for way, held, limit, counted in zip(
+                    ways, in_flight[:, stage], limits[:, stage], share[:, stage], strict=True
                 )
-                if way.static_bytes[first:last].sum() + held * way.saved_bytes[first:last].sum()
+                if way.static_bytes[first:last].sum()
+                + held * way.saved_bytes[first:last].sum()
+                + counted * way.passing_bytes[first:last].max()
                 <= limit
             ]
             most = max(most, min(own, default=np.inf))

@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from solver.pipeline.estimate import held_of
+from meshwright.schema import Axis, Mesh, MeshAxis, Passes
+from solver.pipeline.coarse import Coarse
+from solver.pipeline.cuts import Weights
+from solver.pipeline.estimate import Estimate, held_of
+from solver.pipeline.pace import Pace
 from solver.pipeline.schedules import schedule
 
 
@@ -34,3 +38,30 @@ def test_what_waits_counts_as_so_much_more(ranks: int) -> None:
     for ratio in (2.0, 5.0):
         expected = [ranks - r - 1 + (r + 1) * ratio for r in range(ranks)]
         assert of_ranks("zb_h1", ranks, 1, ratio) == expected
+
+
+def estimate_of(passing: list[float]) -> Estimate:
+    """Four ops of 10 bytes, saved, on 2 ranks of 100 bytes: 1f1b holds 2 and 1 microbatches."""
+    ones, none = np.ones(4), np.zeros(4)
+    weights = Weights(ones, none, 10 * ones, none, np.array(passing))
+    passes = Passes(forward_ns=1.0, inputs_ns=1.0, weights_ns=1.0, begin_ns=0.0, step_ns=0.0)
+    mesh = Mesh(axes=(MeshAxis(name=Axis("gpu"), size=2, level="gpu"),))
+    at = np.array([1, 2, 3])
+    way = Coarse(weights, at, none, passes, passes, ones / 4, mesh)
+    pace = Pace.of("1f1b", 2, 2, 1)
+    return Estimate((way,), pace, np.array([100.0, 100.0]), np.zeros(2, np.int64), np.zeros((2, 4)))
+
+
+def test_what_passes_by_takes_its_room_once_on_a_rank() -> None:
+    """2 x 2 ops x 10 bytes and 60 that pass by just fit; with 61 the first stage has one op."""
+    assert estimate_of([60, 0, 0, 0]).balanced(np.array([1, 2, 3])) == (2,)
+    assert estimate_of([61, 0, 0, 0]).balanced(np.array([1, 2, 3])) == (1,)
+    own = estimate_of([60, 0, 0, 30])
+    assert own.passing_bytes((2,)).tolist() == [60, 30]
+    assert own.of_ranks((2,)).tolist() == [40 + 60, 20 + 30]
+    assert own.shares((2,)) == (1.0, 1.0)
+
+
+def test_stages_share_a_plan_where_each_has_room_for_what_any_holds() -> None:
+    assert estimate_of([20, 0, 0, 0]).kinds((2,)) == (0, 0)
+    assert estimate_of([0, 0, 0, 70]).kinds((2,)) == (0, 1)

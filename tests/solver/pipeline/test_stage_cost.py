@@ -30,7 +30,7 @@ def test_a_sketch_takes_what_the_layouts_of_the_same_plan_take(
     assert plan is not None
     problem = build_problem(graph, devices, setup, default_calibration(), 4)
     order = schedule(kind, 2, 4, 1)
-    folded, judged = sketches.of(sketch), stage_cost(problem, plan.stages[0], order)
+    folded, judged = sketches.of(sketch), stage_cost(problem, plan.stages[0], split=order.is_split)
     assert folded.cost.memory_bytes == judged.cost.memory_bytes
     assert folded.cost.objective_ns == pytest.approx(judged.cost.objective_ns)
     found = split_passes(folded) if order.is_split else whole_passes(folded)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import solver.stage_planner
+import solver.known_foldings
 from meshwright.schema import Answer, Graph, Plan, Recompute, Request, Setup
 from solver.evaluate import evaluate
 from solver.folding import Folding
@@ -58,7 +58,7 @@ def test_the_judge_agrees_and_folded_plans_are_those_of_the_whole(
     assert len(again.segments) == layers
     with monkeypatch.context() as patched:
         patched.setattr(
-            solver.stage_planner, "foldings", lambda graph, _: iter([Folding.none(graph)])
+            solver.known_foldings, "foldings", lambda graph, _: iter([Folding.none(graph)])
         )
         whole = planned(graph, policy)
     assert whole.cost.step_ns == pytest.approx(found.cost.step_ns, rel=2e-3)
