@@ -15,6 +15,7 @@ from service.jobs import Jobs
 from service.leases import Leases
 from service.parameters import check_parameters
 from service.routes import (
+    calibrations,
     graphs,
     health,
     jobs,
@@ -22,6 +23,7 @@ from service.routes import (
     plan,
     plans,
     redistributions,
+    samples,
     simulations,
     topologies,
 )
@@ -47,7 +49,10 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
         redoc_url=None,
     )
     app.state.service = _build(settings)
-    resources = (plan, plans, redistributions, simulations, graphs, topologies, jobs, health, pages)
+    resources = (
+        plan, plans, redistributions, simulations, graphs, topologies, calibrations, samples, jobs,
+        health, pages,
+    )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=1)

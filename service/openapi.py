@@ -12,7 +12,13 @@ from service.routes.plan import PlanRequest
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 REF = "#/components/schemas/{model}"
-BODIES = {"/v1/plan": "PlanRequest", "/v1/graphs": "Graph", "/v1/topologies": "Topology"}
+BODIES = {
+    "/v1/plan": "PlanRequest",
+    "/v1/graphs": "Graph",
+    "/v1/topologies": "Topology",
+    "/v1/calibrations": "Calibration",
+    "/v1/samples": "Samples",
+}
 WITH_BODY = ("400", "413", "415", "422")
 STATUS = {
     "400": "The body cannot be decoded or is not JSON",

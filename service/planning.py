@@ -79,14 +79,14 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
     graph = _part(body, "graph", Graph)
     topology = _topology(body)
     setup = _inline(body, "setup", Setup) or Setup()
-    calibration = _inline(body, "calibration", Calibration)
+    calibration = _part(body, "calibration", Calibration) if body.get("calibration") else None
     terms = Terms.from_dict({field: body[field] for field in REST if field in body})
     inline = [part for part in (graph, topology, setup, calibration) if isinstance(part, Document)]
     asked: dict[str, Any] = {
         "graph": _id(graph),
         "topology": _id(topology),
         "setup": setup.id,
-        **({"calibration": calibration.id} if calibration else {}),
+        **({"calibration": _id(calibration)} if calibration else {}),
         **terms.to_dict(),
     }
     by = f"{planner} {version('meshwright-server')}"
@@ -100,9 +100,9 @@ def check(connection: Connection, asked: Asked) -> None:
     Raises NotFound, GraphError, RuleError, SetupError or RequestError with pointers into the body.
     """
     inline = {document.id: document for document in asked.documents}
-    for field, kind in (("graph", "graph"), ("topology", "topo")):
-        id_ = asked.body[field]
-        if id_ not in inline and not documents.exists(connection, kind, id_):
+    for field, kind in (("graph", "graph"), ("topology", "topo"), ("calibration", "cal")):
+        id_ = asked.body.get(field)
+        if id_ and id_ not in inline and not documents.exists(connection, kind, id_):
             raise NotFound(
                 f"no {field} has the id {id_[:100]!r}; upload it first, or send it inline",
                 pointer=f"/{field}",

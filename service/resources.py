@@ -73,6 +73,32 @@ class TopologyList(BaseModel):
     next_page_token: str | None = None
 
 
+class CalibrationList(BaseModel):
+    """A page of calibrations."""
+
+    calibrations: tuple[DocumentEntry, ...]
+    next_page_token: str | None = None
+
+
+class SamplesList(BaseModel):
+    """A page of samples."""
+
+    samples: tuple[DocumentEntry, ...]
+    next_page_token: str | None = None
+
+
+class Measured(BaseModel):
+    """The answer to samples: their id, and those of what came of them.
+
+    median_error: of the samples' times by the calibration, as a share.
+    """
+
+    id: str
+    topology: str
+    calibration: str
+    median_error: float
+
+
 class PlanEntry(BaseModel):
     """A plan in a list."""
 

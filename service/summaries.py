@@ -7,7 +7,8 @@ import re
 from collections import Counter
 from typing import Any
 
-from meshwright.schema import DTYPE_BYTES, Document, Graph, Plan, Topology
+from meshwright.schema import DTYPE_BYTES, Calibration, Document, Graph, Plan, Topology
+from meshwright.schema.samples import Samples
 
 INDEX = re.compile(r"(?:^|\.)(\d+)(?=\.|$)")
 
@@ -18,7 +19,35 @@ def summary_of(document: Document) -> dict[str, Any]:
         return graph_summary(document)
     if isinstance(document, Topology):
         return topology_summary(document)
+    if isinstance(document, Calibration):
+        return calibration_summary(document)
+    if isinstance(document, Samples):
+        return samples_summary(document)
     return {}
+
+
+def calibration_summary(calibration: Calibration) -> dict[str, Any]:
+    """Where it is from, and how well it tells what was measured."""
+    fitted = calibration.fitted
+    return {
+        "source": calibration.source,
+        "samples": fitted and fitted.samples,
+        "median_error": fitted and fitted.median_error,
+    }
+
+
+def samples_summary(samples: Samples) -> dict[str, Any]:
+    """What was measured, and on what."""
+    return {
+        "device": samples.topology.device.name,
+        "devices": samples.topology.device_count,
+        "backend": samples.backend,
+        "measured_at": samples.measured_at,
+        "kernels": len(samples.kernels),
+        "collectives": len(samples.collectives),
+        "complete": samples.complete,
+        "notes": list(samples.notes),
+    }
 
 
 def graph_summary(graph: Graph) -> dict[str, Any]:

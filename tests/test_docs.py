@@ -118,7 +118,7 @@ def test_the_client_of_the_example_exists() -> None:
 
 
 @pytest.mark.parametrize("name", ["calibration", "devicetransfer", "graph", "plan", "planfile",
-                                  "request", "setup", "simulation", "topology",
+                                  "request", "samples", "setup", "simulation", "topology",
                                   "transfer"])  # fmt: skip
 def test_the_json_schemas_are_current(name: str) -> None:
     generate = script(ROOT / "docs" / "schema" / "generate.py")

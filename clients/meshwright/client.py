@@ -33,6 +33,7 @@ from meshwright.schema import (
     Unavailable,
     Wishes,
 )
+from meshwright.schema.samples import Samples
 from meshwright.schema.simulation import Simulation
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 from meshwright.schema.wishes import Rest, Solver
@@ -95,7 +96,7 @@ class Client:
         topology: Topology | str,
         *,
         setup: Setup | None = None,
-        calibration: Calibration | None = None,
+        calibration: Calibration | str | None = None,
         pins: Sequence[Pin] = (),
         solver: Solver = "auto",
         rest: Rest = "data_parallel",
@@ -119,7 +120,7 @@ class Client:
         if setup is not None:
             body["setup"] = setup.to_dict()
         if calibration is not None:
-            body["calibration"] = calibration.to_dict()
+            body["calibration"] = _sent(calibration)
         wishes = Wishes.model_construct(
             pins=tuple(pins),
             solver=solver,
@@ -157,6 +158,22 @@ class Client:
         """Store a topology; its id."""
         return str(self._json("POST", "/v1/topologies", topology.to_dict())["id"])
 
+    def upload_calibration(self, calibration: Calibration) -> str:
+        """Store a calibration; its id."""
+        return str(self._json("POST", "/v1/calibrations", calibration.to_dict())["id"])
+
+    def upload_samples(self, samples: Samples) -> dict[str, Any]:
+        """Store samples; the ids of them, of their topology and of the calibration fitted to them.
+
+        `median_error` says how well that tells the samples' times.
+        """
+        return self._json("POST", "/v1/samples", samples.to_dict())
+
+    def get_calibration(self, calibration: str) -> Calibration:
+        """A stored calibration."""
+        found = self._json("GET", f"/v1/calibrations/{_segment(calibration)}")
+        return Calibration.from_dict(found)
+
     def get_plan(self, plan: str) -> Plan:
         """A stored plan."""
         return Plan.from_dict(self._json("GET", f"/v1/plans/{_segment(plan)}"))
@@ -187,6 +204,10 @@ class Client:
     def topologies(self) -> Iterator[dict[str, Any]]:
         """Entries of the stored topologies, the newest first."""
         return self._list("topologies")
+
+    def calibrations(self) -> Iterator[dict[str, Any]]:
+        """Entries of the stored calibrations, the newest first."""
+        return self._list("calibrations")
 
     def jobs(self, *, state: str | None = None) -> Iterator[dict[str, Any]]:
         """The jobs, the newest first."""

@@ -24,6 +24,7 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
+from meshwright.schema.samples import Samples
 from meshwright.stopping import Stop, never
 
 NO_PRESETS = "no topology presets are installed here"
@@ -68,6 +69,17 @@ class Verifier(Protocol):
 def find_verifier(name: str = "default") -> Verifier:
     """The verifier of this name, or `module:function`; Unavailable where there is none."""
     return cast(Verifier, _found("meshwright.verifier", name, "no verifier is installed here"))
+
+
+class Fitter(Protocol):
+    """A calibration from samples; raises InvalidInput where they do not belong to the topology."""
+
+    def __call__(self, samples: Samples, topology: Topology | None = None) -> Calibration: ...
+
+
+def find_fitter(name: str = "default") -> Fitter:
+    """The fitter of this name, or `module:function`; Unavailable where there is none."""
+    return cast(Fitter, _found("meshwright.fitter", name, "nothing is installed here that fits"))
 
 
 def certificate_of(verifier: Verifier, plan: Plan, request: Request) -> Certificate:

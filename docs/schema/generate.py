@@ -7,6 +7,7 @@ from pathlib import Path
 
 from meshwright.planfile import PlanFile
 from meshwright.schema import Calibration, Document, Graph, Plan, Request, Setup, Topology
+from meshwright.schema.samples import Samples
 from meshwright.schema.simulation import Simulation
 from meshwright.schema.transfer import DeviceTransfer, Transfer
 
@@ -18,6 +19,7 @@ KINDS: dict[str, type[Document]] = {
     "plan": Plan,
     "planfile": PlanFile,
     "request": Request,
+    "samples": Samples,
     "setup": Setup,
     "simulation": Simulation,
     "topology": Topology,

@@ -36,7 +36,7 @@ class PlanRequest(Wishes):
     graph: Graph | str
     topology: Topology | str
     setup: Setup = Setup()
-    calibration: Calibration | None = None
+    calibration: Calibration | str | None = None
     verify: StrictBool = False
 
 

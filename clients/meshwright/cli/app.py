@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from meshwright.cli.agent import agent, fit
 from meshwright.cli.capture import capture
 from meshwright.cli.documents import topologies, validate
 from meshwright.cli.estimate import estimate
@@ -29,5 +30,7 @@ cli.command()(simulate)
 cli.command()(transfer)
 cli.command()(export)
 cli.add_typer(capture, name="capture")
+cli.command()(agent)
+cli.command()(fit)
 cli.command()(topologies)
 cli.command()(validate)

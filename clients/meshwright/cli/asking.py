@@ -16,6 +16,7 @@ from meshwright.planner import certificate_of, find_planner, find_verifier, pres
 from meshwright.processes import processes
 from meshwright.schema import (
     Answer,
+    Calibration,
     Graph,
     Infeasible,
     Progress,
@@ -41,12 +42,15 @@ def ask(
     verify: bool,
     output: Path | None,
     workers: int = 1,
+    calibration: Calibration | None = None,
 ) -> None:
     """Show the plan, and write it to `output` where there is one; a typer.Exit where none fits."""
     cluster: Topology | None
     if server is None:
         cluster = local = topology_of(topology)
-        request = Request(graph=graph, topology=local, setup=setup, **dict(wishes))
+        request = Request(
+            graph=graph, topology=local, setup=setup, calibration=calibration, **dict(wishes)
+        )
         answer = _searched(request, workers)
         if verify:
             answer = _verified(answer, request)
@@ -56,12 +60,13 @@ def ask(
                 graph,
                 topology_of(topology) if _is_file(topology) else topology,
                 setup=setup,
+                calibration=calibration,
                 **dict(wishes),
                 on_progress=line,
                 verify=verify,
             )
             cluster = _fetched(client, answer)
-    _tell(answer, graph, cluster, setup, output)
+    _tell(answer, graph, cluster, setup, calibration, output)
 
 
 def _searched(request: Request, workers: int) -> Answer:
@@ -87,7 +92,12 @@ def _verified(answer: Answer, request: Request) -> Answer:
 
 
 def _tell(
-    answer: Answer, graph: Graph, topology: Topology | None, setup: Setup, output: Path | None
+    answer: Answer,
+    graph: Graph,
+    topology: Topology | None,
+    setup: Setup,
+    calibration: Calibration | None,
+    output: Path | None,
 ) -> None:
     if answer.plan is None:
         assert answer.infeasible is not None
@@ -103,6 +113,7 @@ def _tell(
             graph=graph,
             topology=topology,
             setup=setup,
+            calibration=calibration,
             certificate=certificate,
             seconds=answer.seconds,
         ).write(output)

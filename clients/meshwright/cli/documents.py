@@ -24,6 +24,7 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
+from meshwright.schema.samples import Samples
 from meshwright.units import show_bytes
 
 # a field that only documents of one kind have -> the kind; the first that matches counts
@@ -34,6 +35,8 @@ KINDS: tuple[tuple[str, type[Document]], ...] = (
     ("plan", PlanFile),
     ("graph", Request),
     ("efficiency", Calibration),
+    ("kernels", Samples),
+    ("collectives", Samples),
 )
 
 
@@ -62,7 +65,10 @@ def topologies(
 
 
 def validate(
-    file: Annotated[Path, typer.Argument(help="Graph, topology, setup, plan or request file.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="Graph, topology, setup, plan, request, calibration or samples file."),
+    ],
 ) -> None:
     """Say whether a file is a valid document, and its id."""
     text = read_text(file)

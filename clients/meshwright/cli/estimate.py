@@ -17,6 +17,7 @@ from meshwright.cli.wishes import (
 )
 from meshwright.files import read_document
 from meshwright.schema import (
+    Calibration,
     Constraints,
     Degrees,
     Graph,
@@ -74,6 +75,9 @@ def estimate(
         int | None, typer.Option(min=0, help="Only in so many blocks, the first of each stage.")
     ] = None,
     setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Calibration file, as `meshwright fit` writes it.")
+    ] = None,
     uneven: Annotated[
         str | None, typer.Option(help="Sizes that do not divide: refuse, chunk or pad.")
     ] = None,
@@ -114,7 +118,16 @@ def estimate(
         recompute=recompute_of(recompute, recompute_blocks),
         degrees=degrees,
     )
-    ask(document, topology, run, wishes, server=server, verify=verify, output=output)
+    ask(
+        document,
+        topology,
+        run,
+        wishes,
+        server=server,
+        verify=verify,
+        output=output,
+        calibration=None if calibration is None else read_document(calibration, Calibration),
+    )
 
 
 def _pipeline(ranks: int, virtual: int, schedule: str | None, cuts: tuple[str, ...]) -> Pipeline:

@@ -20,7 +20,7 @@ from meshwright.cli.wishes import (
 )
 from meshwright.files import read_document
 from meshwright.processes import MAX_PROCESSES
-from meshwright.schema import Graph, ScheduleKind, Wishes
+from meshwright.schema import Calibration, Graph, ScheduleKind, Wishes
 from meshwright.schema.constraints import Offload
 from meshwright.schema.wishes import Rest, Solver
 
@@ -118,6 +118,9 @@ def plan(
         int | None, typer.Option(min=0, help="Only in so many blocks, the first of each stage.")
     ] = None,
     setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Calibration file, as `meshwright fit` writes it.")
+    ] = None,
     phase: Annotated[str | None, typer.Option(help="training or inference.")] = None,
     cache: Annotated[
         int | None, typer.Option(min=1, help="Positions in the cache of keys, for inference.")
@@ -206,4 +209,5 @@ def plan(
         verify=verify,
         output=output,
         workers=workers,
+        calibration=None if calibration is None else read_document(calibration, Calibration),
     )

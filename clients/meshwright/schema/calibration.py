@@ -38,8 +38,22 @@ class Exposed(Model):
     gradient: float = Field(ge=0, le=1)
 
 
+class Fitted(Model):
+    """From which samples a calibration is. spreads: standard deviations of logarithms, by constant.
+
+    median_error: of the samples' times by this calibration, as a share.
+    """
+
+    samples: Line
+    spreads: dict[str, float]
+    median_error: float = Field(ge=0)
+
+
 class Calibration(Document):
-    """What `evaluate` multiplies the data sheets with. `source` says where the numbers are from."""
+    """What `evaluate` multiplies the data sheets with. `source` says where the numbers are from.
+
+    fitted: None where nobody measured.
+    """
 
     prefix: ClassVar[str] = "cal"
     error: ClassVar[type[InvalidInput]] = InvalidInput
@@ -51,3 +65,4 @@ class Calibration(Document):
     link_efficiency: Share
     exposed: Exposed
     launch_ns: int = Field(ge=0, le=MAX_SIZE)
+    fitted: Fitted | None = None

@@ -1,0 +1,1 @@
+"""Microbenchmarks on devices: what a calibration is fitted to."""

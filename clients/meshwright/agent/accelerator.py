@@ -1,0 +1,89 @@
+"""The device that this process measures: a GPU, an NPU, or the CPU where there is neither."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from meshwright.schema.samples import Backend
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """kind: torch's name of its devices. dtypes: of products that are measured."""
+
+    kind: str
+    index: int
+    name: str
+    memory_bytes: int
+    dtypes: tuple[torch.dtype, ...]
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu") if self.kind == "cpu" else torch.device(self.kind, self.index)
+
+    @property
+    def backend(self) -> Backend:
+        """What its collectives run on."""
+        match self.kind:
+            case "cuda":
+                return "nccl"
+            case "npu":
+                return "hccl"
+            case _:
+                return "gloo"
+
+    def synchronize(self) -> None:
+        """Wait for what was begun on the device."""
+        if self.kind != "cpu":
+            _module(self.kind).synchronize(self.index)
+
+
+def find_accelerator(local_rank: int) -> Accelerator:
+    """The device of this process among those of its machine."""
+    if torch.cuda.is_available():
+        return _card("cuda", local_rank)
+    if importlib.util.find_spec("torch_npu") is not None:
+        importlib.import_module("torch_npu")
+        if _module("npu").is_available():
+            return _card("npu", local_rank)
+    return Accelerator("cpu", 0, _processor(), _main_memory(), (torch.float32,))
+
+
+def _card(kind: str, local_rank: int) -> Accelerator:
+    module = _module(kind)
+    index = local_rank % module.device_count()
+    module.set_device(index)
+    properties = module.get_device_properties(index)
+    dtypes = (torch.bfloat16, torch.float16, torch.float32)
+    return Accelerator(kind, index, properties.name, properties.total_memory, dtypes)
+
+
+def _module(kind: str) -> Any:
+    return getattr(torch, kind)
+
+
+def _processor() -> str:
+    """What /proc/cpuinfo calls it; the machine's architecture where there is none."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.machine() or "CPU"
+
+
+def _main_memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return GIB

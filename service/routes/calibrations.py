@@ -1,0 +1,40 @@
+"""Calibrations: upload, browse, read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from meshwright.schema import Calibration
+from service import documents
+from service.body import Body, read_body
+from service.paging import Paging
+from service.resources import CalibrationList, Stored, entry_of
+from service.routes.documents import UPLOAD, read_document, upload
+from service.state import Service
+
+router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"])
+ONE: dict[int | str, dict[str, Any]] = {200: {"model": Calibration}}
+
+
+@router.post("", responses=UPLOAD, summary="Upload a calibration", response_model=Stored)
+def post_calibration(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
+    """Store a calibration: 201, or 200 where it was there already."""
+    return upload(service, Calibration.from_dict(body.json()), "/v1/calibrations")
+
+
+@router.get("", response_model_exclude_none=True, summary="List calibrations")
+def list_calibrations(service: Service, page: Paging) -> CalibrationList:
+    """Calibrations, the newest first."""
+    with service.database.reading() as connection:
+        found = documents.list_documents(connection, "cal", page)
+    return CalibrationList(
+        calibrations=tuple(map(entry_of, found.items)), next_page_token=found.next_token
+    )
+
+
+@router.get("/{calibration}", responses=ONE, summary="Read a calibration")
+def get_calibration(request: Request, service: Service, calibration: str) -> Response:
+    """A calibration in canonical form."""
+    return read_document(request, service, "cal", calibration)

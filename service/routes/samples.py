@@ -1,0 +1,63 @@
+"""Samples: an agent's measurements come in, a calibration and a topology come of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from costmodel.fitting import fit_calibration
+from meshwright.schema.samples import Samples
+from service import documents
+from service.body import Body, read_body
+from service.paging import Paging
+from service.resources import Measured, SamplesList, entry_of
+from service.routes.documents import read_document
+from service.state import Service
+
+router = APIRouter(prefix="/v1/samples", tags=["samples"])
+ONE: dict[int | str, dict[str, Any]] = {200: {"model": Samples}}
+UPLOAD: dict[int | str, dict[str, Any]] = {
+    200: {"model": Measured, "description": "They were stored already"},
+    201: {"model": Measured, "description": "They are stored; Location names them"},
+}
+
+
+@router.post("", responses=UPLOAD, summary="Upload samples", response_model=Measured)
+def post_samples(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
+    """Store samples, the topology they were measured in and the calibration fitted to them."""
+    samples = Samples.from_dict(body.json())
+    calibration = fit_calibration(samples)
+    with service.database.writing() as connection:
+        now = service.database.now
+        created = documents.put(connection, samples, now=now)
+        documents.put(connection, samples.topology, now=now)
+        documents.put(connection, calibration, now=now)
+    fitted = calibration.fitted
+    assert fitted is not None
+    made = Measured(
+        id=samples.id,
+        topology=samples.topology.id,
+        calibration=calibration.id,
+        median_error=fitted.median_error,
+    )
+    return Response(
+        made.model_dump_json(),
+        status_code=201 if created else 200,
+        media_type="application/json",
+        headers={"Location": f"/v1/samples/{samples.id}"},
+    )
+
+
+@router.get("", response_model_exclude_none=True, summary="List samples")
+def list_samples(service: Service, page: Paging) -> SamplesList:
+    """Samples, the newest first."""
+    with service.database.reading() as connection:
+        found = documents.list_documents(connection, "samples", page)
+    return SamplesList(samples=tuple(map(entry_of, found.items)), next_page_token=found.next_token)
+
+
+@router.get("/{samples}", responses=ONE, summary="Read samples")
+def get_samples(request: Request, service: Service, samples: str) -> Response:
+    """Samples in canonical form."""
+    return read_document(request, service, "samples", samples)

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from meshwright.agent.timing import MAX_RUNS, MIN_RUNS, Timing, timed
+
+
+def test_the_median_of_what_is_kept():
+    # the deviation from the median 11 is 1 in the middle: 100 is 89 of them away
+    found = Timing.of([10, 12, 11, 10, 12, 100])
+    assert found == Timing(ns=11, spread_ns=2, runs=5)
+
+
+def test_a_device_that_flaps_keeps_both_speeds_and_says_so():
+    found = Timing.of([10, 20] * 5)
+    assert found.runs == 10
+    assert found.spread_ns == 10
+
+
+def test_equal_runs_reject_nothing_but_what_differs():
+    assert Timing.of([7.0] * 9 + [8.0]) == Timing(7.0, 0.0, 9)
+    assert Timing.of([3.0]) == Timing(3.0, 0.0, 1)
+
+
+def test_runs_go_on_until_the_time_is_over():
+    clock = itertools.count(0, 10)  # every look at the clock is 10 ns later
+    runs = timed(lambda: None, lambda: None, seconds=1e-6, clock=lambda: next(clock))
+    assert set(runs) == {10}
+    # before each run one look, or none where there are too few; in it two: 30 ns of 1,000
+    assert len(runs) == pytest.approx(34, abs=1)
+
+
+def test_there_are_some_runs_however_slow_and_not_endless_ones_however_fast():
+    done = []
+    still = timed(lambda: done.append(1), lambda: None, seconds=0, clock=lambda: 0)
+    assert len(still) == MIN_RUNS
+    assert len(done) == MIN_RUNS + 1  # one before is not counted
+    assert len(timed(lambda: None, lambda: None, seconds=1, clock=lambda: 0)) == MAX_RUNS
