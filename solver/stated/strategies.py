@@ -83,13 +83,19 @@ def _wanted(
     batch, tokens = roles.batch[position], roles.tokens[position]
     experts = frozenset(j for j in roles.experts[position] if op.parts[j].shardable)
     is_product = op.known is not None and (
-        op.known.op_class in PRODUCTS or bool(op.known.sparse_inputs and batch)
+        op.known.op_class in PRODUCTS
+        or (bool(op.known.sparse_inputs) and (bool(batch) or _is_given(problem, op)))
     )
     closed = tokens | experts | roles.normalised[position]
     if degrees.sequence_parallel and not is_product:
         closed -= roles.leading[position] or tokens - batch
     on = {DP: batch, CP: roles.leading[position], EP: experts or batch}
     return on, closed, not is_product
+
+
+def _is_given(problem: Problem, op: OpInfo) -> bool:
+    """Whether an op reads what is given, as words of one sequence are; places of words are not."""
+    return any(problem.tensors[port.tensor].tensor.role == "input" for port in op.inputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,12 @@ def test_sequence_parallelism_halves_each_all_reduce_into_gather_and_scatter() -
     assert sum(len(sizes) for sizes in sent.values()) == 8
 
 
+def test_words_are_cut_with_one_sequence_a_microbatch_too() -> None:
+    """The batch is then no dim that can be cut; a table of words is still one by its rows."""
+    found = planned(stated(topology(8), batch=1, tp=8, sequence_parallel=True))
+    assert strategies(found)["embed"] == {"v": ("tp",)}
+
+
 # --- what it costs --------------------------------------------------------------------------------
 
 DEGREES = [
