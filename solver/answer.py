@@ -17,6 +17,7 @@ from solver.notes import (
     busiest_experts,
     idle_axes,
     idle_wishes,
+    in_turns,
     nothing_again,
     repeated_work,
     replaced_pins,
@@ -141,7 +142,9 @@ def plan_of(
     ]
     stage = unfolding.stage(portions, stages)
     again = problem.remade.document([op.op for op in stage.ops])
-    moments = every_moment(folded.moments, problem.in_flight, training=problem.training)
+    moments = every_moment(
+        folded.moments, problem.in_flight, problem.setup.copies, training=problem.training
+    )
     searched = [outcome for outcome in outcomes if not outcome.left_out]
     bound, cheapest_ns = _bound_ns(outcomes, best, folded), _cheapest_ns(best, folded)
     gap = (cost.objective_ns - bound) / cost.objective_ns if cost.objective_ns else 0.0
@@ -175,6 +178,7 @@ def plan_of(
             *nothing_again(request, problem),
             *idle_axes(models, chosen, why_idle(request)),
             *busiest_experts(models, chosen),
+            *in_turns(problem),
             *(
                 f"mesh {shown(o.mesh)}{_with_chunks(o)} was not searched: {o.left_out}"
                 for o in outcomes

@@ -31,6 +31,7 @@ from solver.moments.stage import stage_moments
 from solver.moments.use import alone, at_fullest
 from solver.overlap.closed_form import Lengths, lengths_of
 from solver.overlap.course import Course, Part, course_of
+from solver.overlap.halves import in_halves
 from solver.problem import Problem
 from solver.sequence_order import check_order
 
@@ -86,8 +87,10 @@ def cost_of_all(models: Models, assignment: Assignment) -> Cost:
 
 
 def lengths_in_turn(problem: Problem, course: Course) -> Lengths:
-    """Of passes that are one rank's alone: backward ones are whole."""
-    return lengths_of(course, training=problem.training, split=False)
+    """Of passes that are one rank's alone: backward ones are whole. Of both halves where they
+    take turns."""
+    own = in_halves(course) if problem.setup.copies > 1 else course
+    return lengths_of(own, training=problem.training, split=False)
 
 
 def cost_of(models: Models, parts: Iterable[Part], lengths: Lengths, moments: Moments) -> Cost:
@@ -102,9 +105,8 @@ def cost_of(models: Models, parts: Iterable[Part], lengths: Lengths, moments: Mo
     on_host = sum((times * ledger.host_totals() for ledger, times in own), np.zeros(4))
     work_ns, up_ns, down_ns, host_bytes = on_host.tolist()
     compute, activation, gathers, reductions = totals[:4].tolist()
-    count = problem.microbatches
     moved = {"activation": activation, "parameter": gathers, "gradient": reductions}
-    exposed = lengths.exposed_ns(count)
+    exposed = lengths.exposed_ns(problem.rounds)
     if work_ns or up_ns or down_ns:
         moved["host"] = work_ns + up_ns + down_ns
     else:
@@ -132,5 +134,5 @@ def cost_of(models: Models, parts: Iterable[Part], lengths: Lengths, moments: Mo
         compute_ns=compute,
         communication_ns=moved,
         exposed_ns=exposed,
-        memory_bytes=at_fullest(resting, alone(moments, problem.in_flight)),
+        memory_bytes=at_fullest(resting, alone(moments, problem.in_flight, problem.setup.copies)),
     )

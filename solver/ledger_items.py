@@ -252,7 +252,7 @@ class Items:
 
     def _target(self, model: ParameterModel, codes: Codes, target: Codes, name: str) -> Pair:
         states, needed = np.array([codes]), np.array([target])
-        count = self.models.problem.microbatches
+        count = self.models.problem.rounds
         gathers = 2 if model.trained else 1
         gather = float(model.gather_ns(states, needed)[0, 0]) * gathers * count
         often, once = model.reduce_ns(states, needed)

@@ -100,7 +100,7 @@ class Models:
                 space=space,
                 dtype=dtype,
                 setup=problem.setup,
-                microbatches=problem.microbatches,
+                microbatches=problem.rounds,
                 at_rest=self.at_rest,
                 host=problem.host,
                 is_table=is_table,

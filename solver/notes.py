@@ -187,3 +187,14 @@ def busiest_experts(models: Models, chosen: Chosen) -> list[str]:
     if ways == 1:
         return [f"{said}; no device waits for it, as experts are not cut over devices"]
     return [f"{said}, the busiest device, with experts cut {ways} ways, {most:.3g} times"]
+
+
+def in_turns(problem: Problem) -> list[str]:
+    """That microbatches take turns, where they do."""
+    copies = problem.setup.copies
+    if copies == 1:
+        return []
+    return [
+        f"microbatches go in groups of {copies} that take turns: while one computes, what another "
+        "sends moves beside it (docs/simulation.md)"
+    ]

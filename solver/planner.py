@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 
 from costmodel.calibrations import default_calibration
-from meshwright.schema import Answer, Request
+from meshwright.schema import Answer, Request, SetupError
 from solver import stage_planner
 from solver.deadline import Stop, never
 from solver.expert_loads import check_experts
@@ -15,6 +15,7 @@ from solver.pipeline.planner import check_pipeline, plan_pipeline
 from solver.problem import Problem
 from solver.sequence_order import whole_problem, with_order
 from solver.sequence_rows import rows_of
+from solver.split_batch import check_split
 from solver.stage_planner import Report, plan_stage
 from solver.stated.planner import check_stated, plan_stated
 
@@ -69,13 +70,32 @@ def _whole(request: Request, microbatches: int) -> Problem:
 
 
 def _check_whole(request: Request) -> None:
-    """Raise SetupError where what the setup says of sequences or experts cannot be."""
-    setup, count = request.setup, request.setup.microbatches or 1
+    """Raise SetupError where what the setup says of sequences, experts or halves of a batch
+    cannot be."""
+    setup, count = request.setup, request.setup.microbatches or request.setup.copies
     if setup.sequence_order != "contiguous":
         rows_of(_whole(request, count))
     if setup.expert_imbalance > 1:
         whole = _whole(request, count)
         check_experts(whole.ops, whole.tensors, setup.expert_imbalance)
+    if setup.copies > 1:
+        _check_copies(request)
+        check_split(_whole(request, count))
+
+
+def _check_copies(request: Request) -> None:
+    if request.pipeline.ranks != 1:
+        raise SetupError(
+            "microbatches that take turns within a pipeline are not planned: its schedules run "
+            "one microbatch beside another's waits already; copies 1 or no pipeline would do",
+            pointer="/copies",
+        )
+    if request.constraints.offload != "none":
+        raise SetupError(
+            f"offload {request.constraints.offload} beside microbatches that take turns is not "
+            "planned; copies 1 or offload none would do",
+            pointer="/copies",
+        )
 
 
 def _answer(

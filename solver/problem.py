@@ -76,6 +76,11 @@ class Problem:
         trained = with_gradient(graph, graph.topological_order())
         return sum(own.role == "parameter" and own.name in trained for own in graph.tensors)
 
+    @property
+    def rounds(self) -> int:
+        """How often a step gathers parameters: microbatches that take turns share it."""
+        return self.microbatches // self.setup.copies
+
     @cached_property
     def op_by_name(self) -> Mapping[str, OpInfo]:
         return {op.name: op for op in self.ops}
@@ -155,7 +160,13 @@ def build_problem(
             pointer="/topology",
         )
     graph = with_loading(for_inference(graph, setup), setup)
-    count = microbatches or setup.microbatches or 1
+    count = microbatches or setup.microbatches or setup.copies
+    if count % setup.copies:
+        raise SetupError(
+            f"{count} microbatches do not go in groups of {setup.copies} that take turns; "
+            f"{count + 1} would do",
+            pointer="/microbatches",
+        )
     shapes = graph.instantiate(_symbols(graph, setup, count))
     order = graph.topological_order()
     bound = _bound_rules(graph, order, shapes)
@@ -187,7 +198,7 @@ def build_problem(
         tensors,
         ops,
         uneven,
-        in_flight,
+        in_flight * setup.copies,
         stage_link,
         sent,
         remade=remade,

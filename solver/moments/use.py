@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from meshwright.schema import MemoryUse, Moment
+from solver.fusion import BUCKET_BYTES
+from solver.legs import LEG_BUCKETS
 from solver.moments.peak import Moment as OfMicrobatch
 from solver.moments.peak import Moments
 
 UPDATE = Moment(at="optimizer step")
 
 
-def alone(moments: Moments, in_flight: float) -> Moment:
-    """The fullest moment of a stage that holds what so many microbatches saved."""
+def alone(moments: Moments, in_flight: float, copies: int) -> Moment:
+    """The fullest moment of a stage that holds what so many microbatches saved.
+
+    copies: microbatches that take turns are taken to pass by as much as each other at that time.
+    """
     others_bytes = _others_bytes(moments, in_flight)
-    return beside(moments.fullest, others_bytes, moments.buffers_bytes)
+    return beside(_of_all(moments.fullest, copies), others_bytes, moments.buffers_bytes)
 
 
-def every_moment(moments: Moments, in_flight: float, *, training: bool) -> tuple[Moment, ...]:
+def every_moment(
+    moments: Moments, in_flight: float, copies: int, *, training: bool
+) -> tuple[Moment, ...]:
     """The fullest of every pass, and of what comes once a step."""
     others_bytes = _others_bytes(moments, in_flight)
-    found = [beside(own, others_bytes, moments.buffers_bytes) for own in moments.passes]
+    passes = [_of_all(own, copies) for own in moments.passes]
+    found = [beside(own, others_bytes, moments.buffers_bytes) for own in passes]
     return (*found, UPDATE) if training else tuple(found)
 
 
 def _others_bytes(moments: Moments, in_flight: float) -> int:
     return round(max(0.0, in_flight - 1) * moments.saved_bytes)
+
+
+def _of_all(own: OfMicrobatch, copies: int) -> OfMicrobatch:
+    if copies == 1:
+        return own
+    # what is saved counts among the others'; parameters of a leg stay until both have used them
+    gathered = own.gathered + min(own.gathered, 1) * LEG_BUCKETS * BUCKET_BYTES
+    return replace(
+        own,
+        recomputed=copies * own.recomputed,
+        working=copies * own.working,
+        gathered=gathered,
+    )
 
 
 def beside(own: OfMicrobatch, others_bytes: int, buffers_bytes: int) -> Moment:

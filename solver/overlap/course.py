@@ -6,7 +6,7 @@ Written from ledgers, each content once; what copies of a folded graph have alik
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -99,6 +99,25 @@ class Part(NamedTuple):
         return Part(assignment, ledger_of(models, assignment, share), share)
 
 
+def indexed(course: Course) -> Course:
+    """With what is found by op and segment found anew. edges: by reader and port."""
+    ops, producer = course.ops, course.values[:, VALUE_PRODUCER]
+    made = np.argsort(producer, kind="stable")[int((producer < 0).sum()) :]
+    steps = np.arange(len(ops) + 1)
+    again = np.flatnonzero(ops[:, OP_IS_AGAIN])
+    segment = ops[again, OP_SEGMENT]
+    by_segment = np.argsort(segment, kind="stable")
+    count = int(ops[:, OP_SEGMENT].max(initial=NOBODY)) + 1
+    return replace(
+        course,
+        edge_first=np.searchsorted(course.edges[:, EDGE_READER], steps),
+        made_first=np.searchsorted(producer[made], steps),
+        made=made,
+        segment_first=np.searchsorted(segment[by_segment], np.arange(count + 1)),
+        segments=again[by_segment],
+    )
+
+
 def course_of(models: Models, parts: Iterable[Part], place: Mapping[str, int]) -> Course:
     """place: of every op of the whole graph, the earlier the lower."""
     return _Writer(models, place).written(parts)
@@ -141,27 +160,24 @@ class _Writer:
         producer = values[:, VALUE_PRODUCER]
         producer[:] = np.where(producer >= 0, ranks[producer], NOBODY)
         edges = edges[np.lexsort((edges[:, EDGE_PORT], edges[:, EDGE_READER]))]
-        made = np.argsort(producer, kind="stable")[int((producer < 0).sum()) :]
-        steps = np.arange(len(ops) + 1)
-        again = np.flatnonzero(ops[:, OP_IS_AGAIN])
-        segment = ops[again, OP_SEGMENT]
-        by_segment = np.argsort(segment, kind="stable")
-        count = int(ops[:, OP_SEGMENT].max(initial=NOBODY)) + 1
-        return Course(
-            chains=self.chains.written(),
-            links=len(self.models.interconnect.levels),
-            ops=ops,
-            ns=ns,
-            edges=edges,
-            edge_first=np.searchsorted(edges[:, EDGE_READER], steps),
-            values=values,
-            made_first=np.searchsorted(producer[made], steps),
-            made=made,
-            segment_first=np.searchsorted(segment[by_segment], np.arange(count + 1)),
-            segments=again[by_segment],
-            host=np.concatenate([np.zeros((0, 3)), *self.host]),
-            update_ns=self.update_ns,
-            between_ns=self.between_ns,
+        nothing = np.zeros(0, dtype=np.int64)
+        return indexed(
+            Course(
+                chains=self.chains.written(),
+                links=len(self.models.interconnect.levels),
+                ops=ops,
+                ns=ns,
+                edges=edges,
+                edge_first=nothing,
+                values=values,
+                made_first=nothing,
+                made=nothing,
+                segment_first=nothing,
+                segments=nothing,
+                host=np.concatenate([np.zeros((0, 3)), *self.host]),
+                update_ns=self.update_ns,
+                between_ns=self.between_ns,
+            )
         )
 
     def _part(self, part: Part) -> None:

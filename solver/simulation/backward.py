@@ -40,6 +40,7 @@ class Backward:
             gradients = self._gradients.setdefault(value_of[name].root, [])
             gradients.append(Need(self.inputs.part, number, 1))
         for position in reversed(self.parts.order):
+            self.inputs.owner = self.weights.owner = position
             self._again.before(position, self._given(position))
             if self.parts.model(position).runs_backward:
                 self._op(position)

@@ -26,6 +26,7 @@ class Forward:
 
     def write(self) -> Section:
         for position in self.parts.order:
+            self.section.owner = position
             self._op(position)
         self._send()
         return self.section

@@ -10,11 +10,12 @@ further ahead where memory is left is not counted.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from solver.ledger import Share
-from solver.moments.held import What
+from solver.moments.held import Holdings, What
 from solver.moments.holdings import holdings_of
 from solver.moments.order import Event, Order
 from solver.moments.peak import rows_of
@@ -35,11 +36,20 @@ def hold(
     models, assignment = parts.models, parts.assignment
     order = stage_order(models, assignment, split=split)
     held = holdings_of(models, assignment, parts.ledger, Share.all_of(models, assignment), order)
-    rows, beside, buffers_bytes = rows_of(order, [(held, np.arange(len(models.problem.ops)))])
-    sections[Part.F].buffers_bytes = buffers_bytes
-    for own in _passes(order, sections, done, split=split):
-        own.write(rows, at_borders=False)
-        own.write(beside, at_borders=True)
+    names = np.arange(len(models.problem.ops))
+    none = held.rows[:0], held.gathers[:0], held.unreduced[:0]
+    gathers = Holdings(none[0], held.gathers, none[2], 0)
+    passes = _passes(order, sections, done, split=split)
+    kinds: tuple[tuple[Holdings, Held], ...] = (
+        (gathers, "gathered"),
+        (replace(held, gathers=none[1]), "working"),
+    )
+    for own, kind in kinds:
+        rows, beside, buffers_bytes = rows_of(order, [(own, names)])
+        sections[Part.F].buffers_bytes += buffers_bytes
+        for one in passes:
+            one.write(rows, kind, at_borders=False)
+            one.write(beside, kind, at_borders=True)
 
 
 class _Pass:
@@ -57,9 +67,9 @@ class _Pass:
         self.first = tasks[np.minimum(before - (numbers >= 0), len(tasks) - 1)]
         self.last = tasks[np.maximum(before - 1, 0)]
 
-    def write(self, rows: IntArray, *, at_borders: bool) -> None:
-        """at_borders: what reaches over the border to another pass ends there, since that need
-        not be the next one that runs."""
+    def write(self, rows: IntArray, kind: Held, *, at_borders: bool) -> None:
+        """kind: of what is not saved. at_borders: what reaches over the border to another pass ends
+        there, since that need not be the next one that runs."""
         begins, ends = rows[:, 0], rows[:, 1]
         if at_borders:
             inside = (begins < self.end) & (ends >= self.begin)
@@ -67,7 +77,7 @@ class _Pass:
             ends = np.minimum(ends[inside], self.end - 1)
             rows = rows[inside]
         for start, end, (_, _, size, what) in zip(begins, ends, rows.tolist(), strict=True):
-            held: Held = "saved" if what == What.SAVED else "working"
+            held: Held = "saved" if what == What.SAVED else kind
             if self.begin <= start < self.end:
                 number = int(self.first[start - self.begin])
                 self.section.holdings.append(Holding(number, size, held))

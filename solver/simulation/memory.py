@@ -55,7 +55,7 @@ class _Changes:
     @staticmethod
     def of(section: Section) -> _Changes:
         rows = np.array(
-            [(own.number, own.bytes, own.held == "working") for own in section.holdings],
+            [(own.number, own.bytes, own.held != "saved") for own in section.holdings],
             dtype=np.int64,
         )
         numbers, place = np.unique(rows[:, 0], return_inverse=True)

@@ -16,6 +16,7 @@ from solver.pipeline.staged import Staged
 from solver.problem import build_problem
 from solver.sequence_order import check_order, order_checked
 from solver.simulation.events import Run, run
+from solver.simulation.halves import in_halves
 from solver.simulation.memory import Curve, curve_of
 from solver.simulation.parts import StageParts
 from solver.simulation.program import Program
@@ -94,11 +95,14 @@ def _one_stage(
     check_mesh(problem, plan.stages[0].mesh)
     check_order(plan, problem)
     parts = StageParts.of(problem, plan.stages[0], {}, {})
-    made = one_f_one_b(1, plan.microbatches)
+    made = one_f_one_b(1, problem.rounds)
     if not problem.training:
         rows = made.of_ranks[0]
-        made = Schedule("forward", plan.microbatches, (0,), (rows[rows[:, 1] == Pass.F],))
-    return Program(made, (script_of(parts, split=False),), len(topology.levels))
+        made = Schedule("forward", problem.rounds, (0,), (rows[rows[:, 1] == Pass.F],))
+    script = script_of(parts, split=False)
+    if setup.copies > 1:
+        script = in_halves(parts, script)
+    return Program(made, (script,), len(topology.levels))
 
 
 def _pipeline(plan: Plan, staged: Staged) -> Program:

@@ -83,11 +83,11 @@ class Gather:
     bytes: int
 
 
-Held = Literal["saved", "working"]
+Held = Literal["saved", "working", "gathered"]
 
 
 class Holding(NamedTuple):
-    """Bytes held from the begin of a task, or (negative) until its end."""
+    """Bytes held from the begin of a task, or (negative) until its end; gathered: of parameters."""
 
     number: int
     bytes: int
@@ -97,7 +97,10 @@ class Holding(NamedTuple):
 @dataclass(slots=True)
 class Section:
     """Tasks in the order in which they are issued. gathers: at most one for each task.
-    buffers_bytes: of transfers between stages, all the time; of a stage's forward section."""
+
+    buffers_bytes: of transfers between stages, all the time; of a stage's forward section. owners:
+    the op (by position) for whose sake each task is; owner: of those that come next.
+    """
 
     part: Part
     tasks: list[Task] = field(default_factory=list)
@@ -105,6 +108,8 @@ class Section:
     gathers: list[Gather] = field(default_factory=list)
     holdings: list[Holding] = field(default_factory=list)
     buffers_bytes: int = 0
+    owners: list[int] = field(default_factory=list)
+    owner: int = -1
 
     @property
     def transfers(self) -> int:
@@ -119,6 +124,7 @@ class Section:
         """Issue a task; the need for it."""
         self.tasks.append(task)
         self.needs.append(tuple(dict.fromkeys(needs)))
+        self.owners.append(self.owner)
         return Need(self.part, len(self.tasks) - 1)
 
     def chain(self, tasks: Sequence[Task], needs: Sequence[Need]) -> tuple[Need, ...]:

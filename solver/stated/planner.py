@@ -91,7 +91,9 @@ def _settled(request: Request) -> tuple[Request, tuple[str, ...]]:
             "solver": "dynamic_programming" if request.solver == "auto" else request.solver,
         }
     )
-    count = _microbatches(found) if ranks > 1 else request.setup.microbatches or 1
+    count = (
+        _microbatches(found) if ranks > 1 else request.setup.microbatches or request.setup.copies
+    )
     return found, _uncut(_on_rank(found), count)
 
 

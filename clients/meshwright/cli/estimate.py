@@ -89,6 +89,12 @@ def estimate(
         float | None,
         typer.Option(min=1, help="Tokens of the busiest expert over the mean of all."),
     ] = None,
+    copies: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=2, help="2: microbatches take turns in pairs, computing and sending."
+        ),
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
 ) -> None:
     """Say what a strategy costs that you state, without searching for another."""
@@ -102,6 +108,7 @@ def estimate(
         uneven=uneven,
         sequence_order=sequence_order,
         expert_imbalance=expert_imbalance,
+        copies=copies,
     )
     document.instantiate(run.symbols)
     degrees = degrees_of(dp=dp, tp=tp, cp=cp, ep=ep, zero=zero, sequence_parallel=sequence_parallel)

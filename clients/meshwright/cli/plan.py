@@ -154,6 +154,12 @@ def plan(
         float | None,
         typer.Option(min=1, help="Tokens of the busiest expert over the mean of all."),
     ] = None,
+    copies: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=2, help="2: microbatches take turns in pairs, computing and sending."
+        ),
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
 ) -> None:
     """Find how to shard a graph over a cluster."""
@@ -168,6 +174,7 @@ def plan(
         uneven=uneven,
         sequence_order=sequence_order,
         expert_imbalance=expert_imbalance,
+        copies=copies,
         phase=phase,
         cache=cache,
         gradients=gradients,

@@ -25,6 +25,8 @@ def arguments(own: Uniform) -> list[tuple[str, str]]:
     ]
     if degrees.ep > 1:
         found.append(("--expert-tensor-parallel-size", str(degrees.tp)))
+        if own.copies > 1:
+            found.append(("--overlap-moe-expert-parallel-comm", ""))
     if degrees.sequence_parallel:
         found.append(("--sequence-parallel", ""))
     if own.stages_per_rank > 1 and own.schedule == "interleaved_1f1b":
@@ -56,6 +58,18 @@ def lost(own: Uniform) -> Iterator[str]:
         yield (
             "sequences in contiguous parts: it gives every rank of cp an early and a late chunk, "
             "which makes causal attention faster than the plan says (sequence_order zigzag)"
+        )
+    if own.copies > 1:
+        experts = own.degrees.ep > 1
+        yield (
+            f"{own.copies} microbatches that take turns: "
+            + (
+                "--overlap-moe-expert-parallel-comm runs the forward pass of one beside the "
+                "backward pass of another and hides the experts' all-to-alls only"
+                if experts
+                else "it runs one after the other; --tp-comm-overlap hides a product's "
+                "collective behind the product itself"
+            )
         )
     if own.recompute not in ("none", *_RECOMPUTE):
         yield f"it does not recompute {own.recompute!r}"

@@ -30,7 +30,7 @@ def sections(own: Uniform) -> Tree:
     }
     runner: Tree = {"batch_size": own.microbatch_size}
     if own.pipeline_ranks == 1:
-        runner["gradient_accumulation_steps"] = own.microbatches
+        runner["gradient_accumulation_steps"] = own.microbatches // own.copies
     parallel: Tree = {
         "parallel_mode": 1,  # semi-auto
         "enable_alltoall": degrees.ep > 1,
@@ -45,6 +45,8 @@ def sections(own: Uniform) -> Tree:
             sharding["optimizer_weight_shard_size"] = own.zero_size
         parallel["parallel_optimizer_config"] = sharding
     found: Tree = {"parallel_config": config, "parallel": parallel, "runner_config": runner}
+    if own.copies > 1:
+        found["micro_batch_interleave_num"] = own.copies
     if own.stages_per_rank > 1:
         interleaved: Tree = {"pipeline_interleave": True, "pipeline_scheduler": _scheduler(own)}
         parallel["pipeline_config"] = interleaved

@@ -77,6 +77,8 @@ def lost(own: Uniform) -> Iterator[str]:
             "early and a late chunk, which makes causal attention faster than the plan says "
             "(sequence_order zigzag)"
         )
+    if own.copies > 1:
+        yield f"{own.copies} microbatches that take turns: it runs one after the other"
     if own.recompute not in _RECOMPUTE:
         yield f"it does not recompute {own.recompute!r}"
 

@@ -51,7 +51,7 @@ class Uniform(Model):
 
     zero_size: over so many devices ZeRO shards; dp · cp of them at most. layers: of every stage, in
     their order; () where no layers are found. is_zigzag: the plan loads sequences so that causal
-    attention is as much work on all ranks of cp.
+    attention is as much work on all ranks of cp. copies: so many microbatches take turns.
     """
 
     degrees: Degrees
@@ -65,6 +65,7 @@ class Uniform(Model):
     sequence: int | None = None
     is_zigzag: bool = False
     recompute: str = "none"
+    copies: int = 1
     differing: tuple[Difference, ...] = Field(default_factory=tuple)
 
     @property
@@ -100,6 +101,7 @@ def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:
         sequence=symbols.get("seq"),
         is_zigzag=bool(plan.order),
         recompute=most.stage.recompute.policy if most.stage.recompute is not None else "none",
+        copies=setup.copies if setup is not None else 1,
         differing=tuple(_alike(differing)),
     )
 

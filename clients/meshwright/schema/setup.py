@@ -30,6 +30,8 @@ class Setup(Document):
     global_batch: the graph's symbol `batch` over one optimizer step; None = the graph's value.
     microbatches: forward and backward passes whose gradients are accumulated in one step; None =
     the fewest, by doubling, for which a plan fits in memory.
+    copies: 2 where microbatches go in pairs that take turns, so that one communicates while the
+    other computes (the halves of a batch): `microbatches` counts the halves.
     execution: compiled stacks fuse memory-bound ops into their neighbours' kernels.
     gradients: over the batch; for the runtime, no cost depends on it.
     master_dtype: a copy of the parameters that the optimizer updates; None = no copy.
@@ -58,6 +60,7 @@ class Setup(Document):
     symbols: dict[str, Whole] = Field(default_factory=dict)
     global_batch: Whole | None = Field(default=None, ge=1)
     microbatches: Whole | None = Field(default=None, ge=1)
+    copies: Literal[1, 2] = 1
     optimizer: Optimizer = Optimizer()
     gradient_dtype: DType = "float32"
     master_dtype: DType | None = "float32"
@@ -79,6 +82,18 @@ class Setup(Document):
                 f"a global batch of {self.global_batch} cannot be cut into {self.microbatches} "
                 "equal microbatches",
                 pointer="/microbatches",
+            )
+        if (self.microbatches or self.copies) % self.copies:
+            raise SetupError(
+                f"{self.microbatches} microbatches cannot take turns in pairs; "
+                f"{(self.microbatches or 0) + 1} would do",
+                pointer="/microbatches",
+            )
+        if self.cache is not None and self.copies > 1:
+            raise SetupError(
+                "all sequences of the batch are in the cache at one time, and none take turns; "
+                "copies 1 would do",
+                pointer="/copies",
             )
         if self.cache is not None and self.phase == "training":
             raise SetupError(

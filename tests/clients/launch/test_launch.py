@@ -129,6 +129,27 @@ def test_a_searched_plan_has_degrees_and_what_differs() -> None:
     assert all(difference.count > 0 and difference.what for difference in names.values())
 
 
+def test_microbatches_that_take_turns_come_back() -> None:
+    """MindFormers has a word for them, Megatron-LM for experts' all-to-alls alone."""
+    dense = request(stored("llama3-8b"), "h100-8x8", 128, 4, dp=8, tp=8)
+    experts = request(stored("mixtral-8x7b"), "h100-8x8", 256, 4, dp=64, ep=8)
+    for own in (dense, experts):
+        again = own.model_copy(update={"setup": own.setup.like(copies=2)})
+        found = uniform(again)
+        assert found.copies == 2
+        options = mindformers.sections(found)
+        assert options["micro_batch_interleave_num"] == 2
+        runner = options["runner_config"]
+        assert isinstance(runner, dict)
+        assert runner["gradient_accumulation_steps"] == 2
+        assert runner["batch_size"] == found.microbatch_size
+        flag = ("--overlap-moe-expert-parallel-comm", "")
+        assert (flag in megatron.arguments(found)) == (found.degrees.ep > 1)
+        for launcher in (megatron, torchtitan):
+            assert any("take turns" in said for said in launcher.lost(found))
+        assert "micro_batch_interleave_num" not in mindformers.sections(uniform(own))
+
+
 def test_what_is_recomputed_comes_back() -> None:
     own = request(stored("llama3-8b"), "h100-8x8", 128, 2, dp=8, tp=8)
     again = own.model_copy(update={"recompute": Recompute(policy="full")})
