@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import torch.distributed as dist
@@ -21,6 +21,7 @@ from meshwright.schema import InvalidInput, Unavailable
 # chosen: longer than any task takes, short enough that nobody waits long for one who is gone
 PATIENCE = datetime.timedelta(seconds=120)
 POLL_S = 0.05
+GRACE_S = 2.0  # chosen: a process that lost its peer says so within
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def process_group(place: Place) -> Iterator[None]:
 
 
 def run_here(command: Sequence[str], count: int) -> int:
-    """Begin `count` processes of this machine, wait for all; the exit status of the first to fail.
+    """Begin `count` processes of this machine, wait for all; the exit status of one that failed.
 
     Where one fails the others are ended: they would wait for it. What others than the first print
     is shown only of one that fails.
@@ -100,7 +101,7 @@ def run_here(command: Sequence[str], count: int) -> int:
         if rank:
             said.seek(0)
             words = said.read().decode(errors="replace").strip().splitlines()
-            last = words[-1] if words else "it said nothing"
+            last = "killed" if status < 0 else words[-1] if words else "it said nothing"
             raise Unavailable(f"process {rank} of {count} ended with status {status}: {last}")
         return status
 
@@ -109,12 +110,20 @@ def _first_failure(processes: list[subprocess.Popen[bytes]]) -> tuple[int, int] 
     """(rank, status) of the first that fails; None once all have ended well."""
     while True:
         states = [own.poll() for own in processes]
-        for rank, status in enumerate(states):
-            if status:
-                return rank, status
+        if any(states):
+            return _cause(processes)
         if all(status == 0 for status in states):
             return None
         time.sleep(POLL_S)
+
+
+def _cause(processes: list[subprocess.Popen[bytes]]) -> tuple[int, int]:
+    """(rank, status) of one that was killed, or of the first: others may fail of its loss."""
+    with suppress(subprocess.TimeoutExpired):
+        processes[0].wait(timeout=GRACE_S)
+    states = [own.poll() for own in processes]
+    failed = [(rank, status) for rank, status in enumerate(states) if status]
+    return min(failed, key=lambda own: (own[1] > 0, own[0]))
 
 
 def _end(processes: list[subprocess.Popen[bytes]]) -> None:

@@ -58,8 +58,14 @@ def agent(
             command += [] if value is None else [option, str(value)]
         raise typer.Exit(run_here(command, processes or _devices()))
     wanted = Wanted(output, seconds, largest, largest_bytes)
-    with process_group(place), ProgressLine() as line:
-        found = Measurement(wanted, place.local_rank).run(line)
+    try:
+        with process_group(place), ProgressLine() as line:
+            found = Measurement(wanted, place.local_rank).run(line)
+    except RuntimeError as failure:  # torch's, where another process is gone
+        raise Unavailable(
+            f"process {place.rank} of {place.world_size} cannot go on, another may be gone: "
+            f"{str(failure).splitlines()[0]}. Begun again it goes on from {wanted.journal}"
+        ) from None
     if found is not None:
         write_whole(output, found.to_json() + "\n")
         if found.complete:
