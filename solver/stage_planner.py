@@ -81,7 +81,7 @@ def check(request: Request) -> None:
     Rules are bound to the shapes of the first number of microbatches, and pins to their ops.
     """
     calibration = request.calibration or default_calibration()
-    count = _microbatch_counts(request)[0]
+    count = microbatch_counts(request)[0]
     problem = build_problem(request.graph, request.topology, request.setup, calibration, count)
     candidates = meshes_of(request, request.budget.max_axes)
     values = find_values(problem)
@@ -167,7 +167,7 @@ def _looked_up(graph: Graph) -> frozenset[str]:
     )
 
 
-def _microbatch_counts(request: Request) -> list[int]:
+def microbatch_counts(request: Request) -> list[int]:
     """The setup's own number, or 1, 2, 4, ... while the batch divides; from 2 in pairs."""
     setup = request.setup
     if setup.microbatches is not None:
@@ -208,7 +208,7 @@ class _StageSearch:
     def answer(self) -> Answer:
         asked = self.request.recompute.policy
         tries = Tries()
-        for count in _microbatch_counts(self.request):
+        for count in microbatch_counts(self.request):
             try:
                 answer = self._planned("none" if asked == "auto" else asked, count)
             except InvalidInput:

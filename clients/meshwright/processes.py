@@ -11,6 +11,12 @@ from contextlib import contextmanager
 from multiprocessing import connection, get_context, parent_process
 
 MAX_PROCESSES = 256  # chosen: more than a machine has cores
+_USUAL = 2  # chosen: an interpreter takes a second to start
+
+
+def usual_processes() -> int:
+    """Where nobody says how many."""
+    return min(_USUAL, os.cpu_count() or 1)
 
 
 @contextmanager

@@ -74,7 +74,7 @@ class Group:
 
 
 class Drafts:
-    """Makes drafts and estimates. refused: why a group has none, of the last that has none."""
+    """Makes drafts and estimates. refused: why a group has none; of those, the nearest to fit."""
 
     def __init__(
         self, request: Request, anatomy: Anatomy, executor: Executor | None, say: Say
@@ -200,10 +200,14 @@ class Drafts:
     def _keep(self, own: Group, found: Drafted) -> None:
         if isinstance(found, Coarse):
             own.ways.append(found)
-        elif found is not None and not own.is_drafted:
-            detail = f"{own.ranks} pipeline ranks, {own.microbatches} microbatches: "
+        elif found is not None and not own.is_drafted and self._is_nearer(found):
+            detail = "no configuration found fits; closest: "
+            detail += f"{own.ranks} pipeline ranks, {own.microbatches} microbatches: "
             detail += f"with the memory of all ranks together, {found.detail}"
             self.refused = found.model_copy(update={"detail": detail})
+
+    def _is_nearer(self, why: Infeasible) -> bool:
+        return self.refused is None or _missed(why) < _missed(self.refused)
 
     def made(self, drafts: Sequence[Draft], deadline: Deadline) -> Iterator[Drafted]:
         """In their order, each made once however often it is wanted."""
@@ -220,6 +224,13 @@ class Drafts:
                     return
                 self._known.update(found)
             yield self._known[own]
+
+
+def _missed(why: Infeasible) -> float:
+    """What is needed over what there is; infinite where it is not the memory that is missing."""
+    if not why.needed_bytes or not why.available_bytes:
+        return np.inf
+    return why.needed_bytes / why.available_bytes
 
 
 def drafted(request: Request, anatomy: Anatomy | None, own: Draft, deadline: Deadline) -> Drafted:

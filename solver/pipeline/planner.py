@@ -34,6 +34,7 @@ from meshwright.schema import (
     Considered,
     Infeasible,
     InvalidInput,
+    Plan,
     Progress,
     Request,
     Topology,
@@ -44,13 +45,14 @@ from solver.pipeline.coarse import coarsest_axes, within
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.document import document
 from solver.pipeline.drafts import Drafts, Group
+from solver.pipeline.least_step import least_step_ns
 from solver.pipeline.options import Option, all_considered
 from solver.pipeline.schedules import schedule
 from solver.pipeline.scout import scouted
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import plan_stages_that_fit
 from solver.pipeline.staged import Staged
-from solver.stage_planner import Report, check, plan_stage, states_alone
+from solver.stage_planner import Report, check, microbatch_counts, plan_stage, states_alone
 
 _PLANNED = 3  # chosen: configurations that are planned stage by stage; about a second each
 _COARSE_TOLERANCE = 1e-2  # chosen: of stages' plans that choose between configurations
@@ -133,15 +135,28 @@ class _PipelineSearch:
         others = [own for own in options if own is not best]
         considered = self._considered(others, best.ns, best.memory_bytes(self.drafts.usable))
         plan = document(self.request, self._staged(best), best.plans, considered, self.notes)
-        return Answer(plan=plan)
+        return Answer(plan=self._with_bound(plan))
 
     def _with_considered(self, single: Answer, options: list[Option]) -> Answer:
         assert single.plan is not None
         cost = single.plan.cost
         others = self._considered(options, cost.step_ns, cost.memory_bytes.total)
         search = single.plan.search.model_copy(update={"considered": others})
-        plan = single.plan.model_copy(update={"search": search})
+        plan = self._with_bound(single.plan.model_copy(update={"search": search}))
         return single.model_copy(update={"plan": plan})
+
+    def _with_bound(self, plan: Plan) -> Plan:
+        """The plan, with what is proved of all configurations."""
+        request, anatomy = self.request, self.anatomy
+        wanted = configurations(request, anatomy)
+        alone = microbatch_counts(request) if self._may_be_alone else []
+        bound_ns = least_step_ns(request, anatomy, self.calibration, wanted, alone)
+        search = plan.search.model_copy(update={"step_bound_ns": bound_ns})
+        return plan.model_copy(update={"search": search})
+
+    @property
+    def _may_be_alone(self) -> bool:
+        return self.request.pipeline.ranks is None and not self.request.pipeline.cuts
 
     def _considered(
         self, options: Sequence[Option], best_ns: float, best_bytes: int
@@ -156,7 +171,7 @@ class _PipelineSearch:
 
     def _alone(self, axes: int) -> Answer | None:
         """Without a pipeline, on meshes of so many axes, where that is a choice."""
-        if self.request.pipeline.ranks is not None or self.request.pipeline.cuts:
+        if not self._may_be_alone:
             return None
         self._say("no pipeline", 0, 1)
         is_final = axes == self.request.budget.max_axes

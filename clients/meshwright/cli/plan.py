@@ -19,7 +19,7 @@ from meshwright.cli.wishes import (
     setup_of,
 )
 from meshwright.files import read_document
-from meshwright.processes import MAX_PROCESSES
+from meshwright.processes import MAX_PROCESSES, usual_processes
 from meshwright.schema import Calibration, Graph, ScheduleKind, Wishes
 from meshwright.schema.constraints import Offload
 from meshwright.schema.wishes import Rest, Solver
@@ -52,11 +52,13 @@ def plan(
     budget: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
     axes: Annotated[int | None, typer.Option(help="Axes of the mesh at most.")] = None,
     workers: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=1, max=MAX_PROCESSES, help="Processes that search pipelines; the plan is the same."
+            min=1,
+            max=MAX_PROCESSES,
+            help="Processes that search pipelines; the plan is the same. Two of as many cores.",
         ),
-    ] = 1,
+    ] = None,
     simplicity: Annotated[
         float | None,
         typer.Option(help="Take the simplest plan at most this share above the best."),
@@ -202,7 +204,7 @@ def plan(
         module=module,
         budget=budget_of(budget, axes, simplicity),
     )
-    if server is not None and workers > 1:
+    if server is not None and (workers or 1) > 1:
         raise typer.BadParameter(
             "is for searches in this process; a service has MESHWRIGHT_SEARCH_PROCESSES",
             param_hint="--workers",
@@ -215,6 +217,6 @@ def plan(
         server=server,
         verify=verify,
         output=output,
-        workers=workers,
+        workers=workers or (1 if wishes.pipeline.ranks == 1 else usual_processes()),
         calibration=None if calibration is None else read_document(calibration, Calibration),
     )

@@ -330,6 +330,8 @@ class Search(Model):
     of: lower_bound_ns holds for the objective of every plan over the `meshes` listed, gap is
     relative to cost_ns, outcome is `optimal` where the cheapest plan found is proved to be.
     considered: other configurations, of pipelines, the best first; all that are on the front.
+    step_bound_ns: of a search for pipelines, no configuration that was asked for has a shorter
+    step, whether it was planned or not; None where that is not proved.
     """
 
     found_by: str
@@ -342,6 +344,7 @@ class Search(Model):
     considered: tuple[Considered, ...] = ()
     faster_ns: float = 0.0
     simplicity_ns: float = 0.0
+    step_bound_ns: float | None = None
 
 
 class Plan(Document):
