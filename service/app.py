@@ -19,6 +19,7 @@ from service.routes import (
     graphs,
     health,
     jobs,
+    observations,
     pages,
     plan,
     plans,
@@ -50,8 +51,8 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     )
     app.state.service = _build(settings)
     resources = (
-        plan, plans, redistributions, simulations, graphs, topologies, calibrations, samples, jobs,
-        health, pages,
+        plan, plans, observations, redistributions, simulations, graphs, topologies, calibrations,
+        samples, jobs, health, pages,
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])

@@ -18,6 +18,7 @@ BODIES = {
     "/v1/topologies": "Topology",
     "/v1/calibrations": "Calibration",
     "/v1/samples": "Samples",
+    "/v1/plans/{plan}/observations": "Observation",
 }
 WITH_BODY = ("400", "413", "415", "422")
 STATUS = {

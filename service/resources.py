@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from sqlalchemy import Row
 
 from meshwright.schema import Certificate, Infeasible, Progress
+from meshwright.schema.observation import Observation
 from service.documents import Entry
 
 
@@ -97,6 +98,36 @@ class Measured(BaseModel):
     topology: str
     calibration: str
     median_error: float
+
+
+class Observed(BaseModel):
+    """The answer to an observation.
+
+    ratio: its step over the predicted one. calibration: the plan's, corrected by the median of all
+    `observations` of the stack, which is `anchor`.
+    """
+
+    id: str
+    ratio: float
+    calibration: str
+    anchor: float
+    observations: int
+
+
+class ObservationEntry(BaseModel):
+    """An observation in a list. ratio: measured over predicted step."""
+
+    id: str
+    created_at: str
+    ratio: float
+    observation: Observation
+
+
+class ObservationList(BaseModel):
+    """A page of observations."""
+
+    observations: tuple[ObservationEntry, ...]
+    next_page_token: str | None = None
 
 
 class PlanEntry(BaseModel):

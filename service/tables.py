@@ -79,6 +79,25 @@ class CertificateRow(Base):
     body: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
+class ObservationRow(Base):
+    """What a training job measured of a plan. ratio: measured over predicted step."""
+
+    __tablename__ = "observations"
+    __table_args__ = (
+        Index("observations_by_plan", "plan", "created", "id"),
+        Index("observations_by_calibration", "calibration", "topology", "created"),
+    )
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    plan: Mapped[str] = mapped_column(ID, ForeignKey("plans.id"))
+    topology: Mapped[str] = mapped_column(ID)
+    calibration: Mapped[str] = mapped_column(ID)
+    stack: Mapped[str] = mapped_column(Text)
+    created: Mapped[float] = mapped_column(Float(53))
+    ratio: Mapped[float] = mapped_column(Float(53))
+    body: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
 class JobRow(Base):
     """A search. `attempt` is the fence: who holds an older one may write nothing.
 

@@ -117,9 +117,9 @@ def test_the_client_of_the_example_exists() -> None:
     assert Client.plan.__doc__
 
 
-@pytest.mark.parametrize("name", ["calibration", "devicetransfer", "graph", "plan", "planfile",
-                                  "request", "samples", "setup", "simulation", "topology",
-                                  "transfer"])  # fmt: skip
+@pytest.mark.parametrize("name", ["calibration", "devicetransfer", "graph", "observation",
+                                  "plan", "planfile", "request", "samples", "setup",
+                                  "simulation", "topology", "transfer"])  # fmt: skip
 def test_the_json_schemas_are_current(name: str) -> None:
     generate = script(ROOT / "docs" / "schema" / "generate.py")
     published = (ROOT / "docs" / "schema" / f"{name}.json").read_text(encoding="utf-8")

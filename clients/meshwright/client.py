@@ -33,6 +33,7 @@ from meshwright.schema import (
     Unavailable,
     Wishes,
 )
+from meshwright.schema.observation import Observation
 from meshwright.schema.samples import Samples
 from meshwright.schema.simulation import Simulation
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
@@ -169,6 +170,19 @@ class Client:
         """
         return self._json("POST", "/v1/samples", samples.to_dict())
 
+    def observe(self, observation: Observation) -> dict[str, Any]:
+        """Report a measured step of a stored plan.
+
+        `ratio`: measured over predicted; `calibration`: the id of the plan's, corrected by all
+        observations of the stack.
+        """
+        path = f"/v1/plans/{_segment(observation.plan)}/observations"
+        return self._json("POST", path, observation.to_dict())
+
+    def observations(self, plan: str) -> Iterator[dict[str, Any]]:
+        """What was measured of a stored plan, the newest first."""
+        return self._list(f"plans/{_segment(plan)}/observations")
+
     def get_calibration(self, calibration: str) -> Calibration:
         """A stored calibration."""
         found = self._json("GET", f"/v1/calibrations/{_segment(calibration)}")
@@ -277,7 +291,7 @@ class Client:
         given = {name: value for name, value in filters.items() if value is not None}
         while True:
             page = self._json("GET", f"/v1/{shelf}?{httpx.QueryParams(given)}")
-            yield from page[shelf]
+            yield from page[shelf.rpartition("/")[2]]
             if not page.get("next_page_token"):
                 return
             given["page_token"] = page["next_page_token"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from meshwright.planfile import PlanFile
 from meshwright.schema import Calibration, Document, Graph, Plan, Request, Setup, Topology
+from meshwright.schema.observation import Observation
 from meshwright.schema.samples import Samples
 from meshwright.schema.simulation import Simulation
 from meshwright.schema.transfer import DeviceTransfer, Transfer
@@ -16,6 +17,7 @@ KINDS: dict[str, type[Document]] = {
     "calibration": Calibration,
     "devicetransfer": DeviceTransfer,
     "graph": Graph,
+    "observation": Observation,
     "plan": Plan,
     "planfile": PlanFile,
     "request": Request,

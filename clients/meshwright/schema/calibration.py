@@ -49,10 +49,19 @@ class Fitted(Model):
     median_error: float = Field(ge=0)
 
 
+class Anchored(Model):
+    """Which calibration this one is `ratio` times as slow as, by so many measured steps."""
+
+    calibration: Line
+    ratio: float = Field(gt=0)
+    observations: int = Field(ge=1)
+    stack: Line = ""
+
+
 class Calibration(Document):
     """What `evaluate` multiplies the data sheets with. `source` says where the numbers are from.
 
-    fitted: None where nobody measured.
+    fitted: None where nobody measured kernels. anchored: None where nobody measured steps.
     """
 
     prefix: ClassVar[str] = "cal"
@@ -66,3 +75,4 @@ class Calibration(Document):
     exposed: Exposed
     launch_ns: int = Field(ge=0, le=MAX_SIZE)
     fitted: Fitted | None = None
+    anchored: Anchored | None = None

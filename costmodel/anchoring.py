@@ -1,0 +1,45 @@
+"""A calibration corrected by steps that a cluster took: one constant for all of it.
+
+One measured step says how far a prediction is off, not where. So everything takes r times as long,
+r the median of measured over predicted: shares of peak are divided by r, launches multiplied. What
+calibrations do not know, the latencies of links, stays; a share stays at most 1, so that a cluster
+faster than its data sheet says is followed only so far.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from meshwright.schema import Calibration, InvalidInput
+from meshwright.schema.calibration import Anchored, Efficiency
+
+
+def anchored(own: Calibration, ratios: Sequence[float], stack: str) -> Calibration:
+    """The calibration for a stack; ratios: measured over predicted steps of plans made with it.
+
+    Raises InvalidInput for a calibration that is anchored already: its plans say nothing of it.
+    """
+    if own.anchored is not None:
+        raise InvalidInput(
+            f"the calibration {own.id} is anchored itself; observe plans of the one that it is of, "
+            f"{own.anchored.calibration}"
+        )
+    ratio = statistics.median(ratios)
+    shares = {
+        name: min(1.0, getattr(own.efficiency, name) / ratio) for name in Efficiency.model_fields
+    }
+    of = f" for {stack}" if stack else ""
+    return own.model_copy(
+        update={
+            "name": f"{own.name}, anchored{of}"[:500],
+            "source": f"{own.source} All of it times {ratio:.4g}, the median of {len(ratios)} "
+            f"measured steps over the predicted ones{of}.",
+            "efficiency": own.efficiency.model_copy(update=shares),
+            "link_efficiency": min(1.0, own.link_efficiency / ratio),
+            "launch_ns": round(own.launch_ns * ratio),
+            "anchored": Anchored(
+                calibration=own.id, ratio=ratio, observations=len(ratios), stack=stack
+            ),
+        }
+    )

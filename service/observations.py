@@ -1,0 +1,79 @@
+"""Observations of plans: kept beside what was predicted, and a calibration anchored by them."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, Connection, insert, select
+
+from costmodel.anchoring import anchored
+from costmodel.calibrations import default_calibration
+from meshwright.schema import Calibration, Plan
+from meshwright.schema.observation import Observation
+from service import documents
+from service.paging import Page, PageRequest, read_page
+from service.resources import ObservationEntry, time_of
+from service.tables import ObservationRow
+
+
+def put(
+    connection: Connection, observation: Observation, *, now: ColumnElement[float]
+) -> tuple[bool, float, Calibration]:
+    """Store an observation and the calibration that it anchors.
+
+    (whether it is new, measured over predicted, the calibration). NotFound without its plan,
+    InvalidInput where the plan's calibration is anchored already. All observations of the stack
+    count, of all plans that this calibration made for this topology.
+    """
+    plan = documents.parsed(connection, Plan, observation.plan)
+    ratio = observation.step_ns / plan.cost.step_ns
+    found = select(ObservationRow.id).where(ObservationRow.id == observation.id)
+    new = connection.execute(found).first() is None
+    if new:
+        connection.execute(
+            insert(ObservationRow).values(
+                id=observation.id,
+                plan=plan.id,
+                topology=plan.topology,
+                calibration=plan.calibration,
+                stack=observation.stack,
+                created=now,
+                ratio=ratio,
+                body=observation.to_dict(),
+            )
+        )
+    ratios = connection.execute(
+        select(ObservationRow.ratio)
+        .where(
+            ObservationRow.calibration == plan.calibration,
+            ObservationRow.topology == plan.topology,
+            ObservationRow.stack == observation.stack,
+        )
+        .order_by(ObservationRow.created, ObservationRow.id)
+    ).scalars()
+    made = anchored(_calibration(connection, plan.calibration), list(ratios), observation.stack)
+    documents.put(connection, made, now=now)
+    return new, ratio, made
+
+
+def list_of_plan(connection: Connection, plan: str, page: PageRequest) -> Page[ObservationEntry]:
+    """The observations of a plan, the newest first; NotFound without the plan."""
+    documents.entry(connection, "plan", plan)
+    statement = select(
+        ObservationRow.id, ObservationRow.created, ObservationRow.ratio, ObservationRow.body
+    ).where(ObservationRow.plan == plan)
+    rows, token = read_page(connection, statement, ObservationRow.created, ObservationRow.id, page)
+    entries = tuple(
+        ObservationEntry(
+            id=row.id,
+            created_at=time_of(row.created),
+            ratio=row.ratio,
+            observation=Observation.from_dict(row.body),
+        )
+        for row in rows
+    )
+    return Page(entries, token)
+
+
+def _calibration(connection: Connection, id_: str) -> Calibration:
+    """A stored one, or the planner's own, which nobody stores."""
+    default = default_calibration()
+    return default if id_ == default.id else documents.parsed(connection, Calibration, id_)

@@ -1,0 +1,63 @@
+"""Observations: what training jobs measured of a plan."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+
+from meshwright.schema import RequestError
+from meshwright.schema.observation import Observation
+from service import observations
+from service.body import Body, read_body
+from service.paging import Paging
+from service.resources import ObservationList, Observed
+from service.state import Service
+
+router = APIRouter(prefix="/v1/plans", tags=["observations"])
+UPLOAD: dict[int | str, dict[str, Any]] = {
+    200: {"model": Observed, "description": "It was stored already"},
+    201: {"model": Observed, "description": "It is stored"},
+}
+
+
+@router.post(
+    "/{plan}/observations", responses=UPLOAD, summary="Report a measured step",
+    response_model=Observed,
+)  # fmt: skip
+def post_observation(
+    service: Service, plan: str, body: Annotated[Body, Depends(read_body)]
+) -> Response:
+    """Store what a training job measured; the answer names a calibration corrected by it."""
+    given = body.json()
+    if given.get("plan", plan) != plan:
+        raise RequestError(
+            f"the observation is of the plan {str(given['plan'])[:100]!r}, the path names {plan!r}",
+            pointer="/plan",
+        )
+    observation = Observation.from_dict({**given, "plan": plan})
+    with service.database.writing() as connection:
+        new, ratio, calibration = observations.put(
+            connection, observation, now=service.database.now
+        )
+    assert calibration.anchored is not None
+    made = Observed(
+        id=observation.id,
+        ratio=ratio,
+        calibration=calibration.id,
+        anchor=calibration.anchored.ratio,
+        observations=calibration.anchored.observations,
+    )
+    return Response(
+        made.model_dump_json(), status_code=201 if new else 200, media_type="application/json"
+    )
+
+
+@router.get(
+    "/{plan}/observations", response_model_exclude_none=True, summary="Predicted against measured"
+)
+def list_observations(service: Service, plan: str, page: Paging) -> ObservationList:
+    """What was measured of a plan, the newest first."""
+    with service.database.reading() as connection:
+        found = observations.list_of_plan(connection, plan, page)
+    return ObservationList(observations=found.items, next_page_token=found.next_token)
