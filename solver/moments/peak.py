@@ -55,11 +55,13 @@ class Moments:
     """The fullest moment of every pass over a microbatch: forward, backward, and weights where the
     backward pass is split. saved_bytes: between forward and backward. buffers_bytes: all the time.
     passing_bytes: by position, the most that is held beside what is saved while the op runs.
+    gathered_bytes: of all parameters that are gathered, and gradients that are reduced.
     """
 
     passes: tuple[Moment, ...]
     saved_bytes: int
     buffers_bytes: int
+    gathered_bytes: int
     passing_bytes: IntArray = field(default_factory=lambda: _NO_BYTES, compare=False, repr=False)
 
     @property
@@ -75,9 +77,9 @@ class Moments:
 
 def rows_of(
     order: Order, holdings: Iterable[tuple[Holdings, IntArray]]
-) -> tuple[IntArray, IntArray, int]:
+) -> tuple[IntArray, IntArray, int, int]:
     """(first place, last place, bytes, what) of all that is held, those that stand ahead of or
-    behind their turn apart, and the bytes of buffers.
+    behind their turn apart, the bytes of buffers, and those of all that is gathered or reduced.
 
     holdings: each with the positions, in the order's graph, of those that it names.
     """
@@ -91,11 +93,17 @@ def rows_of(
     rows = [_of(array, None) for array in own]
     rows += [_of(gathered, What.GATHERED), _of(left, What.GATHERED)]
     beside = np.concatenate([_ahead(gathered), _behind(left)])
-    return np.concatenate(rows), beside, buffers
+    gathered_bytes = int(gathered[:, 2].sum() + left[:, 2].sum())
+    return np.concatenate(rows), beside, buffers, gathered_bytes
 
 
 def moments_of(
-    order: Order, name: Callable[[int], str], rows: IntArray, beside: IntArray, buffers: int
+    order: Order,
+    name: Callable[[int], str],
+    rows: IntArray,
+    beside: IntArray,
+    buffers: int,
+    gathered_bytes: int,
 ) -> Moments:
     """The fullest moment of every pass; of several that are as full, the latest op. name: of the op
     at a position. The rest is what `rows_of` finds."""
@@ -122,7 +130,8 @@ def moments_of(
             )
         )
     saved_bytes = int(rows[rows[:, 3] == What.SAVED, 2].sum())
-    return Moments(tuple(found), saved_bytes, buffers, _passing_bytes(order, held))
+    passing_bytes = _passing_bytes(order, held)
+    return Moments(tuple(found), saved_bytes, buffers, gathered_bytes, passing_bytes)
 
 
 def _passing_bytes(order: Order, held: IntArray) -> IntArray:

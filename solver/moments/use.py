@@ -19,7 +19,8 @@ def alone(moments: Moments, in_flight: float, copies: int) -> Moment:
     copies: microbatches that take turns are taken to pass by as much as each other at that time.
     """
     others_bytes = _others_bytes(moments, in_flight)
-    return beside(_of_all(moments.fullest, copies), others_bytes, moments.buffers_bytes)
+    fullest = _of_all(moments.fullest, moments, copies)
+    return beside(fullest, others_bytes, moments.buffers_bytes)
 
 
 def every_moment(
@@ -27,7 +28,7 @@ def every_moment(
 ) -> tuple[Moment, ...]:
     """The fullest of every pass, and of what comes once a step."""
     others_bytes = _others_bytes(moments, in_flight)
-    passes = [_of_all(own, copies) for own in moments.passes]
+    passes = [_of_all(own, moments, copies) for own in moments.passes]
     found = [beside(own, others_bytes, moments.buffers_bytes) for own in passes]
     return (*found, UPDATE) if training else tuple(found)
 
@@ -36,16 +37,16 @@ def _others_bytes(moments: Moments, in_flight: float) -> int:
     return round(max(0.0, in_flight - 1) * moments.saved_bytes)
 
 
-def _of_all(own: OfMicrobatch, copies: int) -> OfMicrobatch:
+def _of_all(own: OfMicrobatch, moments: Moments, copies: int) -> OfMicrobatch:
     if copies == 1:
         return own
-    # what is saved counts among the others'; parameters of a leg stay until both have used them
-    gathered = own.gathered + min(own.gathered, 1) * LEG_BUCKETS * BUCKET_BYTES
+    # what is saved counts among the others'; parameters and gradients of a leg stay for all
+    stays = min(moments.gathered_bytes, LEG_BUCKETS * BUCKET_BYTES)
     return replace(
         own,
         recomputed=copies * own.recomputed,
         working=copies * own.working,
-        gathered=gathered,
+        gathered=own.gathered + stays,
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from examples.plan_all import Case
-from meshwright.schema import Degrees, Plan, Recompute, RecomputePolicy, Request
+from meshwright.schema import Degrees, Graph, Plan, Recompute, RecomputePolicy, Request, Setup
 from solver.overlap.chains import NOTHING, Chains
 from solver.overlap.columns import (
     EDGE_COLUMNS,
@@ -24,6 +24,9 @@ from solver.overlap.paths import forward
 from solver.simulation.step import step_of
 from solver.simulation.tasks import Kind
 from tests.solver.requests import planned
+from tests.solver.small_graphs import topology
+from tests.solver.test_expert_loads import mixture
+from tests.solver.test_verify import decoder_layer
 
 SENT = 1  # the chain of one collective
 
@@ -118,3 +121,27 @@ def test_activations_move_beside_the_other_half(name: str) -> None:
     # kernels of half the rows: more launches, never less work
     assert both.cost.compute_ns > alone.cost.compute_ns
     assert both.cost.step_ns < alone.cost.step_ns
+
+
+@pytest.mark.parametrize("sizes", [(4,), (2, 4)])
+@pytest.mark.parametrize(
+    ("graph", "policy", "phase"),
+    [
+        (decoder_layer(), "full", "training"),
+        (decoder_layer(), "none", "inference"),
+        (mixture(), "cheap", "training"),
+    ],
+    ids=["decoder", "inference", "experts"],
+)
+def test_small_plans_are_the_simulated_ones(
+    graph: Graph, policy: RecomputePolicy, phase: str, sizes: tuple[int, ...]
+) -> None:
+    setup = Setup.model_validate({"phase": phase, "microbatches": 4, "copies": 2})
+    request = Request(
+        graph=graph, topology=topology(*sizes), setup=setup, recompute=Recompute(policy=policy)
+    )
+    found = planned(request)
+    step = step_of(found, graph, request.topology, setup)
+    assert found.cost.step_ns == pytest.approx(step.ns, rel=0.03)
+    simulated = step.curve(0).total.max() + step.static_bytes(0)
+    assert simulated <= found.cost.memory_bytes.total - found.cost.memory_bytes.reserved
