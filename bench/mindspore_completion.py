@@ -19,7 +19,7 @@ from bench.mindspore_strategies import Cuts, Recorded, Ways, by_level, ways_of
 from costmodel.calibrations import default_calibration
 from meshwright.schema import ConversionError, Cost, Graph, InvalidInput, Mesh, Setup, Topology
 from solver.dynamic_programming import dynamic_programming
-from solver.folded_plan import FoldedPlan
+from solver.folded_plan import FoldedPlans
 from solver.folding import Folding, foldings
 from solver.lowering import Models, lower
 from solver.mesh_outcome import MeshOutcome
@@ -131,7 +131,7 @@ def _searched(
         if search.choice is None:
             continue
         found = MeshOutcome(search, models, unfolding=unfolding)
-        cost = FoldedPlan.of(found).cost
+        cost = FoldedPlans().of(found).cost
         if best is None or cost.objective_ns < best.objective_ns:
             best = cost
     return best

@@ -23,10 +23,10 @@ from costmodel.calibrations import default_calibration
 from costmodel.presets import preset
 from meshwright.schema import Graph, Plan, Request, Setup
 from solver.answer import plan_of
-from solver.bounds import least_memory
+from solver.bounds import least_memory_bytes
 from solver.constraints import filters
 from solver.cost_graph import Edge, IntArray, evaluate_choice
-from solver.folded_plan import FoldedPlan
+from solver.folded_plan import FoldedPlans
 from solver.folding import Folding, fold
 from solver.lowering import Lowered, Models, lower
 from solver.mesh_outcome import MeshOutcome
@@ -83,7 +83,7 @@ class Staged:
         pins = pinned_ops(models.problem, (), models.values.views)
         given = filters(models.problem, self.request, pins, models.values, models.mesh)
         assert broken_pin(models, given.all) is None
-        least_memory(models, folding)
+        least_memory_bytes(models, folding)
         return given.all
 
     def after(self, unfolding: Unfolding, choice: IntArray) -> Plan:
@@ -92,7 +92,7 @@ class Staged:
         outcome = Outcome("feasible", choice, found.cost_ns, found.memory_bytes, 0.0, None)
         best = MeshOutcome(outcome, unfolding.lowered.models, "chosen", unfolding)
         plan = self.timed(
-            "plan", lambda: plan_of(self.request, [best], best, FoldedPlan.of(best), ())
+            "plan", lambda: plan_of(self.request, [best], best, FoldedPlans().of(best), ())
         )
         self.timed("to JSON", plan.to_json)
         return plan

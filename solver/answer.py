@@ -55,14 +55,14 @@ def answer_of(
     solved = [o for o in outcomes if o.outcome.choice is not None]
     if not solved:
         return Answer(infeasible=why_none(outcomes, search))
-    plans = FoldedPlans()
+    plans = search.plans
     best = fastest(solved, plans)
     folded = plans.of(best)
     if _fits(folded):
         return _written(request, outcomes, search, best, write, plans)
     problem = folded.models.problem
     batch = step_batch(request.graph, request.setup)
-    misfit = Misfit(folded.cost.memory_bytes, problem.microbatches, batch, bool(problem.remade))
+    misfit = Misfit(folded.memory_bytes, problem.microbatches, batch, bool(problem.remade))
     fitting = [own for own in solved if _fits(plans.of(own))]
     return Missed(
         misfit,
@@ -75,8 +75,7 @@ def answer_of(
 
 
 def _fits(folded: FoldedPlan) -> bool:
-    memory = folded.cost.memory_bytes
-    return memory.total <= memory.capacity
+    return folded.over_bytes <= 0
 
 
 def _written(

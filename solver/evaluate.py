@@ -19,6 +19,7 @@ it of any plan document.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -83,7 +84,10 @@ def cost_of_all(models: Models, assignment: Assignment) -> Cost:
     part = Part.whole(models, assignment)
     course = course_of(models, [part], models.problem.position_of)
     moments = stage_moments(models, assignment, part.ledger)
-    return cost_of(models, [part], lengths_in_turn(models.problem, course), moments)
+    problem = models.problem
+    totals = Totals.of(problem, [part])
+    memory_bytes = memory_of(problem, totals, moments)
+    return cost_of(problem, totals, lengths_in_turn(problem, course), memory_bytes)
 
 
 def lengths_in_turn(problem: Problem, course: Course) -> Lengths:
@@ -93,37 +97,69 @@ def lengths_in_turn(problem: Problem, course: Course) -> Lengths:
     return lengths_of(own, training=problem.training, split=False)
 
 
-def cost_of(models: Models, parts: Iterable[Part], lengths: Lengths, moments: Moments) -> Cost:
-    """What parts of an assignment cost together, each as often as it has copies.
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What parts of an assignment add up to, each as often as it has copies.
 
-    lengths, moments: of the passes of all of them.
+    ns of a step: compute on devices, and moved by activations, gathers, reductions; work of hosts,
+    and of links from and to them. bytes: of values, caches apart, gradients, optimizer state, saved
+    activations and caches on a device, and in its share of its host.
     """
-    problem = models.problem
-    own = [(part.ledger, len(part.copies)) for part in parts]
-    cache = sum(times * ledger.value_bytes(problem.caches) for ledger, times in own)
-    totals = sum((times * ledger.totals() for ledger, times in own), np.zeros(8))
-    on_host = sum((times * ledger.host_totals() for ledger, times in own), np.zeros(4))
-    work_ns, up_ns, down_ns, host_bytes = on_host.tolist()
-    compute, activation, gathers, reductions = totals[:4].tolist()
+
+    ns: tuple[float, float, float, float]
+    host_ns: tuple[float, float, float]
+    resting_bytes: tuple[float, float, float]
+    activation_bytes: float
+    cache_bytes: float
+    host_bytes: float
+
+    @staticmethod
+    def of(problem: Problem, parts: Iterable[Part]) -> Totals:
+        own = [(part.ledger, len(part.copies)) for part in parts]
+        cache = sum(times * ledger.value_bytes(problem.caches) for ledger, times in own)
+        found = sum((times * ledger.totals() for ledger, times in own), np.zeros(8)).tolist()
+        hosts = sum((times * ledger.host_totals() for ledger, times in own), np.zeros(4)).tolist()
+        compute, activation, gathers, reductions, values, gradients, optimizer, saved = found
+        work, up, down, host_bytes = hosts
+        return Totals(
+            (compute, activation, gathers, reductions),
+            (work, up, down),
+            (values - cache, gradients, optimizer),
+            saved,
+            cache,
+            host_bytes,
+        )
+
+
+def memory_of(problem: Problem, totals: Totals, moments: Moments) -> MemoryUse:
+    """What parts take together at their fullest. moments: of the passes of all of them."""
+    capacity = problem.topology.device.memory_bytes
+    parameters, gradients, optimizer = totals.resting_bytes
+    resting = MemoryUse(
+        parameters=round(parameters),
+        gradients=round(gradients),
+        optimizer=round(optimizer),
+        activations=round(totals.activation_bytes * problem.in_flight),
+        cache=round(totals.cache_bytes),
+        reserved=round(capacity * problem.setup.memory_reserve),
+        capacity=capacity,
+        host=round(totals.host_bytes),
+        host_capacity=problem.topology.host.memory_bytes if problem.topology.host else 0,
+    )
+    return at_fullest(resting, alone(moments, problem.in_flight, problem.setup.copies))
+
+
+def cost_of(problem: Problem, totals: Totals, lengths: Lengths, memory_bytes: MemoryUse) -> Cost:
+    """What parts cost together. lengths: of the passes of all of them."""
+    compute, activation, gathers, reductions = totals.ns
+    work_ns, up_ns, down_ns = totals.host_ns
     moved = {"activation": activation, "parameter": gathers, "gradient": reductions}
     exposed = lengths.exposed_ns(problem.rounds)
-    if work_ns or up_ns or down_ns:
+    if any(totals.host_ns):
         moved["host"] = work_ns + up_ns + down_ns
     else:
         del exposed["host"]
-    capacity = problem.topology.device.memory_bytes
     shares = problem.calibration.exposed
-    resting = MemoryUse(
-        parameters=round(totals[4] - cache),
-        gradients=round(totals[5]),
-        optimizer=round(totals[6]),
-        activations=round(totals[7] * problem.in_flight),
-        cache=round(cache),
-        reserved=round(capacity * problem.setup.memory_reserve),
-        capacity=capacity,
-        host=round(host_bytes),
-        host_capacity=problem.topology.host.memory_bytes if problem.topology.host else 0,
-    )
     return Cost(
         step_ns=compute + sum(exposed.values()),
         objective_ns=compute
@@ -134,5 +170,5 @@ def cost_of(models: Models, parts: Iterable[Part], lengths: Lengths, moments: Mo
         compute_ns=compute,
         communication_ns=moved,
         exposed_ns=exposed,
-        memory_bytes=at_fullest(resting, alone(moments, problem.in_flight, problem.setup.copies)),
+        memory_bytes=memory_bytes,
     )

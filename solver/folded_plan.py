@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from meshwright.schema import Cost, Stage
+from meshwright.schema import Cost, MemoryUse, Stage
 from meshwright.schema.collector import uncollected
-from solver.evaluate import cost_of, lengths_in_turn
+from solver.evaluate import Totals, cost_of, lengths_in_turn, memory_of
 from solver.ledger import Ledger, ledger_of
 from solver.lowering import Models
 from solver.mesh_outcome import MeshOutcome
@@ -21,33 +21,58 @@ from solver.unfolding import Unfolding
 
 @dataclass(frozen=True)
 class FoldedPlan:
-    """course, cost, moments: of the whole."""
+    """A choice of an unfolding's graph as a plan; course, cost, moments: of the whole, each made
+    when it is first asked for."""
 
     models: Models
     unfolding: Unfolding
-    portions: list[Portion]
-    ledgers: list[Ledger]
-    course: Course
-    cost: Cost
-    moments: Moments
+    choice: IntArray
 
-    @staticmethod
+    @cached_property
     @uncollected
-    def of(best: MeshOutcome) -> FoldedPlan:
-        """Of an outcome that has a choice."""
-        assert best.unfolding is not None
-        assert best.outcome.choice is not None
-        models, unfolding = best.models, best.unfolding
-        portions = unfolding.portions(best.outcome.choice)
-        ledgers = [ledger_of(models, own.assignment, own.share) for own in portions]
-        parts = [
+    def portions(self) -> list[Portion]:
+        return self.unfolding.portions(self.choice)
+
+    @cached_property
+    @uncollected
+    def ledgers(self) -> list[Ledger]:
+        return [ledger_of(self.models, own.assignment, own.share) for own in self.portions]
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        return [
             Part(own.assignment, ledger, own.share, own.copies)
-            for own, ledger in zip(portions, ledgers, strict=True)
+            for own, ledger in zip(self.portions, self.ledgers, strict=True)
         ]
-        course = course_of(models, parts, unfolding.place_of_ops)
-        moments = unfolding.moments(portions, ledgers)
-        cost = cost_of(models, parts, lengths_in_turn(models.problem, course), moments)
-        return FoldedPlan(models, unfolding, portions, ledgers, course, cost, moments)
+
+    @cached_property
+    @uncollected
+    def course(self) -> Course:
+        return course_of(self.models, self.parts, self.unfolding.place_of_ops)
+
+    @cached_property
+    @uncollected
+    def moments(self) -> Moments:
+        return self.unfolding.moments(self.portions, self.ledgers)
+
+    @cached_property
+    def totals(self) -> Totals:
+        return Totals.of(self.models.problem, self.parts)
+
+    @cached_property
+    def memory_bytes(self) -> MemoryUse:
+        return memory_of(self.models.problem, self.totals, self.moments)
+
+    @cached_property
+    def cost(self) -> Cost:
+        problem = self.models.problem
+        lengths = lengths_in_turn(problem, self.course)
+        return cost_of(problem, self.totals, lengths, self.memory_bytes)
+
+    @property
+    def over_bytes(self) -> int:
+        """What it takes more than there is."""
+        return self.memory_bytes.total - self.memory_bytes.capacity
 
     @cached_property
     def stages(self) -> list[Stage]:
@@ -60,13 +85,18 @@ class FoldedPlan:
 
 @dataclass(slots=True)
 class FoldedPlans:
-    """Plans of outcomes that have a choice, each made once."""
+    """Plans of choices on meshes, each made once; of each unfolding the last one asked for."""
 
-    _known: dict[int, tuple[IntArray, FoldedPlan]] = field(default_factory=dict)
+    _known: dict[int, FoldedPlan] = field(default_factory=dict)
 
     def of(self, outcome: MeshOutcome) -> FoldedPlan:
-        choice = outcome.outcome.choice
-        assert choice is not None
-        if id(choice) not in self._known:
-            self._known[id(choice)] = choice, FoldedPlan.of(outcome)
-        return self._known[id(choice)][1]
+        """Of an outcome that has a choice."""
+        assert outcome.unfolding is not None
+        assert outcome.outcome.choice is not None
+        return self.of_choice(outcome.models, outcome.unfolding, outcome.outcome.choice)
+
+    def of_choice(self, models: Models, unfolding: Unfolding, choice: IntArray) -> FoldedPlan:
+        found = self._known.get(id(unfolding))
+        if found is None or found.choice is not choice:
+            found = self._known[id(unfolding)] = FoldedPlan(models, unfolding, choice)
+        return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from solver.cost_graph import ChoiceCost, CostGraph, IntArray, evaluate_choice
 
@@ -33,6 +33,7 @@ Report = Callable[[Progress], None]
 class Incumbent:
     def __init__(self, graph: CostGraph, tolerance: float, report: Report | None) -> None:
         self.graph = graph
+        self.limit_bytes = graph.memory_limit_bytes
         self.tolerance = tolerance
         self.choice: IntArray | None = None
         self.cost_ns = math.inf
@@ -43,12 +44,24 @@ class Incumbent:
     def offer(self, choice: IntArray, stage: str) -> ChoiceCost:
         """Keep the choice if it is within the limit and cheaper; what it costs either way."""
         found = evaluate_choice(self.graph, choice)
-        limit = self.graph.memory_limit_bytes
+        limit = self.limit_bytes
         if (limit is None or found.memory_bytes <= limit) and found.cost_ns < self.cost_ns:
             self.choice = choice
             self.cost_ns = found.cost_ns
             self.memory_bytes = found.memory_bytes
             self._tell(stage)
+        return found
+
+    def with_less(self, limit_bytes: float) -> Incumbent:
+        """One without a choice yet, for a lower limit. It tells of the bound that holds here, and
+        proves for itself."""
+
+        def report(step: Progress) -> None:
+            if self._report is not None:
+                self._report(replace(step, lower_bound_ns=self.lower_bound_ns))
+
+        found = Incumbent(self.graph, self.tolerance, report)
+        found.limit_bytes = limit_bytes
         return found
 
     def raise_bound(self, lower_bound_ns: float, stage: str) -> None:

@@ -60,6 +60,13 @@ class History:
         self.findings.append(Finding(search=search, mesh=shown(mesh), cost_ns=cost_ns))
         self.seconds.append(time.monotonic() - self.started)
 
+    def forget(self, mesh: Mesh) -> None:
+        """What was found there was no plan after all."""
+        name = shown(mesh)
+        kept = [k for k, found in enumerate(self.findings) if found.mesh != name]
+        self.findings[:] = [self.findings[k] for k in kept]
+        self.seconds[:] = [self.seconds[k] for k in kept]
+
 
 def shown(mesh: Mesh) -> str:
     """A mesh in words."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, isfinite, nan
 
 import numpy as np
@@ -35,6 +36,7 @@ from solver.dynamic_programming import DynamicProgramming
 from solver.elimination.eliminator import TableTooLarge
 from solver.elimination.order import nodes_apart
 from solver.exact import exact
+from solver.folded_plan import FoldedPlans
 from solver.folding import Folding
 from solver.incumbent import Progress as Step
 from solver.infeasibility import Restriction, explain_infeasible
@@ -106,6 +108,7 @@ class MeshSearch:
         self.history = history
         self.say = say
         self.now = Progress(phase="starting", done=0, total=1)
+        self.plans = FoldedPlans()
         self.values = find_values(problem)
         self.sketches = OpSketches(problem, self.values)
         self.pins = pinned_ops(problem, request.pins, self.values.views)
@@ -331,6 +334,8 @@ class MeshSearch:
             return MeshOutcome(found, models, "dynamic_programming", unfolding)
         name, search = ("exact", exact) if solver == "exact" else _LARGE
         start = self._start(own, unfolding, budget) if solver == "exact" else None
+        if solver != "exact":
+            budget = replace(budget, over_bytes=partial(self._over_bytes, models, unfolding))
         try:
             found = search(unfolding.graph, budget, self._listener(name, mesh), start)
         except TableTooLarge:
@@ -341,6 +346,13 @@ class MeshSearch:
         """The whole cost graph of a mesh."""
         lowered = lower(own.models, own.given.all, own.models.problem.memory_limit_bytes)
         return Unfolding(self.folding, lowered)
+
+    def _over_bytes(self, models: Models, unfolding: Unfolding, choice: IntArray) -> float:
+        """What the plan of a choice takes more than there is, with what passes by."""
+        found = self.plans.of_choice(models, unfolding, choice).over_bytes
+        if found > 0:
+            self.history.forget(models.mesh)
+        return found
 
     def _start(self, own: _Begun, unfolding: Unfolding, budget: Budget) -> IntArray | None:
         """What recursive programming finds, as a choice of the whole cost graph."""

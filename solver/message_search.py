@@ -5,6 +5,8 @@
     3. the best choice of those few                                         messages/elimination.py
     4. the price of memory, by 3 with 2 now and then                            messages/prices.py
     5. choices above the limit and within it, mixed                             messages/mixing.py
+    6. where the best choice takes more than sums know (`Budget.over_bytes`): 4 and 5 for a limit
+       that is lower by so much, from where they are
 
 Work is by classes of nodes and edges wherever arrays are shared, and compiled where it is not.
 Ends when the gap is within the tolerance, nothing gets better any more, or the time is over.
@@ -17,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
-from solver.cost_graph import CostGraph, FloatArray, IntArray
+from solver.cost_graph import ChoiceCost, CostGraph, FloatArray, IntArray
 from solver.crossing import crossed
 from solver.deadline import OutOfTime
 from solver.elimination.eliminator import TableTooLarge
@@ -41,6 +43,8 @@ _KEPT = 12  # measured: states of a node that hold the best choice after a sweep
 _ALL_KEPT = 30_000_000  # chosen: additions with which all states are kept, so that a choice is best
 _IDLE_ROUNDS = 6  # chosen: rounds without progress that end a search
 _PROGRESS = 0.02  # chosen: of the gap; less in a round is none
+# chosen: left beside what a choice took too much, of the limit: the next one differs a little
+_MARGINS = (0.0, 0.001, 0.004, 0.016)
 _STOP_SECONDS = 0.05  # chosen: between looks at whether to stop
 _ROUNDING = 1e-12  # chosen: of what elimination adds up
 _COPIES = 4  # measured: of all distinct tables, in numbers of 8 bytes: two single, two double
@@ -64,6 +68,7 @@ def message_search(
         search = _MessageSearch(always, budget, report, start, pool)
         try:
             search.run()
+            search.leave_room()
         except OutOfTime:
             search.note_out_of_time()
         return search.so_far()
@@ -81,6 +86,7 @@ class _MessageSearch(SearchState):
         super().__init__(graph, budget, report, start)
         self.limit = graph.memory_limit_bytes
         self._pool = pool
+        self._bracket: Bracket | None = None  # of the limit, where that was not kept for nothing
 
     def run(self) -> None:
         self._prepare()
@@ -95,6 +101,29 @@ class _MessageSearch(SearchState):
             self._tighten()
         else:
             self._close(Bracket(self.limit, line))
+
+    def leave_room(self) -> None:
+        """Lower the limit by what the best choice takes too much, a few times. The bound stays that
+        of the limit there was."""
+        over, first, limit = self.budget.over_bytes, self.incumbent, self.limit
+        if over is None or limit is None:
+            return
+        own, said = first, len(self.notes)
+        try:
+            for margin in _MARGINS:
+                own = self.incumbent
+                missed = over(own.choice) if own.choice is not None else 0.0
+                if missed <= 0:
+                    break
+                self._close_again(own.memory_bytes - missed - margin * limit)
+                if self.incumbent.choice is None:
+                    break
+        finally:
+            if self.incumbent.choice is None and own.choice is not None:
+                # what holds of a lower limit is not said of the one there was
+                self.incumbent, self.infeasible = own, False
+                del self.notes[said:]
+            self.incumbent.lower_bound_ns = first.lower_bound_ns
 
     def _prepare(self) -> None:
         self._network = network = contracted(network_of(self.graph))
@@ -131,13 +160,38 @@ class _MessageSearch(SearchState):
             self._raise_bound()
             idle = 0 if self._gap() < (1 - _PROGRESS) * before else idle + 1
 
+    def _close_again(self, limit: float) -> None:
+        """Keep a limit that the best choice does not, from what is known of higher ones."""
+        own, known = self.incumbent, self._bracket
+        assert own.choice is not None
+        best = Line(own.choice, ChoiceCost(own.cost_ns, own.memory_bytes))
+        bracket = Bracket(limit, best if known is None else known.above)
+        lines = [best, self._line, known.within if known is not None else None]
+        for line in lines:
+            if line is not None:
+                bracket.add(line, self._weights.price)
+        self.limit, self.incumbent = limit, own.with_less(limit)
+        if bracket.within is None:
+            self._close(bracket)
+            return
+        price = self._mix(bracket) or bracket.meet()
+        bracket.add(self._line_at(price), price)
+        self._raise_bound()
+        if not self._is_over():
+            self._improve(bracket, narrowed(bracket, self._line_at))
+        self._bracket = bracket
+
     def _close(self, bracket: Bracket) -> None:
         """Keep the limit, which the cheapest choice does not."""
         if not bracketed(bracket, self._line_at):
             bracket.within = self._allowed(Weights(0.0, 1.0), bracket.limit)
         if bracket.within is None:
             return
-        price = self._mix(bracket) or bracket.meet()
+        self._improve(bracket, self._mix(bracket) or bracket.meet())
+
+    def _improve(self, bracket: Bracket, price: float) -> None:
+        """From choices on either side of the limit: messages until the bound is close enough."""
+        self._bracket = bracket
         idle = 0
         while idle < _IDLE_ROUNDS and not self._is_over():
             before = self._gap()

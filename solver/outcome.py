@@ -7,6 +7,7 @@ start from where one is known.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -37,6 +38,7 @@ class Budget:
     max_labels: int = MOST_LABELS
     cutoff_ns: float = math.inf
     stop: Stop = never
+    over_bytes: Callable[[IntArray], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ maximum that the judge finds once there is a plan. So
     3. where that leaves nothing, or never fits: the leanest plan there is
 
 A plan that passes less by than all of these and fits may be missed; none that was seen to fit is.
+Searches that can go on from where they are leave that room themselves (`Budget.over_bytes`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.schema import Cost, Passes, Stage
 from solver.assignment import assignment_of_stage
-from solver.evaluate import cost_of, lengths_in_turn
+from solver.evaluate import Totals, cost_of, lengths_in_turn, memory_of
 from solver.folded_plan import FoldedPlan
 from solver.lowering import Models
 from solver.moments.peak import Moments
@@ -55,7 +55,9 @@ def stage_cost(problem: Problem, stage: Stage, *, split: bool) -> StageCost:
     course = course_of(models, [part], models.problem.position_of)
     lengths = lengths_of(course, training=True, split=split)
     moments = stage_moments(models, assignment, part.ledger, split=split)
-    cost = cost_of(models, [part], lengths, moments)
+    totals = Totals.of(models.problem, [part])
+    memory_bytes = memory_of(models.problem, totals, moments)
+    cost = cost_of(models.problem, totals, lengths, memory_bytes)
     moved = cost.communication_ns
     between_ns = models.problem.microbatches * course.between_ns
     moved = {**moved, "activation": max(0.0, moved["activation"] - between_ns)}

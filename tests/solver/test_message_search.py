@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from solver.cost_graph import FORBIDDEN, CostGraph, Edge, Node, evaluate_choice
+from solver.cost_graph import FORBIDDEN, CostGraph, Edge, IntArray, Node, evaluate_choice
 from solver.dynamic_programming import dynamic_programming
 from solver.elimination.eliminator import TableTooLarge
 from solver.incumbent import Progress
@@ -182,3 +182,43 @@ def test_memory_that_lives_at_times_only_goes_to_the_search_that_knows_it() -> N
     node = Node("n", np.array([0.0, 5.0]), np.array([1.0, 0.0]))
     apart = CostGraph((node, node), (), 1.0, lifetimes=np.array([[0, 1], [1, 2]]))
     assert message_search(apart, Budget()).cost_ns == 0.0
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("limit_share", [0.85, 1.01], ids=["binding", "not binding"])
+def test_room_is_left_for_what_no_sum_knows(seed: int, limit_share: float) -> None:
+    # what passes by is the same for every choice: as if the limit were lower by so much
+    free = shared_graph(seed, 400)
+    cheapest = dynamic_programming(free, Budget())
+    limit, passing = limit_share * cheapest.memory_bytes, 0.03 * cheapest.memory_bytes
+    graph = replace(free, memory_limit_bytes=limit)
+    asked = []
+
+    def over_bytes(choice: IntArray) -> float:
+        asked.append(choice)
+        return evaluate_choice(graph, choice).memory_bytes + passing - limit
+
+    outcome = message_search(graph, Budget(tolerance=1e-3, over_bytes=over_bytes))
+    less = replace(free, memory_limit_bytes=limit - passing)
+    best = dynamic_programming(less, Budget(tolerance=1e-2))
+    assert outcome.choice is not None
+    found = evaluate_choice(graph, outcome.choice)
+    assert (found.cost_ns, found.memory_bytes) == (outcome.cost_ns, outcome.memory_bytes)
+    assert found.memory_bytes <= limit - passing
+    assert best.lower_bound_ns <= outcome.cost_ns <= 1.02 * best.lower_bound_ns
+    assert len(asked) > 1, "the first choice uses the room up"
+    # the bound is of the limit there was
+    assert outcome.lower_bound_ns <= dynamic_programming(graph, Budget(tolerance=1e-2)).cost_ns
+
+
+def test_without_any_choice_that_leaves_room_the_best_one_stays() -> None:
+    graph = shared_graph(2, 400, 0.3)
+    limit = graph.memory_limit_bytes
+    assert limit is not None
+    plain = message_search(graph, Budget())
+    outcome = message_search(graph, Budget(over_bytes=lambda _: 2 * limit))
+    assert outcome.choice is not None
+    assert plain.choice is not None
+    assert outcome.choice.tolist() == plain.choice.tolist()
+    assert outcome.lower_bound_ns == plain.lower_bound_ns
+    assert (outcome.status, outcome.notes) == (plain.status, plain.notes)
