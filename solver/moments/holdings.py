@@ -8,6 +8,8 @@ Of a value
     made again   from then until the last gradient that needs it
     gradient     from the first reader's backward until its op's; a later reader adds its own to it
 
+What a way of several steps makes between its ends is held at its reader.
+
 Of a parameter: its value, gathered, from the first to the last reader, forward and again backward;
 its gradient before it is reduced, or added to that of other microbatches. A sum passes the gradient
 that it gets on to what it adds, and makes none (PyTorch's AddBackward).
@@ -22,13 +24,14 @@ import numpy as np
 from meshwright.schema import DTYPE_BYTES
 from solver.assignment import Assignment
 from solver.ledger import Ledger, Share
-from solver.ledger_items import ParameterItems, ValueItems
+from solver.ledger_items import ParameterItems, ValueItems, Way
 from solver.lowering import Models
 from solver.moments.held import POSITIONS, WIDTH, Holdings, Table, What
 from solver.moments.inside import PASSES_ON, inside_backward, inside_forward
 from solver.moments.order import Event, Order
 from solver.offload import GRADIENT, TABLE
 from solver.parameters import ParameterModel
+from solver.peak_memory import between_bytes
 from solver.redistribution import Path
 from solver.rules.known import RECEIVE
 from solver.shardable import Reader
@@ -168,9 +171,13 @@ class _Writer:
             self._hold((Event.FORWARD, producer), last, size)
         if copy and not is_copy_saved:
             self._hold((Event.FORWARD, min(readers)), (Event.FORWARD, max(readers)), copy)
-        for position, size in zip(readers, ways, strict=False):
-            if not (own.read is None and is_copy_saved):
-                self._hold((Event.FORWARD, position), None, size)
+        self._hold(
+            (Event.FORWARD, min(readers)), None, self._between(space, own.shared, forward=True)
+        )
+        for position, size, way in zip(readers, ways, own.to_readers, strict=False):
+            is_saved = own.read is None and is_copy_saved
+            between = self._between(space, way, forward=True)
+            self._hold((Event.FORWARD, position), None, between + (0 if is_saved else size))
 
     def _kept(self, value: Value, own: ValueItems, producer: int) -> None:
         """What is saved and what is made again, and copies made again for the backward pass."""
@@ -187,10 +194,12 @@ class _Writer:
             copy = self._after(space, own.shared and own.shared.forward)
             first = min(again, key=self._place)
             self._hold(first, max(again, key=self._place), copy)
+            self._hold(first, None, self._between(space, own.shared, forward=True))
         for reader, way in zip(value.readers, own.to_readers, strict=False):
             if way is not None and way.again:
+                size = self._after(space, way.forward) + self._between(space, way, forward=True)
                 for event in self._again(value, reader) if reader in value.again else ():
-                    self._hold(event, None, self._after(space, way.forward))
+                    self._hold(event, None, size)
 
     def _needs(self, value: Value, producer: int) -> list[tuple[Event, int]]:
         """All that wants a value in the backward pass."""
@@ -227,7 +236,8 @@ class _Writer:
         ]
         for number, (event, moved) in enumerate(zip(events, left, strict=True)):
             is_first = number == 0 and not is_sent
-            self._hold(event, None, moved if is_first else moved or shared or rest)
+            between = self._between(space, ways.get(readers[number]), forward=False)
+            self._hold(event, None, between + (moved if is_first else moved or shared or rest))
         first = events[0]
         if not is_sent and not left[0] and self._is_passed_on(readers[0], value):
             if len(events) > 1:
@@ -238,6 +248,7 @@ class _Writer:
                 return
         if shared:
             self._hold(first, events[-1], shared)
+            self._hold(events[-1], None, self._between(space, own.shared, forward=False))
             first = events[-1]
         if not is_sent:
             self._hold(first, end, rest)
@@ -325,6 +336,23 @@ class _Writer:
                     size = self._bytes(model.space, left)
                     for event in events:
                         self._hold(event, None, size, What.GATHERED)
+        for (position, _), way in zip(value.readers, own.to_readers, strict=False):
+            if way is not None:
+                self._to_reader(model, position, way)
+
+    def _to_reader(self, model: ParameterModel, position: int, way: Way) -> None:
+        """A copy of a parameter in another layout than the one that its readers share."""
+        copy = self._after(model.space, way.forward)
+        copy += self._between(model.space, way, forward=True)
+        self._hold((Event.FORWARD, position), None, copy, What.GATHERED)
+        if not self.problem.training or not self.models.ops.model(position).runs_backward:
+            return
+        if self.models.ops.model(position).weights_share < 1:
+            self._hold((Event.INPUTS, position), None, copy, What.GATHERED)
+        if model.trained:
+            left = self._before(model.space, way.backward)
+            left += self._between(model.space, way, forward=False)
+            self._hold((self._last_half(position), position), None, left, What.GATHERED)
 
     def _place_of(self, model: ParameterModel, codes: Codes) -> int:
         return self.models.shared(
@@ -414,3 +442,11 @@ class _Writer:
     def _before(self, space: StateSpace, path: Path | None) -> int:
         """Of what a path comes from; nothing where nothing moves."""
         return self._bytes(space, path[0].before.codes) if path else 0
+
+    def _between(self, space: StateSpace, way: Way | None, *, forward: bool) -> int:
+        """What a way of several steps makes beside what it comes from and leads to."""
+        if way is None:
+            return 0
+        return between_bytes(
+            way.forward if forward else way.backward, lambda codes: self._bytes(space, codes)
+        )
