@@ -7,10 +7,11 @@ the last ranks of a pipeline have them, and with more, as interleaved schedules 
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 
 import numpy as np
@@ -211,8 +212,10 @@ class Drafts:
 
     def made(self, drafts: Sequence[Draft], deadline: Deadline) -> Iterator[Drafted]:
         """In their order, each made once however often it is wanted."""
-        anatomy = self.anatomy if self.executor is None else None
-        work = partial(drafted, self.request, anatomy)
+        if self.executor is None:
+            work = partial(_drafted, self.request, self.anatomy)
+        else:
+            work = partial(_drafted_elsewhere, pickle.dumps(self.request))
         new = [own for own in dict.fromkeys(drafts) if own not in self._known]
         results = zip(new, fanned(work, new, deadline, self.executor), strict=False)
         for done, own in enumerate(drafts):
@@ -233,6 +236,16 @@ def _missed(why: Infeasible) -> float:
     return why.needed_bytes / why.available_bytes
 
 
-def drafted(request: Request, anatomy: Anatomy | None, own: Draft, deadline: Deadline) -> Drafted:
-    """One draft; anatomy: of the request's graph, None to make it anew (in another process)."""
-    return coarse(request, anatomy or Anatomy(request.graph), own, deadline)
+def _drafted(request: Request, anatomy: Anatomy, own: Draft, deadline: Deadline) -> Drafted:
+    return coarse(request, anatomy, own, deadline)
+
+
+def _drafted_elsewhere(packed: bytes, own: Draft, deadline: Deadline) -> Drafted:
+    """In another process, which unpacks a request once for all its drafts."""
+    return coarse(*_unpacked(packed), own, deadline)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> tuple[Request, Anatomy]:
+    request: Request = pickle.loads(packed)  # of the process that asks
+    return request, Anatomy(request.graph)
