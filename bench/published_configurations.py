@@ -23,7 +23,6 @@ GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"
 GIB = 2**30
 ONE_RANK = Pipeline()
 NOTHING = Recompute()
-CHEAP = Recompute(policy="cheap")
 FULL = Recompute(policy="full")
 
 
@@ -132,7 +131,7 @@ CASES = (
         "llama3-8b-1m", "llama3-8b", "h100-8x8", 1,
         Degrees(tp=4, cp=16, zero=1, sequence_parallel=True),
         "NeMo, docs/source/performance/performance_long_sequence.md: degrees of LLaMA3-8B",
-        ONE_RANK, 1, 1048576, None, CHEAP,
+        ONE_RANK, 1, 1048576, None, FULL,
     ),
 )  # fmt: skip
 
