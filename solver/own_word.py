@@ -34,6 +34,11 @@ def check_cost(said: Cost, judged: Cost, search: Search) -> None:
             raise PlanError(
                 f"the plan says search.gap {search.gap}, its cost and its bound say {gap}"
             )
+    bound = search.step_bound_ns
+    if bound is not None and bound > judged.step_ns * (1 + ROUNDING):
+        raise PlanError(
+            f"the plan says search.step_bound_ns {bound}, its own step is {judged.step_ns}"
+        )
 
 
 def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = False) -> None:

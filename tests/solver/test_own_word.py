@@ -24,7 +24,10 @@ REQUESTS = {
     ),
 }
 # what is chosen or stands for itself, and is no number that the judge finds
-CHOSEN = {"simplicity_ns", "faster_ns", "lower_bound_ns", "history", "considered", "buckets"}
+CHOSEN = {
+    "simplicity_ns", "faster_ns", "lower_bound_ns", "step_bound_ns", "history", "considered",
+    "buckets",
+}  # fmt: skip
 
 
 def numbers(document: Any, path: Path = ()) -> Iterator[Path]:
@@ -66,6 +69,16 @@ def test_every_number_of_a_plan_is_compared_with_the_judges(name: str) -> None:
         lie = Plan.model_validate(_with_whole_bytes(changed(document, path)))
         with pytest.raises(PlanError, match=str(path[-1])):
             verify_documents(lie, *documents)
+
+
+def test_no_plan_is_shorter_than_what_it_says_of_all():
+    request = REQUESTS["a pipeline"]
+    plan = planned(request)
+    assert plan.search.step_bound_ns is not None
+    search = plan.search.model_copy(update={"step_bound_ns": 2 * plan.cost.step_ns})
+    lie = plan.model_copy(update={"search": search})
+    with pytest.raises(PlanError, match="step_bound_ns"):
+        verify_documents(lie, request.graph, request.topology, request.setup)
 
 
 def _with_whole_bytes(document: Any) -> Any:

@@ -17,7 +17,7 @@ from meshwright.schema import Calibration, Topology, Unavailable
 from meshwright.schema.samples import Samples
 from tests.clients.conftest import Run
 
-SMALL = ("--largest", "256", "--largest-bytes", "16384")
+SMALL = ("--largest", "256", "--largest-bytes", "1024")
 PATIENCE_S = 120
 
 
