@@ -26,8 +26,9 @@ from solver.assignment import Assignment
 from solver.ledger import Ledger, Share
 from solver.ledger_items import ParameterItems, ValueItems, Way
 from solver.lowering import Models
+from solver.moments.gradients import Gradients
 from solver.moments.held import POSITIONS, WIDTH, Holdings, Table, What
-from solver.moments.inside import PASSES_ON, inside_backward, inside_forward
+from solver.moments.inside import inside_backward, inside_forward
 from solver.moments.order import Event, Order
 from solver.offload import GRADIENT, TABLE
 from solver.parameters import ParameterModel
@@ -71,8 +72,7 @@ class _Writer:
         self.order = order
         self.rows: list[tuple[int, ...]] = []
         self.stamps = Stamps(WIDTH, POSITIONS)
-        self._adders = {p for p in assignment.ops if self.problem.ops[p].op.kind == PASSES_ON}
-        self._longest_of: dict[int, Value] = {}
+        self.gradients = Gradients(models, order, assignment.ops)
         self._does_again = bool((order.at[Event.AGAIN] >= 0).any())
         self._local: dict[tuple[int, tuple[int, ...]], int] = {}
 
@@ -85,7 +85,7 @@ class _Writer:
             id(self.models.ops.model(producer)),
             not self.problem.sent.isdisjoint(value.slot_of),
             self.problem.ops[producer].op.kind == RECEIVE,
-            self._is_counted_with(value),
+            self.gradients.is_counted_with(value),
             self._look(value, positions),
         )
 
@@ -205,7 +205,7 @@ class _Writer:
         """All that wants a value in the backward pass."""
         needs = [event for reader in value.again for event in self._again(value, reader)]
         if value.saved_by_producer:
-            needs.append((self._last_half(producer, of_inputs=True), producer))
+            needs.append((self.gradients.last_half(producer, of_inputs=True), producer))
         return needs
 
     def _again(self, value: Value, reader: Reader) -> list[tuple[Event, int]]:
@@ -215,20 +215,20 @@ class _Writer:
         if self.order.place(Event.AGAIN, position) >= 0:
             found.append((Event.AGAIN, position))
         if reader in value.saving:
-            found.append((self._last_half(position), position))
+            found.append((self.gradients.last_half(position), position))
         return found
 
     def _gradient(self, value: Value, own: ValueItems, producer: int, *, is_sent: bool) -> None:
         space = self.models.ops.space(value.root)
         rest = self._bytes(space, own.made)
         shared = self._before(space, own.shared and own.shared.backward)
-        readers = self._with_gradient(value)
-        end = (self._last_half(producer), producer)
+        readers = self.gradients.with_gradient(value)
+        end = (self.gradients.last_half(producer), producer)
         if is_sent:
             self._hold((Event.GIVEN, producer), end, rest)
         if not readers:
             return
-        events = [(self._first_half(position), position) for position, _ in readers]
+        events = [(self.gradients.first_half(position), position) for position, _ in readers]
         ways = dict(zip(value.readers, own.to_readers, strict=False))
         left = [
             self._before(space, way.backward) if (way := ways.get(reader)) is not None else 0
@@ -239,7 +239,7 @@ class _Writer:
             between = self._between(space, ways.get(readers[number]), forward=False)
             self._hold(event, None, between + (moved if is_first else moved or shared or rest))
         first = events[0]
-        if not is_sent and not left[0] and self._is_passed_on(readers[0], value):
+        if not is_sent and not left[0] and self.gradients.is_passed_on(readers[0], value):
             if len(events) > 1:
                 self._pass_on(value, readers[0][0], events[1], shared or rest)
                 first = events[1]
@@ -253,66 +253,15 @@ class _Writer:
         if not is_sent:
             self._hold(first, end, rest)
 
-    def _is_passed_on(self, reader: Reader, value: Value) -> bool:
-        """Whether the gradient that a reader makes is that of its result."""
-        op = self.problem.ops[reader[0]]
-        tensors = self.problem.tensors
-        return op.op.kind == PASSES_ON and (
-            tensors[op.outputs[0].tensor].bytes == tensors[value.root].bytes
-        )
-
     def _pass_on(self, value: Value, adder: int, until: tuple[Event, int], size: int) -> None:
         """The gradient of a sum lives as long as any of what was added needs it: it is counted
         with the one that needs it longest."""
-        if self._longest(adder) is not value:
+        if self.gradients.longest(adder) is not value:
             return
         mine = self._place(until)
         after = (Event.PASSED, adder)
         if self._place(after) <= mine:
             self._hold(after, until, size)
-
-    def _longest(self, adder: int) -> Value:
-        """What needs the gradient of a sum longest; of those that need it as long, the first."""
-        found = self._longest_of.get(adder)
-        if found is None:
-            of = self.models.values.value_of
-            summands = [of[port.tensor] for port in self.problem.ops[adder].inputs]
-            found = max(summands, key=lambda own: self._passed_until(own, adder))
-            self._longest_of[adder] = found
-        return found
-
-    def _is_counted_with(self, value: Value) -> bool:
-        """Whether the gradient of a sum is counted with a value that the sum reads."""
-        if self._adders.isdisjoint([position for position, _ in value.readers]):
-            return False
-        readers = self._with_gradient(value)
-        if not readers or not self._is_passed_on(readers[0], value):
-            return False
-        return self._longest(readers[0][0]) is value
-
-    def _passed_until(self, value: Value, adder: int) -> int:
-        """The place until which a summand lives on the gradient of the sum; -1 where it has its
-        own."""
-        readers = self._with_gradient(value)
-        has = not value.is_parameter and value.producer is not None
-        if not has or not readers or readers[0][0] != adder:
-            return -1
-        if not self._is_passed_on(readers[0], value):
-            return -1
-        if len(readers) > 1:
-            return self._place((self._first_half(readers[1][0]), readers[1][0]))
-        assert value.producer is not None
-        producer = value.producer[0]
-        return self._place((self._last_half(producer), producer))
-
-    def _with_gradient(self, value: Value) -> list[Reader]:
-        """Readers that make a gradient of a value, in the order of the backward pass."""
-        found = []
-        for position, port in value.readers:
-            model = self.models.ops.model(position)
-            if model.runs_backward and model.inputs[port].has_gradient:
-                found.append((position, port))
-        return sorted(found, reverse=True)
 
     # --- parameters ------------------------------------------------------------------------------
 
@@ -352,7 +301,7 @@ class _Writer:
         if model.trained:
             left = self._before(model.space, way.backward)
             left += self._between(model.space, way, forward=False)
-            self._hold((self._last_half(position), position), None, left, What.GATHERED)
+            self._hold((self.gradients.last_half(position), position), None, left, What.GATHERED)
 
     def _place_of(self, model: ParameterModel, codes: Codes) -> int:
         return self.models.shared(
@@ -399,7 +348,7 @@ class _Writer:
     def _weights(self, positions: Sequence[int]) -> list[tuple[Event, int]]:
         """When gradients of a parameter are made, in this order."""
         run = [position for position in positions if self.models.ops.model(position).runs_backward]
-        return sorted([(self._last_half(own), own) for own in run], key=self._place)
+        return sorted([(self.gradients.last_half(own), own) for own in run], key=self._place)
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -416,17 +365,6 @@ class _Writer:
 
     def _place(self, event: tuple[Event, int]) -> int:
         return self.order.place(*event)
-
-    def _first_half(self, position: int) -> Event:
-        """The half of an op's backward pass that makes gradients of values."""
-        is_weights = self.models.ops.model(position).weights_share == 1
-        return Event.WEIGHTS if is_weights else Event.INPUTS
-
-    def _last_half(self, position: int, *, of_inputs: bool = False) -> Event:
-        """The last half that there is; of_inputs: of what makes gradients of values."""
-        share = self.models.ops.model(position).weights_share
-        has_weights = share == 1 if of_inputs else share > 0
-        return Event.WEIGHTS if has_weights else Event.INPUTS
 
     def _bytes(self, space: StateSpace, codes: tuple[int, ...]) -> int:
         key = id(space), codes
