@@ -119,10 +119,11 @@ def _columns(row: Row) -> tuple[dict[str, float], str]:
     eager = stack == "eager"
     found["stack"] = STACKS.index(stack)
     found["flash"] = _number(row, "flash_attn", 0.0 if eager else 1.0)
-    apart = _WITHOUT_SEQUENCE_PARALLEL.search((row.get("framework") or "").lower())
+    framework = _text(row, "framework")
+    apart = _WITHOUT_SEQUENCE_PARALLEL.search(framework)
     split = found["tp"] > 1 and not eager and apart is None
     found["sequence_parallel"] = _number(row, "seq_par", float(split))
-    found["per_tensor"] = float(eager and "deepspeed" in (row.get("framework") or "").lower())
+    found["per_tensor"] = float(eager and "deepspeed" in framework)
     note = "" if device.relative is None else f"{device.name}: constants of {device.relative}"
     return found, note
 
@@ -184,12 +185,12 @@ def _strategy(row: Row) -> dict[str, float]:
         "sharded": _number(row, "fsdp_size", dp * cp),
         "microbatch": microbatch,
         "batch": batch,
-        "recompute": _RECOMPUTE.get((row.get("recompute") or "").lower(), NONE),
+        "recompute": _RECOMPUTE.get(_text(row, "recompute"), NONE),
     }
 
 
 def _device(row: Row, device: Accelerator) -> dict[str, float]:
-    eight_bit = _EIGHT_BIT.search((row.get("precision") or "").lower()) is not None
+    eight_bit = _EIGHT_BIT.search(_text(row, "precision")) is not None
     sheet = device.eight_bit_flops_per_s if eight_bit else device.flops_per_s
     link = re.search(r"([0-9.]+) ?GB/s", row.get("intra_link") or "")
     inside = float(link[1]) * GB if link else device.inside_bytes_per_s
@@ -208,13 +209,17 @@ def _device(row: Row, device: Accelerator) -> dict[str, float]:
 
 
 def _stack(row: Row, device: Accelerator) -> str:
-    framework = (row.get("framework") or "").lower()
+    framework = _text(row, "framework")
     if device.generation == "ampere" and row.get("flash_attn") == "0":
         return "eager"
     for pattern, stack in _STACKS:
         if re.search(pattern, framework):
             return stack
     return "other"
+
+
+def _text(row: Row, name: str) -> str:
+    return (row.get(name) or "").lower()
 
 
 def _needed(row: Row, name: str) -> float:

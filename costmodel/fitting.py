@@ -1,11 +1,9 @@
 """A calibration from samples: shares of peak that make the cost model's times the measured ones.
 
-    minimise sum_i rho(log(t_i / measured_i) / s_i) + sum_j (log(share_j / prior_j) / w_j)^2
-
-over the shares of matmul, attention, memory and links and the launch time. t_i is what `op_ns` or
-`collective_ns` says. rho is soft L1, so that a few odd samples count little. s_i is the noise of a
-sample: its quartiles' distance, or NOISE where that is less. The prior is the data sheet's
-calibration, as wide as w_j: what no sample is about keeps it.
+Over the shares of matmul, attention, memory and links and the launch time, by
+`costmodel.least_squares`. A prediction is what `op_ns` or `collective_ns` says. The noise of a
+sample is its quartiles' distance, or NOISE where that is less. The prior is the data sheet's
+calibration, within PRIOR_WIDTH: what no sample is about keeps it.
 """
 
 from __future__ import annotations
@@ -14,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from costmodel.calibrations import default_calibration
 from costmodel.collectives import Interconnect, collective_ns
+from costmodel.least_squares import fitted_logs
 from costmodel.operators import op_ns
 from meshwright.schema import Calibration, InvalidInput, OpClass, Topology
 from meshwright.schema.calibration import Fitted
@@ -69,27 +67,15 @@ def fit_calibration(samples: Samples, topology: Topology | None = None) -> Calib
     prior = _Values.of(default_calibration())
     measured, noise = _measured(samples)
 
-    def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-        predicted = np.log(_predicted(samples, cluster, _Values(logs).calibration()))
-        return np.concatenate([(predicted - measured) / noise, (logs - prior.logs) / PRIOR_WIDTH])
-
-    def slopes(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-        here = residuals(logs)
-        # downwards: shares end at 1
-        columns = [(here - residuals(logs - STEP * one)) / STEP for one in np.eye(len(NAMES))]
-        return np.stack(columns, axis=1)
+    def predicted(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.log(_predicted(samples, cluster, _Values(logs).calibration()))
 
     shares = np.arange(len(NAMES)) < len(NAMES) - 1
-    bounds = (
-        np.where(shares, np.log(SMALLEST), 0.0),
-        np.where(shares, np.log(LARGEST), np.log(1e9)),
+    bounds = np.log(np.where(shares, SMALLEST, 1.0)), np.log(np.where(shares, LARGEST, 1e9))
+    logs, spreads = fitted_logs(
+        predicted, measured, noise, prior.logs, PRIOR_WIDTH, bounds=bounds, step=STEP
     )
-    found = least_squares(
-        residuals, np.clip(prior.logs, *bounds), loss="soft_l1", bounds=bounds, x_scale=1.0,
-        jac=slopes,
-    )  # fmt: skip
-    spreads = np.sqrt(np.diag(np.linalg.inv(found.jac.T @ found.jac)))
-    own = _Values(found.x).calibration()
+    own = _Values(logs).calibration()
     return _told(own, samples, cluster, spreads, measured)
 
 

@@ -189,12 +189,8 @@ class Constants:
 
     def of_stack(self, name: str, runs: Runs) -> Column:
         """A constant that each stack has its own of, for every run."""
-        return self._chosen(name, STACKS, runs.stack)
+        return runs.of_stack({kind: self[f"{name}.{kind}"] for kind in STACKS})
 
     def of_generation(self, name: str, runs: Runs) -> Column:
         """A constant that each generation of devices has its own of, for every run."""
-        return self._chosen(name, GENERATIONS, runs.generation)
-
-    def _chosen(self, name: str, kinds: tuple[str, ...], which: Column) -> Column:
-        values = np.array([self[f"{name}.{kind}"] for kind in kinds])
-        return values[which.astype(np.intp)]
+        return runs.of_generation({kind: self[f"{name}.{kind}"] for kind in GENERATIONS})

@@ -1,4 +1,4 @@
-"""Constants from measured steps: least squares of logarithms, robust, held to the priors."""
+"""Constants from measured steps: what predicts them best (`costmodel.least_squares`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
+from costmodel.least_squares import fitted_logs
 from costmodel.transformer.constants import PRIOR, SPREAD, Constants
 from costmodel.transformer.runs import Column, Runs
 from costmodel.transformer.step import steps
@@ -18,6 +18,7 @@ NOISE = 0.06
 # chosen: a source weighs as much as nine independent measurements, whatever number of rows it has,
 # as what its rows get wrong together is not averaged out
 MEASUREMENTS_A_SOURCE = 9.0
+MAX_ROUNDS = 60  # chosen: some twenty do
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,12 @@ def fit(
 ) -> Fitted:
     """The constants of least error over measured steps, every source weighing the same."""
     _, which, counts = np.unique(sources, return_inverse=True, return_counts=True)
-    weights = np.sqrt(MEASUREMENTS_A_SOURCE / counts[which]) / NOISE
-    measured = np.log(measured_s)
+    noise = NOISE / np.sqrt(MEASUREMENTS_A_SOURCE / counts[which])
 
-    def residuals(logs: Column) -> Column:
-        predicted = np.log(steps(runs, Constants(logs), without).total)
-        return np.concatenate([weights * (predicted - measured), (logs - PRIOR) / SPREAD])
+    def predicted(logs: Column) -> Column:
+        return np.log(steps(runs, Constants(logs), without).total)
 
-    found = least_squares(residuals, PRIOR, loss="soft_l1", max_nfev=60)
-    precision = found.jac.T @ found.jac
-    return Fitted(Constants(found.x), np.sqrt(np.diag(np.linalg.inv(precision))))
+    logs, spreads = fitted_logs(
+        predicted, np.log(measured_s), noise, PRIOR, SPREAD, max_rounds=MAX_ROUNDS
+    )
+    return Fitted(Constants(logs), spreads)

@@ -86,10 +86,9 @@ class Layer:
     def elementwise(self) -> Column:
         """s of a layer's memory-bound ops, forward."""
         runs = self.runs
-        apart = np.where(runs.sequence_parallel > 0, runs.tp, 1.0)
         dense = runs.dense_share * runs.ups * runs.ffn
         routed = (1 - runs.dense_share) * 2 * (runs.top_k * runs.expert_ffn + runs.shared_ffn)
-        numbers = self.constants["hidden_passes"] * runs.hidden / apart
+        numbers = self.constants["hidden_passes"] * runs.hidden / runs.sequence_parts
         numbers = numbers + self.constants["ffn_passes"] * (dense + routed) / runs.tp
         return self.kept("elementwise", BYTES * runs.tokens * numbers / self.memory_bytes_per_s)
 

@@ -6,12 +6,11 @@ tensors, with the model's own widths: 34 bytes a token and hidden number for GPT
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.transformer.runs import FULL, SELECTIVE, STACKS, Column, Runs
+from costmodel.transformer.runs import FULL, SELECTIVE, Column, Runs
 
 WEIGHT_BYTES = 2.0
 MASTER_BYTES = 4.0
@@ -52,9 +51,8 @@ def memory(runs: Runs) -> Memory:
 
 def _states(runs: Runs) -> Column:
     """Parameters, gradients and Adam's state, sharded as ZeRO's stage says."""
-    gradients = _of_stack(GRADIENT_BYTES, runs)
-    sharded = np.minimum(runs.sharded, runs.dp * runs.cp)
-    parts = [np.where(runs.zero >= stage, sharded, 1.0) for stage in (3, 2, 1)]
+    gradients = runs.of_stack(GRADIENT_BYTES)
+    parts = [np.where(runs.zero >= stage, runs.sharding_group, 1.0) for stage in (3, 2, 1)]
     a_parameter = WEIGHT_BYTES / parts[0] + gradients / parts[1]
     a_parameter = a_parameter + (MASTER_BYTES + MOMENT_BYTES) / parts[2]
     return runs.device_parameters * a_parameter
@@ -64,10 +62,9 @@ def _saved_bytes(runs: Runs) -> Column:
     """What a mean layer saves of one microbatch."""
     hidden, heads = runs.hidden, runs.heads * runs.head_dim
     keys = runs.kv_heads * runs.head_dim
-    split = np.where(runs.sequence_parallel > 0, runs.tp, 1.0)
     product = np.where(runs.eight_bit > 0, 1.0, 2.0)  # bytes of a number that a product reads
     # inputs of two norms, of the first products of attention and feed-forward part
-    whole = (4 + 2 * product) * hidden / split
+    whole = (4 + 2 * product) * hidden / runs.sequence_parts
     attention = 2 * (heads + 2 * keys) + product * heads
     dense = runs.dense_share * (2 * runs.ups + product) * runs.ffn
     dense = dense + np.where(runs.flash > 0, 0.0, 2 * hidden)  # masks of two dropouts
@@ -81,8 +78,7 @@ def _saved_bytes(runs: Runs) -> Column:
 
 def _input_bytes(runs: Runs) -> Column:
     """A layer's input, of one microbatch."""
-    split = np.where(runs.sequence_parallel > 0, runs.tp, 1.0)
-    return 2 * runs.tokens * runs.hidden / split
+    return 2 * runs.tokens * runs.hidden / runs.sequence_parts
 
 
 def _in_flight(runs: Runs) -> Column:
@@ -93,8 +89,4 @@ def _in_flight(runs: Runs) -> Column:
 
 
 def _logits(runs: Runs) -> Column:
-    return _of_stack(LOGIT_BYTES, runs) * runs.tokens * runs.vocabulary / runs.tp
-
-
-def _of_stack(values: Mapping[str, float], runs: Runs) -> Column:
-    return np.array([values[name] for name in STACKS])[runs.stack.astype(np.intp)]
+    return runs.of_stack(LOGIT_BYTES) * runs.tokens * runs.vocabulary / runs.tp

@@ -99,6 +99,24 @@ class Runs:
         return self.microbatch * self.sequence / self.cp
 
     @property
+    def sequence_parts(self) -> Column:
+        """Into how many parts tensor-parallel ranks cut sequences between their products."""
+        return np.where(self.sequence_parallel > 0, self.tp, 1.0)
+
+    @property
+    def sharding_group(self) -> Column:
+        """Ranks among which parameters, gradients or states are cut, where ZeRO cuts them."""
+        return np.minimum(self.sharded, self.dp * self.cp)
+
+    def of_stack(self, values: Mapping[str, float]) -> Column:
+        """For every run what its stack has."""
+        return _chosen(values, STACKS, self.stack)
+
+    def of_generation(self, values: Mapping[str, float]) -> Column:
+        """For every run what its generation of devices has."""
+        return _chosen(values, GENERATIONS, self.generation)
+
+    @property
     def dense_share(self) -> Column:
         """Of the layers, those whose feed-forward part is dense."""
         return self.dense_layers / self.layers
@@ -121,3 +139,7 @@ class Runs:
         layers = self.layers / self.pp
         dense = (layers * self.layer_parameters + self.vocabulary * self.hidden) / self.tp
         return dense + layers * self.expert_parameters / self.ep
+
+
+def _chosen(values: Mapping[str, float], kinds: tuple[str, ...], which: Column) -> Column:
+    return np.array([values[kind] for kind in kinds])[which.astype(np.intp)]

@@ -104,7 +104,7 @@ def _reduction(layer: Layer, network: Network, backward: Column) -> Column:
     layers = runs.layers / runs.pp
     messages = np.maximum(1.0, constants["messages"] * layers)
     ranks = runs.dp * runs.cp
-    sharded = np.where(runs.zero >= 1, np.minimum(runs.sharded, ranks), 1.0)
+    sharded = np.where(runs.zero >= 1, runs.sharding_group, 1.0)
     own = runs.device_parameters / messages
     reduced = messages * network.reduce(ranks, runs.tp, GRADIENT_BYTES * own)
     reduced = reduced * np.where(sharded >= ranks, 0.5, 1.0)
@@ -123,14 +123,13 @@ def _felt(layer: Layer, moved: Column, computing: Column) -> Column:
 def _sends(layer: Layer, network: Network) -> Column:
     """Activations and gradients on their way through the pipeline's fill and drain."""
     runs = layer.runs
-    apart = np.where(runs.sequence_parallel > 0, runs.tp, 1.0)
     far = runs.tp * runs.dp * runs.cp >= runs.per_node
-    one = network.send(BYTES * runs.tokens * runs.hidden / apart, far)
+    one = network.send(BYTES * runs.tokens * runs.hidden / runs.sequence_parts, far)
     return np.where(runs.pp > 1, 4 * (runs.pp - 1) * one, 0.0)
 
 
 def _update(layer: Layer) -> Column:
     runs = layer.runs
-    sharded = np.where(runs.zero >= 1, np.minimum(runs.sharded, runs.dp * runs.cp), 1.0)
+    sharded = np.where(runs.zero >= 1, runs.sharding_group, 1.0)
     traffic = layer.constants["optimizer_traffic"] * runs.device_parameters / sharded
     return layer.kept("update", traffic / layer.memory_bytes_per_s)
