@@ -48,13 +48,27 @@ class Accelerator:
 
 def find_accelerator(local_rank: int) -> Accelerator:
     """The device of this process among those of its machine."""
+    kind = _kind_here()
+    if kind is not None:
+        return _card(kind, local_rank)
+    return Accelerator("cpu", 0, _processor(), _main_memory(), (torch.float32,))
+
+
+def processes_here() -> int:
+    """One for each GPU or NPU of this machine, two on a CPU."""
+    kind = _kind_here()
+    return 2 if kind is None else int(_module(kind).device_count())
+
+
+def _kind_here() -> str | None:
+    """Of the cards of this machine; None where there are none."""
     if torch.cuda.is_available():
-        return _card("cuda", local_rank)
+        return "cuda"
     if importlib.util.find_spec("torch_npu") is not None:
         importlib.import_module("torch_npu")
         if _module("npu").is_available():
-            return _card("npu", local_rank)
-    return Accelerator("cpu", 0, _processor(), _main_memory(), (torch.float32,))
+            return "npu"
+    return None
 
 
 def _card(kind: str, local_rank: int) -> Accelerator:

@@ -46,6 +46,7 @@ def agent(
     Ended early, it goes on where it was when it is begun again.
     """
     try:
+        from meshwright.agent.accelerator import processes_here
         from meshwright.agent.local import place_of, process_group, run_here
         from meshwright.agent.measuring import Measurement, Wanted
     except ImportError:
@@ -56,7 +57,7 @@ def agent(
         given = {"--server": server, "--largest": largest, "--largest-bytes": largest_bytes}
         for option, value in given.items():
             command += [] if value is None else [option, str(value)]
-        raise typer.Exit(run_here(command, processes or _devices()))
+        raise typer.Exit(run_here(command, processes or processes_here()))
     wanted = Wanted(output, seconds, largest, largest_bytes)
     try:
         with process_group(place), ProgressLine() as line:
@@ -93,14 +94,6 @@ def fit(
     if topology_output is not None:
         write_whole(topology_output, cluster.to_json() + "\n")
     results().print(calibration.source, markup=False, soft_wrap=True)
-
-
-def _devices() -> int:
-    import torch
-
-    if torch.cuda.is_available():
-        return torch.cuda.device_count()
-    return int(torch.npu.device_count()) if hasattr(torch, "npu") else 2
 
 
 def _upload(found: Samples, server: str) -> None:
