@@ -42,15 +42,14 @@ def ask(
     verify: bool,
     output: Path | None,
     workers: int = 1,
-    calibration: Calibration | None = None,
+    calibration: Path | None = None,
 ) -> None:
     """Show the plan, and write it to `output` where there is one; a typer.Exit where none fits."""
+    own = None if calibration is None else read_document(calibration, Calibration)
     cluster: Topology | None
     if server is None:
         cluster = local = topology_of(topology)
-        request = Request(
-            graph=graph, topology=local, setup=setup, calibration=calibration, **dict(wishes)
-        )
+        request = Request(graph=graph, topology=local, setup=setup, calibration=own, **dict(wishes))
         answer = _searched(request, workers)
         if verify:
             answer = _verified(answer, request)
@@ -60,13 +59,13 @@ def ask(
                 graph,
                 topology_of(topology) if _is_file(topology) else topology,
                 setup=setup,
-                calibration=calibration,
+                calibration=own,
                 **dict(wishes),
                 on_progress=line,
                 verify=verify,
             )
             cluster = _fetched(client, answer)
-    _tell(answer, graph, cluster, setup, calibration, output)
+    _tell(answer, graph, cluster, setup, own, output)
 
 
 def _searched(request: Request, workers: int) -> Answer:

@@ -17,7 +17,6 @@ from meshwright.cli.wishes import (
 )
 from meshwright.files import read_document
 from meshwright.schema import (
-    Calibration,
     Constraints,
     Degrees,
     Graph,
@@ -133,7 +132,7 @@ def estimate(
         server=server,
         verify=verify,
         output=output,
-        calibration=None if calibration is None else read_document(calibration, Calibration),
+        calibration=calibration,
     )
 
 
