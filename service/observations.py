@@ -15,15 +15,14 @@ from service.tables import ObservationRow
 
 
 def put(
-    connection: Connection, observation: Observation, *, now: ColumnElement[float]
+    connection: Connection, observation: Observation, plan: Plan, *, now: ColumnElement[float]
 ) -> tuple[bool, float, Calibration]:
     """Store an observation and the calibration that it anchors.
 
-    (whether it is new, measured over predicted, the calibration). NotFound without its plan,
+    plan: the observation's. (whether it is new, measured over predicted, the calibration).
     InvalidInput where the plan's calibration is anchored already. All observations of the stack
     count, of all plans that this calibration made for this topology.
     """
-    plan = documents.parsed(connection, Plan, observation.plan)
     ratio = observation.step_ns / plan.cost.step_ns
     found = select(ObservationRow.id).where(ObservationRow.id == observation.id)
     new = connection.execute(found).first() is None

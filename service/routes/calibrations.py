@@ -7,11 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from meshwright.schema import Calibration
-from service import documents
 from service.body import Body, read_body
 from service.paging import Paging
-from service.resources import CalibrationList, Stored, entry_of
-from service.routes.documents import UPLOAD, read_document, upload
+from service.resources import CalibrationList, Stored
+from service.routes.documents import UPLOAD, entries, read_document, upload
 from service.state import Service
 
 router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"])
@@ -27,11 +26,8 @@ def post_calibration(service: Service, body: Annotated[Body, Depends(read_body)]
 @router.get("", response_model_exclude_none=True, summary="List calibrations")
 def list_calibrations(service: Service, page: Paging) -> CalibrationList:
     """Calibrations, the newest first."""
-    with service.database.reading() as connection:
-        found = documents.list_documents(connection, "cal", page)
-    return CalibrationList(
-        calibrations=tuple(map(entry_of, found.items)), next_page_token=found.next_token
-    )
+    found = entries(service, "cal", page)
+    return CalibrationList(calibrations=found.items, next_page_token=found.next_token)
 
 
 @router.get("/{calibration}", responses=ONE, summary="Read a calibration")

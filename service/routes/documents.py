@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import Request, Response
+from pydantic import BaseModel
 
 from meshwright.schema import Document
 from service import documents, immutable
-from service.resources import Stored
+from service.paging import Page, PageRequest
+from service.resources import DocumentEntry, Stored, entry_of
 from service.state import State
 
 UPLOAD: dict[int | str, dict[str, Any]] = {
@@ -23,12 +25,25 @@ def upload(service: State, document: Document, shelf: str) -> Response:
     with service.database.writing() as connection:
         created = documents.put(connection, document, now=service.database.now)
         entry = documents.entry(connection, document.prefix, id_)
+    made = Stored(id=id_, name=entry.name, summary=entry.summary)
+    return told(made, created=created, location=f"{shelf}/{id_}")
+
+
+def told(made: BaseModel, *, created: bool, location: str | None = None) -> Response:
+    """What came of an upload: 201, or 200 where it was there already."""
     return Response(
-        Stored(id=id_, name=entry.name, summary=entry.summary).model_dump_json(),
+        made.model_dump_json(),
         status_code=201 if created else 200,
         media_type="application/json",
-        headers={"Location": f"{shelf}/{id_}"},
+        headers={} if location is None else {"Location": location},
     )
+
+
+def entries(service: State, kind: str, page: PageRequest) -> Page[DocumentEntry]:
+    """Documents of a kind, the newest first."""
+    with service.database.reading() as connection:
+        found = documents.list_documents(connection, kind, page)
+    return Page(tuple(map(entry_of, found.items)), found.next_token)
 
 
 def read_document(request: Request, service: State, kind: str, id_: str) -> Response:

@@ -11,7 +11,7 @@ from service import documents
 from service.body import Body, read_body
 from service.paging import Paging
 from service.resources import DocumentEntry, GraphList, Stored, entry_of
-from service.routes.documents import UPLOAD, read_document, upload
+from service.routes.documents import UPLOAD, entries, read_document, upload
 from service.state import Service
 from solver.problem import check_rules
 
@@ -30,9 +30,8 @@ def post_graph(service: Service, body: Annotated[Body, Depends(read_body)]) -> R
 @router.get("", response_model_exclude_none=True, summary="List graphs")
 def list_graphs(service: Service, page: Paging) -> GraphList:
     """Graphs, the newest first."""
-    with service.database.reading() as connection:
-        found = documents.list_documents(connection, "graph", page)
-    return GraphList(graphs=tuple(map(entry_of, found.items)), next_page_token=found.next_token)
+    found = entries(service, "graph", page)
+    return GraphList(graphs=found.items, next_page_token=found.next_token)
 
 
 @router.get("/{graph}", responses=ONE, summary="Read a graph")

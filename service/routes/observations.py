@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 
-from meshwright.schema import RequestError
+from meshwright.schema import Plan, RequestError
 from meshwright.schema.observation import Observation
-from service import observations
+from service import documents, observations
 from service.body import Body, read_body
 from service.paging import Paging
 from service.resources import ObservationList, Observed
+from service.routes.documents import told
 from service.state import Service
 
 router = APIRouter(prefix="/v1/plans", tags=["observations"])
@@ -36,9 +37,12 @@ def post_observation(
             pointer="/plan",
         )
     observation = Observation.from_dict({**given, "plan": plan})
+    # a large plan takes seconds to read: before anybody else is kept from writing
+    with service.database.reading() as connection:
+        observed = documents.parsed(connection, Plan, plan)
     with service.database.writing() as connection:
-        new, ratio, calibration = observations.put(
-            connection, observation, now=service.database.now
+        created, ratio, calibration = observations.put(
+            connection, observation, observed, now=service.database.now
         )
     assert calibration.anchored is not None
     made = Observed(
@@ -48,9 +52,7 @@ def post_observation(
         anchor=calibration.anchored.ratio,
         observations=calibration.anchored.observations,
     )
-    return Response(
-        made.model_dump_json(), status_code=201 if new else 200, media_type="application/json"
-    )
+    return told(made, created=created)
 
 
 @router.get(

@@ -11,8 +11,8 @@ from meshwright.schema.samples import Samples
 from service import documents
 from service.body import Body, read_body
 from service.paging import Paging
-from service.resources import Measured, SamplesList, entry_of
-from service.routes.documents import read_document
+from service.resources import Measured, SamplesList
+from service.routes.documents import entries, read_document, told
 from service.state import Service
 
 router = APIRouter(prefix="/v1/samples", tags=["samples"])
@@ -41,20 +41,14 @@ def post_samples(service: Service, body: Annotated[Body, Depends(read_body)]) ->
         calibration=calibration.id,
         median_error=fitted.median_error,
     )
-    return Response(
-        made.model_dump_json(),
-        status_code=201 if created else 200,
-        media_type="application/json",
-        headers={"Location": f"/v1/samples/{samples.id}"},
-    )
+    return told(made, created=created, location=f"/v1/samples/{samples.id}")
 
 
 @router.get("", response_model_exclude_none=True, summary="List samples")
 def list_samples(service: Service, page: Paging) -> SamplesList:
     """Samples, the newest first."""
-    with service.database.reading() as connection:
-        found = documents.list_documents(connection, "samples", page)
-    return SamplesList(samples=tuple(map(entry_of, found.items)), next_page_token=found.next_token)
+    found = entries(service, "samples", page)
+    return SamplesList(samples=found.items, next_page_token=found.next_token)
 
 
 @router.get("/{samples}", responses=ONE, summary="Read samples")

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from meshwright.schema import Topology
-from service import documents
 from service.body import Body, read_body
 from service.paging import Paging
-from service.resources import Stored, TopologyList, entry_of
-from service.routes.documents import UPLOAD, read_document, upload
+from service.resources import Stored, TopologyList
+from service.routes.documents import UPLOAD, entries, read_document, upload
 from service.state import Service
 
 router = APIRouter(prefix="/v1/topologies", tags=["topologies"])
@@ -27,11 +26,8 @@ def post_topology(service: Service, body: Annotated[Body, Depends(read_body)]) -
 @router.get("", response_model_exclude_none=True, summary="List topologies")
 def list_topologies(service: Service, page: Paging) -> TopologyList:
     """Topologies, the newest first."""
-    with service.database.reading() as connection:
-        found = documents.list_documents(connection, "topo", page)
-    return TopologyList(
-        topologies=tuple(map(entry_of, found.items)), next_page_token=found.next_token
-    )
+    found = entries(service, "topo", page)
+    return TopologyList(topologies=found.items, next_page_token=found.next_token)
 
 
 @router.get("/{topology}", responses=ONE, summary="Read a topology")
