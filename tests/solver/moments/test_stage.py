@@ -6,7 +6,7 @@ layer's weights 64 x 64 of them, 8 X.
 
 from __future__ import annotations
 
-from meshwright.schema import Moment, Pipeline, Request, Setup
+from meshwright.schema import Moment, Pipeline, Plan, Request, Setup
 from tests.solver.pipeline.layered import layered
 from tests.solver.requests import planned
 from tests.solver.small_graphs import topology
@@ -19,6 +19,20 @@ def in_x(moment: Moment) -> dict[str, float]:
     return {name: own / X for name in parts if (own := getattr(moment, name))}
 
 
+def two_ranks(schedule: str) -> Plan:
+    """Four microbatches on two ranks, one block on each."""
+    return planned(
+        Request(
+            graph=layered(2),
+            topology=topology(2, memory_bytes=1 << 34),
+            setup=Setup(microbatches=4, memory_reserve=0.0),
+            pipeline=Pipeline.model_validate(
+                {"ranks": 2, "schedule": schedule, "cuts": ("1.linear",)}
+            ),
+        )
+    )
+
+
 def test_the_fullest_moments_of_a_stage_are_named_and_add_up() -> None:
     """Embedding, product, gelu, sum on the first of two ranks, which has 2 microbatches in flight.
 
@@ -27,16 +41,7 @@ def test_the_fullest_moments_of_a_stage_are_named_and_add_up() -> None:
     of the product's result, that of the embedding's, and of the weights before it is added to those
     of other microbatches. The next gradient is received meanwhile.
     """
-    found = planned(
-        Request(
-            graph=layered(2),
-            topology=topology(2, memory_bytes=1 << 34),
-            setup=Setup(microbatches=4, memory_reserve=0.0),
-            pipeline=Pipeline.model_validate(
-                {"ranks": 2, "schedule": "1f1b", "cuts": ("1.linear",)}
-            ),
-        )
-    )
+    found = two_ranks("1f1b")
     stage = found.stages[0]
     moments = {moment.at: in_x(moment) for moment in stage.moments}
     assert moments == {
@@ -59,16 +64,7 @@ def test_a_split_backward_pass_has_moments_of_its_own() -> None:
     on to the embedding, of the embedding through the product, and the sum of both. W0: of these
     two are left, of the product's result and of the embedding; weights are 8 X.
     """
-    found = planned(
-        Request(
-            graph=layered(2),
-            topology=topology(2, memory_bytes=1 << 34),
-            setup=Setup(microbatches=4, memory_reserve=0.0),
-            pipeline=Pipeline.model_validate(
-                {"ranks": 2, "schedule": "zb_h1", "cuts": ("1.linear",)}
-            ),
-        )
-    )
+    found = two_ranks("zb_h1")
     moments = [(moment.at, in_x(moment)) for moment in found.stages[0].moments]
     assert moments == [
         ("forward of 0.add", {"activations": 4, "working": 2, "buffers": 1}),
