@@ -23,6 +23,15 @@ topology, slowest first: the number of its members along that level.
 
 Sums and maxima run over the levels with g_l > 1; a group of one device costs nothing.
 
+Protocols: where a calibration has curves of the device, each protocol p of its library gives a line
+of its own, and the fastest is taken (so NCCL chooses among LL, LL128 and Simple):
+
+    t = min_p (start_p + steps_p + N slope_p)
+
+with step_p a_l for a_l, and share_p of the bare link for b_l. Where the switch adds up (NVLS), an
+all-reduce inside a node has one line more: every device sends N and receives N, at the share of the
+link that was measured.
+
 Why (g_l - 1) / (g_l m_l): gathered level by level, slowest level first, each unit of level l gets
 1/g_l of what its parent needs by itself and the rest from its g_l - 1 siblings, and its m_l members
 take it in through m_l ports at once. So a group across nodes has the speed of one network port
@@ -38,7 +47,7 @@ Every other kind is taken for a switch, which gives b_l to any group.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, overload
@@ -46,7 +55,9 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.curves import rates_of
 from meshwright.schema import Axis, Calibration, LayoutError, Link, Mesh, Topology
+from meshwright.schema.curves import DeviceCurves
 
 Collective = Literal[
     "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "send"
@@ -54,15 +65,40 @@ Collective = Literal[
 Extents = tuple[int, ...]
 
 FULL_MESH_KINDS = frozenset({"hccs", "xgmi"})
+# links of all other kinds are taken for a network
+INSIDE_KINDS = FULL_MESH_KINDS | {"nvlink", "pcie", "host"}
 NS_PER_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCost:
-    """The time of one collective as a straight line over its payload."""
+    """The time of one collective: the least of some straight lines over its payload.
+
+    latency_ns, ns_per_byte: the first line's. others: (latency_ns, ns_per_byte) of more of them,
+    each with a longer latency and fewer ns per byte than the one before.
+    """
 
     latency_ns: float
     ns_per_byte: float
+    others: tuple[tuple[float, float], ...] = ()
+
+    @classmethod
+    def least_of(cls, lines: Iterable[tuple[float, float]]) -> CollectiveCost:
+        """Of lines in any order; those that are nowhere the only least may stay."""
+        kept: list[tuple[float, float]] = []
+        for latency_ns, ns_per_byte in sorted(lines):
+            if not kept or ns_per_byte < kept[-1][1]:
+                kept.append((latency_ns, ns_per_byte))
+        return cls(*kept[0], tuple(kept[1:]))
+
+    @property
+    def lines(self) -> tuple[tuple[float, float], ...]:
+        return ((self.latency_ns, self.ns_per_byte), *self.others)
+
+    @property
+    def large_ns_per_byte(self) -> float:
+        """What a byte more of a large message takes."""
+        return self.lines[-1][1]
 
     @overload
     def ns(self, payload_bytes: float) -> float: ...
@@ -72,10 +108,28 @@ class CollectiveCost:
         """Time for one payload, or elementwise for an array of payloads."""
         if isinstance(payload_bytes, np.ndarray):
             payload_bytes = payload_bytes.astype(np.float64)
-        return self.latency_ns + self.ns_per_byte * payload_bytes
+        found: Any = self.latency_ns + self.ns_per_byte * payload_bytes
+        least = np.minimum if isinstance(payload_bytes, np.ndarray) else min
+        for latency_ns, ns_per_byte in self.others:
+            found = least(found, latency_ns + ns_per_byte * payload_bytes)
+        kept: float | NDArray[np.float64] = found
+        return kept
 
 
 FREE = CollectiveCost(latency_ns=0.0, ns_per_byte=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A protocol over the levels of a topology, slowest first: ns of a step, bytes/s of a device.
+
+    in_switch_bytes_per_s: of all-reduces that a switch adds up inside the last level, or nothing.
+    """
+
+    start_ns: float
+    step_ns: tuple[float, ...]
+    bytes_per_s: tuple[float, ...]
+    in_switch_bytes_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +139,7 @@ class Interconnect:
     device_bytes_per_s has the calibration's link efficiency in it. all_to_all: whether there is
     one; where not it takes for ever. between_stages: of a send to the next pipeline stage. fused:
     by kind of collective the share of the latency that each pays, where several are sent as one.
+    protocols: of the device's curves; none where links have their latency and bandwidth alone.
     """
 
     levels: tuple[str, ...]
@@ -95,6 +150,7 @@ class Interconnect:
     all_to_all: bool = True
     between_stages: CollectiveCost = FREE
     fused: tuple[tuple[str, float], ...] = ()
+    protocols: tuple[Sending, ...] = ()
 
     @classmethod
     def of(
@@ -106,6 +162,7 @@ class Interconnect:
         stage_link: Link | None = None,
     ) -> Interconnect:
         links = [level.link for level in topology.levels]
+        curves = rates_of(calibration, topology.device).curves
         return cls(
             levels=tuple(level.name for level in topology.levels),
             sizes=tuple(level.size for level in topology.levels),
@@ -116,6 +173,7 @@ class Interconnect:
             full_mesh=tuple(link.kind in FULL_MESH_KINDS for link in links),
             all_to_all=all_to_all,
             between_stages=FREE if stage_link is None else _sent_over(stage_link, calibration),
+            protocols=() if curves is None else tuple(_sendings(curves, links)),
         )
 
     def extents(self, mesh: Mesh, axes: Collection[Axis]) -> Extents:
@@ -140,9 +198,14 @@ class Interconnect:
             found[level] *= size
         return tuple(found)
 
-    def group_bytes_per_s(self, level: int, extent: int) -> float:
-        """What one device gets over a level from the extent - 1 other units of its group."""
-        bytes_per_s = self.device_bytes_per_s[level]
+    @property
+    def sendings(self) -> tuple[Sending, ...]:
+        """Its protocols, or the one that links themselves are."""
+        plain = tuple(float(own) for own in self.latency_ns)
+        return self.protocols or (Sending(0.0, plain, self.device_bytes_per_s),)
+
+    def group_bytes_per_s(self, bytes_per_s: float, level: int, extent: int) -> float:
+        """What one device, of so many bytes/s, gets over a level from extent - 1 other units."""
         if self.full_mesh[level]:
             return bytes_per_s * (extent - 1) / (self.sizes[level] - 1)
         return bytes_per_s
@@ -154,26 +217,48 @@ def collective_cost(
 ) -> CollectiveCost:
     """Latency and time per payload byte of one collective over one group. Cached."""
     assert len(extents) == len(interconnect.levels)
-    crossed = [level for level, extent in enumerate(extents) if extent > 1]
-    if not crossed:
-        return FREE
+    return CollectiveCost.least_of(collective_lines(kind, extents, interconnect))
+
+
+def collective_lines(
+    kind: Collective, extents: Extents, interconnect: Interconnect
+) -> list[tuple[float, float]]:
+    """Latency and ns per byte of a collective, by each protocol."""
+    if all(extent == 1 for extent in extents):
+        return [(0.0, 0.0)] * len(interconnect.sendings)
     if kind == "all_to_all" and not interconnect.all_to_all:
-        return CollectiveCost(latency_ns=math.inf, ns_per_byte=0.0)
+        return [(math.inf, 0.0)] * len(interconnect.sendings)
+    fused = dict(interconnect.fused).get(kind, 1.0)
+    found = []
+    for own in interconnect.sendings:
+        latency_ns, ns_per_byte = _line(kind, extents, own, interconnect)
+        found.append((latency_ns * fused, ns_per_byte))
+    if kind == "all_reduce" and all(extent == 1 for extent in extents[:-1]):
+        found += [
+            (fused * latency_ns, NS_PER_S / own.in_switch_bytes_per_s)
+            for (latency_ns, _), own in zip(list(found), interconnect.sendings, strict=True)
+            if own.in_switch_bytes_per_s
+        ]
+    return found
+
+
+def _line(
+    kind: Collective, extents: Extents, own: Sending, interconnect: Interconnect
+) -> tuple[float, float]:
+    crossed = [level for level, extent in enumerate(extents) if extent > 1]
     if kind == "send":
-        return _send(crossed[0], interconnect)
+        level = crossed[0]
+        bytes_per_s = interconnect.group_bytes_per_s(own.bytes_per_s[level], level, 2)
+        return own.start_ns + own.step_ns[level], NS_PER_S / bytes_per_s
     seconds_per_byte = 0.0
     latency_ns = 0.0
     for level in crossed:
         extent = extents[level]
-        device_bytes_per_s = interconnect.group_bytes_per_s(level, extent)
-        share = port_share(kind, level, extents)
-        seconds_per_byte = max(seconds_per_byte, share / device_bytes_per_s)
-        latency_ns += (extent - 1).bit_length() * interconnect.latency_ns[level]
-    latency_ns *= dict(interconnect.fused).get(kind, 1.0)
+        bytes_per_s = interconnect.group_bytes_per_s(own.bytes_per_s[level], level, extent)
+        seconds_per_byte = max(seconds_per_byte, port_share(kind, level, extents) / bytes_per_s)
+        latency_ns += (extent - 1).bit_length() * own.step_ns[level]
     rounds = 2 if kind == "all_reduce" else 1
-    return CollectiveCost(
-        latency_ns=rounds * latency_ns, ns_per_byte=rounds * seconds_per_byte * NS_PER_S
-    )
+    return own.start_ns + rounds * latency_ns, rounds * seconds_per_byte * NS_PER_S
 
 
 @overload
@@ -226,8 +311,23 @@ def _sent_over(link: Link, calibration: Calibration) -> CollectiveCost:
     return CollectiveCost(latency_ns=link.latency_ns, ns_per_byte=NS_PER_S / bytes_per_s)
 
 
-def _send(level: int, interconnect: Interconnect) -> CollectiveCost:
-    bytes_per_s = interconnect.group_bytes_per_s(level, 2)
-    return CollectiveCost(
-        latency_ns=interconnect.latency_ns[level], ns_per_byte=NS_PER_S / bytes_per_s
-    )
+def _sendings(curves: DeviceCurves, links: list[Link]) -> Iterator[Sending]:
+    """The protocols of a device over its cluster's links; a switch adds up for the last of them."""
+    inside = [link.kind in INSIDE_KINDS for link in links]
+    in_switch = 0.0
+    if curves.in_switch is not None and inside[-1]:
+        in_switch = curves.in_switch.value * links[-1].device_bytes_per_s
+    for own in curves.protocols:
+        steps, shares = (own.step_between, own.step), (own.share_between, own.share)
+        yield Sending(
+            own.start_ns.value,
+            tuple(
+                link.latency_ns * steps[near].value
+                for link, near in zip(links, inside, strict=True)
+            ),
+            tuple(
+                link.device_bytes_per_s * shares[near].value
+                for link, near in zip(links, inside, strict=True)
+            ),
+            in_switch if own is curves.protocols[-1] else 0.0,
+        )

@@ -1,9 +1,13 @@
 """Op time by roofline: the slower of arithmetic and memory traffic, plus the launch.
 
-    t = max(flops / (peak * e_class), bytes_moved / (memory_bandwidth * e_memory)) + launch
+    a = flops * stretch / (peak * e_class)
+    b = bytes_moved / (memory_bandwidth * e_memory)
+    t = max(a, b) + u min(a, b) + launch
 
 peak is the device's dense rate for the dtype in FLOP/s; e_class and e_memory are the calibration's
-shares of peak for the op's class and for memory traffic. A view moves nothing and costs nothing.
+shares of peak for the op's class and for memory traffic. stretch: what the shape takes longer than
+a large one, u: what of the shorter is not hidden (`costmodel.curves`); 1 and 0 where a calibration
+has no curves. A view moves nothing and costs nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.curves import rates_of
 from meshwright.schema import Calibration, Device, OpClass
 
 NS_PER_S = 1e9
@@ -47,11 +52,19 @@ def op_ns(
     device: Device,
     calibration: Calibration,
 ) -> float | NDArray[np.float64]:
-    """Time of one op on one device, or elementwise for arrays of flops and bytes_moved."""
+    """Time of one op on one device, or elementwise for arrays of flops and bytes_moved.
+
+    flops: stretched already, where that is known.
+    """
     if op_class == "view":
         return flops * 0.0
-    peak_flops_per_s = device.peak_flops_per_s(dtype) * getattr(calibration.efficiency, op_class)
-    memory_bytes_per_s = device.memory_bytes_per_s * calibration.efficiency.memory
-    busy_s = np.maximum(flops / peak_flops_per_s, bytes_moved / memory_bytes_per_s)
+    rates = rates_of(calibration, device)
+    peak_flops_per_s = device.peak_flops_per_s(dtype) * rates.peak_share(op_class, dtype)
+    arithmetic_s = flops / peak_flops_per_s
+    memory_s = bytes_moved / (device.memory_bytes_per_s * rates.memory)
+    busy_s = np.maximum(arithmetic_s, memory_s)
+    unhidden = rates.unhidden(op_class)
+    if unhidden:
+        busy_s = busy_s + unhidden * np.minimum(arithmetic_s, memory_s)
     total_ns = busy_s * NS_PER_S + calibration.launch_ns
     return total_ns if isinstance(total_ns, np.ndarray) else float(total_ns)

@@ -15,6 +15,9 @@ has them and not their leader is S on them, and the op brings together what it n
     time = op_ns(flops / ways, bytes / ways) forward, the same backward with the gradients' share,
            + what the op moves by itself (`solver/own_moves.py`)
 
+where FLOPs of products and attention count as much longer as the device's curves say of what is
+left of their shape (`costmodel/curves.py`), each gradient's product in its own,
+
 with ways the product of the axis sizes on parts, less where these cut a part unevenly: the step
 waits for the longest chunk, and for the device whose experts are asked for most
 (`solver/expert_load.py`). Where parts are contiguous, of p along the rows of a causal mask the
@@ -31,6 +34,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.curves import Rates, Shape, rates_of
 from costmodel.operators import op_ns
 from meshwright.schema import Calibration, Device
 from solver.op_sketch import OpSketch, PortSketch
@@ -246,9 +250,10 @@ class OpModel(OpSketch):
         if self.in_place:
             moved[0], made = np.zeros(len(choices)), [moved[1]]
         zero = np.zeros(len(choices))
+        forth, back = self._stretches(ways, rates_of(calibration, device))
         forward = op_ns(
             self.op_class,
-            flops,
+            flops * forth,
             bytes_moved=sum(moved, zero) + sum(made, zero),
             dtype=self.dtype,
             device=device,
@@ -261,7 +266,7 @@ class OpModel(OpSketch):
         saved = sum((own for port, own in pairs if port.saved), zero)
         backward = op_ns(
             self.op_class,
-            flops * self._backward_share,
+            flops * back,
             bytes_moved=gradients + saved + sum(made, zero),
             dtype=self.dtype,
             device=device,
@@ -283,13 +288,25 @@ class OpModel(OpSketch):
             return 1.0
         return 0.5 if self.op_class in ("matmul", "convolution") else 0.0
 
-    @property
-    def _backward_share(self) -> float:
+    def _stretches(
+        self, ways: _Ways, rates: Rates
+    ) -> tuple[FloatArray | float, FloatArray | float]:
+        """How many times its FLOPs an op's passes take, forward and backward."""
+        wanted = [port.has_gradient for port in self.inputs[:2]]
         if self.op_class == "attention":
-            return ATTENTION_BACKWARD
-        if self.op_class in ("matmul", "convolution"):
-            return float(sum(port.has_gradient for port in self.inputs[:2]))
-        return 1.0
+            forth = rates.stretch(self.op_class, self._local(ways))
+            return forth, forth * (ATTENTION_BACKWARD / rates.attention_backward)
+        if self.op_class not in ("matmul", "convolution"):
+            return 1.0, 1.0
+        shape = self._local(ways)
+        if shape is None:
+            return 1.0, float(sum(wanted))
+        both = zip(wanted, (shape.of_left, shape.of_right), strict=True)
+        back = [rates.stretch(self.op_class, own) for is_wanted, own in both if is_wanted]
+        return rates.stretch(self.op_class, shape), sum(back, 0.0)
+
+    def _local(self, ways: _Ways) -> Shape | None:
+        return None if self.shape is None else self.shape.local(ways.of_parts, ways.load)
 
     def lies_on(self, flags: Sequence[bool], choices: IntArray) -> NDArray[np.bool_]:
         """(strategies, axes): whether an axis lies on one of the parts flagged."""
@@ -316,17 +333,18 @@ class _Ways:
         self._model = model
         self._choices = choices
         self._known: dict[frozenset[int], FloatArray] = {}
-        self._load = model.load_of(choices)
+        self.load = model.load_of(choices)
 
     @property
     def of_work(self) -> FloatArray:
-        return self._of(frozenset(range(self._model.parts))) / self._load
+        return self.of_parts(frozenset(range(self._model.parts))) / self.load
 
     def of(self, port: PortModel) -> FloatArray:
-        ways = self._of(frozenset([part for part, _ in port.slot_of]))
-        return ways / self._load if port.has_load else ways
+        ways = self.of_parts(frozenset([part for part, _ in port.slot_of]))
+        return ways / self.load if port.has_load else ways
 
-    def _of(self, parts: frozenset[int]) -> FloatArray:
+    def of_parts(self, parts: frozenset[int]) -> FloatArray:
+        """Of those alone, as if all experts were asked for as much."""
         found = self._known.get(parts)
         if found is None:
             flags = [part in parts for part in range(self._model.parts)]

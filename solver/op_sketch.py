@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from meshwright.schema import OpClass
 from solver.expert_load import ExpertLoad
+from solver.work_shape import WorkShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class OpSketch:
     """What no mesh changes. followers: a part, and the parts that may follow it. is_remade: its
     forward pass is done again in the backward pass. zigzag: rows of causal masks are loaded in the
     order that makes their parts as much work. load: of the busiest device, where parts are
-    experts."""
+    experts. shape: of products and attention, where the calibration tells shapes apart."""
 
     op_class: OpClass
     dtype: str
@@ -50,3 +51,4 @@ class OpSketch:
     in_place: bool
     is_remade: bool
     load: ExpertLoad | None
+    shape: WorkShape | None

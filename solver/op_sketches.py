@@ -13,6 +13,7 @@ from solver.op_info import OpInfo
 from solver.op_sketch import OpSketch, PortSketch
 from solver.problem import Problem
 from solver.values import Values
+from solver.work_shape import work_shape
 
 
 @dataclass(slots=True)
@@ -113,6 +114,7 @@ class OpSketches:
             in_place=op.known is not None and op.known.in_place,
             is_remade=op.name in self.problem.remade.again,
             load=self.problem.loads.of_parts(position, len(op.parts)),
+            shape=work_shape(op) if self.problem.calibration.curves else None,
         )
 
     def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortSketch:

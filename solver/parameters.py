@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.collectives import Interconnect
+from costmodel.curves import rates_of
 from meshwright.schema import DTYPE_BYTES, Calibration, Device
 from solver.fusion import BUCKET_BYTES, latency_shares
 from solver.offload import (
@@ -75,7 +76,7 @@ class ParameterModel(ParameterStates):
         """The optimizer's own time on the device in one step."""
         if not self.trained:
             return np.zeros(len(states))
-        rate = self.device.memory_bytes_per_s * self.calibration.efficiency.memory
+        rate = self.device.memory_bytes_per_s * rates_of(self.calibration, self.device).memory
         moved = self.updated_elements(states) * self.element_bytes.updated
         return np.where(self.place(states) == DEVICE, moved / rate * NS_PER_S, 0.0)
 

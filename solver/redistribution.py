@@ -39,7 +39,13 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives import CollectiveCost, Extents, Interconnect, collective_cost
+from costmodel.collectives import (
+    CollectiveCost,
+    Extents,
+    Interconnect,
+    collective_cost,
+    collective_lines,
+)
 from meshwright.schema.plan import CollectiveKind
 from solver import shortest_paths
 from solver.expert_load import ExpertLoad
@@ -148,10 +154,13 @@ class Redistributions:
     def edge_ns(self) -> FloatArray:
         """What each edge of the graph costs."""
         graph = self.graph
-        latency_ns, ns_per_byte = _prices(
-            graph.prices, self.axis_levels, self.space.axis_sizes, self.interconnect
-        )
-        found: FloatArray = latency_ns[graph.price] + ns_per_byte[graph.price] * self._payload_bytes
+        lines = _prices(graph.prices, self.axis_levels, self.space.axis_sizes, self.interconnect)
+        payload = self._payload_bytes
+        found: FloatArray | None = None
+        for latency_ns, ns_per_byte in lines:
+            own = latency_ns[graph.price] + ns_per_byte[graph.price] * payload
+            found = own if found is None else np.minimum(found, own)
+        assert found is not None
         return found
 
     @cached_property
@@ -302,16 +311,23 @@ def _prices(
     axis_levels: tuple[int, ...],
     axis_sizes: tuple[int, ...],
     links: Interconnect,
-) -> tuple[FloatArray, FloatArray]:
-    """Latency and ns per byte of every move of a graph: the same for all values on a mesh."""
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Latency and ns per byte of every move of a graph, of each of the lines of its time.
+
+    The same for all values on a mesh.
+    """
     prices = [
-        _price(kind, links.extents_of((axis_levels[a], axis_sizes[a]) for a in group), links)
+        _price(kind, links.extents_of((axis_levels[a], axis_sizes[a]) for a in group), links).lines
         for kind, group in moves
     ]
-    return (
-        np.array([price.latency_ns for price in prices]),
-        np.array([price.ns_per_byte for price in prices]),
-    )
+    # a price of fewer lines has its last one several times
+    return [
+        (
+            np.array([lines[min(place, len(lines) - 1)][0] for lines in prices]),
+            np.array([lines[min(place, len(lines) - 1)][1] for lines in prices]),
+        )
+        for place in range(max([len(lines) for lines in prices], default=1))
+    ]
 
 
 def _price(kind: MoveKind, extents: Extents, links: Interconnect) -> CollectiveCost:
@@ -320,13 +336,16 @@ def _price(kind: MoveKind, extents: Extents, links: Interconnect) -> CollectiveC
             return CollectiveCost(latency_ns=0.0, ns_per_byte=0.0)
         case "arrive":
             exchange = collective_cost("all_to_all", extents, links)
-            return CollectiveCost(0.0, exchange.ns_per_byte)
+            return CollectiveCost(0.0, exchange.large_ns_per_byte)
         case "permute":
             return collective_cost("send", extents, links)
         case "uneven all_to_all":
-            exchange = collective_cost("all_to_all", extents, links)
-            whole = collective_cost("send", extents, links)
-            return CollectiveCost(exchange.latency_ns, whole.ns_per_byte)
+            pairs = zip(
+                collective_lines("all_to_all", extents, links),
+                collective_lines("send", extents, links),
+                strict=True,
+            )
+            return CollectiveCost.least_of((own[0], sent[1]) for own, sent in pairs)
         case _:
             return collective_cost(kind, extents, links)
 

@@ -21,6 +21,7 @@ from meshwright.schema import (
     MeshAxis,
     Topology,
 )
+from tests.costmodel.round_curves import round_curves
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "send")
 COLLECTIVES = KINDS[:-1]
@@ -253,3 +254,60 @@ def test_m_members_in_a_node_make_a_group_at_most_m_times_faster(data):
     assert ns(kind, alone, payload, links) <= members * ns(kind, extents, payload, links) * (
         1 + 1e-9
     )
+
+
+def ranged(in_switch=None):
+    """Two nodes of four NVLink devices, with the protocols of `round_curves`."""
+    levels = (
+        level("node", 2, gigabytes_per_s=10, latency_ns=1000, kind="infiniband"),
+        level("gpu", 4, gigabytes_per_s=100, latency_ns=100, kind="nvlink"),
+    )
+    device = Device(name="any", memory_bytes=1, memory_bytes_per_s=1, flops_per_s={"float32": 1})
+    curves = (round_curves("any", in_switch=in_switch),)
+    calibration = PERFECT.model_copy(update={"curves": curves})
+    return Interconnect.of(Topology(device=device, levels=levels), calibration)
+
+
+def test_small_messages_go_by_the_quick_protocol_and_large_ones_by_the_other():
+    # quick: 100 + two steps of 50, 3/4 of the bytes at 25 GB/s; large: 1000 + 2 * 200, at 100 GB/s
+    assert ns("all_gather", (1, 4), 1000, ranged()) == pytest.approx(200 + 30)
+    assert ns("all_gather", (1, 4), GB, ranged()) == pytest.approx(1400 + 7_500_000)
+    # 1200 ns more are made up for by 0.03 - 0.0075 ns a byte
+    meeting = 1200 / 0.0225
+    for payload, per_byte in ((meeting * 0.99, 0.03), (meeting * 1.01, 0.0075)):
+        step = ns("all_gather", (1, 4), payload + 1, ranged())
+        assert step - ns("all_gather", (1, 4), payload, ranged()) == pytest.approx(per_byte)
+
+
+def test_arrays_of_payloads_take_the_fastest_protocol_each():
+    cost = collective_cost("all_reduce", (2, 4), ranged())
+    payloads = np.array([0.0, 1e3, 1e5, 1e7, 1e9])
+    assert cost.ns(payloads).tolist() == [cost.ns(float(own)) for own in payloads]
+
+
+def test_a_switch_that_adds_up_takes_every_byte_once():
+    # 4 GB at 80 of 100 GB/s = 50 ms; a ring sends 3/4 of it twice, 60 ms
+    start = 1000 + 2 * 2 * 200
+    assert ns("all_reduce", (1, 4), 4 * GB, ranged(0.8)) == pytest.approx(50_000_000 + start)
+    assert ns("all_reduce", (1, 4), 4 * GB, ranged()) == pytest.approx(60_000_000 + start)
+    assert ns("all_gather", (1, 4), 4 * GB, ranged(0.8)) == ns(
+        "all_gather", (1, 4), 4 * GB, ranged()
+    )
+    assert ns("all_reduce", (2, 4), 4 * GB, ranged(0.8)) == ns(
+        "all_reduce", (2, 4), 4 * GB, ranged()
+    )
+
+
+@given(
+    st.sampled_from(COLLECTIVES), st.sampled_from([(1, 2), (2, 1), (1, 4), (2, 4)]),
+    st.floats(0, 1e10), st.floats(0, 1e10),
+)  # fmt: skip
+def test_one_message_never_takes_longer_than_two_and_more_bytes_never_less(
+    kind, extents, one, other
+):
+    links = ranged(0.8)
+    together = ns(kind, extents, one + other, links)
+    assert together <= (ns(kind, extents, one, links) + ns(kind, extents, other, links)) * (
+        1 + 1e-9
+    )
+    assert together >= ns(kind, extents, one, links) * (1 - 1e-9)

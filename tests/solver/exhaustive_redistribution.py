@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from costmodel.collectives import Interconnect, collective_cost
+from costmodel.collectives import Interconnect, collective_cost, collective_lines
 from tests.solver.stacked_devices import Lay
 
 Device = tuple[int, ...]
@@ -54,12 +54,16 @@ def cheapest_ns(
             extents = links.extents_of((axis_levels[a], axis_sizes[a]) for a in axes)
             cost = 0.0
             if kind == "exchange":  # an all-to-all of unequal shares: all may leave the device
-                cost = collective_cost("all_to_all", extents, links).latency_ns
                 if at.slots:  # none gets more than if all axes came to lie on slot 0
                     ways = math.prod(axis_sizes[a] for a in at.slots[0])
                     others = math.prod(axis_sizes[a] for a in axes if a not in at.slots[0])
                     sent *= load(ways * others) / load(ways)
-                cost += collective_cost("send", extents, links).ns_per_byte * sent
+                by_protocol = zip(
+                    collective_lines("all_to_all", extents, links),
+                    collective_lines("send", extents, links),
+                    strict=True,
+                )
+                cost = min(start + per_byte * sent for (start, _), (_, per_byte) in by_protocol)
             elif kind == "all_to_all":  # the device that sends or gets most
                 cost = collective_cost(kind, extents, links).ns(max(sent, part(after)))
             elif kind is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
+from costmodel.collectives import Sending
 from solver.expert_load import ExpertLoad, group_load
 from solver.redistribution import Redistributions
 from solver.states import StateSpace
@@ -29,12 +31,19 @@ MESHES = [
 ]
 
 
+PROTOCOLS = (
+    Sending(0.0, (500.0, 10.0), (1e8, 1e9)),
+    Sending(100.0, (2000.0, 200.0), (2e9, 4e9), in_switch_bytes_per_s=8e9),
+)
 SOURCES = 64  # states of a space, from and to which all ways are compared
 
 
-@pytest.mark.parametrize("imbalance", [1.0, 1.7])
+# uneven parts are priced as large messages are: not by the protocol that suits the rest of them
+@pytest.mark.parametrize(
+    ("imbalance", "protocols"), [(1.0, ()), (1.7, ()), (1.0, PROTOCOLS)], ids=str
+)
 @pytest.mark.parametrize(("axis_sizes", "slot_sizes"), MESHES)
-def test_no_sequence_of_collectives_is_cheaper(axis_sizes, slot_sizes, imbalance):
+def test_no_sequence_of_collectives_is_cheaper(axis_sizes, slot_sizes, imbalance, protocols):
     for seed in range(2):
         random = np.random.default_rng([seed, *axis_sizes, *slot_sizes])
         levels = tuple(sorted(random.integers(0, 2, len(axis_sizes)).tolist()))
@@ -42,7 +51,8 @@ def test_no_sequence_of_collectives_is_cheaper(axis_sizes, slot_sizes, imbalance
         experts = slot_sizes[0] if slot_sizes else 1
         load = ExpertLoad((0,), experts, imbalance) if imbalance > 1 else None
         space = StateSpace(slot_sizes, axis_sizes, bytes_, has_gradient=True, load=load)
-        moves = Redistributions(space, levels, links(random))
+        between = replace(links(random), protocols=protocols)
+        moves = Redistributions(space, levels, between)
         states = random.permutation(len(space.states))[:SOURCES]
         value = [value_lay(moves, int(state)) for state in states]
         gradient = [gradient_lay(moves, int(state)) for state in states]

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from meshwright.schema.curves import DeviceCurves
 from meshwright.schema.errors import InvalidInput
 from meshwright.schema.model import Document, Line, Model
 from meshwright.schema.sizes import MAX_SIZE
@@ -61,7 +62,10 @@ class Anchored(Model):
 class Calibration(Document):
     """What `evaluate` multiplies the data sheets with. `source` says where the numbers are from.
 
-    fitted: None where nobody measured kernels. anchored: None where nobody measured steps.
+    efficiency, link_efficiency, launch_ns: of every shape and message where there are no curves.
+    curves: by device; a device that has none takes its nearest relative's, and convolutions and
+    hosts the shares. fitted: None where nobody measured kernels. anchored: None where nobody
+    measured steps.
     """
 
     prefix: ClassVar[str] = "cal"
@@ -74,5 +78,6 @@ class Calibration(Document):
     link_efficiency: Share
     exposed: Exposed
     launch_ns: int = Field(ge=0, le=MAX_SIZE)
+    curves: tuple[DeviceCurves, ...] = ()
     fitted: Fitted | None = None
     anchored: Anchored | None = None

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from costmodel.calibrations import default_calibration
-from meshwright.schema import Pipeline, Request, Setup, Topology
+from meshwright.schema import Calibration, Pipeline, Request, Setup, Topology
 from solver.deadline import Deadline
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.least_step import least_step_ns
@@ -15,6 +15,7 @@ from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
 from solver.pipeline.staged import Staged
+from tests.costmodel.round_curves import round_curves
 from tests.solver.pipeline.layered import layered
 from tests.solver.pipeline.mixed import beside, kind
 from tests.solver.requests import planned
@@ -28,21 +29,34 @@ CASES = [
 ]
 
 
+CURVED: Calibration = default_calibration().model_copy(update={"curves": (round_curves(),)})
+
+
 def bound_of(request: Request, own: Configuration) -> float:
-    found = least_step_ns(request, Anatomy(request.graph), default_calibration(), [own])
+    calibration = request.calibration
+    assert isinstance(calibration, Calibration)
+    found = least_step_ns(request, Anatomy(request.graph), calibration, [own])
     assert found is not None
     return found
 
 
-@pytest.mark.parametrize(("devices", "microbatches"), [(CASES[0], 4), (CASES[1], 2), (CASES[2], 2)])
+@pytest.mark.parametrize(
+    ("devices", "microbatches", "calibration"),
+    [
+        (CASES[0], 4, default_calibration()),
+        (CASES[1], 2, default_calibration()),
+        (CASES[2], 2, default_calibration()),
+        (CASES[0], 2, CURVED),
+    ],
+)
 def test_no_configuration_with_any_cuts_is_below_its_bound(
-    devices: Topology, microbatches: int
+    devices: Topology, microbatches: int, calibration: Calibration
 ) -> None:
     graph = layered(1)
     anatomy = Anatomy(graph)
     request = Request(
         graph=graph, topology=devices, setup=Setup(microbatches=microbatches),
-        pipeline=Pipeline(ranks=None),
+        pipeline=Pipeline(ranks=None), calibration=calibration,
     )  # fmt: skip
     every = {}
     for own in configurations(request, anatomy):
@@ -50,8 +64,7 @@ def test_no_configuration_with_any_cuts_is_below_its_bound(
             stages = own.ranks * own.stages_per_rank
             for cuts in list(combinations(range(1, len(anatomy.order)), stages - 1))[::2]:
                 order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
-                calibration, setup = default_calibration(), request.setup
-                staged = Staged(anatomy, devices, setup, calibration, order, cuts)
+                staged = Staged(anatomy, devices, request.setup, calibration, order, cuts)
                 wishes = StageWishes.of((1 / own.stages_per_rank,) * stages, order)
                 found = plan_stages(request, own, staged, wishes, Deadline.after(None), 1e-3)
                 if isinstance(found, StagePlans):
@@ -79,8 +92,9 @@ def test_where_arithmetic_is_all_the_bound_is_its_share_and_the_bubble() -> None
     devices."""
     devices = CASES[0]
     request = Request(
-        graph=layered(2), topology=devices, setup=Setup(microbatches=2), pipeline=Pipeline(ranks=2)
-    )
+        graph=layered(2), topology=devices, setup=Setup(microbatches=2), pipeline=Pipeline(ranks=2),
+        calibration=default_calibration(),
+    )  # fmt: skip
     found = {
         own.schedule: bound_of(request, own)
         for own in configurations(request, Anatomy(request.graph))

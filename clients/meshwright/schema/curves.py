@@ -1,0 +1,79 @@
+"""Curves: how far shares of peak are reached by shape and by message size, device by device."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from meshwright.schema.model import Line, Model
+
+
+class Constant(Model):
+    """A number and what is known of it. spread: the standard deviation of its logarithm."""
+
+    value: float = Field(gt=0)
+    spread: float = Field(ge=0)
+    source: Line
+
+
+class ProductCurve(Model):
+    """Products of matrices, `groups` of m x k by k x n each.
+
+    share: of peak, by large ones. eight_bit: of that share, by 8-bit numbers. half_tile: rows, and
+    columns, that a group takes beyond its own. fill: elements of the result that take their time
+    but bring nothing, while multiprocessors fill and empty. half_depth: the same of k. unhidden:
+    share of the shorter of arithmetic and memory traffic that the longer does not hide.
+    """
+
+    share: Constant
+    eight_bit: Constant
+    half_tile: Constant
+    fill: Constant
+    half_depth: Constant
+    unhidden: Constant
+
+
+class AttentionCurve(Model):
+    """Fused attention. share: of peak, forward, at head dimension 128. backward: of that share.
+
+    half_head: head dimension at which half of the rate is reached. fill: rows of all heads that
+    take their time but bring nothing.
+    """
+
+    share: Constant
+    backward: Constant
+    half_head: Constant
+    fill: Constant
+
+
+class Protocol(Model):
+    """One way in which a library sends; of several it takes the fastest.
+
+    start_ns: before the first step. steps: of a link's own latency, what one step takes. share: of
+    the bandwidth of links inside a node; share_between: of those between nodes.
+    """
+
+    name: Line
+    start_ns: Constant
+    step: Constant
+    step_between: Constant
+    share: Constant
+    share_between: Constant
+
+
+class DeviceCurves(Model):
+    """All of one device, and of the links and the library that come with it.
+
+    flops_per_s: its 16-bit peak, by which the nearest of others is found. relative: the device
+    whose curves these are, where its own were never measured. memory: share of the bandwidth that
+    memory-bound ops reach. in_switch: of a link's bandwidth, what all-reduces reach whose sums the
+    switch makes; None where it makes none.
+    """
+
+    device: Line
+    flops_per_s: float = Field(gt=0)
+    relative: Line | None = None
+    product: ProductCurve
+    attention: AttentionCurve
+    memory: Constant
+    protocols: tuple[Protocol, ...] = Field(min_length=1)
+    in_switch: Constant | None = None

@@ -1,0 +1,88 @@
+"""Stretches worked by hand; p parts of a shape never take less in all than the whole."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.calibrations import default_calibration
+from costmodel.curves import Shape, rates_of
+from costmodel.operators import op_ns
+from meshwright.schema import Calibration, Device
+from tests.costmodel.round_curves import round_curves
+
+DEVICE = Device(
+    name="any", memory_bytes=1, memory_bytes_per_s=1e12,
+    flops_per_s={"float32": 1e13, "bfloat16": 1e14, "float8_e4m3": 2e14},
+)  # fmt: skip
+FLAT = default_calibration()
+CURVED: Calibration = FLAT.model_copy(update={"curves": (round_curves(),), "launch_ns": 1000})
+RATES = rates_of(CURVED, DEVICE)
+SIZES = st.floats(1, 1e5)
+
+
+def test_a_product_takes_its_edges_a_wave_and_the_ends_of_its_depth():
+    # 1,000 x 900 results are taken for 1,100 x 1,000 + 10^6 = 2.1 * 10^6, 450 deep for 500
+    stretch = RATES.stretch("matmul", Shape(1, 1000, 900, 450))
+    assert stretch == pytest.approx(2.1e6 / 9e5 * 500 / 450)
+
+
+def test_groups_have_their_edges_each_and_one_wave_together():
+    stretch = RATES.stretch("matmul", Shape(8, 100, 900, 450))
+    assert stretch == pytest.approx((8 * 200 * 1000 + 1e6) / (8 * 100 * 900) * 500 / 450)
+
+
+def test_the_products_of_gradients_have_the_sizes_in_other_places():
+    own = Shape(2, 3, 5, 7)
+    # x[3 x 7] w[5 x 7] -> y[3 x 5]: dx is 3 x 7 over 5, dw 7 x 5 over 3
+    assert own.of_left == Shape(2, 3, 7, 5)
+    assert own.of_right == Shape(2, 7, 5, 3)
+
+
+def test_attention_takes_longer_with_small_heads_and_few_rows():
+    # 1 + 1000 / 4000, and 1 + 64 / 64 beside 1 + 64 / 128
+    stretch = RATES.stretch("attention", Shape(8, 500, 500, 64))
+    assert stretch == pytest.approx(1.25 * 2 / 1.5)
+    assert RATES.stretch("attention", Shape(1e6, 1e6, 500, 128)) == pytest.approx(1)
+
+
+def test_the_shorter_of_arithmetic_and_traffic_is_hidden_but_for_a_share():
+    # 10^9 / (10^14 * 0.5) = 20 us; 5 * 10^6 / (10^12 * 0.5) = 10 us, a quarter of it felt
+    time = op_ns(
+        "matmul", 1e9, bytes_moved=5e6, dtype="bfloat16", device=DEVICE, calibration=CURVED
+    )
+    assert time == pytest.approx(20_000 + 2_500 + 1_000)
+
+
+def test_8_bit_numbers_have_their_own_share_of_their_own_peak():
+    time = op_ns(
+        "matmul", 1.6e9, bytes_moved=0.0, dtype="float8_e4m3", device=DEVICE, calibration=CURVED
+    )
+    assert time == pytest.approx(1.6e9 / (2e14 * 0.5 * 0.8) * 1e9 + 1_000)
+
+
+def test_without_curves_no_shape_is_stretched():
+    flat = rates_of(FLAT, DEVICE)
+    assert flat.stretch("matmul", Shape(1, 2, 3, 4)) == 1
+    assert flat.peak_share("matmul", "float8_e4m3") == FLAT.efficiency.matmul
+    assert flat.unhidden("matmul") == 0
+
+
+def test_a_device_without_curves_takes_those_of_the_nearest_peak():
+    own = CURVED.model_copy(
+        update={"curves": (round_curves("slow", 1e13), round_curves("quick", 9e13))}
+    )
+    curves = rates_of(own, DEVICE).curves
+    assert curves is not None
+    assert curves.device == "quick"
+
+
+@given(SIZES, SIZES, SIZES, SIZES, st.integers(0, 3), st.floats(1, 64))
+def test_parts_never_take_less_in_all_than_the_whole(groups, rows, columns, depth, cut, ways):
+    whole = [groups, rows, columns, depth]
+    part = list(whole)
+    part[cut] /= ways
+    assert RATES.stretch("matmul", Shape(*part)) >= RATES.stretch("matmul", Shape(*whole)) * (
+        1 - 1e-9
+    )
