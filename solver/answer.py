@@ -21,6 +21,7 @@ from solver.notes import (
     nothing_again,
     repeated_work,
     replaced_pins,
+    sparse_updates,
     why_idle,
 )
 from solver.parameter_states import OPTIMIZER_SHARD_BYTES
@@ -178,6 +179,7 @@ def plan_of(
             *idle_axes(models, chosen, why_idle(request)),
             *busiest_experts(models, chosen),
             *in_turns(problem),
+            *sparse_updates(stages),
             *(
                 f"mesh {shown(o.mesh)}{_with_chunks(o)} was not searched: {o.left_out}"
                 for o in outcomes

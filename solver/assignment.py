@@ -11,12 +11,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.schema import Axis, Dim, Layout, LayoutPair, PlanError, Stage, SubDim
+from meshwright.schema import (
+    Axis,
+    Dim,
+    Layout,
+    LayoutPair,
+    ParameterPlan,
+    PlanError,
+    Stage,
+    SubDim,
+)
 from meshwright.schema.plan import Resting
 from solver.lowering import Lowered, Models
-from solver.offload import DEVICE, ON_HOST, TABLE
+from solver.offload import DEVICE, ON_HOST, ROWS, TABLE
 from solver.op_info import TensorInfo
+from solver.parameters import ParameterModel
 from solver.read_states import ReadStates
+from solver.sparse_tables import LOOKUP
 from solver.states import IntArray
 from solver.values import Value
 
@@ -237,7 +248,7 @@ def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
             planned_parameter.optimizer,
         )
         codes = _parameter_codes(models, value, triple)
-        parameters[value.root] = _placed(models, value, codes, planned_parameter.on_host)
+        parameters[value.root] = _placed(models, value, codes, planned_parameter)
     for value in values.values:
         if value.readers and not value.is_free:
             if value.is_parameter and value.root not in parameters:
@@ -318,9 +329,12 @@ def _parameter_codes(
     )
 
 
-def _placed(models: Models, value: Value, codes: Codes, on_host: tuple[Resting, ...]) -> Codes:
-    """The state with these parts on hosts; raises PlanError where they cannot be there."""
-    model = models.parameter(value)
+def _placed(models: Models, value: Value, codes: Codes, planned: ParameterPlan) -> Codes:
+    """The state with parts on hosts, or with a sparse gradient; raises PlanError where that cannot
+    be."""
+    model, on_host = models.parameter(value), planned.on_host
+    if planned.sparse_gradient:
+        return _sparse(value, model, codes, on_host)
     if on_host == ("value",) and not model.trained:
         on_host = ON_HOST[TABLE]
     place = ON_HOST.index(on_host) if on_host in ON_HOST else None
@@ -330,13 +344,24 @@ def _placed(models: Models, value: Value, codes: Codes, on_host: tuple[Resting, 
         why = (
             "its topology has no host"
             if model.host is None
-            else f"what can is {'; '.join(', '.join(own) for own in ON_HOST[1:])}, the value only "
-            "where one op looks rows up"
+            else f"what can is {'; '.join(', '.join(own) for own in ON_HOST if own)}, the value "
+            "only where one op looks rows up"
         )
         raise PlanError(
             f"parameter {value.root!r}: {', '.join(on_host)} cannot lie on hosts: {why}"
         )
     return tuple(code + model.space.base * place for code in codes)
+
+
+def _sparse(
+    value: Value, model: ParameterModel, codes: Codes, on_host: tuple[Resting, ...]
+) -> Codes:
+    if not model.trained or model.rows is None or on_host or max(codes) > model.space.slots:
+        raise PlanError(
+            f"parameter {value.root!r} cannot have a sparse gradient: a trained table on devices "
+            f"has that, of which one {LOOKUP} alone reads rows, and it lies as the table does"
+        )
+    return tuple(code + model.space.base * ROWS for code in codes)
 
 
 def _axes_of(layouts: Iterable[Layout | None]) -> Hashable:

@@ -37,12 +37,14 @@ class AtRest:
 
     over: of every axis of the mesh, whether they may be sharded over it; () for all.
     finest_on_host: on hosts they are sharded as finely as they can be, for want of room there.
+    sparse: lookups of tables whose gradients may be sparse.
     """
 
     optimizer_parallel: OptimizerParallel | None = None
     over: tuple[bool, ...] = ()
     offload: Offload = "none"
     finest_on_host: bool = False
+    sparse: frozenset[str] = frozenset()
 
     @property
     def hosts_optimizer(self) -> bool:

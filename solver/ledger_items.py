@@ -53,6 +53,18 @@ class ValueItems(NamedTuple):
     working_bytes: float = 0.0
 
 
+class Gathered(NamedTuple):
+    """What a sparse gradient takes: ids and rows of all members, gathered over axes once a step.
+
+    made_bytes: of one microbatch on a device. payload_bytes: of all.
+    """
+
+    axes: tuple[int, ...]
+    made_bytes: float
+    payload_bytes: float
+    ns: float
+
+
 class ParameterItems(NamedTuple):
     """A parameter in a state. bytes: of value, gradient and optimizer state on a device, and of all
     that is in its share of its host.
@@ -60,7 +72,7 @@ class ParameterItems(NamedTuple):
     targets: the states to which it is gathered, and from which its gradient is reduced: the one
     that readers share, or that of each. gathers_ns, reductions_ns: in one step, by target.
     to_readers: ways from the shared state, None where nothing moves. host_ns, up_ns, down_ns: in
-    one step, of hosts and of the links from and to them.
+    one step, of hosts and of the links from and to them. rows: of a sparse gradient.
     """
 
     codes: Codes
@@ -74,6 +86,7 @@ class ParameterItems(NamedTuple):
     host_ns: float
     up_ns: float
     down_ns: float
+    rows: Gathered | None = None
 
 
 @dataclass(slots=True)
@@ -219,22 +232,42 @@ class Items:
             value, gradient, optimizer = (float(own[0]) for own in model.memory_bytes(states))
             on_host = float(model.host_bytes(states)[0])
             host_ns, up_ns, down_ns = self._host_times(model, states, lookup)
+            update_ns = float(model.update_ns(states)[0])
+            reductions_ns = tuple([reduce_ns for _, reduce_ns in pairs])
+            rows = None
+            if lookup is not None and model.is_sparse(states)[0]:
+                rows, update_ns = self._rows(model, states, targets[0], lookup)
+                gradient, reductions_ns = rows.payload_bytes, (rows.ns,)
             found = self._parameters[key] = ParameterItems(
                 codes,
                 targets,
-                float(model.update_ns(states)[0]),
+                update_ns,
                 float(model.spread_ns(states)[0]),
                 (value, gradient, optimizer, on_host),
                 tuple([gather_ns for gather_ns, _ in pairs]),
-                tuple([reduce_ns for _, reduce_ns in pairs]),
+                reductions_ns,
                 ()
                 if read is None
                 else tuple([self.way(model.space, read, state, False) for state in needed]),
                 host_ns,
                 up_ns,
                 down_ns,
+                rows,
             )
         return found
+
+    def _rows(
+        self, model: ParameterModel, states: IntArray, target: Codes, lookup: tuple[OpModel, Codes]
+    ) -> tuple[Gathered, float]:
+        """A sparse gradient, and ns of updating its rows in one step."""
+        reader, strategy = lookup
+        looked_up = reader.looked_up_bytes(np.array([strategy])) / model.element_bytes.value
+        found = model.row_gradients(np.array([target]), looked_up)
+        axes = tuple([a for a, code in enumerate(target) if code == model.space.slots + 2])
+        made, held, ns = (
+            float(own[0]) for own in (found.made_bytes, found.held_bytes, found.gather_ns)
+        )
+        return Gathered(axes, made, held, ns), float(model.row_update_ns(states, found)[0, 0])
 
     def _host_times(
         self, model: ParameterModel, states: IntArray, lookup: tuple[OpModel, Codes] | None
@@ -260,6 +293,11 @@ class Items:
             raise PlanError(
                 f"parameter {name!r} cannot lie on hosts in the state {codes} while its reader "
                 f"needs it in the state {target}"
+            )
+        if bool(model.not_in_rows(states, needed)[0, 0]):
+            raise PlanError(
+                f"parameter {name!r} has a sparse gradient and rests in the state {codes}; its "
+                f"reader needs it in the state {target}, and it has to lie so"
             )
         if not np.isfinite(gather + float(often[0, 0]) + float(once[0, 0])):
             raise PlanError(

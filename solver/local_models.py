@@ -154,6 +154,7 @@ class LocalModels(Models):
                 at_rest=whole.at_rest,
                 host=whole.host,
                 is_table=whole.is_table,
+                rows=whole.rows,
                 device=whole.device,
                 calibration=whole.calibration,
                 interconnect=whole.interconnect,

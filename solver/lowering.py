@@ -128,6 +128,8 @@ class _Lowering:
                 model = self.models.parameter(value)
                 if model.may_be_looked_up_on_host:
                     table = self._looked_up(model, own, table)
+                if model.rows is not None and model.rows.may_be_sparse:
+                    table = self._in_rows(model, own, needed, table)
             self.edges.append(Edge(tail, node, *table))
         return node
 
@@ -214,6 +216,25 @@ class _Lowering:
             exposed = self.models.problem.calibration.exposed
             elements = reader.model.looked_up_bytes(reader.choices) / model.element_bytes.value
             return cost + model.lookup_times(model.states, elements).exposed(exposed), memory
+
+        return self.models.shared(key, made)
+
+    def _in_rows(
+        self, model: ParameterModel, reader: OpContent, needed: IntArray, table: Table
+    ) -> Table:
+        """The table, with what sparse gradients cost and take."""
+        cost, _ = table
+        key = ("in rows", id(cost), id(reader.model), id(reader.choices))
+
+        def made() -> Table:
+            elements = reader.model.looked_up_bytes(reader.choices) / model.element_bytes.value
+            rows, is_sparse = model.row_gradients(needed, elements), model.is_sparse(model.states)
+            moved_ns = rows.gather_ns * self.models.problem.calibration.exposed.gradient
+            return (
+                cost + np.where(is_sparse[:, None], moved_ns, 0.0)
+                + model.row_update_ns(model.states, rows),
+                np.where(is_sparse[:, None], rows.held_bytes, 0.0),
+            )  # fmt: skip
 
         return self.models.shared(key, made)
 

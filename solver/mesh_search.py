@@ -49,6 +49,7 @@ from solver.outcome import MOST_LABELS, Budget, ChoiceSearch, Outcome
 from solver.pins import Allowed, check_axes, pinned_ops
 from solver.problem import Problem
 from solver.simplicity import simpler
+from solver.sparse_tables import sparse_lookups
 from solver.stated.mesh import shared_axes
 from solver.states import IntArray
 from solver.uneven import Uneven
@@ -250,7 +251,9 @@ class MeshSearch:
         models.followers = given.followers
         over = () if self.request.degrees is None else shared_axes(mesh)
         wishes = self.request.constraints
-        models.at_rest = AtRest(wishes.optimizer_parallel, over, wishes.offload)
+        models.at_rest = AtRest(
+            wishes.optimizer_parallel, over, wishes.offload, sparse=sparse_lookups(self.request)
+        )
         if may_fill_hosts(models, self.folding):
             models.at_rest = replace(models.at_rest, finest_on_host=True)
             models.forget_parameters()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import InitVar, dataclass, field
+from math import prod
 from typing import Any, TypeVar
 
 from costmodel.collectives import Interconnect
@@ -14,9 +15,11 @@ from solver.op_model import OpModel
 from solver.op_models import OpModels
 from solver.op_sketches import OpSketches
 from solver.own_moves import own_moves_ns
+from solver.parameter_states import Rows
 from solver.parameters import ParameterModel
 from solver.problem import Problem
 from solver.redistribution import Redistributions
+from solver.sparse_tables import LOOKUP
 from solver.states import FloatArray, IntArray, StateSpace
 from solver.values import Value, Values, find_values
 
@@ -94,8 +97,9 @@ class Models:
         space = self.ops.space(value.root)
         dtype = self.problem.tensors[value.root].tensor.dtype
         problem, is_table = self.problem, self._is_table(value)
+        rows = self._rows(value)
         return self.shared(
-            ("parameter", id(space), dtype, is_table),
+            ("parameter", id(space), dtype, is_table, rows),
             lambda: ParameterModel(
                 space=space,
                 dtype=dtype,
@@ -104,6 +108,7 @@ class Models:
                 at_rest=self.at_rest,
                 host=problem.host,
                 is_table=is_table,
+                rows=rows,
                 device=problem.topology.device,
                 calibration=problem.calibration,
                 interconnect=self.interconnect,
@@ -119,6 +124,21 @@ class Models:
         position, port = value.readers[0]
         known = self.problem.ops[position].known
         return known is not None and port in known.sparse_inputs
+
+    def _rows(self, value: Value) -> Rows | None:
+        """None where anything but one lookup reads a parameter."""
+        if not self._is_table(value):
+            return None
+        position, port = value.readers[0]
+        reader = self.problem.ops[position]
+        if reader.op.kind != LOOKUP or reader.inputs[port].tensor != value.root:
+            return None
+        slots, sizes = self.problem.tensors[value.root].slots, self.ops.space(value.root).slot_sizes
+        within = [k for k, slot in enumerate(slots) if slot.dim > 0]
+        places = {k: place for place, k in enumerate(value.slots)}
+        elements = prod([sizes[places[k]] if k in places else slots[k].size for k in within])
+        of_rows = frozenset([place for k, place in places.items() if k not in within])
+        return Rows(elements, of_rows, reader.name in self.at_rest.sparse)
 
     def look(self, value: Value) -> Hashable:
         """What values have in common that have the same states, and the same layouts in them."""

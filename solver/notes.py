@@ -9,13 +9,15 @@ from math import prod
 
 import numpy as np
 
-from meshwright.schema import Constraints, Pin, Request
+from meshwright.schema import Constraints, Pin, Request, Stage
 from solver.assignment import Codes
 from solver.expert_loads import DISPATCH
 from solver.lowering import Models
 from solver.op_model import OpModel
 from solver.problem import Problem
 from solver.uneven import uneven_of
+
+NAMED = 3  # chosen: of many alike
 
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # its number in a dotted name
 UNEVEN_WOULD_DO = "sizes need not divide where the setup says `uneven: chunk` or `uneven: pad`"
@@ -145,6 +147,8 @@ def idle_wishes(request: Request) -> list[str]:
     if constraints.offload in ("optimizer", "auto"):
         rest = "; only embedding tables may lie on hosts" if constraints.offload == "auto" else ""
         found.append(f"offload {constraints.offload}: inference has no optimizer state{rest}")
+    if constraints.sparse_gradients:
+        found.append("sparse_gradients: inference has no gradients")
     if request.recompute.policy != "none":
         found.append(f"recompute {request.recompute.policy}: inference has no backward pass")
     return found
@@ -187,6 +191,18 @@ def busiest_experts(models: Models, chosen: Chosen) -> list[str]:
     if ways == 1:
         return [f"{said}; no device waits for it, as experts are not cut over devices"]
     return [f"{said}, the busiest device, with experts cut {ways} ways, {most:.3g} times"]
+
+
+def sparse_updates(stages: Sequence[Stage]) -> list[str]:
+    """Which parameters are updated row by row."""
+    names = [own.tensor for stage in stages for own in stage.parameters if own.sparse_gradient]
+    if not names:
+        return []
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return [
+        f"sparse gradients of {', '.join(names[:NAMED])}{more}: the optimizer updates rows that "
+        "were looked up and no others (torch.optim.SparseAdam, MindSpore's LazyAdam)"
+    ]
 
 
 def in_turns(problem: Problem) -> list[str]:

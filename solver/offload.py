@@ -6,6 +6,8 @@
     GRADIENT    optimizer state, gradient  value      the same, gradient down in every microbatch
     TABLE       all of an embedding table  -          rows up, their gradients down, in every
                                                       microbatch; touched rows are updated
+    ROWS        -                          all        -; its gradient is sparse
+                                                      (`solver.row_gradients`)
 
 Each device's part lies in its share of its host, so that layouts mean what they mean on devices.
 
@@ -29,13 +31,14 @@ from meshwright.schema import Exposed
 from meshwright.schema.plan import Resting
 from solver.states import FloatArray, IntArray
 
-DEVICE, OPTIMIZER, GRADIENT, TABLE = range(4)
+DEVICE, OPTIMIZER, GRADIENT, TABLE, ROWS = range(5)
 
 ON_HOST: tuple[tuple[Resting, ...], ...] = (
     (),
     ("optimizer",),
     ("gradient", "optimizer"),
     ("value", "gradient", "optimizer"),
+    (),
 )
 
 

@@ -14,7 +14,8 @@ one microbatch a step ZeRO-1 is never better than ZeRO-2 and left out. What a re
 this (`solver.at_rest`) goes before.
 
 Where the request allows it, some of this may lie on hosts (`solver.offload`): the codes of all axes
-are then n + 3 times the place larger.
+are then n + 3 times the place larger. So are those with a sparse gradient (`solver.row_gradients`),
+in codes up to n.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from itertools import product
 from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.host import HostRates
 from meshwright.schema import DTYPE_BYTES, Setup
 from meshwright.schema.plan import Resting
 from solver.at_rest import AS_SEARCHED, AtRest
-from solver.offload import DEVICE, GRADIENT, ON_HOST, OPTIMIZER, TABLE, ElementBytes
+from solver.offload import DEVICE, GRADIENT, ON_HOST, OPTIMIZER, ROWS, TABLE, ElementBytes
 from solver.states import FloatArray, IntArray, StateSpace
 
 # by place: whether it lies on the device
@@ -50,13 +52,25 @@ def optimizer_element_bytes(setup: Setup, dtype: str) -> int:
     return states + (DTYPE_BYTES[master] if master not in (None, dtype) else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Of a table whose gradient can be sparse: elements of one, and on which slots they are cut.
+
+    may_be_sparse: whether a search may choose that.
+    """
+
+    elements: int
+    slots: frozenset[int]
+    may_be_sparse: bool
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParameterStates:
     """The states of a parameter on a mesh, and what they hold.
 
     space: of the value as its readers see it (with gradient where it is trained). at_rest: what is
     asked for. host: None where nothing can lie there. is_table: only one op reads it, and of it
-    only rows.
+    only rows. rows: None where its gradient cannot be sparse.
     """
 
     space: StateSpace
@@ -66,6 +80,7 @@ class ParameterStates:
     at_rest: AtRest = AS_SEARCHED
     host: HostRates | None = None
     is_table: bool = False
+    rows: Rows | None = None
 
     @property
     def trained(self) -> bool:
@@ -89,7 +104,10 @@ class ParameterStates:
             asked = self.at_rest.optimizer_parallel is not None
             codes += [n + 1, n + 2] if asked or self.microbatches > 1 else [n + 2]
         found = self._states(codes)
-        return np.concatenate([found + self.space.base * place for place in self._places()])
+        placed = [found + self.space.base * place for place in self._places()]
+        if self.trained and self.rows is not None and self.rows.may_be_sparse:
+            placed.append(found[(found <= n).all(axis=1)] + self.space.base * ROWS)
+        return np.concatenate(placed)
 
     def _places(self) -> Iterator[int]:
         """Where a search may keep it."""
@@ -113,6 +131,11 @@ class ParameterStates:
     def is_any_hosted(self, states: IntArray) -> bool:
         """Whether any state lies on hosts, in part."""
         return bool((states[..., 0] >= self.space.base).any())
+
+    def is_sparse(self, states: IntArray) -> NDArray[np.bool_]:
+        """Whether gradients are ids and rows."""
+        found: NDArray[np.bool_] = self.place(states) == ROWS
+        return found
 
     def on_host(self, state: IntArray) -> tuple[Resting, ...]:
         """What of the parameter lies on hosts in one state."""
@@ -173,6 +196,7 @@ class ParameterStates:
         if not self.trained:
             return value, np.zeros(len(states)), np.zeros(len(states))
         gradient = self.space.local_bytes(self.gradient(states)) / self.space.bytes
+        gradient = np.where(self.is_sparse(states), 0.0, gradient)  # its lookup says how much
         elements = self.updated_elements(states)
         return (
             value,

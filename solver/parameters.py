@@ -5,6 +5,9 @@
     per step         accumulated gradient -> optimizer layout;  optimizer layout -> value at rest
     optimizer time   (2 * state bytes + 2 * master copy + gradient + value) / memory bandwidth
 
+What rows of tables cost their lookup says: on hosts (`lookup_times`), and of sparse gradients
+(`row_gradients`).
+
 Gradients of axes on which nothing is sharded are accumulated as partial sums and reduced once.
 
 Frameworks send parameters and gradients in buckets (`solver.fusion`): one pays its share of a
@@ -35,6 +38,7 @@ from solver.offload import (
 )
 from solver.parameter_states import OPTIMIZER_SHARD_BYTES, ParameterStates
 from solver.redistribution import Redistributions
+from solver.row_gradients import RowGradients, row_gradients
 from solver.states import FloatArray, IntArray
 
 __all__ = ["BUCKET_BYTES", "OPTIMIZER_SHARD_BYTES", "ParameterModel"]
@@ -73,12 +77,39 @@ class ParameterModel(ParameterStates):
         return Redistributions(space, self.axis_levels, fused, order_is_free=True)
 
     def update_ns(self, states: IntArray) -> FloatArray:
-        """The optimizer's own time on the device in one step."""
+        """The optimizer's own time on the device in one step, but for rows of tables."""
         if not self.trained:
             return np.zeros(len(states))
+        here = self.place(states) == DEVICE
+        return np.where(here, self._update_ns(self.updated_elements(states)), 0.0)
+
+    def _update_ns(self, elements: FloatArray) -> FloatArray:
         rate = self.device.memory_bytes_per_s * rates_of(self.calibration, self.device).memory
-        moved = self.updated_elements(states) * self.element_bytes.updated
-        return np.where(self.place(states) == DEVICE, moved / rate * NS_PER_S, 0.0)
+        return elements * self.element_bytes.updated / rate * NS_PER_S
+
+    def row_gradients(self, needed: IntArray, looked_up: FloatArray) -> RowGradients:
+        """Of lookups that need the table in these states, where its gradient is sparse.
+
+        looked_up: elements of the rows that one microbatch asks a device for.
+        """
+        assert self.rows is not None
+        sizes, slots = np.array(self.space.axis_sizes, dtype=np.float64), self.space.slots
+        cuts = (needed < slots) & np.isin(needed, [*self.rows.slots], invert=True)
+        return row_gradients(
+            looked_up,
+            self.rows.elements / np.where(cuts, sizes, 1.0).prod(axis=1),
+            needed == slots + 2,
+            self.element_bytes,
+            axis_sizes=self.space.axis_sizes,
+            axis_levels=self.axis_levels,
+            interconnect=self.interconnect,
+            microbatches=self.microbatches * self.setup.copies,
+        )
+
+    def row_update_ns(self, states: IntArray, rows: RowGradients) -> FloatArray:
+        """(states, lookups): the optimizer's time on the device, of rows alone."""
+        touched = np.minimum(self.updated_elements(states)[:, None], rows.elements[None, :])
+        return np.where(self.is_sparse(states)[:, None], self._update_ns(touched), 0.0)
 
     def host_times(self, states: IntArray) -> HostTimes:
         """What hosts do in one step, but for rows of tables."""
@@ -165,7 +196,8 @@ class ParameterModel(ParameterStates):
         )
 
     def reduce_ns(self, states: IntArray, needed: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(states, needed): gradient to its accumulator, then per step to the optimizer."""
+        """(states, needed): gradient to its accumulator, then per step to the optimizer; sparse
+        ones go other ways."""
         shape = (len(states), len(needed))
         if not self.trained:
             return np.zeros(shape), np.zeros(shape)
@@ -178,6 +210,10 @@ class ParameterModel(ParameterStates):
         at = np.where(illegal, 0, at)
         per_microbatch = np.where(illegal, np.inf, moves.forward_ns(left, at))
         per_step = np.where(illegal, np.inf, moves.forward_ns(at, final))
+        if self.rows is not None:
+            is_sparse = self.is_sparse(states)[:, None]
+            per_microbatch = np.where(is_sparse, 0.0, per_microbatch)
+            per_step = np.where(is_sparse, 0.0, per_step)
         return per_microbatch, per_step
 
     def read_ns(self, states: IntArray, needed: IntArray, gathers: int) -> FloatArray:
@@ -193,8 +229,16 @@ class ParameterModel(ParameterStates):
         return np.where(self.forbidden(states, needed), np.inf, total)
 
     def forbidden(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
-        """(states, needed): what the request does not allow, and what cannot lie on hosts."""
-        return self.asked_out(self.plain(states), needed) | self.not_on_host(states, needed)
+        """(states, needed): what the request does not allow, what cannot lie on hosts, and where
+        no gradient can be sparse."""
+        asked_out = self.asked_out(self.plain(states), needed)
+        return asked_out | self.not_on_host(states, needed) | self.not_in_rows(states, needed)
+
+    def not_in_rows(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
+        """A table with a sparse gradient lies as its reader needs the value."""
+        lies_so = (self.plain(states)[:, None, :] == self.read_value(needed)[None]).all(axis=2)
+        bad: NDArray[np.bool_] = self.is_sparse(states)[:, None] & ~lies_so
+        return bad
 
     def asked_out(self, plain: IntArray, needed: IntArray) -> NDArray[np.bool_]:
         """What the request does not allow."""

@@ -31,7 +31,7 @@ from solver.assignment import (
     parameter_layouts,
 )
 from solver.ledger import Ledger, Share
-from solver.ledger_items import ParameterItems, ValueItems, Way
+from solver.ledger_items import Gathered, ParameterItems, ValueItems, Way
 from solver.lowering import Models
 from solver.op_model import OpModel
 from solver.own_moves import own_moves
@@ -289,6 +289,7 @@ def _parameter_of(models: Models, value: Value, own: ParameterItems) -> _Paramet
         optimizer_bytes=round(own.bytes[2]),
         on_host=model.on_host(np.array(own.codes)),
         host_bytes=round(own.bytes[3]),
+        sparse_gradient=own.rows is not None,
         host_ns=own.host_ns,
         link_ns=own.up_ns + own.down_ns,
     )
@@ -334,6 +335,9 @@ def _served(
         )  # fmt: skip
     if not model.trained:
         return
+    if own.rows is not None:
+        yield from _gathered_rows(models, value, own.rows, own.codes, order)
+        return
     kept = model.accumulated(row, needed)[0]
     moves = model.gradient_moves
     often = _parameter_path(models, value, moves, model.left_gradient(needed), kept, order)
@@ -344,6 +348,28 @@ def _served(
             tensor=UNNAMED, op=None, traffic="gradient", backward=often, per_step=once,
             ns=ns, counted_ns=ns * exposed.gradient,
         )  # fmt: skip
+
+
+def _gathered_rows(
+    models: Models, value: Value, own: Gathered, codes: Codes, order: tuple[int, ...]
+) -> Iterator[Redistribution]:
+    """The reduction of a sparse gradient, once a step."""
+    if not own.axes:
+        return
+    made_bytes = own.made_bytes * models.problem.microbatches
+    step = Step(
+        kind="sparse_all_reduce",
+        axes=tuple(models.mesh.names[axis] for axis in own.axes),
+        payload_bytes=round(own.payload_bytes),
+        peak_bytes=round(own.payload_bytes + made_bytes),
+        ns=own.ns,
+        to=parameter_layouts(models, value, codes, order)[0],
+    )
+    counted_ns = own.ns * models.problem.calibration.exposed.gradient
+    yield Redistribution(
+        tensor=UNNAMED, op=None, traffic="gradient", per_step=(step,),
+        ns=own.ns, counted_ns=counted_ns,
+    )  # fmt: skip
 
 
 def _parameter_path(

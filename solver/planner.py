@@ -15,6 +15,7 @@ from solver.pipeline.planner import check_pipeline, plan_pipeline
 from solver.problem import Problem
 from solver.sequence_order import whole_problem, with_order
 from solver.sequence_rows import rows_of
+from solver.sparse_tables import with_sparse_tables
 from solver.split_batch import check_split
 from solver.stage_planner import Report, plan_stage
 from solver.stated.planner import check_stated, plan_stated
@@ -25,6 +26,7 @@ __all__ = ["check", "plan"]
 def check(request: Request) -> None:
     """Raise what `plan` would raise for bad input, without searching."""
     _check_whole(request)
+    request = with_sparse_tables(request)
     if request.degrees is not None:
         check_stated(request)
     elif request.pipeline.ranks == 1:
@@ -46,7 +48,7 @@ def plan(
     answer is the same with any, and with none they run here one after the other.
     """
     _check_whole(request)
-    answer = _answer(request, report, stop, executor)
+    answer = _answer(with_sparse_tables(request), report, stop, executor)
     if answer.plan is None:
         return answer
     # searches ask one another for more and less than was wished

@@ -44,6 +44,7 @@ from solver.problem import FLOATS, Problem, build_problem, step_batch, with_grad
 from solver.recompute import remade
 from solver.recompute.tries import FULL, POLICIES, Tries
 from solver.remade import NOTHING, Remade
+from solver.sparse_tables import sparse_lookups
 from solver.unrolling import NotAlikeError
 from solver.values import Values, find_values
 from solver.within_memory import plan_within_memory
@@ -130,10 +131,12 @@ def states_alone(request: Request) -> Infeasible | None:
     if offload in ("optimizer", "auto"):
         per_element = 0
     tables = _looked_up(graph) if offload in ("embeddings", "auto") else frozenset()
-    held = read - tables
+    held, sparse = read - tables, {*request.constraints.sparse_gradients}
     for tensor in graph.tensors:
         if tensor.role in ("parameter", "cache") and tensor.name in held:
             states = per_element if tensor.name in trained else 0
+            if states and tensor.name in sparse:
+                states -= DTYPE_BYTES[setup.gradient_dtype]
             total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
     needed = total // topology.device_count
     memory = sum(own.device.memory_bytes * own.device_count for own in topology.groups)
@@ -201,7 +204,7 @@ class _StageSearch:
         self.say = say
         self.history = History()
         self.calibration = request.calibration or default_calibration()
-        self.marks = matching_pins(request.graph, request.pins, request.module)
+        self.marks = _marks(request)
         self._whole: tuple[int, Problem, Values] | None = None
         self._known: list[_Foldings] = []
 
@@ -331,6 +334,15 @@ class _Foldings:
     def fold_less(self) -> None:
         """Copies are not alike: the next."""
         self.folding = next(self._ways)
+
+
+def _marks(request: Request) -> Mapping[str, Hashable]:
+    """What a request says of single ops."""
+    pins = matching_pins(request.graph, request.pins, request.module)
+    sparse = sparse_lookups(request)
+    if not sparse:
+        return pins
+    return {name: (pins.get(name), name in sparse) for name in {*pins, *sparse}}
 
 
 def _marked(marks: Mapping[str, Hashable], again: Remade) -> Mapping[str, Hashable]:

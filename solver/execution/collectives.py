@@ -3,6 +3,7 @@
 slice, all_gather, all_to_all   every device puts its new region together from what the members
                                 of its group hold; what no member holds is an error
 all_reduce, reduce_scatter      the sum or maximum of the members' shards, then sliced
+sparse_all_reduce               the members' ids and rows, each row added where its id says
 mask                            a replicated value stays on the first member, a shard stays where
                                 it is; the rest has nothing to add: the sum (or maximum) over the
                                 group is the value
@@ -16,6 +17,7 @@ before it is cut and trimmed after it is gathered, and all members send and rece
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 
@@ -107,6 +109,7 @@ _PLACES = {
     "all_gather": ("dims", "nowhere"),
     "reduce_scatter": ("partial", "dims"),
     "all_reduce": ("partial", "nowhere"),
+    "sparse_all_reduce": ("partial", "nowhere"),
     "all_to_all": ("dims", "dims"),
     "permute": ("", ""),
     "slice": ("nowhere", "dims"),
@@ -198,6 +201,11 @@ def _on(
 ) -> Array:
     before, after = layouts
     target, own = wanted[rank], held[rank]
+    if kind == "sparse_all_reduce":
+        if any(held[other] != own for other in group):
+            raise StepError(f"{kind} over {', '.join(axes)} adds rows of different parts")
+        rows = prod(shards[rank].shape[: len(before.dims[0].parts)])
+        return _added([in_rows(shards[other], rows) for other in group], shards[rank], rows)
     if kind in ("all_reduce", "reduce_scatter"):
         if any(held[other] != own for other in group):
             raise StepError(f"{kind} over {', '.join(axes)} adds shards of different parts")
@@ -213,6 +221,20 @@ def _on(
         _paste(zero, target, shards[rank], own)
         return zero
     return _gathered(rank, kind, axes, group, shards, held, target)
+
+
+def in_rows(shard: Array, rows: int) -> tuple[Array, Array]:
+    """A gradient of so many rows as ids and rows of those that are not zero."""
+    flat = shard.reshape(rows, -1)
+    ids = np.flatnonzero((flat != 0).any(axis=1))
+    return ids, flat[ids]
+
+
+def _added(own: Sequence[tuple[Array, Array]], like: Array, rows: int) -> Array:
+    ids = np.concatenate([ids for ids, _ in own])
+    made = np.zeros((rows, like.size // rows if rows else 0), dtype=like.dtype)
+    np.add.at(made, ids, np.concatenate([values for _, values in own]))
+    return made.reshape(like.shape)
 
 
 def _gathered(

@@ -24,7 +24,7 @@ import numpy as np
 from meshwright.schema import DTYPE_BYTES
 from solver.assignment import Assignment
 from solver.ledger import Ledger, Share
-from solver.ledger_items import ParameterItems, ValueItems, Way
+from solver.ledger_items import Gathered, ParameterItems, ValueItems, Way
 from solver.lowering import Models
 from solver.moments.gradients import Gradients
 from solver.moments.held import POSITIONS, WIDTH, Holdings, Table, What
@@ -270,6 +270,9 @@ class _Writer:
         place = self._place_of(model, own.codes)
         if place == TABLE:
             return  # its rows alone travel
+        if own.rows is not None:
+            self._rows(value, own.rows)
+            return
         readers = [position for position, _ in value.readers]
         served = [readers] if self.models.reads_shared(value) else [[own] for own in readers]
         for target, positions in zip(own.targets, served, strict=True):
@@ -288,6 +291,12 @@ class _Writer:
         for (position, _), way in zip(value.readers, own.to_readers, strict=False):
             if way is not None:
                 self._to_reader(model, position, way)
+
+    def _rows(self, value: Value, own: Gathered) -> None:
+        """A microbatch's rows, until they stand behind those of others."""
+        if self.problem.microbatches > 1:
+            for event in self._weights([position for position, _ in value.readers]):
+                self._hold(event, None, round(own.made_bytes), What.GATHERED)
 
     def _to_reader(self, model: ParameterModel, position: int, way: Way) -> None:
         """A copy of a parameter in another layout than the one that its readers share."""

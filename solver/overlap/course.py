@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.assignment import Assignment, Codes
+from solver.fusion import BUCKET_BYTES
 from solver.ledger import Ledger, Share, ledger_of
-from solver.ledger_items import ParameterItems, ValueItems, Way
+from solver.ledger_items import Gathered, ParameterItems, ValueItems, Way
 from solver.models import Models
 from solver.op_model import OpModel
 from solver.overlap.chains import NOTHING, Chains, ChainWriter, Hop
@@ -316,6 +317,9 @@ class _Writer:
         rest, optimizer = model.value(row), model.optimizer(row)
         spread = _path(model.value_moves, optimizer, rest) if model.trained else ()
         targets = []
+        if own.rows is not None:
+            gather = self._of_rows(own.rows)
+            return _Served(NOTHING, [[NOTHING, NOTHING, gather]])
         for target in own.targets:
             needed = np.array([target])
             paths = [_path(model.value_moves, rest, model.read_value(needed)), (), ()]
@@ -327,6 +331,12 @@ class _Writer:
                 ]
             targets.append([self.chains.of_path(path) for path in paths])
         return _Served(self.chains.of_path(spread), targets)
+
+    def _of_rows(self, own: Gathered) -> int:
+        if not own.axes:
+            return NOTHING
+        buckets = max(1, -(-round(own.payload_bytes) // BUCKET_BYTES))
+        return self.chains.of([Hop(self.chains.link(own.axes), own.ns, buckets)])
 
 
 class _Op(NamedTuple):

@@ -227,14 +227,21 @@ def tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
     """By stage: reductions, once a step, of gradients of parameters that other stages have too."""
     holders: dict[str, list[int]] = {}
     local: dict[str, int] = {}
+    sparse: set[str] = set()
     for number, stage in enumerate(stages):
         for parameter in stage.parameters:
             if parameter.gradient is not None:
                 holders.setdefault(parameter.tensor, []).append(number)
                 most = max(local.get(parameter.tensor, 0), parameter.gradient_bytes)
                 local[parameter.tensor] = most
+                if parameter.sparse_gradient:
+                    sparse.add(parameter.tensor)
     found = [0.0] * len(stages)
     for name, numbers in holders.items():
+        if name in sparse and len(numbers) > 1:
+            raise PlanError(
+                f"parameter {name!r} is in several stages: its gradient cannot be sparse there"
+            )
         ranks = {staged.schedule.rank_of[number] for number in numbers}
         count = len(ranks)
         if count > 1:

@@ -132,6 +132,14 @@ def test_a_call_keeps_its_value(name, check_capture):
     assert unknown == []
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_embedding_says_whether_its_gradient_is_sparse(check_capture, sparse):
+    table = torch.nn.Embedding(7, 4, sparse=sparse)
+    graph = check_capture(table, torch.arange(3))
+    (lookup,) = [op for op in graph.ops if op.kind == "embedding"]
+    assert dict(lookup.attrs) == ({"sparse": True} if sparse else {})
+
+
 def test_a_write_through_a_view_keeps_its_value(check_capture):
     def write(x):
         copy = x.clone()

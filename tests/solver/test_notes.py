@@ -31,7 +31,9 @@ def test_only_a_free_optimum_says_that_more_would_not_pay() -> None:
 
 
 def test_what_inference_has_not_is_said_of_what_was_wished_for() -> None:
-    wishes = Constraints(optimizer_parallel=OptimizerParallel(level=3), offload="auto")
+    wishes = Constraints(
+        optimizer_parallel=OptimizerParallel(level=3), offload="auto", sparse_gradients=("words",)
+    )
     request = mlp_request(4, topology(2)).model_copy(
         update={"constraints": wishes, "recompute": Recompute(policy="full")}
     )
@@ -40,5 +42,6 @@ def test_what_inference_has_not_is_said_of_what_was_wished_for() -> None:
     assert [note.split(":")[0] for note in idle] == [
         "optimizer_parallel",
         "offload auto",
+        "sparse_gradients",
         "recompute full",
     ]

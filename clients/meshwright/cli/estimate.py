@@ -73,6 +73,9 @@ def estimate(
     recompute_blocks: Annotated[
         int | None, typer.Option(min=0, help="Only in so many blocks, the first of each stage.")
     ] = None,
+    sparse_gradients: Annotated[
+        list[str] | None, typer.Option(help="As of `plan`: globs of tables updated row by row.")
+    ] = None,
     setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
     calibration: Annotated[
         Path | None, typer.Option(help="Calibration file, as `meshwright fit` writes it.")
@@ -118,7 +121,8 @@ def estimate(
         constraints=Constraints(
             optimizer_parallel=(
                 None if zero_size is None else OptimizerParallel(shard_size=zero_size)
-            )
+            ),
+            sparse_gradients=tuple(sparse_gradients or ()),
         ),
         pipeline=_pipeline(pp, vpp, schedule, tuple(cut or ())),
         recompute=recompute_of(recompute, recompute_blocks),

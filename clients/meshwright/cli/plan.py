@@ -96,6 +96,14 @@ def plan(
         str | None,
         typer.Option(help="What hosts may keep: none, optimizer, embeddings or auto."),
     ] = None,
+    sparse_gradients: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Tables, by glob, whose gradients may be ids and rows of what was looked up. "
+            "Updates then leave all other rows as they are (SparseAdam, LazyAdam): not what Adam "
+            "does, so off by default."
+        ),
+    ] = None,
     pipeline: Annotated[
         str | None,
         typer.Option(help="Pipeline ranks: a number, or auto to search; none by default."),
@@ -198,6 +206,7 @@ def plan(
                 gradient_accumulation_shard,
             ),
             offload=offload and one_of("--offload", offload, get_args(Offload)),
+            sparse_gradients=tuple(sparse_gradients or ()),
         ),
         pipeline=pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
         recompute=recompute_of(recompute, recompute_blocks),

@@ -92,6 +92,7 @@ def constraints_of(
     slice_alignment: int | None,
     optimizer_parallel: OptimizerParallel | None = None,
     offload: str | None = None,
+    sparse_gradients: tuple[str, ...] = (),
 ) -> Constraints:
     return _read(
         Constraints,
@@ -101,6 +102,7 @@ def constraints_of(
             "slice_alignment": ("--slice-alignment", slice_alignment),
             "optimizer_parallel": ("--optimizer-level", optimizer_parallel),
             "offload": ("--offload", offload),
+            "sparse_gradients": ("--sparse-gradients", sparse_gradients),
         },
     )
 

@@ -12,6 +12,7 @@ from meshwright.schema.topology import MAX_DEVICES
 
 MAX_ALIGNMENT = 1024  # chosen: MindSpore's limit, more than any unit of matrix products wants
 MAX_THRESHOLD_KB = 2**30  # chosen: a terabyte, more than any parameter
+MAX_TABLES = 10_000  # chosen: more tables than any model has
 Offload = Literal["none", "optimizer", "embeddings", "auto"]
 
 
@@ -61,6 +62,8 @@ class Constraints(Model):
     offload: what may lie and be worked on in the memory of hosts, where the search finds it worth
     it: `optimizer` state, with the update, and gradients that wait for it; `embeddings`, tables
     that one op looks rows up in, with the lookup; `auto`: either.
+    sparse_gradients: globs of tables whose gradients may be ids and rows of what was looked up,
+    where the search finds it cheaper. The optimizer then leaves rows alone that nobody looked up.
     """
 
     fully_use_devices: StrictBool = False
@@ -68,3 +71,4 @@ class Constraints(Model):
     slice_alignment: Whole = Field(default=1, ge=1, le=MAX_ALIGNMENT)
     optimizer_parallel: OptimizerParallel | None = None
     offload: Offload = "none"
+    sparse_gradients: tuple[str, ...] = Field(default=(), max_length=MAX_TABLES)

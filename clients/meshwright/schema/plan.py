@@ -21,7 +21,14 @@ from meshwright.schema.sequence_order import SequenceOrder
 from meshwright.schema.wishes import Wishes
 
 CollectiveKind = Literal[
-    "slice", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "permute", "mask"
+    "slice",
+    "all_gather",
+    "all_to_all",
+    "reduce_scatter",
+    "all_reduce",
+    "sparse_all_reduce",
+    "permute",
+    "mask",
 ]
 Direction = Literal["forward", "backward", "step"]
 Resting = Literal["value", "gradient", "optimizer"]
@@ -29,7 +36,8 @@ Saved = Literal["none", "rest", "read", "recomputed"]
 
 
 class Step(Model):
-    """One collective (or local slice) over the groups of `axes`; permute: all swap their parts.
+    """One collective (or local slice) over the groups of `axes`; permute: all swap their parts;
+    sparse_all_reduce: all gather the ids and the rows of a sparse gradient.
 
     payload_bytes: the gathered or unreduced tensor on one device. peak_bytes: what the step's own
     buffers, input and output, take on one device while it runs. to: the layout afterwards, of the
@@ -126,6 +134,8 @@ class ParameterPlan(Model):
 
     on_host: which of the three lie in hosts' memory, each device's part in its share of it, and
     take host_bytes there and nothing on the device. Where the value does, rows are looked up there.
+    sparse_gradient: it is ids and rows of what was looked up; the optimizer leaves all other rows
+    as they are.
     host_ns: over one step, of work on the host; link_ns: of what goes to the host and back.
     """
 
@@ -138,6 +148,7 @@ class ParameterPlan(Model):
     optimizer_bytes: int
     on_host: tuple[Resting, ...] = ()
     host_bytes: int = 0
+    sparse_gradient: bool = False
     host_ns: Ns = 0
     link_ns: Ns = 0
 

@@ -118,7 +118,8 @@ def _parameters(stage: Stage) -> RenderableType:
         value, gradient = parameter.value, parameter.gradient
         return (
             names.layout(value) + _where("value", parameter),
-            _other(gradient, value, names) + _where("gradient", parameter),
+            ("rows looked up" if parameter.sparse_gradient else _other(gradient, value, names))
+            + _where("gradient", parameter),
             _other(parameter.optimizer, value, names) + _where("optimizer", parameter),
         )
 

@@ -121,7 +121,8 @@ def _upsample(call: Call, *, mode: str, spatial: int) -> None:
 
 
 def _embedding(call: Call) -> None:
-    call.op("embedding", [call.args["weight"], call.args["indices"]])
+    attrs = {"sparse": True} if call.args.get("sparse") else {}
+    call.op("embedding", [call.args["weight"], call.args["indices"]], **attrs)
 
 
 def _layer_norm(call: Call) -> None:
