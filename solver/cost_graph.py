@@ -17,7 +17,7 @@ very same array objects are solved once. Nobody may write to an array after it w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.cost_sums import CostSums, by_array
+from solver.repeated import Repeated, firsts, parts_of
 from solver.timeline import Timeline
 
 FloatArray = NDArray[np.float64]
@@ -78,64 +79,50 @@ class CostGraph:
     None: always.
     """
 
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge | Projection, ...]
+    nodes: Sequence[Node]
+    edges: Sequence[Edge | Projection]
     memory_limit_bytes: float | None = None
     spans: tuple[tuple[int, int, int], ...] | None = None
     lifetimes: IntArray | None = None
 
-    @staticmethod
-    def repeating(
-        model: CostGraph,
-        nodes: IntArray,
-        edges: Sequence[Edge | Projection],
-        edges_of: IntArray,
-        spans: tuple[tuple[int, int, int], ...],
-    ) -> CostGraph:
-        """A graph of these nodes of another, and of edges that are like these of its edges."""
-        own = tuple([model.nodes[node] for node in nodes.tolist()])
-        found = CostGraph(own, tuple(edges), model.memory_limit_bytes, spans)
-        of_nodes, of_edges = model.kinds
-        found.__dict__["kinds"] = (of_nodes[nodes], of_edges[edges_of])
-        return found
-
     @cached_property
     def extents(self) -> IntArray:
         """The number of states of every node."""
-        return np.array([node.cost.size for node in self.nodes], dtype=np.int64)
+        parts, numbers = parts_of(self.nodes)
+        sizes: IntArray = np.array([node.cost.size for node in parts], dtype=np.int64)[numbers]
+        return sizes
 
     @cached_property
     def ends(self) -> tuple[IntArray, IntArray]:
         """The tails and the heads of all edges."""
+        if isinstance(self.edges, RepeatedEdges):
+            return self.edges.tails, self.edges.heads
         return _ends(self.edges)
 
     @cached_property
     def kinds(self) -> tuple[IntArray, IntArray]:
         """A number for every node and every edge, equal where they hold the very same arrays."""
-        nodes = _numbered([(id(node.cost), id(node.memory)) for node in self.nodes])
-        edges = _numbered(
-            [
-                (id(edge.select), 0)
-                if isinstance(edge, Projection)
-                else (id(edge.cost), id(edge.memory))
-                for edge in self.edges
-            ]
+        nodes, of_nodes = parts_of(self.nodes)
+        edges, of_edges = parts_of(self.edges)
+        return (
+            _numbered([(id(node.cost), id(node.memory)) for node in nodes])[of_nodes],
+            _numbered(
+                [
+                    (id(edge.select), 0)
+                    if isinstance(edge, Projection)
+                    else (id(edge.cost), id(edge.memory))
+                    for edge in edges
+                ]
+            )[of_edges],
         )
-        return nodes, edges
 
     @cached_property
     def cost_sums(self) -> CostSums:
-        edges = [edge for edge in self.edges if isinstance(edge, Edge)]
-        return CostSums.of(
-            [node.cost for node in self.nodes], [edge.cost for edge in edges], *_ends(edges)
-        )
+        return self._sums(lambda part: part.cost)
 
     @cached_property
     def memory_sums(self) -> CostSums:
-        edges = [edge for edge in self.edges if isinstance(edge, Edge) and edge.memory is not None]
-        return CostSums.of(
-            [node.memory for node in self.nodes], [edge.memory for edge in edges], *_ends(edges)
-        )
+        return self._sums(lambda part: part.memory)
 
     @cached_property
     def timeline(self) -> Timeline | None:
@@ -144,39 +131,72 @@ class CostGraph:
     @cached_property
     def selects(self) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
         """Projections by the vector they hold, with their tails and heads."""
-        found = [edge for edge in self.edges if isinstance(edge, Projection)]
-        tails, heads = _ends(found)
-        groups = by_array([edge.select for edge in found])
-        return tuple((select, tails[own], heads[own]) for select, own in groups)
+        tails, heads = self.ends
+
+        def select(edge: Edge | Projection) -> IntArray | None:
+            return edge.select if isinstance(edge, Projection) else None
+
+        groups = by_array(self.edges, self.kinds[1], select)
+        return tuple((found, tails[own], heads[own]) for found, own in groups)
+
+    def _sums(self, array: Callable[[Node | Edge], FloatArray | None]) -> CostSums:
+        (of_nodes, of_edges), (tails, heads) = self.kinds, self.ends
+
+        def of_edge(edge: Edge | Projection) -> FloatArray | None:
+            return array(edge) if isinstance(edge, Edge) else None
+
+        edges = by_array(self.edges, of_edges, of_edge)
+        return CostSums(
+            tuple(by_array(self.nodes, of_nodes, array)),
+            tuple((found, tails[own], heads[own]) for found, own in edges),
+        )
 
     def __post_init__(self) -> None:
         limit = self.memory_limit_bytes
         if limit is not None and not limit >= 0:
             raise CostGraphError(f"memory_limit_bytes must be 0 or more, got {limit}")
         checked: dict[int, str | None] = {}
-        sizes = self.extents.tolist()
         # what repeats is checked once: the same arrays, between nodes of as many states
-        arrays: set[tuple[int, int]] = set()
-        for node in self.nodes:
-            own = (id(node.cost), id(node.memory))
-            if own not in arrays:
-                arrays.add(own)
-                _check_node(node, checked)
-        seen: set[tuple[int, int, int, int]] = set()
-        count = len(sizes)
-        for edge in self.edges:
-            tail, head = edge.tail, edge.head
-            if 0 <= tail < count and 0 <= head < count and tail != head:
-                if isinstance(edge, Projection):
-                    key = (id(edge.select), 0, sizes[tail], sizes[head])
-                else:
-                    key = (id(edge.cost), id(edge.memory), sizes[tail], sizes[head])
-                if key in seen:
-                    continue
-                seen.add(key)
-            _check_edge(edge, self.nodes, checked)
+        of_nodes, of_edges = self.kinds
+        for node in _in_order(firsts(of_nodes)):
+            _check_node(self.nodes[node], checked)
+        for edge in _in_order(firsts(of_edges), self._unlike_the_first(of_edges)):
+            _check_edge(self.edges[edge], self.nodes, checked)
         if self.lifetimes is not None:
             _check_lifetimes(self.lifetimes, self.nodes)
+
+    def _unlike_the_first(self, of_edges: IntArray) -> IntArray:
+        """Edges between nodes of other sizes than the first of their kind, or between none."""
+        count = len(self.nodes)
+        tails, heads = self.ends
+        wrong = (tails < 0) | (tails >= count) | (heads < 0) | (heads >= count) | (tails == heads)
+        sizes = np.append(self.extents, 0)
+        first = firsts(of_edges)[of_edges]
+        for ends in (tails, heads):
+            own = sizes[np.where(wrong, count, ends)]
+            wrong |= own != own[first]
+        return np.flatnonzero(wrong)
+
+
+class RepeatedEdges(Repeated[Edge | Projection]):
+    """Edges between these tails and heads, of which each holds the arrays of some part."""
+
+    def __init__(
+        self,
+        parts: Sequence[Edge | Projection],
+        numbers: IntArray,
+        tails: IntArray,
+        heads: IntArray,
+    ) -> None:
+        super().__init__(parts, numbers, self._moved)
+        self.tails = tails
+        self.heads = heads
+
+    def _moved(self, part: Edge | Projection, place: int) -> Edge | Projection:
+        tail, head = self.tails.item(place), self.heads.item(place)
+        if isinstance(part, Projection):
+            return Projection(tail, head, part.select)
+        return Edge(tail, head, part.cost, part.memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +205,12 @@ class ChoiceCost:
 
     cost_ns: float
     memory_bytes: float
+
+
+def _in_order(*places: IntArray) -> list[int]:
+    found = np.concatenate(places)
+    ordered: list[int] = np.unique(found[found >= 0]).tolist()
+    return ordered
 
 
 def _numbered(keys: Sequence[tuple[int, int]]) -> IntArray:
@@ -226,7 +252,7 @@ def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> Choic
     return ChoiceCost(cost, always + graph.timeline.peak(taken))
 
 
-def _check_lifetimes(lifetimes: IntArray, nodes: tuple[Node, ...]) -> None:
+def _check_lifetimes(lifetimes: IntArray, nodes: Sequence[Node]) -> None:
     if lifetimes.dtype != np.int64 or lifetimes.shape != (len(nodes), 2):
         found = f"{lifetimes.dtype} {lifetimes.shape}"
         raise CostGraphError(f"lifetimes need int64 of shape ({len(nodes)}, 2), got {found}")
@@ -249,7 +275,7 @@ def _check_node(node: Node, checked: dict[int, str | None]) -> None:
 
 
 def _check_edge(
-    edge: Edge | Projection, nodes: tuple[Node, ...], checked: dict[int, str | None]
+    edge: Edge | Projection, nodes: Sequence[Node], checked: dict[int, str | None]
 ) -> None:
     what = f"edge {edge.tail} -> {edge.head}"
     count = len(nodes)

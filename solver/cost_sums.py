@@ -6,12 +6,14 @@ array operations however often blocks repeat.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from solver.repeated import firsts
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -23,19 +25,6 @@ class CostSums:
 
     nodes: tuple[tuple[FloatArray, IntArray], ...]
     edges: tuple[tuple[FloatArray, IntArray, IntArray], ...]
-
-    @staticmethod
-    def of(
-        of_nodes: Sequence[FloatArray | None],
-        of_edges: Sequence[FloatArray | None],
-        tails: IntArray,
-        heads: IntArray,
-    ) -> CostSums:
-        """None: a node or edge that adds nothing."""
-        return CostSums(
-            tuple((array, own) for array, own in by_array(of_nodes)),
-            tuple((array, tails[own], heads[own]) for array, own in by_array(of_edges)),
-        )
 
     def at(self, states: IntArray) -> list[float]:
         """What every node and edge adds to a choice."""
@@ -61,12 +50,25 @@ class CostSums:
 
 
 A = TypeVar("A", FloatArray, IntArray)
+T = TypeVar("T")
 
 
-def by_array(arrays: Sequence[A | None]) -> list[tuple[A, IntArray]]:
-    """Each array with the places that hold it, None left out."""
-    ids = np.fromiter((0 if a is None else id(a) for a in arrays), np.int64, len(arrays))
-    order = np.argsort(ids, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(ids[order])) + 1)
-    found = [(arrays[own[0]], own) for own in groups if len(own)]
-    return [(array, own) for array, own in found if array is not None]
+def by_array(
+    items: Sequence[T], kinds: IntArray, array: Callable[[T], A | None]
+) -> list[tuple[A, IntArray]]:
+    """Each array of items with the places of those that hold it; one of a kind is asked."""
+    numbers: dict[int, int] = {}
+    found: list[A] = []
+    first = firsts(kinds)
+    of_kind = np.full(len(first), -1, dtype=np.int64)
+    for kind, place in enumerate(first.tolist()):
+        own = array(items[place]) if place >= 0 else None
+        if own is None:
+            continue
+        number = of_kind[kind] = numbers.setdefault(id(own), len(found))
+        if number == len(found):
+            found.append(own)
+    of_item = of_kind[kinds]
+    order = np.argsort(of_item, kind="stable")
+    bounds = np.searchsorted(of_item[order], np.arange(len(found) + 1)).tolist()
+    return [(own, order[bounds[k] : bounds[k + 1]]) for k, own in enumerate(found)]

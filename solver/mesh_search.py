@@ -215,7 +215,8 @@ class MeshSearch:
             model = models.ops.model(position)
             kept = given.pinned[position](model, model.choices)
             own = masks.setdefault(str(pin), {})
-            own.update(dict.fromkeys(unfolding.places(unfolding.lowered.op_node[position]), kept))
+            places = unfolding.places(unfolding.lowered.op_node[position])
+            own.update(dict.fromkeys(places.tolist(), kept))
         explained = explain_infeasible(
             unfolding.graph,
             [Restriction(pin, own) for pin, own in masks.items()],

@@ -13,15 +13,26 @@ higher price takes away more where that leaves room, and is tried first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 
-from solver.cost_graph import CostGraph, Edge, FloatArray, IntArray, evaluate_choice
+from solver.cost_graph import (
+    CostGraph,
+    Edge,
+    FloatArray,
+    IntArray,
+    Node,
+    Projection,
+    RepeatedEdges,
+    evaluate_choice,
+)
 from solver.dynamic_programming import dynamic_programming
 from solver.elimination.eliminator import TableTooLarge
 from solver.outcome import Budget
+from solver.repeated import Repeated, parts_of
 from solver.unfolding import Unfolding
 
 # chosen: each costs a search
@@ -98,34 +109,50 @@ def simpler(
 class _Counter:
     def __init__(self, unfolding: Unfolding) -> None:
         self.graph = unfolding.graph
-        self.moving = unfolding.activation_edges()
+        self.moving = unfolding.activation_tables()
         self.repeats = unfolding.repeats()
 
     def count(self, choice: IntArray) -> Count:
         relayouts = sum(
-            bool(edge.cost[choice[edge.tail], choice[edge.head]] > 0) for edge in self.moving
+            int(np.count_nonzero(table[choice[tails], choice[heads]] > 0))
+            for table, tails, heads in self.graph.cost_sums.edges
+            if id(table) in self.moving
         )
         odd = sum(len(nodes) - int(np.bincount(choice[nodes]).max()) for nodes in self.repeats)
         return Count(relayouts, odd)
 
     def priced(self, choice: IntArray, price_ns: float) -> CostGraph:
         """The graph in which every unit of the count costs `price_ns` more."""
+        return replace(
+            self.graph,
+            nodes=self._priced_nodes(choice, price_ns),
+            edges=self._priced_edges(price_ns),
+        )
+
+    def _priced_nodes(self, choice: IntArray, price_ns: float) -> Sequence[Node]:
+        """All states of what repeats cost more, but for the one that most have."""
+        known, of_known = parts_of(self.graph.nodes)
+        parts, numbers = list(known), of_known.copy()
         shared: dict[tuple[int, int], FloatArray] = {}
-        nodes = list(self.graph.nodes)
         for repeated in self.repeats:
             usual = int(np.bincount(choice[repeated]).argmax())
-            for k in repeated:
-                table = nodes[k].cost
+            for number in np.unique(of_known[repeated]).tolist():
+                table = known[number].cost
                 key = (id(table), usual)
                 if key not in shared:
                     shared[key] = table + price_ns * (np.arange(table.size) != usual)
-                nodes[k] = replace(nodes[k], cost=shared[key])
-        moving = {id(edge.cost): edge.cost for edge in self.moving}
-        tables = {key: table + price_ns * (table > 0) for key, table in moving.items()}
-        edges = [
+                numbers[repeated[of_known[repeated] == number]] = len(parts)
+                parts.append(replace(known[number], cost=shared[key]))
+        return Repeated(parts, numbers)
+
+    def _priced_edges(self, price_ns: float) -> Sequence[Edge | Projection]:
+        """What moves an activation costs more."""
+        tables = {key: table + price_ns * (table > 0) for key, table in self.moving.items()}
+        known, numbers = parts_of(self.graph.edges)
+        parts = [
             replace(edge, cost=tables[id(edge.cost)])
             if isinstance(edge, Edge) and id(edge.cost) in tables
             else edge
-            for edge in self.graph.edges
+            for edge in known
         ]
-        return replace(self.graph, nodes=tuple(nodes), edges=tuple(edges))
+        return RepeatedEdges(parts, numbers, *self.graph.ends)

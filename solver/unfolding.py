@@ -29,7 +29,7 @@ from solver.padding import paddings
 from solver.portions import Portion, portions_of
 from solver.read_states import ReadStates
 from solver.renaming import renamed
-from solver.states import IntArray
+from solver.states import FloatArray, IntArray
 from solver.unrolling import Unrolled
 
 M = TypeVar("M", bound=Model)
@@ -162,12 +162,12 @@ class Unfolding:
             found[places] = _positions(mine, theirs)[choice[places]]
         return found
 
-    def places(self, node: int) -> list[int]:
-        """The nodes of the whole graph that a node of the folded one stands for."""
+    def places(self, node: int) -> IntArray:
+        """The nodes of the whole graph that a node of the folded one stands for, in order."""
         return self._places[node]
 
-    def repeats(self) -> list[list[int]]:
-        """Nodes of the whole graph that are one op or parameter in copies of a run.
+    def repeats(self) -> list[IntArray]:
+        """Nodes of the whole graph that are one op or parameter in copies of a run, in order.
 
         Copies at the ends are left out where they can choose among other states.
         """
@@ -175,38 +175,36 @@ class Unfolding:
         item_of = items_of(lowered)
         counted = {*lowered.op_node.values(), *lowered.parameter_node.values()}
         node_of = {item_of[node]: node for node in counted}
-        groups: dict[int, list[int]] = {}
+        groups: dict[int, list[IntArray]] = {}
         for node in sorted(counted):
             first = item_of[node]
             for middle in self.folding.middle:
                 first = middle.get(first, first)
             like = node_of.get(first)
             if like is not None and nodes[like].cost is nodes[node].cost:
-                groups.setdefault(like, []).extend(self.places(node))
-        return [sorted(places) for places in groups.values() if len(places) > 1]
+                groups.setdefault(like, []).append(self.places(node))
+        found = [np.sort(np.concatenate(places)) for places in groups.values()]
+        return [places for places in found if len(places) > 1]
 
-    def activation_edges(self) -> list[Edge]:
-        """Edges of the whole graph on which values are redistributed; not those of parameters."""
+    def activation_tables(self) -> dict[int, FloatArray]:
+        """By identity, what edges hold on which values are redistributed; not those of
+        parameters."""
         parameters = {*self.lowered.parameter_node.values()}
-        tables = {
-            id(edge.cost)
+        return {
+            id(edge.cost): edge.cost
             for edge in self.lowered.graph.edges
             if isinstance(edge, Edge) and edge.tail not in parameters
         }
-        return [
-            edge for edge in self.graph.edges if isinstance(edge, Edge) and id(edge.cost) in tables
-        ]
 
     @cached_property
     def _states(self) -> list[Any]:
         return states_of(self.lowered)
 
     @cached_property
-    def _places(self) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in self.lowered.graph.nodes]
-        for place, node in enumerate(self._origin.tolist()):
-            found[node].append(place)
-        return found
+    def _places(self) -> list[IntArray]:
+        order = np.argsort(self._origin, kind="stable")
+        count = len(self.lowered.graph.nodes)
+        return np.split(order, np.searchsorted(self._origin[order], np.arange(1, count)))
 
     @cached_property
     def _order(self) -> _Order:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from solver.cost_graph import CostGraph, Edge, Projection
+from solver.cost_graph import CostGraph, Node, RepeatedEdges
 from solver.folding import KEPT, MIDDLE, Item, Run
+from solver.repeated import Repeated, parts_of
 from solver.states import IntArray
 
-AnyEdge = Edge | Projection
 Owner = tuple[int, int]  # run, kept copy
 Span = tuple[int, int, int]  # first node, nodes, period
 
@@ -47,7 +47,7 @@ class Unrolled:
         self._owner = [owners.get(item) for item in items]
         self.slots: list[list[list[int]]] = [[[] for _ in range(KEPT)] for _ in runs]
         # of a node of the next level: its place in its copy
-        self._index: dict[int, int] = {}
+        self._index: IntArray = np.zeros(len(items), dtype=np.int64)
         for node, owner in enumerate(self._owner):
             if owner is not None:
                 own = self.slots[owner[0]][owner[1]]
@@ -59,12 +59,10 @@ class Unrolled:
         origin: list[int] = []
         spans = self._place(origin)
         self.origin: IntArray = np.array(origin, dtype=np.int64)
-        copies = [self._copies_of(edge) for edge in folded.edges]
-        self.graph = CostGraph.repeating(
-            folded,
-            self.origin,
-            [moved for own in copies for moved in own],
-            np.repeat(np.arange(len(copies)), [len(own) for own in copies]),
+        self.graph = CostGraph(
+            _repeated(folded.nodes, self.origin),
+            self._edges(),
+            folded.memory_limit_bytes,
             (*self._moved_spans(), *spans),
         )
 
@@ -121,33 +119,62 @@ class Unrolled:
             found.append((start, stop - start, (stop - start) // (count // period)))
         return found
 
-    def _copies_of(self, edge: AnyEdge) -> list[AnyEdge]:
-        ends = [self._owner[edge.tail], self._owner[edge.head]]
-        latest = max((owner for owner in ends if owner is not None), default=None)
-        if latest is None:
-            return [self._moved(edge, self._kept(edge.tail), self._kept(edge.head))]
-        number, kept = latest
-        run = self.runs[number]
-        inside = [owner for owner in ends if owner is not None and owner[0] == number]
-        if len(inside) < 2:
-            if any(owner is not None and owner[1] not in (0, KEPT - 1) for owner in ends):
+    def _edges(self) -> RepeatedEdges:
+        """The copies of every edge of the next level, in its order."""
+        ends = np.stack(self.folded.ends)
+        counts = np.ones(ends.shape[1], dtype=np.int64)
+        single: list[tuple[int, int]] = []
+        repeated: dict[tuple[int, int, int], list[int]] = {}
+        for edge, (tail, head) in enumerate(ends.T.tolist()):
+            found = self._repeats(tail, head)
+            if found is None:
+                single.append(self._one(tail, head))
+            else:
+                repeated.setdefault(found, []).append(edge)
+                counts[edge] = len(self.runs[found[0]].middle)
+        found_ends = np.empty((2, int(counts.sum())), dtype=np.int64)
+        starts = np.cumsum(counts) - counts
+        is_single = np.ones(len(counts), dtype=np.bool_)
+        for (number, *back), edges in repeated.items():
+            is_single[edges] = False
+            places = starts[edges] + np.arange(len(self.runs[number].middle))[:, None]
+            # the copies beside the middle ones are alike too
+            alike = np.array(self.places[number][1:-1], dtype=np.int64)
+            for side, own in enumerate(back):
+                copies = alike[MIDDLE - 1 - own :][: len(places)]
+                found_ends[side, places] = copies[:, self._index[ends[side, edges]]]
+        found_ends[:, starts[is_single]] = np.array(single, dtype=np.int64).reshape(-1, 2).T
+        parts, numbers = parts_of(self.folded.edges)
+        return RepeatedEdges(parts, np.repeat(numbers, counts), found_ends[0], found_ends[1])
+
+    def _repeats(self, tail: int, head: int) -> tuple[int, int, int] | None:
+        """Of an edge in the middle copy of a run: which run, and of how many copies before each of
+        its ends is; None where there is one such edge."""
+        a, b = self._owner[tail], self._owner[head]
+        if a is None and b is None:
+            return None
+        if a is None or b is None or a[0] != b[0]:
+            if any(own is not None and own[1] not in (0, KEPT - 1) for own in (a, b)):
                 raise NotAlikeError
-            return [self._moved(edge, self._kept(edge.tail), self._kept(edge.head))]
-        back = [kept - own for _, own in inside]
+            return None
+        kept = max(a[1], b[1])
+        back = kept - a[1], kept - b[1]
         if max(back) > 1:
             raise NotAlikeError
-        tail, head = self._index[edge.tail], self._index[edge.head]
-        places = self.places[number]
-        copies = run.middle if kept == MIDDLE else [run.number(kept)]
-        return [
-            self._moved(edge, places[copy - back[0]][tail], places[copy - back[1]][head])
-            for copy in copies
-        ]
+        return (a[0], *back) if kept == MIDDLE else None
 
-    def _kept(self, node: int) -> int:
-        return int(self.kept_at[node])
+    def _one(self, tail: int, head: int) -> tuple[int, int]:
+        """The ends of an edge that has no copies: of the last that are like the middle one, where
+        it leads behind them."""
+        found = [int(self.kept_at[tail]), int(self.kept_at[head])]
+        owners = self._owner[tail], self._owner[head]
+        for side, (own, other) in enumerate((owners, owners[::-1])):
+            if own is not None and other is not None and own[0] == other[0] and own[1] == MIDDLE:
+                last = self.runs[own[0]].middle[-1]
+                found[side] = self.places[own[0]][last][int(self._index[(tail, head)[side]])]
+        return found[0], found[1]
 
-    def _moved(self, edge: AnyEdge, tail: int, head: int) -> AnyEdge:
-        if isinstance(edge, Projection):
-            return Projection(tail, head, edge.select)
-        return Edge(tail, head, edge.cost, edge.memory)
+
+def _repeated(nodes: Sequence[Node], origin: IntArray) -> Repeated[Node]:
+    parts, numbers = parts_of(nodes)
+    return Repeated(parts, numbers[origin])

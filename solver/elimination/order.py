@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.schema.collector import uncollected
 from solver.cost_graph import CostGraph
 from solver.elimination.blocks import Block, find_blocks
 from solver.elimination.eliminator import Eliminator, Step, TableTooLarge
@@ -94,6 +95,7 @@ def _check_hopeless(graph: CostGraph, max_held_entries: int) -> None:
         raise TableTooLarge("the whole graph", expected, max_held_entries)
 
 
+@uncollected
 def elimination_program(
     graph: CostGraph, max_table_entries: int, max_held_entries: int = sys.maxsize
 ) -> Program:
