@@ -65,6 +65,31 @@ def test_a_plan_whose_items_share_layouts_is_written_as_one_that_shares_nothing(
     assert written(type(plan).from_json(plan.to_json())) == written(plan)
 
 
+def test_items_that_are_alike_but_for_their_names_are_written_as_they_are():
+    kinds = [
+        {"kind": "gelu"},
+        {"kind": "gelu", "attrs": {"a": 1}},
+        {"kind": "gelu", "attrs": {"a": 1.0}},
+        {"kind": "gelu", "attrs": {"a": True}},
+        {"kind": "gelu", "strategy": {"b": ["a0"]}},
+        {"kind": "odd", "rule": {"notation": "b s -> b s"}},
+    ]
+    tensors: list[dict] = [{"name": "x", "shape": ["b", 8], "dtype": "float32", "role": "input"}]
+    ops: list[dict] = []
+    for copy in range(4):
+        for number, kind in enumerate(kinds):
+            name = f"{copy}.{number}"
+            module = {} if number == 1 and copy % 2 else {"module": f'é"{copy}'}
+            tensors.append({"name": name, "shape": ["b", 8], "dtype": "float32"})
+            ops.append({"name": name, **kind, "inputs": ["x"], "outputs": [name], **module})
+        tensors.append({"name": f"{copy}.n", "shape": ["b", 8], "dtype": "float32"})
+        ops.append({"name": f"{copy}.n", "kind": "zeros", "outputs": [f"{copy}.n"]})
+    fields = {"symbols": {"b": 4}, "tensors": tensors, "ops": ops, "outputs": ["3.1"]}
+    document = Graph.from_dict(fields)
+    assert written(document) == reference(document)
+    assert written_canonically(document) == canonical_json(document.to_dict())
+
+
 def test_a_number_that_json_does_not_have_is_refused():
     endless = topology(2).levels[0].link.model_copy(update={"bytes_per_s": math.inf})
     with pytest.raises(ValueError, match="no number inf"):

@@ -8,7 +8,8 @@ parameter, buffer, constant or label. Dims that scale with batch or sequence are
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any, ClassVar, Literal, NewType
 
 from pydantic import (
@@ -57,6 +58,9 @@ class Tensor(Model):
     A `cache` is kept between steps of inference and written in place.
     """
 
+    naming: ClassVar[tuple[str, ...]] = ("name",)
+    content: ClassVar = itemgetter("shape", "dtype", "role", "trainable")
+
     name: Name
     shape: tuple[Whole | str, ...]
     dtype: DType
@@ -75,6 +79,8 @@ class Op(Model):
     is not known, or overrides what is known.
     """
 
+    naming: ClassVar[tuple[str, ...]] = ("name", "inputs", "outputs", "module")
+
     name: Name
     kind: Line
     inputs: tuple[Name, ...] = ()
@@ -83,6 +89,17 @@ class Op(Model):
     module: Line = ""
     strategy: dict[str, tuple[str, ...]] | None = None
     rule: ShardingRule | None = None
+
+    @staticmethod
+    def content(own: Mapping[str, Any]) -> Hashable:
+        """Equal where two ops with these fields say the same but for their names."""
+        attrs, strategy = own["attrs"], own["strategy"]
+        return (
+            own["kind"],
+            repr(attrs) if attrs else "",
+            repr(strategy) if strategy is not None else "",
+            id(own["rule"]),
+        )
 
     @field_validator("rule", mode="wrap")
     @classmethod

@@ -51,7 +51,12 @@ Ns = Annotated[float, Field(ge=0)]
 
 
 class Model(BaseModel):
-    """A frozen value; unknown fields and non-finite numbers are refused."""
+    """A frozen value; unknown fields and non-finite numbers are refused.
+
+    naming: fields of text in which items of one list differ that say the same otherwise.
+    """
+
+    naming: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, strict=False, validate_default=False

@@ -103,6 +103,8 @@ class OpPlan(Model):
     one step; communication_ns is that of `own_steps`.
     """
 
+    naming: ClassVar[tuple[str, ...]] = ("op",)
+
     op: str
     kind: str
     rule: str | None
@@ -122,6 +124,8 @@ class TensorPlan(Model):
     `read` of no bytes is recomputed as it is read.
     """
 
+    naming: ClassVar[tuple[str, ...]] = ("tensor",)
+
     tensor: str
     rest: LayoutPair
     read: LayoutPair | None = None
@@ -138,6 +142,8 @@ class ParameterPlan(Model):
     as they are.
     host_ns: over one step, of work on the host; link_ns: of what goes to the host and back.
     """
+
+    naming: ClassVar[tuple[str, ...]] = ("tensor",)
 
     tensor: str
     value: Layout
@@ -163,6 +169,8 @@ class Redistribution(Model):
     again: the forward steps are repeated in the backward pass (the layout before them is saved).
     ns: over one optimizer step; counted_ns: what of it the objective counts.
     """
+
+    naming: ClassVar[tuple[str, ...]] = ("tensor", "op")
 
     tensor: str
     op: str | None
