@@ -6,6 +6,7 @@ Where a row is silent:
     tp, pp, cp, ep     1; vpp 1
     mbs                1
     kv_heads           heads; head_dim hidden / heads; ffn 4 hidden; glu 0; vocab 50,257
+    layers, hidden, heads   all three silent: `bench.published_models`
     zero_stage         1
     fsdp_size          dp cp
     recompute          none for the time; for the memory as many layers as have to, so that it fits
@@ -32,26 +33,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.published_models import NotPredictable, Row, model_of, needed, number
 from costmodel.transformer.accelerators import GB, TERA, Accelerator, accelerator, stand_in
 from costmodel.transformer.memory import memory
 from costmodel.transformer.runs import FULL, GENERATIONS, NONE, SELECTIVE, STACKS, Column, Runs
 
-Row = Mapping[str, str]
-
 # chosen: the first pattern found in a framework's name
 _STACKS = (
-    (r"fsdp|foundry|torchtitan|accelerate|transformers|lightning|olmo|composer", "fsdp"),
+    (r"fsdp|foundry|torchtitan|automodel|accelerate|transformers|lightning|olmo|composer", "fsdp"),
     (r"intern|colossal|deepspeed", "zero"),
-    (r"nemo|megatron|mcore|transformer.?engine", "megatron_core"),
+    (r"nemo|bridge|transformer.?engine", "nemo"),
+    (r"megatron|mcore|flagscale|modellink|mindspeed", "megatron"),
+    (r"jax|maxtext|xla|pax|levanter|easylm|mindspore|mindformers", "compiled"),
 )
 # frameworks that switch it on only when told to
 _WITHOUT_SEQUENCE_PARALLEL = re.compile(r"intern|paddle")
+_SINGLE = re.compile(r"fp32|tf32|float32")
 _EIGHT_BIT = re.compile(r"fp8|fp4|int8")
 _RECOMPUTE = {"full": FULL, "selective": SELECTIVE, "selective-op": SELECTIVE}
-
-
-class NotPredictable(ValueError):
-    """A row that says too little; the message says what lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class Rows:
     @property
     def measured_s(self) -> Column:
         """NaN where a row has none."""
-        return np.array([_number(row, "step_time_s", float("nan")) for row in self.rows])
+        return np.array([number(row, "step_time_s", float("nan")) for row in self.rows])
 
 
 def read(path: Path) -> list[Row]:
@@ -114,18 +113,20 @@ def rows_of(rows: Iterable[Row]) -> Rows:
 
 def _columns(row: Row) -> tuple[dict[str, float], str]:
     device = _accelerator(row)
-    found = {**_model(row), **_strategy(row), **_device(row, device)}
+    model, filled = model_of(row)
+    found = {**model, **_strategy(row), **_device(row, device)}
+    found["sequence"] = needed(row, "seq_len")
     stack = _stack(row, device)
     eager = stack == "eager"
     found["stack"] = STACKS.index(stack)
-    found["flash"] = _number(row, "flash_attn", 0.0 if eager else 1.0)
+    found["flash"] = number(row, "flash_attn", 0.0 if eager else 1.0)
     framework = _text(row, "framework")
     apart = _WITHOUT_SEQUENCE_PARALLEL.search(framework)
     split = found["tp"] > 1 and not eager and apart is None
-    found["sequence_parallel"] = _number(row, "seq_par", float(split))
+    found["sequence_parallel"] = number(row, "seq_par", float(split))
     found["per_tensor"] = float(eager and "deepspeed" in framework)
-    note = "" if device.relative is None else f"{device.name}: constants of {device.relative}"
-    return found, note
+    kin = "" if device.relative is None else f"{device.name}: constants of {device.relative}"
+    return found, "; ".join(filter(None, (kin, filled)))
 
 
 def _accelerator(row: Row) -> Accelerator:
@@ -134,41 +135,18 @@ def _accelerator(row: Row) -> Accelerator:
     known = accelerator(name)
     if known is not None:
         return known
-    peak = _number(row, "hw_peak_tflops", 0.0)
+    peak = number(row, "hw_peak_tflops", 0.0)
     if peak <= 0:
         raise NotPredictable(f"device {name!r} is not known, and hw_peak_tflops is not stated")
-    return stand_in(name, peak * TERA, _number(row, "hbm_gb", 80.0) * 2.0**30)
-
-
-def _model(row: Row) -> dict[str, float]:
-    hidden, heads = _needed(row, "hidden"), _needed(row, "heads")
-    layers = _needed(row, "layers")
-    experts = _number(row, "moe_experts", 0.0)
-    gated = _number(row, "glu", 0.0) > 0
-    return {
-        "layers": layers,
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": _number(row, "kv_heads", heads),
-        "head_dim": _number(row, "head_dim", hidden / heads),
-        "ffn": _number(row, "ffn", 0.0 if experts else 4 * hidden),
-        "ups": 2.0 if gated else 1.0,
-        "vocabulary": _number(row, "vocab", 50257.0),
-        "sequence": _needed(row, "seq_len"),
-        "experts": experts,
-        "top_k": _number(row, "moe_topk", 1.0 if experts else 0.0),
-        "expert_ffn": _number(row, "moe_ffn", _number(row, "ffn", 0.0)) if experts else 0.0,
-        "shared_ffn": _number(row, "moe_shared_ffn", 0.0) if experts else 0.0,
-        "dense_layers": _number(row, "moe_dense_layers", 0.0) if experts else layers,
-    }
+    return stand_in(name, peak * TERA, number(row, "hbm_gb", 80.0) * 2.0**30)
 
 
 def _strategy(row: Row) -> dict[str, float]:
-    devices, batch = _needed(row, "gpus"), _needed(row, "gbs")
-    tp, pp, cp = (_number(row, name, 1.0) for name in ("tp", "pp", "cp"))
-    microbatch = _number(row, "mbs", 1.0)
+    devices, batch = needed(row, "gpus"), needed(row, "gbs")
+    tp, pp, cp = (number(row, name, 1.0) for name in ("tp", "pp", "cp"))
+    microbatch = number(row, "mbs", 1.0)
     left = devices / (tp * pp * cp)
-    stated = _number(row, "dp", left)
+    stated = number(row, "dp", left)
     if stated < left and batch < left * microbatch:
         cp = devices / (tp * pp * stated)
     dp = devices / (tp * pp * cp)
@@ -179,10 +157,10 @@ def _strategy(row: Row) -> dict[str, float]:
         "tp": tp,
         "pp": pp,
         "cp": cp,
-        "ep": max(_number(row, "ep", 1.0), 1.0),
-        "stages_per_rank": max(_number(row, "vpp", 1.0), 1.0),
-        "zero": _number(row, "zero_stage", 1.0),
-        "sharded": _number(row, "fsdp_size", dp * cp),
+        "ep": max(number(row, "ep", 1.0), 1.0),
+        "stages_per_rank": max(number(row, "vpp", 1.0), 1.0),
+        "zero": number(row, "zero_stage", 1.0),
+        "sharded": number(row, "fsdp_size", dp * cp),
         "microbatch": microbatch,
         "batch": batch,
         "recompute": _RECOMPUTE.get(_text(row, "recompute"), NONE),
@@ -190,17 +168,22 @@ def _strategy(row: Row) -> dict[str, float]:
 
 
 def _device(row: Row, device: Accelerator) -> dict[str, float]:
-    eight_bit = _EIGHT_BIT.search(_text(row, "precision")) is not None
+    precision = _text(row, "precision")
+    eight_bit = _EIGHT_BIT.search(precision) is not None
+    single = _SINGLE.match(precision) is not None
     sheet = device.eight_bit_flops_per_s if eight_bit else device.flops_per_s
+    sheet = device.single_flops_per_s if single else sheet
+    peak = number(row, "hw_peak_tflops", sheet / TERA) * TERA
     link = re.search(r"([0-9.]+) ?GB/s", row.get("intra_link") or "")
     inside = float(link[1]) * GB if link else device.inside_bytes_per_s
-    port = _number(row, "inter_gbps_per_gpu", device.between_bytes_per_s * 8 / GB) / 8 * GB
+    port = number(row, "inter_gbps_per_gpu", device.between_bytes_per_s * 8 / GB) / 8 * GB
     return {
-        "peak_flops_per_s": _number(row, "hw_peak_tflops", sheet / TERA) * TERA,
-        "attention_flops_per_s": device.flops_per_s,
+        "peak_flops_per_s": min(peak, sheet) if single else peak,
+        "attention_flops_per_s": sheet if single else device.flops_per_s,
+        "number_bytes": 4.0 if single else 2.0,
         "memory_bytes_per_s": device.memory_bytes_per_s,
         "memory_bytes": device.memory_bytes,
-        "per_node": _number(row, "gpus_per_node", float(device.per_node)),
+        "per_node": number(row, "gpus_per_node", float(device.per_node)),
         "inside_bytes_per_s": inside,
         "between_bytes_per_s": port,
         "generation": float(GENERATIONS.index(device.generation)),
@@ -220,18 +203,3 @@ def _stack(row: Row, device: Accelerator) -> str:
 
 def _text(row: Row, name: str) -> str:
     return (row.get(name) or "").lower()
-
-
-def _needed(row: Row, name: str) -> float:
-    found = _number(row, name, float("nan"))
-    if not found > 0:
-        raise NotPredictable(f"{name} is {row.get(name) or 'not stated'!r}, needed: a number")
-    return found
-
-
-def _number(row: Row, name: str, default: float) -> float:
-    text = (row.get(name) or "").strip()
-    try:
-        return float(text) if text else default
-    except ValueError:
-        raise NotPredictable(f"{name} is {text!r}, needed: a number") from None

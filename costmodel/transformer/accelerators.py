@@ -29,6 +29,7 @@ class Accelerator:
     generation: str
     relative: str | None
     flops_per_s: float
+    single_flops_per_s: float
     eight_bit_flops_per_s: float
     memory_bytes_per_s: float
     memory_bytes: float
@@ -82,8 +83,8 @@ def accelerator(name: str) -> Accelerator | None:
         if re.search(pattern, wanted):
             plain, eight, memory, gib, per_node, inside, between = numbers
             return Accelerator(
-                called, generation, relative, plain * TERA, eight * TERA, memory * GB,
-                gib * 2.0**30, int(per_node), inside * GB, between * GB,
+                called, generation, relative, plain * TERA, plain / 2 * TERA, eight * TERA,
+                memory * GB, gib * 2.0**30, int(per_node), inside * GB, between * GB,
             )  # fmt: skip
     for pattern, called, generation, kin in _PRESETS:
         if re.search(pattern, wanted):
@@ -101,9 +102,14 @@ def stand_in(name: str, flops_per_s: float, memory_bytes: float) -> Accelerator:
     known = [_of_preset(name, generation, None) for name, generation in _FITTED]
     nearest = min(known, key=lambda own: abs(math.log(own.flops_per_s / flops_per_s)))
     return Accelerator(
-        name, nearest.generation, nearest.name, flops_per_s, flops_per_s, flops_per_s / 300,
-        memory_bytes, 8, nearest.inside_bytes_per_s, nearest.between_bytes_per_s,
+        name, nearest.generation, nearest.name, flops_per_s, flops_per_s / 2, flops_per_s,
+        flops_per_s / 300, memory_bytes, 8, nearest.inside_bytes_per_s, nearest.between_bytes_per_s,
     )  # fmt: skip
+
+
+def _has_tf32(called: str) -> bool:
+    """Whether products of float32 run at half the rate of 16-bit ones."""
+    return not called.startswith(("v100", "910"))
 
 
 @cache
@@ -114,6 +120,7 @@ def _of_preset(called: str, generation: str, relative: str | None) -> Accelerato
     plain = max(device.peak_flops_per_s("bfloat16"), device.peak_flops_per_s("float16"))
     return Accelerator(
         device.name, generation, relative, plain,
+        plain / 2 if _has_tf32(called) else device.peak_flops_per_s("float32"),
         max(plain, device.peak_flops_per_s("float8_e4m3")), device.memory_bytes_per_s,
         float(device.memory_bytes), 8, inner[-1].link.device_bytes_per_s,
         outer.link.device_bytes_per_s,

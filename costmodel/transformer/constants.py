@@ -50,7 +50,7 @@ CONSTANTS = (
         "chosen: the first and last tiles of a product wait, the others do not",
     ),
     *_each(
-        "attention", GENERATIONS, (0.5, 0.5, 0.5), 0.2,
+        "attention", GENERATIONS, (0.6, 0.5, 0.5), 0.2,
         "share of the 16-bit peak of a fused causal kernel at head dimension 128",
         "published: FlashAttention-2 (arXiv:2307.08691) reaches 0.5-0.73 on A100, less on H100",
     ),
@@ -61,6 +61,20 @@ CONSTANTS = (
     Constant(
         "head_dimension", 32.0, 0.5, "head dimension at which the kernel has half of its rate",
         "chosen: 64 is a fifth slower than 128 (arXiv:2307.08691)",
+    ),
+    Constant(
+        "attention_sequence", 500.0, 0.5, "sequence at which the kernel has half of its rate",
+        "published: 99 TFLOP/s at 512 tokens, 189 at 16,384 (arXiv:2307.08691, figure 4, causal, "
+        "head dimension 128)",
+    ),
+    Constant(
+        "attention_ported", 0.6, 0.3,
+        "of that share, what kernels reach that were written for an older generation",
+        "published: FlashAttention-2 is 1.5 to 2 times slower on H100 (arXiv:2407.08608)",
+    ),
+    Constant(
+        "cast_passes", 2.0, 0.5, "16-bit reads and writes of what 8-bit products read, for a cast",
+        "chosen: read, written in 8 bits, and transposed",
     ),
     Constant(
         "scores", 0.55, 0.3, "share of the 16-bit peak of unfused batched score products",
@@ -82,11 +96,16 @@ CONSTANTS = (
         "ffn_passes", 4.0, 0.5, "16-bit reads and writes of [tokens, ffn] a layer, forward",
         "chosen: a nonlinearity, with its gate or bias",
     ),
+    Constant(
+        "state_passes", 8.0, 0.5, "16-bit reads and writes of what a state space's mixer makes",
+        "chosen: convolution, scan, gate and norm, two accesses each",
+    ),
     *_each(
-        "launch", STACKS, (3e-4, 1e-4, 1e-4, 3e-5, 1e-4), 0.7,
+        "launch", STACKS, (8e-4, 4e-4, 4e-4, 2e-4, 5e-5, 1e-5, 4e-4), 0.7,
         "s that the host needs for a layer's pass: no pass is shorter",
-        "published: 0.3 ms a layer pass in a stack of 2022 (vTrain, arXiv:2312.12391); the "
-        "others chosen: fused kernels and graphs need fewer launches",
+        "published: 0.56 to 0.87 ms a layer of BERT's forward pass at batch 1 (NVIDIA "
+        "FasterTransformer, docs/encoder_guide.md, PyTorch on V100 and T4); the others chosen: "
+        "fused kernels and graphs need fewer launches",
     ),
     Constant(
         "launch_tensor_parallel", 0.1, 0.7, "more of that for each further tensor-parallel rank",
@@ -113,12 +132,12 @@ CONSTANTS = (
         "published: 10-20 us for 8 bytes in one node (aws-samples)",
     ),
     *_each(
-        "tensor_exposed", STACKS, (1.0, 0.9, 0.9, 0.5, 0.9), 0.2,
+        "tensor_exposed", STACKS, (1.0, 0.9, 0.9, 0.9, 0.5, 0.5, 0.9), 0.2,
         "share of tensor-parallel collectives that computation does not hide",
         "chosen: only newer stacks split products to send while they multiply",
     ),
     *_each(
-        "overlapped", STACKS, (0.05, 1.0, 1.0, 1.0, 0.8), 0.3,
+        "overlapped", STACKS, (0.05, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1), 0.5,
         "share of a pass beside which its parameters are gathered and its gradients reduced",
         "chosen: stacks of 2021 waited, newer ones prefetch and reduce in buckets",
     ),
@@ -130,9 +149,10 @@ CONSTANTS = (
         "gather_exposed", 0.8, 0.3, "share of the gather of updated parameters that is waited for",
         "chosen: only some stacks let the next step's forward pass begin before its end",
     ),
-    Constant(
-        "messages", 4.0, 0.5, "messages a layer in which gradients and parameters travel",
-        "chosen: the matrices of a layer",
+    *_each(
+        "messages", STACKS, (4.0, 1.0, 12.0, 4.0, 4.0, 1.0, 4.0), 0.5,
+        "messages a layer in which gradients and parameters travel",
+        "chosen: a layer, its matrices, or each of its tensors",
     ),
     Constant(
         "per_tensor_messages", 12.0, 0.4, "the same where each tensor is gathered by itself",
@@ -151,8 +171,12 @@ CONSTANTS = (
         "chosen: permuted before and after the exchange, weighed and added up",
     ),
     Constant(
-        "routing_start", 1e-4, 0.7, "s of a layer's pass for the router and the order of tokens",
-        "chosen: a dozen small kernels, and counts that the host may wait for",
+        "routing_start", 3e-4, 0.7, "s of a layer's pass for the router and the order of tokens",
+        "chosen: 30 small kernels of 10 us, as the host waits for counts and is not ahead",
+    ),
+    Constant(
+        "expert_start", 4e-5, 0.7, "s of a layer's pass for every expert of a device",
+        "chosen: two products and what casts or orders their inputs, four kernels of 10 us",
     ),
     Constant(
         "context_exposed", 0.4, 0.6, "share of the exchange of keys and values that is not hidden",

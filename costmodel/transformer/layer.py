@@ -10,7 +10,6 @@ from costmodel.transformer.constants import Constants
 from costmodel.transformer.runs import Column, Runs
 from costmodel.transformer.traffic import Network
 
-BYTES = 2.0  # of a 16-bit number
 # published: FlashAttention-2 (arXiv:2307.08691), section 4: five products backward for two forward
 BACKWARD_ATTENTION = 2.5
 LOGIT_BYTES = 24.0  # chosen: logits and their gradient in float32, three reads or writes each
@@ -39,7 +38,7 @@ class Layer:
         """
         own = self.constants.of_generation("matmul", self.runs) * share
         own = own * np.where(self.runs.eight_bit > 0, self.constants["matmul_eight_bit"], 1.0)
-        traffic = BYTES * (m * k + k * n + m * n) / self.memory_bytes_per_s
+        traffic = self.runs.number_bytes * (m * k + k * n + m * n) / self.memory_bytes_per_s
         arithmetic = 2 * m * n * k / (self.runs.peak_flops_per_s * own)
         return arithmetic + self.kept("matmul_traffic", self.constants["matmul_traffic"] * traffic)
 
@@ -47,24 +46,26 @@ class Layer:
         """s of the forward products of a layer, without attention's core."""
         runs, tokens, hidden = self.runs, self.runs.tokens, self.runs.hidden
         heads = runs.heads * runs.head_dim / runs.tp
-        keys = runs.kv_heads * runs.head_dim / runs.tp
-        attention = self.product(tokens, heads + 2 * keys, hidden)
+        attention = self.product(tokens, runs.qkv_width / runs.tp, hidden)
         attention = attention + self.product(tokens, hidden, heads)
+        states = self.product(tokens, runs.state_width / runs.tp, hidden)
+        states = states + self.product(tokens, hidden, runs.state_inner / runs.tp)
         ffn = runs.ffn / runs.tp
         dense = self.product(tokens, runs.ups * ffn, hidden) + self.product(tokens, hidden, ffn)
-        return attention + runs.dense_share * dense + (1 - runs.dense_share) * self._experts()
+        mixers = runs.attention_share * attention + runs.state_share * states
+        return mixers + runs.dense_share * dense + (1 - runs.dense_share) * self._experts()
 
     def _experts(self) -> Column:
         """s of a layer's experts: grouped products, and the shared one."""
-        runs, hidden = self.runs, self.runs.hidden
+        runs, hidden = self.runs, self.runs.expert_hidden
         local = np.maximum(runs.experts, 1.0) / runs.ep
         rows = np.maximum(runs.tokens * runs.top_k / runs.tp / local, 1.0)
         share = self.constants["expert_matmul"]
-        up = self.product(rows, 2 * runs.expert_ffn, hidden, share)
+        up = self.product(rows, runs.expert_ups * runs.expert_ffn, hidden, share)
         grouped = local * (up + self.product(rows, hidden, runs.expert_ffn, share))
         shared = runs.shared_ffn / runs.tp
-        always = self.product(runs.tokens, 2 * shared, hidden)
-        always = always + self.product(runs.tokens, hidden, shared)
+        always = self.product(runs.tokens, runs.expert_ups * shared, runs.hidden)
+        always = always + self.product(runs.tokens, runs.hidden, shared)
         return np.where(runs.experts > 0, grouped, 0.0) + np.where(shared > 0, always, 0.0)
 
     def attention(self) -> tuple[Column, Column]:
@@ -74,28 +75,40 @@ class Layer:
         flops = 4 * pairs * runs.head_dim
         half = self.constants["head_dimension"]
         saturated = runs.head_dim / (runs.head_dim + half) * (128 + half) / 128
+        queries = runs.sequence / runs.cp
+        saturated = saturated * queries / (queries + self.constants["attention_sequence"])
+        saturated = saturated * np.where(runs.ported > 0, self.constants["attention_ported"], 1.0)
         rate = self.constants.of_generation("attention", runs) * saturated
         fused = 0.5 * flops / (runs.attention_flops_per_s * rate)
         scores = flops / (runs.attention_flops_per_s * self.constants["scores"])
-        passes = self.constants["score_passes"] * BYTES * pairs / self.memory_bytes_per_s
+        passes = self.constants["score_passes"] * runs.number_bytes * pairs
+        passes = passes / self.memory_bytes_per_s
         back = BACKWARD_ATTENTION / self.constants["attention_backward"]
         forward = np.where(runs.flash > 0, fused, scores + passes)
         backward = np.where(runs.flash > 0, back * fused, 2 * scores + passes)
-        return self.kept("attention", forward), self.kept("attention", backward)
+        share = runs.attention_share
+        return self.kept("attention", share * forward), self.kept("attention", share * backward)
 
     def elementwise(self) -> Column:
         """s of a layer's memory-bound ops, forward."""
         runs = self.runs
         dense = runs.dense_share * runs.ups * runs.ffn
-        routed = (1 - runs.dense_share) * 2 * (runs.top_k * runs.expert_ffn + runs.shared_ffn)
+        routed = runs.expert_ups * (runs.top_k * runs.expert_ffn + runs.shared_ffn)
+        routed = (1 - runs.dense_share) * routed
         numbers = self.constants["hidden_passes"] * runs.hidden / runs.sequence_parts
         numbers = numbers + self.constants["ffn_passes"] * (dense + routed) / runs.tp
-        return self.kept("elementwise", BYTES * runs.tokens * numbers / self.memory_bytes_per_s)
+        states = runs.state_share * runs.state_width / runs.tp
+        numbers = numbers + self.constants["state_passes"] * states
+        read = 2 * runs.hidden / runs.sequence_parts
+        read = read + (runs.heads * runs.head_dim + (dense + routed) / runs.ups) / runs.tp
+        casts = np.where(runs.eight_bit > 0, self.constants["cast_passes"] * read, 0.0)
+        moved = runs.number_bytes * runs.tokens * (numbers + casts)
+        return self.kept("elementwise", moved / self.memory_bytes_per_s)
 
     def tensor_parallel(self, network: Network) -> Column:
         """s of the two collectives of a layer's pass that computation does not hide."""
         runs = self.runs
-        moved = BYTES * runs.tokens * runs.hidden
+        moved = runs.number_bytes * runs.tokens * runs.hidden
         side_by_side = np.ones(len(runs))
         whole = network.reduce(runs.tp, side_by_side, moved)
         split = 2 * network.gather(runs.tp, side_by_side, moved)
@@ -113,7 +126,7 @@ class Layer:
         """
         runs = self.runs
         nodes, members = network.spread(runs.ep, np.ones(len(runs)))
-        token = BYTES * runs.hidden
+        token = runs.number_bytes * runs.expert_hidden
         sent = runs.tokens / runs.tp
         local = sent * runs.top_k * token * (members - 1) / np.maximum(runs.ep, 1.0)
         visited = nodes * (1 - (1 - 1 / nodes) ** np.maximum(runs.top_k, 1.0))
@@ -126,17 +139,21 @@ class Layer:
         """s of a layer's pass for choosing experts and for ordering tokens by them."""
         runs = self.runs
         copies = runs.tokens / runs.tp * runs.top_k
-        passes = self.constants["routing_passes"] * BYTES * copies * runs.hidden
-        seconds = passes / self.memory_bytes_per_s + self.constants["routing_start"]
+        passes = self.constants["routing_passes"] * runs.number_bytes * copies * runs.expert_hidden
+        starts = self.constants["expert_start"] * runs.experts / runs.ep
+        starts = self.constants["routing_start"] + starts
+        seconds = passes / self.memory_bytes_per_s + starts
         routed = (1 - runs.dense_share) * np.where(runs.experts > 0, seconds, 0.0)
         return self.kept("routing", routed)
 
     def context_parallel(self, network: Network) -> Column:
         """s of the exchange of keys and values of a layer's pass."""
         runs = self.runs
-        keys = 2 * BYTES * runs.microbatch * runs.sequence * runs.kv_heads * runs.head_dim
+        sequences = runs.number_bytes * runs.microbatch * runs.sequence
+        keys = 2 * sequences * runs.kv_heads * runs.head_dim
         one = network.gather(runs.cp, runs.tp, keys / runs.tp)
-        return self.kept("context_parallel", one * self.constants["context_exposed"])
+        exposed = runs.attention_share * one * self.constants["context_exposed"]
+        return self.kept("context_parallel", exposed)
 
     def head(self) -> Column:
         """s of the logits, their loss and their gradient, forward and backward."""

@@ -16,9 +16,15 @@ WEIGHT_BYTES = 2.0
 MASTER_BYTES = 4.0
 MOMENT_BYTES = 8.0  # Adam's two in float32
 # published: Megatron-LM adds up gradients in float32, PyTorch FSDP in the parameters' type
-GRADIENT_BYTES = {"eager": 2.0, "fsdp": 2.0, "zero": 2.0, "megatron_core": 4.0, "other": 4.0}
+GRADIENT_BYTES = {
+    "eager": 2.0, "fsdp": 2.0, "zero": 2.0, "megatron": 4.0, "nemo": 4.0, "compiled": 4.0,
+    "other": 4.0,
+}  # fmt: skip
 # logits in 16 bits, and in float32 with their gradient; a fused loss keeps one copy of each
-LOGIT_BYTES = {"eager": 10.0, "fsdp": 6.0, "zero": 6.0, "megatron_core": 10.0, "other": 10.0}
+LOGIT_BYTES = {
+    "eager": 10.0, "fsdp": 6.0, "zero": 6.0, "megatron": 10.0, "nemo": 10.0, "compiled": 6.0,
+    "other": 10.0,
+}  # fmt: skip
 # chosen: a CUDA context is half a GiB, NCCL's buffers and cuBLAS's workspace another
 RESERVED_BYTES = 2.5 * 2**30
 FRAGMENTED = 0.08  # chosen: share of what is allocated that the allocator cannot use
@@ -65,13 +71,15 @@ def _saved_bytes(runs: Runs) -> Column:
     product = np.where(runs.eight_bit > 0, 1.0, 2.0)  # bytes of a number that a product reads
     # inputs of two norms, of the first products of attention and feed-forward part
     whole = (4 + 2 * product) * hidden / runs.sequence_parts
-    attention = 2 * (heads + 2 * keys) + product * heads
+    attention = runs.attention_share * (2 * (heads + 2 * keys) + product * heads)
+    attention = attention + runs.state_share * (2 * runs.state_width + product * runs.state_inner)
     dense = runs.dense_share * (2 * runs.ups + product) * runs.ffn
     dense = dense + np.where(runs.flash > 0, 0.0, 2 * hidden)  # masks of two dropouts
-    expert = runs.top_k * ((2 + product) * hidden + (4 + product) * runs.expert_ffn)
-    routed = expert + (4 + product) * runs.shared_ffn
+    ups = 2 * runs.expert_ups + product
+    expert = runs.top_k * ((2 + product) * runs.expert_hidden + ups * runs.expert_ffn)
+    routed = expert + ups * runs.shared_ffn
     each = whole + (attention + dense + (1 - runs.dense_share) * routed) / runs.tp
-    scores = 5 * runs.heads * runs.sequence / runs.tp
+    scores = 5 * runs.attention_share * runs.heads * runs.sequence / runs.tp
     kept = each + np.where((runs.flash > 0) | (runs.recompute == SELECTIVE), 0.0, scores)
     return runs.tokens * kept
 

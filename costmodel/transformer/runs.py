@@ -13,7 +13,9 @@ Column = NDArray[np.float64]
 
 # Which constants a run has: by what its devices are, and by what software runs on them.
 GENERATIONS = ("ampere", "hopper", "blackwell")
-STACKS = ("eager", "fsdp", "zero", "megatron_core", "other")
+STACKS = ("eager", "fsdp", "zero", "megatron", "nemo", "compiled", "other")
+# stacks whose kernels follow the newest devices: chosen, as they call cuDNN or a compiler
+NATIVE = ("megatron", "nemo", "compiled")
 NONE, SELECTIVE, FULL = 0.0, 1.0, 2.0
 
 
@@ -21,9 +23,13 @@ NONE, SELECTIVE, FULL = 0.0, 1.0, 2.0
 class Runs:
     """Every field is an array of one length; a scalar stands for all runs.
 
-    Model: layers; hidden; heads, kv_heads, head_dim; ffn, of a dense layer; ups: products before
+    Model: layers; hidden; heads, kv_heads, head_dim; qkv_width: parameters of queries, keys and
+    values for each hidden number; ffn, of a dense layer; ups: products before
     the nonlinearity, 2 with a gate; vocabulary; sequence, tokens; experts, top_k, expert_ffn,
-    shared_ffn (of experts that every token visits), dense_layers (those without experts).
+    shared_ffn (of experts that every token visits), expert_ups, expert_hidden (what experts read),
+    dense_layers (those without experts); attention_layers, state_layers (those that mix tokens by
+    attention, by a state space), state_inner and state_width (what a state space's last product
+    reads, its first one writes). number_bytes: of an activation.
 
     Device: peak_flops_per_s of products, attention_flops_per_s of 16-bit products,
     memory_bytes_per_s, memory_bytes; per_node devices share inside_bytes_per_s each, one direction,
@@ -41,6 +47,7 @@ class Runs:
     heads: Column
     kv_heads: Column
     head_dim: Column
+    qkv_width: Column
     ffn: Column
     ups: Column
     vocabulary: Column
@@ -49,7 +56,14 @@ class Runs:
     top_k: Column
     expert_ffn: Column
     shared_ffn: Column
+    expert_ups: Column
+    expert_hidden: Column
     dense_layers: Column
+    attention_layers: Column
+    state_layers: Column
+    state_inner: Column
+    state_width: Column
+    number_bytes: Column
     peak_flops_per_s: Column
     attention_flops_per_s: Column
     memory_bytes_per_s: Column
@@ -117,21 +131,40 @@ class Runs:
         return _chosen(values, GENERATIONS, self.generation)
 
     @property
+    def ported(self) -> Column:
+        """Whether attention's kernel was written for an older generation of devices."""
+        own = self.of_stack({kind: float(kind in NATIVE) for kind in STACKS})
+        return np.where(self.generation > 0, 1.0 - own, 0.0)
+
+    @property
     def dense_share(self) -> Column:
         """Of the layers, those whose feed-forward part is dense."""
         return self.dense_layers / self.layers
 
     @property
+    def attention_share(self) -> Column:
+        """Of the layers, those with attention."""
+        return self.attention_layers / self.layers
+
+    @property
+    def state_share(self) -> Column:
+        """Of the layers, those with a state space."""
+        return self.state_layers / self.layers
+
+    @property
     def layer_parameters(self) -> Column:
         """Of a mean layer, without its experts' products."""
-        heads = (2 * self.heads + 2 * self.kv_heads) * self.head_dim
+        heads = self.attention_share * (self.qkv_width + self.heads * self.head_dim)
+        states = self.state_share * (self.state_inner + self.state_width)
         dense = self.dense_share * (self.ups + 1) * self.ffn
-        return self.hidden * (heads + dense + (1 - self.dense_share) * 3 * self.shared_ffn)
+        shared = (1 - self.dense_share) * (self.expert_ups + 1) * self.shared_ffn
+        return self.hidden * (heads + states + dense + shared)
 
     @property
     def expert_parameters(self) -> Column:
         """Of all experts of a mean layer."""
-        return (1 - self.dense_share) * self.experts * 3 * self.hidden * self.expert_ffn
+        each = (self.expert_ups + 1) * self.expert_hidden * self.expert_ffn
+        return (1 - self.dense_share) * self.experts * each
 
     @property
     def device_parameters(self) -> Column:

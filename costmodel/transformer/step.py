@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.transformer.constants import Constants
-from costmodel.transformer.layer import BYTES, Layer
+from costmodel.transformer.layer import Layer
+from costmodel.transformer.memory import GRADIENT_BYTES
 from costmodel.transformer.runs import FULL, SELECTIVE, Column, Runs
 from costmodel.transformer.traffic import Network
 
@@ -23,7 +24,6 @@ BACKWARD_TRAFFIC = 1.5
 SHARPNESS = 4.0
 # chosen: of what the longest stage is longer than the mean, the share that every microbatch waits
 LONGEST = 0.7
-GRADIENT_BYTES = 4.0  # published: Megatron-LM reduces gradients in float32 unless told otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _exposed_gathers(layer: Layer, network: Network, computing: Column) -> Colum
     runs, constants = layer.runs, layer.constants
     messages = np.where(runs.per_tensor > 0, constants["per_tensor_messages"], 1.0)
     own = (runs.layer_parameters + runs.expert_parameters / runs.ep) / runs.tp
-    one = 3 * messages * network.gather(runs.sharded, runs.tp, BYTES * own / messages)
+    one = 3 * messages * network.gather(runs.sharded, runs.tp, runs.number_bytes * own / messages)
     exposed = np.where(runs.zero >= 3, _felt(layer, one, computing), 0.0)
     return layer.kept("sharded_parameters", exposed)
 
@@ -102,14 +102,16 @@ def _reduction(layer: Layer, network: Network, backward: Column) -> Column:
     """Gradients reduced beside a backward pass, and parameters gathered after their update."""
     runs, constants = layer.runs, layer.constants
     layers = runs.layers / runs.pp
-    messages = np.maximum(1.0, constants["messages"] * layers)
+    messages = np.maximum(1.0, constants.of_stack("messages", runs) * layers)
     ranks = runs.dp * runs.cp
     sharded = np.where(runs.zero >= 1, runs.sharding_group, 1.0)
     own = runs.device_parameters / messages
-    reduced = messages * network.reduce(ranks, runs.tp, GRADIENT_BYTES * own)
+    reduced = messages * network.reduce(ranks, runs.tp, runs.of_stack(GRADIENT_BYTES) * own)
     reduced = reduced * np.where(sharded >= ranks, 0.5, 1.0)
-    gathered = messages * network.gather(sharded, runs.tp, BYTES * own)
-    felt = _felt(layer, reduced, layers * backward) + constants["gather_exposed"] * gathered
+    rounds = np.where(runs.zero == 2, runs.microbatches, 1.0)
+    gathered = messages * network.gather(sharded, runs.tp, runs.number_bytes * own)
+    felt = rounds * _felt(layer, reduced, layers * backward)
+    felt = felt + constants["gather_exposed"] * gathered
     return layer.kept("data_parallel", np.where(runs.zero >= 3, 0.0, felt))
 
 
@@ -124,7 +126,7 @@ def _sends(layer: Layer, network: Network) -> Column:
     """Activations and gradients on their way through the pipeline's fill and drain."""
     runs = layer.runs
     far = runs.tp * runs.dp * runs.cp >= runs.per_node
-    one = network.send(BYTES * runs.tokens * runs.hidden / runs.sequence_parts, far)
+    one = network.send(runs.number_bytes * runs.tokens * runs.hidden / runs.sequence_parts, far)
     return np.where(runs.pp > 1, 4 * (runs.pp - 1) * one, 0.0)
 
 

@@ -24,10 +24,11 @@ def test_the_committed_constants_predict_published_steps():
     measured = Measured.of(read(GIVEN))
     found = measured.scores(steps(measured.rows.runs, published_profile().constants).total)
     assert len(found) == 9
-    assert sum(own.rows for own in found.values()) == 1925
+    assert sum(own.rows for own in found.values()) == 1934
     assert max(own.mape for own in found.values()) < 12
-    assert np.mean([own.mape for own in found.values()]) < 7.5
-    assert found["vtrain_single"].tau > 0.85
+    assert np.mean([own.mape for own in found.values()]) < 6.5
+    assert np.nanmean([own.tau for own in found.values()]) > 0.85
+    assert np.nanmean([own.regret for own in found.values()]) < 2
 
 
 def test_fitting_again_gives_the_committed_constants():

@@ -36,6 +36,13 @@ def test_a_40_gb_a100_has_less_bandwidth():
     assert small.memory_bytes_per_s < large.memory_bytes_per_s
 
 
+def test_single_precision_is_half_as_fast_where_devices_have_tf32():
+    for name, share in (("H100", 0.5), ("TPU v4", 0.5), ("V100-SXM2-32GB", 0.125)):
+        found = accelerator(name)
+        assert found is not None
+        assert found.single_flops_per_s / found.flops_per_s == pytest.approx(share, rel=0.01)
+
+
 def test_an_unknown_device_takes_the_constants_of_the_nearest_peak():
     assert accelerator("Abacus") is None
     assert stand_in("Abacus", 900e12, 64e9).generation == "hopper"

@@ -5,7 +5,7 @@ import pytest
 
 from costmodel.transformer.runs import FULL, SELECTIVE
 from costmodel.transformer.step import TERMS, steps
-from tests.costmodel.transformer.runs_of_tests import EAGER, MEGATRON, PRIORS, a_run
+from tests.costmodel.transformer.runs_of_tests import EAGER, MEGATRON, OTHER, PRIORS, a_run
 
 ALL = frozenset(TERMS)
 
@@ -58,11 +58,36 @@ def test_selective_recomputation_repeats_attention_only():
 
 def test_a_pass_is_never_shorter_than_its_launches():
     tiny = steps(a_run(hidden=64, ffn=256, heads=1, head_dim=64, stack=EAGER), PRIORS)
-    assert tiny.forward == pytest.approx(3e-4, rel=0.01)
+    assert tiny.forward == pytest.approx(PRIORS["launch.eager"], rel=0.01)
     large = a_run(stack=EAGER)
     assert steps(large, PRIORS).forward == pytest.approx(
         steps(large, PRIORS, frozenset({"launch"})).forward, rel=0.02
     )
+
+
+def test_a_second_zero_stage_reduces_gradients_in_every_microbatch():
+    run = {"dp": 4, "sharded": 4, "stack": OTHER}
+    spent = [seconds(**run, batch=4 * each, zero=2) - seconds(**run, batch=4 * each, zero=1)
+             for each in (1, 2, 5)]  # fmt: skip
+    assert spent[0] == pytest.approx(0, abs=1e-9)
+    assert spent[1] > 0
+    assert spent[2] == pytest.approx(4 * spent[1])
+
+
+def test_single_precision_moves_twice_the_bytes():
+    only = ALL - {"elementwise"}
+    plain = seconds(without=only) - seconds(without=ALL)
+    assert seconds(number_bytes=4, without=only) - seconds(number_bytes=4, without=ALL) == (
+        pytest.approx(2 * plain)
+    )
+
+
+def test_a_state_space_in_place_of_attention_does_its_own_products():
+    # 8 layers of 2 * 1,024 * 4,096 * (10,000 + 5,000) FLOP forward and twice that backward, in
+    # place of 4 * 4,096^2; four microbatches
+    run = {"attention_layers": 0, "state_layers": 8, "state_width": 10_000, "state_inner": 5_000}
+    more = 8 * 4 * 3 * 2 * 1024 * 4096 * (15_000 - 4 * 4096) / (0.78 * 1e14)
+    assert seconds(**run, without=ALL) - seconds(without=ALL) == pytest.approx(more)
 
 
 def test_a_rank_s_share_of_a_batch_takes_as_long_on_more_ranks():
