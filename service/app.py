@@ -10,15 +10,18 @@ from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from service import openapi, problems
+from service.agents import Agents
 from service.database import Database
 from service.jobs import Jobs
 from service.leases import Leases
 from service.parameters import check_parameters
 from service.routes import (
+    agents,
     calibrations,
     graphs,
     health,
     jobs,
+    measurements,
     observations,
     pages,
     plan,
@@ -52,7 +55,7 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     app.state.service = _build(settings)
     resources = (
         plan, plans, observations, redistributions, simulations, graphs, topologies, calibrations,
-        samples, jobs, health, pages,
+        samples, measurements, agents, jobs, health, pages,
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])
@@ -64,9 +67,12 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
 
 def _build(settings: Settings) -> State:
     database = Database(settings.database)
-    leases = Leases(database, lease_s=settings.lease_s, max_losses=settings.max_losses)
+    registered = Agents(database, silent_s=settings.agent_silent_s)
+    leases = Leases(
+        database, lease_s=settings.lease_s, max_losses=settings.max_losses, agents=registered
+    )
     workers = tuple(Worker(database, leases, settings) for _ in range(settings.workers))
-    return State(settings, database, Jobs(database), workers)
+    return State(settings, database, Jobs(database), registered, leases, workers)
 
 
 @asynccontextmanager

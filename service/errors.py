@@ -8,6 +8,8 @@ MeshwrightError
 ├── WrongContentType        415
 ├── NoSuchPage              404
 ├── NotAllowed              405
+├── LeaseLost               409
+├── NoAgent                 409     also outcome of a job
 ├── HttpError               any other status of the web framework
 ├── WorkerLost              500     outcome of a job
 ├── TimedOut                504     outcome of a job
@@ -66,6 +68,22 @@ class NotAllowed(MeshwrightError):
     status = 405
 
 
+class LeaseLost(MeshwrightError):
+    """The measurement is another's by now, cancelled, or over."""
+
+    slug = "lease-lost"
+    title = "The measurement is not yours any more"
+    status = 409
+
+
+class NoAgent(MeshwrightError):
+    """No agent is there that could measure what is asked."""
+
+    slug = "no-agent"
+    title = "No agent can measure this"
+    status = 409
+
+
 class HttpError(MeshwrightError):
     """The request could not be answered."""
 
@@ -74,10 +92,10 @@ class HttpError(MeshwrightError):
 
 
 class WorkerLost(MeshwrightError):
-    """The process that searched was lost as often as the service allows."""
+    """What searched or measured was lost as often as the service allows."""
 
     slug = "worker-lost"
-    title = "The search was lost"
+    title = "The job was lost"
 
 
 class TimedOut(MeshwrightError):

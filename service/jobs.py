@@ -3,9 +3,10 @@
     queued -> running -> succeeded | failed | cancelled
     queued <- running    when the lease runs out, the search is lost or the worker stops
 
-Here are the questions of those who ask; workers change jobs by their leases (`service.leases`). One
-whose plan was known when it was queued does not search at all. One that is cancelled while it
-searches may have a plan a moment later (`service.cancelled`).
+Here are the questions of those who ask; workers and agents change jobs by their leases
+(`service.leases`). A measurement waits for an agent. A search whose plan was known when it was
+queued does not search at all; one that is cancelled may have a plan a moment later
+(`service.cancelled`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, and_, insert, or_, select, update
 
 from meshwright.schema import NotFound
+from meshwright.schema.agent import Measure
 from service import certificates, job_events
 from service.database import Database
 from service.errors import ParameterError
@@ -69,6 +71,26 @@ class Jobs:
                 outcome=outcome,
                 seconds=seconds,
                 ended_early=ended_early,
+                created=self._database.now,
+            )
+        )
+        self._note(connection, job, 0, {"state": "queued"})
+        return job
+
+    def measure(self, connection: Connection, asked: Measure) -> str:
+        """Queue a measurement, which agents claim."""
+        job = f"job_{uuid.uuid4().hex}"
+        connection.execute(
+            insert(JobRow).values(
+                id=job,
+                kind="measurement",
+                request=job,  # two who ask want two measurements
+                asked=asked.to_dict(),
+                agent=asked.agent,
+                backend=asked.backend,
+                state="queued",
+                attempt=0,
+                losses=0,
                 created=self._database.now,
             )
         )

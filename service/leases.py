@@ -1,7 +1,8 @@
-"""Leases of jobs: what a worker may do with the one that it has claimed.
+"""Leases of jobs: what a worker, or an agent, may do with the one that it has claimed.
 
-A job that verifies has its plan as soon as that is found, and keeps it whatever comes after: the
-next attempt only verifies.
+Workers claim searches, agents measurements; all else is the same for both. A job that verifies has
+its plan as soon as that is found, and keeps it whatever comes after: the next attempt only
+verifies.
 
 Every change is one UPDATE that names the state, and the attempt, that it leaves. Where no row
 changed, the job is not the caller's any more: it ends its search and writes nothing.
@@ -15,12 +16,22 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, update
 
-from meshwright.schema import Certificate, Infeasible, MeshwrightError, Plan, Progress
+from meshwright.schema import Calibration, Certificate, Infeasible, MeshwrightError, Plan, Progress
+from meshwright.schema.samples import Samples
 from service import certificates, documents, job_events
+from service.agents import Agents
 from service.database import Database
-from service.errors import WorkerLost
+from service.errors import NoAgent, WorkerLost
 from service.jobs import FINAL
 from service.tables import JobRow
+
+SEARCHES = JobRow.kind == "plan"
+WHY_LOST = {
+    "plan": "the search, or the execution of its plan, was lost {} times; it may need more memory "
+    "than the worker has",
+    "measurement": "the measurement was lost {} times: its agent ended, lost a process or was not "
+    "heard of in time",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +47,33 @@ class Claim:
 class Leases:
     """The leases of one database's jobs. Safe to share between threads and processes."""
 
-    def __init__(self, database: Database, *, lease_s: float = 15, max_losses: int = 3) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        lease_s: float = 15,
+        max_losses: int = 3,
+        agents: Agents | None = None,
+    ) -> None:
+        self.lease_s = lease_s
         self._database = database
-        self._lease_s = lease_s
         self._max_losses = max_losses
+        self._agents = agents or Agents(database)
 
-    def claim(self, worker: str) -> Claim | None:
-        """Lease the oldest runnable job, or None. At most one worker ever holds an attempt."""
+    def has_work(self, what: ColumnElement[bool] = SEARCHES) -> bool:
+        """Whether a claim would find a job; reads only."""
+        runnable = or_(JobRow.state == "queued", self._lapsed())
+        with self._database.reading() as connection:
+            found = select(JobRow.id).where(what, runnable).limit(1)
+            return connection.execute(found).first() is not None
+
+    def claim(self, worker: str, what: ColumnElement[bool] = SEARCHES) -> Claim | None:
+        """Lease the oldest runnable job of these; None without. One at most holds an attempt."""
         with self._database.writing() as connection:
             self._give_up(connection)
             oldest = (
                 select(JobRow.id)
-                .where(or_(JobRow.state == "queued", self._lapsed()))
+                .where(what, or_(JobRow.state == "queued", self._lapsed()))
                 .order_by(JobRow.created, JobRow.id)
                 .limit(1)
                 .with_for_update(skip_locked=True)
@@ -61,7 +87,7 @@ class Leases:
                     attempt=JobRow.attempt + 1,
                     losses=JobRow.losses + case((JobRow.state == "running", 1), else_=0),
                     worker=worker,
-                    lease_until=self._database.now + self._lease_s,
+                    lease_until=self._database.now + self.lease_s,
                     started=func.coalesce(JobRow.started, self._database.now),
                 )
                 .returning(JobRow.id, JobRow.attempt, JobRow.asked, JobRow.plan)
@@ -74,7 +100,7 @@ class Leases:
     def renew(self, claim: Claim) -> bool:
         """Prolong the lease; False where the job is not ours any more."""
         with self._database.writing() as connection:
-            return self._change(connection, claim, lease_until=self._database.now + self._lease_s)
+            return self._change(connection, claim, lease_until=self._database.now + self.lease_s)
 
     def holds(self, claim: Claim) -> bool:
         """Whether the job is still ours; reads only."""
@@ -111,6 +137,26 @@ class Leases:
             self._change(connection, claim, **found)
             self._note(connection, claim.job, claim.attempt, {"plan": plan.id})
             return "to verify"
+
+    def measured(self, claim: Claim, samples: Samples, calibration: Calibration) -> bool:
+        """Store samples, their topology and the calibration, and end the job; all or nothing."""
+        count = len(samples.kernels) + len(samples.collectives)
+        done = Progress(phase="measured", done=count, total=count)
+        with self._database.writing() as connection:
+            ours = select(JobRow.id).where(_ours(claim)).with_for_update()
+            if connection.execute(ours).first() is None:
+                return False
+            for document in (samples, samples.topology, calibration):
+                documents.put(connection, document, now=self._database.now)
+            return self._end(
+                connection,
+                claim,
+                "succeeded",
+                topology=samples.topology.id,
+                samples=samples.id,
+                calibration=calibration.id,
+                progress=done.model_dump(mode="json", exclude_none=True),
+            )
 
     def certify(self, claim: Claim, certificate: Certificate, *, trace: str | None = None) -> bool:
         """Store the certificate of the job's plan and end the job, both or neither."""
@@ -161,26 +207,40 @@ class Leases:
         return and_(JobRow.state == "running", JobRow.lease_until < self._database.now)
 
     def _give_up(self, connection: Connection) -> None:
-        """Fail the jobs whose searches were lost too often; a lapsed lease is a loss to come."""
+        """Fail the jobs that were lost too often, and measurements that no agent could take.
+
+        A lapsed lease is a loss to come.
+        """
         losses = JobRow.losses + case((JobRow.state == "running", 1), else_=0)
-        error = WorkerLost(
-            f"the search, or the execution of its plan, was lost {self._max_losses} times; it may "
-            "need more memory than the worker has"
-        )
+        waits = or_(JobRow.state == "queued", self._lapsed())
+        left = self._agents.left_alone()
         rows = connection.execute(
-            update(JobRow)
-            .where(or_(JobRow.state == "queued", self._lapsed()), losses >= self._max_losses)
-            .values(
-                state="failed",
-                losses=losses,
-                problem=error.problem(),
-                finished=self._database.now,
-                lease_until=None,
-            )
-            .returning(JobRow.id, JobRow.attempt)
+            select(JobRow.id, JobRow.kind, JobRow.attempt, JobRow.trace, losses.label("losses"))
+            .where(waits, or_(losses >= self._max_losses, left))
+            .with_for_update()
         ).all()
         for row in rows:
+            connection.execute(
+                update(JobRow)
+                .where(JobRow.id == row.id, JobRow.attempt == row.attempt, waits)
+                .values(
+                    state="failed",
+                    losses=row.losses,
+                    problem=self._why(row.kind, row.losses, row.trace).problem(),
+                    finished=self._database.now,
+                    lease_until=None,
+                )
+            )
             self._note(connection, row.id, row.attempt, {"state": "failed"})
+
+    def _why(self, kind: str, losses: int, trace: str | None) -> MeshwrightError:
+        said = f"; the last word: {trace}" if trace and kind == "measurement" else ""
+        if losses >= self._max_losses:
+            return WorkerLost(WHY_LOST[kind].format(self._max_losses) + said)
+        return NoAgent(
+            f"no agent that could measure this was heard of for {self._agents.silent_s:g} s"
+            f"{said}; begin one: meshwright agent --serve --server URL"
+        )
 
     def _change(self, connection: Connection, claim: Claim, **values: Any) -> bool:
         return bool(

@@ -9,13 +9,17 @@ from pydantic import BaseModel
 from sqlalchemy import Row
 
 from meshwright.schema import Certificate, Infeasible, Progress
+from meshwright.schema.agent import Agent, Measure
 from meshwright.schema.observation import Observation
+from service.agents import Heard
 from service.documents import Entry
 
 
 class Job(BaseModel):
-    """A search and what came of it; `plan` and `outcome` are set once that is found.
+    """A search or a measurement, and what came of it; `plan` and `outcome` once that is found.
 
+    kind: a measurement has no `graph`, and a `topology`, `samples` and `calibration` once it has
+    succeeded. worker: who has it, or had it last; of a measurement the agent's id.
     seconds: how long after the start each entry of the plan's `search.history` was found.
     ended_early: the search was cancelled or took too long; the plan is the best until then.
 
@@ -25,10 +29,12 @@ class Job(BaseModel):
 
     id: str
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    kind: Literal["plan", "measurement"] = "plan"
     request: str
-    graph: str
-    topology: str
+    graph: str | None = None
+    topology: str | None = None
     attempt: int
+    worker: str | None = None
     created_at: str
     started_at: str | None = None
     finished_at: str | None = None
@@ -40,6 +46,8 @@ class Job(BaseModel):
     verify: bool = False
     certificate: Certificate | None = None
     infeasible: Infeasible | None = None
+    samples: str | None = None
+    calibration: str | None = None
     problem: dict[str, Any] | None = None
 
 
@@ -98,6 +106,62 @@ class Measured(BaseModel):
     topology: str
     calibration: str
     median_error: float
+
+
+class Registered(BaseModel):
+    """The answer to a registration.
+
+    heartbeat_s: how often a sign of life is due, with a lease and without.
+    """
+
+    id: str
+    heartbeat_s: float
+
+
+class AgentEntry(BaseModel):
+    """An agent, and whether it is there. measuring: the job that it has."""
+
+    id: str
+    state: Literal["alive", "silent"]
+    created_at: str
+    heard_at: str
+    measuring: str | None = None
+    agent: Agent
+
+
+class AgentList(BaseModel):
+    """A page of agents."""
+
+    agents: tuple[AgentEntry, ...]
+    next_page_token: str | None = None
+
+
+class Lease(BaseModel):
+    """A measurement that an agent has for `lease_s`, and longer with every heartbeat."""
+
+    id: str
+    attempt: int
+    lease_s: float
+    asked: Measure
+
+
+class LeaseAnswer(BaseModel):
+    """What there is to measure; nothing where the wait is over."""
+
+    measurement: Lease | None = None
+
+
+class HeartbeatAnswer(BaseModel):
+    """holds: whether the measurement is still the agent's; if not it ends, and stores nothing."""
+
+    holds: bool
+
+
+class ResultsAnswer(BaseModel):
+    """What came of results. stored: ids, where samples were sent."""
+
+    job: str
+    stored: Measured | None = None
 
 
 class Observed(BaseModel):
@@ -171,6 +235,10 @@ def job_of(row: Row[Any]) -> Job:
     return Job(
         id=row.id,
         state=row.state,
+        kind=row.kind,
+        worker=row.worker,
+        samples=row.samples,
+        calibration=row.calibration,
         request=row.request,
         graph=row.graph,
         topology=row.topology,
@@ -187,6 +255,18 @@ def job_of(row: Row[Any]) -> Job:
         certificate=row.certificate,
         infeasible=row.infeasible,
         problem=row.problem and {**row.problem, "instance": f"/v1/jobs/{row.id}"},
+    )
+
+
+def agent_of(heard: Heard) -> AgentEntry:
+    """An agent as the API shows it."""
+    return AgentEntry(
+        id=heard.agent.id,
+        state="alive" if heard.is_alive else "silent",
+        created_at=time_of(heard.created),
+        heard_at=time_of(heard.heard),
+        measuring=heard.measuring,
+        agent=heard.agent,
     )
 
 

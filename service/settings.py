@@ -22,7 +22,8 @@ class Settings(BaseSettings):
     solve_grace_s, cancel_grace_s: how long it has for that, and after a cancel. Chosen: writing the
         plan of Llama-3 8B takes a second, several on a busy machine.
     verify_s, verify_memory_bytes: an execution that takes more is ended: not verifiable.
-    max_losses: how often the process of a solve may be lost before its job fails.
+    max_losses: how often a solve or a measurement may be lost before its job fails.
+    agent_silent_s: from then on an agent that gave no sign is silent, and gets no measurement.
     """
 
     model_config = SettingsConfigDict(env_prefix="MESHWRIGHT_", frozen=True)
@@ -44,6 +45,7 @@ class Settings(BaseSettings):
     verify_s: float = Field(default=900, gt=0)
     verify_memory_bytes: int = Field(default=8 * 2**30, ge=2**28)
     max_losses: int = Field(default=3, ge=1)
+    agent_silent_s: float = Field(default=60, gt=0)
     max_body_bytes: int = Field(default=64 * 2**20, ge=1)
     max_wait_s: float = Field(default=60, ge=0)
 

@@ -1,4 +1,4 @@
-"""What the endpoints share: settings, database, jobs, workers."""
+"""What the endpoints share: settings, database, jobs, agents, leases, workers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from service.agents import Agents
 from service.database import Database
 from service.jobs import Jobs
+from service.leases import Leases
 from service.settings import Settings
 from service.worker import Worker
 
@@ -21,6 +23,8 @@ class State:
     settings: Settings
     database: Database
     jobs: Jobs
+    agents: Agents
+    leases: Leases
     workers: tuple[Worker, ...]
     stopping: threading.Event = field(default_factory=threading.Event)
 

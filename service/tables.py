@@ -98,9 +98,23 @@ class ObservationRow(Base):
     body: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
-class JobRow(Base):
-    """A search. `attempt` is the fence: who holds an older one may write nothing.
+class AgentRow(Base):
+    """Who can be asked to measure. heard: when it last gave a sign."""
 
+    __tablename__ = "agents"
+    __table_args__ = (Index("agents_by_age", "created", "id"),)
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    created: Mapped[float] = mapped_column(Float(53))
+    heard: Mapped[float] = mapped_column(Float(53))
+    backend: Mapped[str] = mapped_column(String(16))
+    body: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class JobRow(Base):
+    """A search or a measurement. `attempt` is the fence: who holds an older one may write nothing.
+
+    kind: "plan", or "measurement", which only agents claim: `agent`, one of `backend`, or any.
     request: the digest of what was asked; `asked` names the documents.
     losses: attempts that ended without a word.
     verify: the plan is to be executed too. Where a job has a plan and goes on, only that is left.
@@ -113,12 +127,14 @@ class JobRow(Base):
         Index("jobs_by_age", "created", "id"),
         Index("jobs_by_state", "state", "created", "id"),
         Index("jobs_by_request", "request", "created"),
+        Index("jobs_by_kind", "kind", "state", "created", "id"),
     )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16), server_default="plan")
     request: Mapped[str] = mapped_column(ID)
-    graph: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"))
-    topology: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"))
+    graph: Mapped[str | None] = mapped_column(ID, ForeignKey("documents.id"))
+    topology: Mapped[str | None] = mapped_column(ID, ForeignKey("documents.id"))
     asked: Mapped[dict[str, Any]] = mapped_column(JSON)
     state: Mapped[str] = mapped_column(String(16))
     attempt: Mapped[int] = mapped_column(Integer)
@@ -138,6 +154,10 @@ class JobRow(Base):
     certificate: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     seconds: Mapped[list[float] | None] = mapped_column(JSON(none_as_null=True))
     ended_early: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    agent: Mapped[str | None] = mapped_column(ID, ForeignKey("agents.id"))
+    backend: Mapped[str | None] = mapped_column(String(16))
+    samples: Mapped[str | None] = mapped_column(ID, ForeignKey("documents.id"))
+    calibration: Mapped[str | None] = mapped_column(ID, ForeignKey("documents.id"))
 
 
 class JobEventRow(Base):

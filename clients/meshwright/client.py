@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import httpx
 
@@ -33,6 +33,7 @@ from meshwright.schema import (
     Unavailable,
     Wishes,
 )
+from meshwright.schema.agent import Measure
 from meshwright.schema.observation import Observation
 from meshwright.schema.samples import Samples
 from meshwright.schema.simulation import Simulation
@@ -77,7 +78,7 @@ class Client:
         except httpx.InvalidURL as failure:
             raise Unavailable(f"{url!r} is not a URL: {failure}") from None
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -170,40 +171,66 @@ class Client:
         """
         return self._json("POST", "/v1/samples", samples.to_dict())
 
+    def measure(
+        self, asked: Measure, *, on_progress: Callable[[Progress], None] | None = None
+    ) -> dict[str, Any]:
+        """Have an agent measure and wait for it; the job, with `samples` and `calibration`.
+
+        Raises what the job failed of, SearchCancelled where somebody cancels it.
+        """
+        job = self._json("POST", "/v1/calibrations:measure", asked.to_dict())
+        while job.get("state") in ("queued", "running"):
+            if on_progress is not None and job.get("progress"):
+                on_progress(Progress.model_validate(job["progress"]))
+            wait_s = WAIT_S if on_progress is None else LOOK_S
+            job = self._json("GET", f"/v1/jobs/{job['id']}?wait={wait_s}")
+        match job.get("state"):
+            case "succeeded":
+                return job
+            case "failed":
+                raise error_of(job["problem"])
+            case "cancelled":
+                raise SearchCancelled(f"the measurement {job['id']} was cancelled")
+        raise self._strange()
+
+    def agents(self) -> Iterator[dict[str, Any]]:
+        """Entries of the registered agents, the newest first."""
+        return self._list("agents")
+
     def observe(self, observation: Observation) -> dict[str, Any]:
         """Report a measured step of a stored plan.
 
         `ratio`: measured over predicted; `calibration`: the id of the plan's, corrected by all
         observations of the stack.
         """
-        path = f"/v1/plans/{_segment(observation.plan)}/observations"
+        path = f"/v1/plans/{segment(observation.plan)}/observations"
         return self._json("POST", path, observation.to_dict())
 
     def observations(self, plan: str) -> Iterator[dict[str, Any]]:
         """What was measured of a stored plan, the newest first."""
-        return self._list(f"plans/{_segment(plan)}/observations")
+        return self._list(f"plans/{segment(plan)}/observations")
 
     def get_calibration(self, calibration: str) -> Calibration:
         """A stored calibration."""
-        found = self._json("GET", f"/v1/calibrations/{_segment(calibration)}")
+        found = self._json("GET", f"/v1/calibrations/{segment(calibration)}")
         return Calibration.from_dict(found)
 
     def get_plan(self, plan: str) -> Plan:
         """A stored plan."""
-        return Plan.from_dict(self._json("GET", f"/v1/plans/{_segment(plan)}"))
+        return Plan.from_dict(self._json("GET", f"/v1/plans/{segment(plan)}"))
 
     def certificate(self, plan: str) -> Certificate:
         """What executing a stored plan showed; NotFound where nobody asked for that."""
-        path = f"/v1/plans/{_segment(plan)}/certificate"
+        path = f"/v1/plans/{segment(plan)}/certificate"
         return Certificate.from_dict(self._json("GET", path))
 
     def get_graph(self, graph: str) -> Graph:
         """A stored graph."""
-        return Graph.from_dict(self._json("GET", f"/v1/graphs/{_segment(graph)}"))
+        return Graph.from_dict(self._json("GET", f"/v1/graphs/{segment(graph)}"))
 
     def get_topology(self, topology: str) -> Topology:
         """A stored topology."""
-        return Topology.from_dict(self._json("GET", f"/v1/topologies/{_segment(topology)}"))
+        return Topology.from_dict(self._json("GET", f"/v1/topologies/{segment(topology)}"))
 
     def plans(
         self, *, graph: str | None = None, topology: str | None = None
@@ -223,23 +250,27 @@ class Client:
         """Entries of the stored calibrations, the newest first."""
         return self._list("calibrations")
 
+    def samples(self) -> Iterator[dict[str, Any]]:
+        """Entries of the stored samples, the newest first."""
+        return self._list("samples")
+
     def jobs(self, *, state: str | None = None) -> Iterator[dict[str, Any]]:
         """The jobs, the newest first."""
         return self._list("jobs", state=state)
 
     def redistributions(self, plan: str) -> Iterator[dict[str, Any]]:
         """The collectives of a stored plan, edge by edge."""
-        found = self._json("GET", f"/v1/plans/{_segment(plan)}/redistributions")
+        found = self._json("GET", f"/v1/plans/{segment(plan)}/redistributions")
         yield from found["redistributions"]
 
     def simulation(self, plan: str) -> Simulation:
         """One step of a stored plan, run task by task."""
-        found = self._json("GET", f"/v1/plans/{_segment(plan)}/simulation")
+        found = self._json("GET", f"/v1/plans/{segment(plan)}/simulation")
         return Simulation.from_dict(found)
 
     def timeline(self, plan: str) -> dict[str, Any]:
         """The same as a Chrome trace, which Perfetto opens."""
-        return self._json("GET", f"/v1/plans/{_segment(plan)}/timeline")
+        return self._json("GET", f"/v1/plans/{segment(plan)}/timeline")
 
     def transfer(
         self,
@@ -264,7 +295,7 @@ class Client:
 
     def cancel(self, job: str) -> dict[str, Any]:
         """End a job; the job as it then is."""
-        return self._json("POST", f"/v1/jobs/{_segment(job)}/cancel")
+        return self._json("POST", f"/v1/jobs/{segment(job)}/cancel")
 
     def _ended(self, job: dict[str, Any], *, verify: bool) -> Answer | None:
         search: dict[str, Any] = {"seconds": job.get("seconds") or ()}
@@ -345,6 +376,6 @@ def _sent(part: Document | str) -> Any:
     return part if isinstance(part, str) else part.to_dict()
 
 
-def _segment(id_: str) -> str:
+def segment(id_: str) -> str:
     """An id as a part of a path; what is no id stays one segment and is not found."""
     return "".join(c if c.isalnum() or c == "_" else "-" for c in id_) or "-"

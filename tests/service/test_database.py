@@ -89,3 +89,40 @@ def test_the_clock_counts_seconds_since_1970(tmp_path: Path) -> None:
 def test_another_database_is_refused() -> None:
     with pytest.raises(ValueError, match="not supported"):
         Database("mysql://localhost/x")
+
+
+def test_jobs_and_their_events_outlive_the_coming_of_agents(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "service" / "migrations"))
+    config.set_main_option("path_separator", "os")
+    with database.writing() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0004")
+        connection.execute(text("INSERT INTO documents VALUES ('g', 'graph', '', 1, 2, '{}', x'')"))
+        connection.execute(
+            text(
+                "INSERT INTO jobs (id, request, graph, topology, asked, state, attempt, losses, "
+                "created) VALUES ('j', 'r', 'g', 'g', '{}', 'queued', 0, 0, 1)"
+            )
+        )
+        connection.execute(text("INSERT INTO job_events VALUES ('j', 1, 1.5, 0, '{}')"))
+    database.upgrade()
+    with database.writing() as connection:
+        row = connection.execute(select(JobRow.__table__)).one()
+        assert (row.id, row.kind, row.graph, row.agent) == ("j", "plan", "g", None)
+        events = "SELECT job, seq, at FROM job_events"
+        assert connection.execute(text(events)).all() == [("j", 1, 1.5)]
+        connection.execute(
+            text(
+                "INSERT INTO jobs (id, kind, request, asked, state, attempt, losses, created) "
+                "VALUES ('m', 'measurement', 'm', '{}', 'queued', 0, 0, 1)"
+            )
+        )
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0004")
+        assert connection.execute(text("SELECT id, graph FROM jobs")).all() == [("j", "g")]
+        assert connection.execute(text(events)).all() == [("j", 1, 1.5)]
+    database.upgrade()
+    assert database.is_current()
+    database.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
 
 import torch.distributed as dist
 
@@ -73,9 +75,10 @@ def process_group(place: Place) -> Iterator[None]:
 def run_here(command: Sequence[str], count: int) -> int:
     """Begin `count` processes of this machine, wait for all; the exit status of one that failed.
 
-    Where one fails the others are ended: they would wait for it. What others than the first print
-    is shown only of one that fails.
+    Where one fails the others are ended: they would wait for it; so they are by SIGTERM. What
+    others than the first print is shown only of one that fails.
     """
+    signal.signal(signal.SIGTERM, _ended)
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     threads = str(max(1, (os.cpu_count() or 1) // count))
     with tempfile.TemporaryFile() as said:
@@ -104,6 +107,10 @@ def run_here(command: Sequence[str], count: int) -> int:
             last = "killed" if status < 0 else words[-1] if words else "it said nothing"
             raise Unavailable(f"process {rank} of {count} ended with status {status}: {last}")
         return status
+
+
+def _ended(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 def _first_failure(processes: list[subprocess.Popen[bytes]]) -> tuple[int, int] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -14,17 +13,17 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from meshwright.agent.accelerator import Accelerator, find_accelerator
-from meshwright.agent.collectives import Groups, measure_collective
+from meshwright.agent.collectives import measure_collective
 from meshwright.agent.journal import Journal, Sample
 from meshwright.agent.kernels import dtype_of, measure_kernel
-from meshwright.agent.places import find_places
 from meshwright.agent.proposal import propose
+from meshwright.agent.station import Station
 from meshwright.agent.tasks import Collective, Kernel, collectives, kernels
 from meshwright.agent.timing import Timing
 from meshwright.agent.torch_names import gather_into
 from meshwright.schema import Progress
 from meshwright.schema.samples import CollectiveSample, KernelSample, Samples
+from meshwright.stopping import Stop, never
 
 MOST_SECONDS = 0.5  # of one task; chosen: more does not change a median
 SLOW = 1.5  # chosen: a device's median over that of all from which on it is named
@@ -57,27 +56,28 @@ class Wanted:
 class Measurement:
     """One process's part of a measurement, in an initialised process group.
 
-    Raises InvalidInput where the processes or a journal are not fit, and torch's errors where
-    another process is gone: what was measured until then is in the journal.
+    Raises InvalidInput where a journal is not fit, before others are needed, and torch's errors
+    where another process is gone: what was measured until then is in the journal.
     """
 
-    def __init__(self, wanted: Wanted, local_rank: int) -> None:
+    def __init__(self, wanted: Wanted, station: Station) -> None:
         self._wanted = wanted
-        self._accelerator = find_accelerator(local_rank)
-        self._places = find_places(self._accelerator.device)
-        self._groups = Groups(self._places)
+        self._station = station
+        self._accelerator = station.accelerator
+        self._places = station.places
         self._notes: list[str] = []
+        first = dist.get_rank() == 0
+        self._journal = Journal(wanted.journal, station.about()) if first else None
 
-    def run(self, report: Report) -> Samples | None:
-        """Measure; the first process has the samples."""
-        tasks = self._tasks()
-        journal = Journal(self._wanted.journal, self._about()) if dist.get_rank() == 0 else None
+    def run(self, report: Report, stop: Stop = never) -> Samples | None:
+        """Measure; the first process has the samples, and is asked whether to stop."""
+        tasks, journal = self._tasks(), self._journal
         begun = time.monotonic()
         each = min(MOST_SECONDS, self._wanted.seconds / len(tasks))
         complete = True
         for done, task in enumerate(tasks):
             known = journal is not None and task.key in journal.samples
-            late = time.monotonic() - begun > self._wanted.seconds
+            late = stop() or time.monotonic() - begun > self._wanted.seconds
             what = self._agreed(SKIP if known else STOP if late else MEASURE)
             if what == STOP:
                 complete = False
@@ -101,15 +101,6 @@ class Measurement:
             ),
         ]
 
-    def _about(self) -> dict[str, object]:
-        """What samples have to share to lie in one journal."""
-        return {
-            "device": self._accelerator.name,
-            "backend": self._accelerator.backend,
-            "sizes": list(self._places.sizes),
-            "torch": str(torch.__version__),
-        }
-
     def _agreed(self, mine: float) -> float:
         """What the first process says."""
         value = torch.tensor([mine], dtype=torch.float32, device=self._accelerator.device)
@@ -120,7 +111,7 @@ class Measurement:
         """A sample, the same on every process; None where a device cannot run the task."""
         if isinstance(task, Collective):
             timing = Timing.of(
-                measure_collective(task, self._groups, self._accelerator, seconds=seconds)
+                measure_collective(task, self._station.groups, self._accelerator, seconds=seconds)
             )
             return CollectiveSample(
                 kind=task.kind, dtype="float32", payload_bytes=task.payload_bytes,
@@ -173,18 +164,9 @@ class Measurement:
                 self._accelerator, self._places.sizes, kernels=on_one, collectives=among
             ),
             measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            software={**_software(self._accelerator), "python": platform.python_version()},
+            software=self._station.software(),
             kernels=on_one,
             collectives=among,
             complete=complete,
             notes=tuple(self._notes),
         )
-
-
-def _software(accelerator: Accelerator) -> dict[str, str]:
-    found = {"torch": str(torch.__version__)}
-    if accelerator.kind == "cuda":
-        found["cuda"] = str(torch.version.cuda)
-        version: tuple[int, ...] = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
-        found["nccl"] = ".".join(map(str, version))
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import socket
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -18,9 +18,13 @@ HOST_BYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """sizes: hosts, then processes of a host; ranks count with the last varying fastest."""
+    """sizes: hosts, then processes of a host; ranks count with the last varying fastest.
+
+    hosts: their names.
+    """
 
     sizes: tuple[int, int]
+    hosts: tuple[str, ...] = field(default=(), compare=False)
 
     def groups(self, extents: tuple[int, ...]) -> list[list[int]]:
         """Ranks of the groups with these extents, which together are all ranks.
@@ -59,4 +63,4 @@ def places_of(hosts: list[str]) -> Places:
                 "ranks of one host must follow each other; start with torchrun, or with "
                 f"mpirun --map-by core. Found hosts {', '.join(hosts[:16])}"
             )
-    return Places((len(counts), each))
+    return Places((len(counts), each), tuple(counts))

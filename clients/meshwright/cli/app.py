@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from meshwright.cli.agent import agent, fit
+from meshwright.cli.agent import agent, agents, fit, measure
 from meshwright.cli.capture import capture
 from meshwright.cli.documents import topologies, validate
 from meshwright.cli.estimate import estimate
@@ -31,6 +31,8 @@ cli.command()(transfer)
 cli.command()(export)
 cli.add_typer(capture, name="capture")
 cli.command()(agent)
+cli.command()(agents)
+cli.command()(measure)
 cli.command()(fit)
 cli.command()(topologies)
 cli.command()(validate)

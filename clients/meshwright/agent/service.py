@@ -1,0 +1,153 @@
+"""The service as an agent sees it: who asks for measurements and keeps what comes of them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from meshwright.client import Client, segment
+from meshwright.schema import InvalidInput, MeshwrightError, NotFound, Progress, Unavailable
+from meshwright.schema.agent import Agent, Heartbeat, Measure, Results
+
+TRIES = 12  # of a result that nobody answers for, a pause between two; chosen
+PAUSE_S = 5.0  # chosen: a service that begins again takes less
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A measurement that is the agent's while the service hears of it."""
+
+    measurement: str
+    attempt: int
+    asked: Measure
+
+
+class AgentClient(Client):
+    """A client of the service with what only agents ask."""
+
+    def register_agent(self, agent: Agent) -> dict[str, Any]:
+        """Register an agent; its `id`, and after how many seconds a sign of life is due."""
+        return self._json("POST", "/v1/agents", agent.to_dict())
+
+    def heartbeat(self, agent: str, sign: Heartbeat) -> bool:
+        """Give a sign of life; whether what it measures is still the agent's."""
+        path = f"/v1/agents/{segment(agent)}/heartbeat"
+        return bool(self._json("POST", path, sign.to_dict())["holds"])
+
+    def lease(self, agent: str, *, wait_s: float) -> dict[str, Any] | None:
+        """What there is to measure for an agent, within the time."""
+        path = f"/v1/agents/{segment(agent)}/lease?wait={wait_s}"
+        return self._json("POST", path).get("measurement")
+
+    def end_measurement(self, agent: str, measurement: str, results: Results) -> dict[str, Any]:
+        """Hand in how a measurement ended; what is `stored` of it. The same twice is no harm."""
+        path = f"/v1/agents/{segment(agent)}/measurements/{segment(measurement)}/results"
+        return self._json("POST", path, results.to_dict())
+
+    def pause(self, seconds: float) -> None:
+        """Let the service be for a while."""
+        self._sleep(seconds)
+
+
+class Asker:
+    """One agent's side of a service; reconnects, and registers again where it was forgotten."""
+
+    def __init__(self, client: AgentClient, agent: Agent) -> None:
+        self._client = client
+        self._agent = agent
+        self.heartbeat_s = self._register()
+
+    def wait(self, seconds: float) -> Lease | None:
+        """The next measurement; None where there is none within the time, or no answer."""
+        try:
+            found = self._client.lease(self._agent.id, wait_s=seconds)
+        except NotFound:
+            self.heartbeat_s = self._register()
+            return None
+        except Unavailable:
+            self._client.pause(PAUSE_S)
+            return None
+        if found is None:
+            return None
+        return Lease(found["id"], found["attempt"], Measure.from_dict(found["asked"]))
+
+    def end(self, lease: Lease, results: Results) -> dict[str, Any] | None:
+        """What came of results; None where the measurement is not the agent's any more.
+
+        Raises InvalidInput where they are refused, Unavailable where no answer comes for long.
+        """
+        for left in reversed(range(TRIES)):
+            try:
+                return self._client.end_measurement(self._agent.id, lease.measurement, results)
+            except Unavailable:
+                if not left:
+                    raise
+                self._client.pause(PAUSE_S)
+            except (InvalidInput, NotFound):
+                raise
+            except MeshwrightError as refused:
+                if refused.slug != "lease-lost":
+                    raise
+                return None
+        raise AssertionError("the last try returns or raises")
+
+    def _register(self) -> float:
+        return float(self._client.register_agent(self._agent)["heartbeat_s"])
+
+
+class Heart:
+    """Signs of life beside a measurement, from a thread of its own while it is entered.
+
+    Call it to ask whether the measurement is to end: somebody else has it, or it was cancelled. A
+    service that does not answer may be back in time: then it goes on.
+    """
+
+    def __init__(self, url: str, agent: Agent, lease: Lease, every_s: float) -> None:
+        self._url = url
+        self._agent = agent
+        self._lease = lease
+        self._every_s = every_s
+        self._progress: Progress | None = None
+        self._lost = threading.Event()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Heart:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def __call__(self) -> bool:
+        return self._lost.is_set()
+
+    def report(self, progress: Progress) -> None:
+        """What the next sign says of the measurement."""
+        self._progress = progress
+
+    def _beat(self) -> None:
+        with AgentClient(self._url, timeout_s=self._every_s) as client:
+            while not self._done.wait(self._every_s):
+                sign = Heartbeat(
+                    measurement=self._lease.measurement,
+                    attempt=self._lease.attempt,
+                    progress=self._progress,
+                )
+                try:
+                    holds = client.heartbeat(self._agent.id, sign)
+                except Unavailable:
+                    continue
+                except MeshwrightError:  # forgotten, or another's by now
+                    holds = False
+                if not holds:
+                    self._lost.set()
+                    return

@@ -1,0 +1,117 @@
+"""Agents: they register, give signs of life, and ask for measurements."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from meshwright.schema.agent import Agent, Heartbeat, Measure
+from service import agents, cancelled
+from service.body import Body, read_body
+from service.leases import Claim
+from service.paging import Paging
+from service.resources import (
+    AgentEntry,
+    AgentList,
+    HeartbeatAnswer,
+    Lease,
+    LeaseAnswer,
+    Registered,
+    agent_of,
+)
+from service.routes.documents import told
+from service.routes.measurements import claim_of
+from service.state import Service, State
+
+router = APIRouter(prefix="/v1/agents", tags=["agents"])
+LOOK_S = 0.2  # between two looks for a measurement; chosen
+SIGNS = 5  # of life, before a lease runs out or an agent is silent; chosen
+UPLOAD: dict[int | str, dict[str, Any]] = {
+    200: {"model": Registered, "description": "It was registered already"},
+    201: {"model": Registered, "description": "It is registered; Location names it"},
+}
+
+
+@router.post("", responses=UPLOAD, summary="Register an agent", response_model=Registered)
+def post_agent(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
+    """Keep an agent, alive from now on; the same one again has the same id."""
+    agent = Agent.from_dict(body.json())
+    created = service.agents.register(agent)
+    due_s = min(service.leases.lease_s, service.agents.silent_s) / SIGNS
+    made = Registered(id=agent.id, heartbeat_s=due_s)
+    return told(made, created=created, location=f"/v1/agents/{agent.id}")
+
+
+@router.get("", response_model_exclude_none=True, summary="List agents")
+def list_agents(service: Service, page: Paging) -> AgentList:
+    """Agents, the newest first, alive or silent."""
+    found = service.agents.list(page)
+    return AgentList(agents=tuple(map(agent_of, found.items)), next_page_token=found.next_token)
+
+
+@router.get("/{agent}", response_model_exclude_none=True, summary="Read an agent")
+def get_agent(service: Service, agent: str) -> AgentEntry:
+    """One agent, with the topology that it found."""
+    return agent_of(service.agents.get(agent))
+
+
+@router.post("/{agent}/heartbeat", summary="Give a sign of life")
+def post_heartbeat(
+    service: Service, agent: str, body: Annotated[Body, Depends(read_body)]
+) -> HeartbeatAnswer:
+    """Note that the agent lives; prolong the lease of what it measures, and keep its progress."""
+    given = Heartbeat.from_dict(body.json())
+    service.agents.hear(agent)
+    if given.measurement is None or given.attempt is None:
+        return HeartbeatAnswer(holds=False)
+    claim = claim_of(service, agent, given.measurement, given.attempt)
+    holds = service.leases.renew(claim)
+    if not holds:
+        cancelled.let_go(service.database, claim)
+    elif given.progress is not None:
+        service.leases.progress(claim, given.progress)
+    return HeartbeatAnswer(holds=holds)
+
+
+@router.post("/{agent}/lease", response_model_exclude_none=True, summary="Ask for a measurement")
+async def post_lease(
+    request: Request,
+    service: Service,
+    agent: str,
+    wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for one")] = 0,
+) -> LeaseAnswer:
+    """The oldest measurement that the agent may take, leased to it; nothing once the time is over.
+
+    A lease that ran out is taken over here. The wait is a sign of life.
+    """
+    by = await run_in_threadpool(service.agents.hear, agent)
+    deadline = time.monotonic() + min(
+        wait, service.settings.max_wait_s, service.agents.silent_s / 2
+    )
+    while True:
+        claim = await run_in_threadpool(_claim, service, agent, by.backend)
+        left = deadline - time.monotonic()
+        if claim is None and left > 0 and not service.stopping.is_set():
+            if await request.is_disconnected():
+                return LeaseAnswer()
+            await asyncio.sleep(min(LOOK_S, left))
+            continue
+        return LeaseAnswer() if claim is None else LeaseAnswer(measurement=_lease(service, claim))
+
+
+def _claim(service: State, agent: str, backend: str) -> Claim | None:
+    mine = agents.takes(agent, backend)
+    return service.leases.claim(agent, mine) if service.leases.has_work(mine) else None
+
+
+def _lease(service: State, claim: Claim) -> Lease:
+    return Lease(
+        id=claim.job,
+        attempt=claim.attempt,
+        lease_s=service.leases.lease_s,
+        asked=Measure.from_dict(claim.asked),
+    )

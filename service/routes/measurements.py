@@ -1,0 +1,126 @@
+"""Measurements: ask agents to measure; how an attempt at it ends."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+
+from costmodel.fitting import fit_calibration
+from meshwright.schema import Calibration, InvalidInput, NotFound
+from meshwright.schema.agent import Agent, Measure, Results
+from meshwright.schema.samples import Samples
+from service import cancelled, documents
+from service.body import Body, read_body
+from service.errors import LeaseLost, NoAgent
+from service.leases import Claim
+from service.resources import Job, Measured, ResultsAnswer, job_of
+from service.state import Service, State
+
+router = APIRouter(tags=["agents"])
+ASKED: dict[int | str, dict[str, Any]] = {
+    202: {"model": Job, "description": "The job; Location names it"}
+}
+
+
+@router.post(
+    "/v1/calibrations:measure", responses=ASKED, status_code=202, summary="Ask for a measurement",
+    response_model=Job, response_model_exclude_none=True,
+)  # fmt: skip
+def post_measure(
+    service: Service, response: Response, body: Annotated[Body, Depends(read_body)]
+) -> Job:
+    """Queue a measurement; an agent that waits takes it. 409 where none is alive that could."""
+    asked = Measure.from_dict(body.json())
+    if asked.agent is not None:
+        service.agents.get(asked.agent)
+    with service.database.writing() as connection:
+        if not service.agents.has_one(connection, agent=asked.agent, backend=asked.backend):
+            raise NoAgent(_lack(asked, service))
+        job = service.jobs.measure(connection, asked)
+    response.headers["Location"] = f"/v1/jobs/{job}"
+    return job_of(service.jobs.get(job))
+
+
+@router.post(
+    "/v1/agents/{agent}/measurements/{measurement}/results", response_model_exclude_none=True,
+    summary="End a measurement",
+)  # fmt: skip
+def post_results(
+    service: Service, agent: str, measurement: str, body: Annotated[Body, Depends(read_body)]
+) -> ResultsAnswer:
+    """Say how an attempt ended; the same samples twice are one answer. 409 without the lease."""
+    by = service.agents.hear(agent)
+    given = Results.from_dict(body.json())
+    claim = claim_of(service, agent, measurement, given.attempt)
+    ours = True
+    if given.samples is not None:
+        made = _keep(service, claim, by, given.samples)
+        return ResultsAnswer(job=measurement, stored=made)
+    if given.problem is not None:
+        ours = service.leases.fail(claim, InvalidInput(given.problem))
+    elif given.lost is not None:
+        ours = service.leases.lost(claim, trace=given.lost)
+    else:
+        ours = service.leases.release(claim)
+    if not ours:
+        cancelled.let_go(service.database, claim)
+        raise _lost(claim)
+    return ResultsAnswer(job=measurement)
+
+
+def claim_of(service: State, agent: str, measurement: str, attempt: int) -> Claim:
+    """The claim of an attempt; NotFound without such a measurement, LeaseLost of another agent."""
+    row = service.jobs.get(measurement)
+    if row.kind != "measurement":
+        raise NotFound(f"no measurement has the id {measurement[:100]!r}")
+    claim = Claim(measurement, attempt, row.asked)
+    if row.worker != agent:
+        raise _lost(claim)
+    return claim
+
+
+def _keep(service: State, claim: Claim, by: Agent, samples: Samples) -> Measured:
+    row = service.jobs.get(claim.job)
+    if (row.state, row.attempt, row.samples) == ("succeeded", claim.attempt, samples.id):
+        with service.database.reading() as connection:
+            return _made(samples, documents.parsed(connection, Calibration, row.calibration))
+    if not service.leases.holds(claim):
+        cancelled.let_go(service.database, claim)
+        raise _lost(claim)
+    found = (samples.backend, samples.topology.device_count)
+    if found != (by.backend, by.devices):
+        raise InvalidInput(
+            f"the samples are of {found[1]} devices over {found[0]}, the agent registered "
+            f"{by.devices} over {by.backend}"
+        )
+    calibration = fit_calibration(samples)
+    if not service.leases.measured(claim, samples, calibration):
+        raise _lost(claim)
+    return _made(samples, calibration)
+
+
+def _made(samples: Samples, calibration: Calibration) -> Measured:
+    assert calibration.fitted is not None
+    return Measured(
+        id=samples.id,
+        topology=samples.topology.id,
+        calibration=calibration.id,
+        median_error=calibration.fitted.median_error,
+    )
+
+
+def _lost(claim: Claim) -> LeaseLost:
+    return LeaseLost(
+        f"attempt {claim.attempt} at the measurement {claim.job} is over: its lease ran out, or it "
+        "was cancelled"
+    )
+
+
+def _lack(asked: Measure, service: State) -> str:
+    which = f" {asked.agent}" if asked.agent else ""
+    over = f" over {asked.backend}" if asked.backend else ""
+    return (
+        f"no agent{which}{over} was heard of in the last {service.settings.agent_silent_s:g} s; "
+        "begin one: meshwright agent --serve --server URL"
+    )
