@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import socket
 from dataclasses import dataclass
@@ -11,8 +10,10 @@ import torch
 
 from meshwright.agent.accelerator import Accelerator, find_accelerator
 from meshwright.agent.collectives import Groups
+from meshwright.agent.machine.reading import Machine
 from meshwright.agent.places import Places, find_places
 from meshwright.schema.agent import Agent
+from meshwright.schema.model import MAX_LINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,17 @@ class Station:
         }
 
     def agent(self, name: str | None = None) -> Agent:
-        """How these processes register with a service."""
+        """How these processes register with a service, with what this machine says of itself."""
+        hosts, each = self.places.sizes
+        found = Machine.here().propose(hosts=hosts, each=each)
         return Agent(
             name=name or socket.gethostname(),
             backend=self.accelerator.backend,
             hosts=self.places.hosts,
             device=self.accelerator.name,
-            devices=math.prod(self.places.sizes),
+            devices=hosts * each,
+            levels=found.levels,
+            notes=tuple(note[:MAX_LINE] for note in found.notes),
         )
 
     def software(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
+from meshwright.agent.machine.reading import Machine
 from meshwright.cli.asking import topology_of
 from meshwright.cli.consoles import results
 from meshwright.cli.progress import ProgressLine
@@ -20,13 +21,16 @@ from meshwright.schema import InvalidInput, Unavailable
 from meshwright.schema.agent import Agent, Measure
 from meshwright.schema.samples import Samples
 
+# no machine of these could be had
+NEVER_RUN = ("nccl", "hccl")
 NEEDS_TORCH = "measuring needs PyTorch: pip install torch (and torch_npu on Ascend)"
 
 
 def agent(
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Samples file; with --serve the folder of those.")
-    ],
+        Path | None,
+        typer.Option("-o", "--output", help="Samples file; with --serve the folder of those."),
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="For all of it, about.")] = 120,
     processes: Annotated[
         int | None,
@@ -42,6 +46,10 @@ def agent(
     serve: Annotated[
         bool, typer.Option("--serve", help="Stay, and measure when the service at --server asks.")
     ] = False,
+    propose: Annotated[
+        bool,
+        typer.Option("--propose", help="Only print the topology that this machine says of itself."),
+    ] = False,
     name: Annotated[
         str | None, typer.Option(help="Of an agent that serves; the machine's by default.")
     ] = None,
@@ -56,6 +64,11 @@ def agent(
 
     Ended early, it goes on where it was when it is begun again.
     """
+    if propose:
+        _propose(processes)
+        return
+    if output is None:
+        raise InvalidInput("say where samples go: -o samples.json")
     if serve and server is None:
         raise InvalidInput("--serve needs the URL of the service that asks: --server URL")
     try:
@@ -84,6 +97,8 @@ def agent(
                 serving = Serving(server, output, station)
                 if place.rank:
                     serving.follow()
+                for note in _unproven(station.accelerator.backend):
+                    _say(note)
                 serving.lead(station.agent(name), _say, line)
             found = Measurement(wanted, station).run(line)
     except RuntimeError as failure:  # torch's, where another process is gone
@@ -164,6 +179,35 @@ def fit(
     results().print(calibration.source, markup=False, soft_wrap=True)
 
 
+def _unproven(backend: str) -> list[str]:
+    """What to doubt, where nobody who wrote this could run it."""
+    if backend not in NEVER_RUN:
+        return []
+    return [
+        f"whoever wrote this could not run it over {backend}: compare some of it with nccl-tests "
+        "or hccl_test before plans depend on it"
+    ]
+
+
+def _propose(processes: int | None) -> None:
+    """What the machine says, and where each number is from; without PyTorch."""
+    machine = Machine.here()
+    each = processes or len(machine.cards) or 1
+    found = machine.propose(hosts=1, each=each)
+    card = machine.cards[0].name if machine.cards else "CPU"
+    _say(f"{each} x {card}; nothing was measured")
+    table = Table(box=SIMPLE, pad_edge=False)
+    for column in ("level", "size", "link", "GB/s of a device", "from"):
+        table.add_column(column, overflow="fold")
+    for level in found.levels:
+        rate = "" if level.bytes_per_s is None else f"{level.bytes_per_s / 1e9:.4g}"
+        table.add_row(level.name, str(level.size), level.link, rate, level.source)
+    if found.levels:
+        results().print(table)
+    for note in found.notes:
+        _say(f"  {note}")
+
+
 def _say(words: str) -> None:
     results().print(words, markup=False, soft_wrap=True)
 
@@ -187,5 +231,5 @@ def _tell(found: Samples, output: Path) -> None:
         markup=False,
         soft_wrap=True,
     )
-    for note in found.notes:
-        results().print(f"  {note}", markup=False, soft_wrap=True)
+    for note in (*_unproven(found.backend), *found.notes):
+        _say(f"  {note}")
