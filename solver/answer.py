@@ -179,7 +179,7 @@ def plan_of(
             *idle_axes(models, chosen, why_idle(request)),
             *busiest_experts(models, chosen),
             *in_turns(problem),
-            *sparse_updates(stages),
+            *sparse_updates([stage]),
             *(
                 f"mesh {shown(o.mesh)}{_with_chunks(o)} was not searched: {o.left_out}"
                 for o in outcomes

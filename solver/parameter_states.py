@@ -1,6 +1,7 @@
 """Parameters at rest: layouts of value, accumulated gradient and optimizer state.
 
-One code per mesh axis. For a parameter with n shardable slots, of which z is the largest,
+One code per mesh axis. For a parameter with n shardable slots, of which z is the one that most of
+the mesh divides, and of such the largest,
 
     code     value   gradient   optimizer    known as
     0..n-1   S       S          S            tensor parallelism; ZeRO-3 where its reader needs all
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import gcd, prod
 from typing import get_args
 
 import numpy as np
@@ -90,10 +92,13 @@ class ParameterStates:
     def elements(self) -> int:
         return self.space.bytes // DTYPE_BYTES[self.dtype]
 
-    @property
-    def largest_slot(self) -> int:
-        sizes = self.space.slot_sizes
-        return max(range(len(sizes)), key=lambda k: (sizes[k], -k), default=-1)
+    @cached_property
+    def optimizer_slot(self) -> int:
+        """z above."""
+        space, everyone = self.space, prod(self.space.axis_sizes)
+        ways = [gcd(length, everyone) for length in space.spans or space.slot_sizes]
+        slots = range(space.slots)
+        return max(slots, key=lambda k: (ways[k], space.slot_sizes[k], -k), default=-1)
 
     @cached_property
     def states(self) -> IntArray:
@@ -165,12 +170,12 @@ class ParameterStates:
     def gradient(self, states: IntArray) -> IntArray:
         """The layout in which the gradient is kept."""
         n, plain = self.space.slots, self.plain(states)
-        return np.where(plain == n + 2, self.largest_slot, np.minimum(plain, n))
+        return np.where(plain == n + 2, self.optimizer_slot, np.minimum(plain, n))
 
     def optimizer(self, states: IntArray) -> IntArray:
         """The layout of optimizer state and master copy."""
         plain = self.plain(states)
-        return np.where(plain > self.space.slots, self.largest_slot, plain)
+        return np.where(plain > self.space.slots, self.optimizer_slot, plain)
 
     def memory_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Bytes of value, gradient and optimizer on one device."""

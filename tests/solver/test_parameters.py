@@ -161,3 +161,15 @@ def test_the_update_reads_and_writes_states_and_master_copy():
     assert whole == pytest.approx(PSI * (24 + 2 + 2) / rate * 1e9)
     shared = model.update_ns(np.array([[codes(model)["ZeRO-2"]]]))[0]
     assert shared == pytest.approx(whole / 8)
+
+
+def test_optimizer_state_is_cut_where_most_devices_divide_it() -> None:
+    maker = GraphMaker(batch=64)
+    ids = maker.input("ids", "batch", dtype="int64")
+    table = maker.parameter("table", 50257, 768)  # the rows of GPT-2's words divide by nothing
+    rows = maker.op("embedding", [table, ids], ["batch", 768], "words")
+    found = models(maker.graph(rows), [2, 4])
+    model = found.parameter(found.values.value_of["table"])
+    assert model.space.slot_sizes[model.optimizer_slot] == 768
+    finest = model.updated_elements(model.states).min()
+    assert finest == 50257 * 768 / 8

@@ -65,7 +65,7 @@ def held_gb(parameters: float, devices: int, stage: int) -> float:
     """What the judge says that parameters, gradients and optimizer take; stage: ZeRO's, or 0."""
     models, chosen = assigned(parameters, devices)
     model = models.parameter(models.values.value_of["w"])
-    whole, on_largest = model.space.slots, model.largest_slot
+    whole, on_largest = model.space.slots, model.optimizer_slot
     code = [whole, whole + 1, whole + 2, on_largest][stage] if devices > 1 else whole
     at_rest = replace(chosen, parameters={"w": (code,)})
     held = cost_of_all(models, at_rest).memory_bytes
