@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.schema import Answer, Finding, Plan, Request, Search, Stage
 from meshwright.schema.collector import uncollected
+from solver.dealing import with_owners
 from solver.folded_plan import FoldedPlan, FoldedPlans
 from solver.fusion import buckets_of
 from solver.mesh_outcome import TOLERANCE, MeshOutcome, shown
@@ -140,7 +141,7 @@ def plan_of(
         for portion in portions
         for position in portion.share.ops
     ]
-    stage = unfolding.stage(portions, stages)
+    stage = with_owners(unfolding.stage(portions, stages))
     again = problem.remade.document([op.op for op in stage.ops])
     moments = every_moment(
         folded.moments, problem.in_flight, problem.setup.copies, training=problem.training

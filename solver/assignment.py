@@ -23,7 +23,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.plan import Resting
 from solver.lowering import Lowered, Models
-from solver.offload import DEVICE, ON_HOST, ROWS, TABLE
+from solver.offload import DEALT, DEVICE, ON_HOST, ROWS, TABLE
 from solver.op_info import TensorInfo
 from solver.parameters import ParameterModel
 from solver.read_states import ReadStates
@@ -333,6 +333,8 @@ def _placed(models: Models, value: Value, codes: Codes, planned: ParameterPlan) 
     """The state with parts on hosts, or with a sparse gradient; raises PlanError where that cannot
     be."""
     model, on_host = models.parameter(value), planned.on_host
+    if planned.owner:
+        return _dealt(models, value, codes, planned)
     if planned.sparse_gradient:
         return _sparse(value, model, codes, on_host)
     if on_host == ("value",) and not model.trained:
@@ -351,6 +353,26 @@ def _placed(models: Models, value: Value, codes: Codes, planned: ParameterPlan) 
             f"parameter {value.root!r}: {', '.join(on_host)} cannot lie on hosts: {why}"
         )
     return tuple(code + model.space.base * place for code in codes)
+
+
+def _dealt(models: Models, value: Value, codes: Codes, planned: ParameterPlan) -> Codes:
+    model = models.parameter(value)
+    found = tuple(code + model.space.base * DEALT for code in codes)
+    over = np.flatnonzero(model.dealt_axes(np.array(found))).tolist()
+    along = [models.mesh.names[axis] for axis in over]
+    if (
+        not model.trained
+        or planned.on_host
+        or planned.sparse_gradient
+        or not model.is_cut_no_more(np.array([codes]))[0]
+        or sorted(along) != sorted(planned.owner)
+    ):
+        raise PlanError(
+            f"parameter {value.root!r} cannot have an owner along {', '.join(planned.owner)}: the "
+            "optimizer state of a trained parameter on devices has that, along all axes that cut "
+            f"nothing of it and could not ({', '.join(along) or 'none'})"
+        )
+    return found
 
 
 def _sparse(

@@ -59,6 +59,11 @@ class AtRest:
         wish = self.optimizer_parallel
         return size_bytes >= least_bytes if wish is None else size_bytes > wish.threshold_kb * KIB
 
+    @property
+    def deals(self) -> bool:
+        wish = self.optimizer_parallel
+        return wish is not None and wish.whole_parameters and wish.level != 0
+
     def forbidden(
         self,
         states: IntArray,
@@ -68,17 +73,20 @@ class AtRest:
         slots: int,
         size_bytes: int,
         kept: int = 1,
+        dealt: Mask | None = None,
     ) -> Mask:
         """(states, needed): which of the pairs the request does not allow.
 
-        slots: of the parameter, with size_bytes. kept: over so many devices it is sharded already
+        dealt: (states, axes), over which parameters are dealt out: sharded too. slots: of the
+        parameter, with size_bytes. kept: over so many devices it is sharded already
         (`solver.local_models`).
         """
         wish = self.optimizer_parallel
         if wish is None:
             return np.zeros((len(states), len(needed)), dtype=np.bool_)
         sizes = np.array(axis_sizes, dtype=np.float64)
-        finer = (states[:, None, :] != slots) & (needed[None, :, :] >= slots) & (sizes > 1)
+        is_finer = states != slots if dealt is None else (states != slots) | dealt
+        finer = is_finer[:, None, :] & (needed[None, :, :] >= slots) & (sizes > 1)
         ways = np.where(finer, sizes, 1.0).prod(axis=2)
         most = np.inf if wish.shard_size is None else max(1.0, wish.shard_size / kept)
         if not self.may_shard(size_bytes, 0):

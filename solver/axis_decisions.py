@@ -101,8 +101,9 @@ def _kept_at_rest(model: ParameterModel, state: int, seen: int, size: int, kept:
     def finer(layout: IntArray) -> int:
         return size if layout[0, 0] < n and seen >= n else 1
 
+    dealt = size if model.dealt_axes(row)[0, 0] else 1
     return Kept(
         kept.value * finer(model.value(row)),
         kept.gradient * finer(model.gradient(row)),
-        kept.optimizer * finer(model.optimizer(row)),
+        kept.optimizer * finer(model.optimizer(row)) * dealt,
     )

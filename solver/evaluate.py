@@ -26,6 +26,8 @@ import numpy as np
 
 from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError
 from solver.assignment import Assignment, assignment_of_stage
+from solver.dealing import extra_bytes
+from solver.ledger import Ledger
 from solver.lowering import Models
 from solver.moments.peak import Moments
 from solver.moments.stage import stage_moments
@@ -121,6 +123,7 @@ class Totals:
         hosts = sum((times * ledger.host_totals() for ledger, times in own), np.zeros(4)).tolist()
         compute, activation, gathers, reductions, values, gradients, optimizer, saved = found
         work, up, down, host_bytes = hosts
+        optimizer += _extra_bytes(own)
         return Totals(
             (compute, activation, gathers, reductions),
             (work, up, down),
@@ -129,6 +132,17 @@ class Totals:
             cache,
             host_bytes,
         )
+
+
+def _extra_bytes(ledgers: Iterable[tuple[Ledger, int]]) -> int:
+    """What the fullest device has beyond the mean of what is dealt out."""
+    dealt = [
+        (item.dealt, times)
+        for ledger, times in ledgers
+        for item in ledger.parameters.values()
+        if item.dealt is not None
+    ]
+    return extra_bytes(dealt)
 
 
 def memory_of(problem: Problem, totals: Totals, moments: Moments) -> MemoryUse:

@@ -38,7 +38,7 @@ def latency_shares(
 ) -> tuple[tuple[str, float], ...]:
     """By kind of collective. is_alone: in no bucket of `auto`. gradients: of the whole graph."""
     auto = 1.0 if is_alone else min(1.0, size_bytes / BUCKET_BYTES)
-    found = dict.fromkeys(("all_to_all", "permute"), auto)
+    found = dict.fromkeys(("all_to_all", "permute", "broadcast"), auto)
     for kind in Fusion.model_fields:
         own: CollectiveFusion = getattr(fusion, kind)
         if own.mode == "index":

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.schema import PlanError
 from solver.assignment import Codes, Read
+from solver.dealing import Dealt
 from solver.lowering import Models
 from solver.op_model import OpModel
 from solver.own_moves import own_moves_ns
@@ -72,7 +74,8 @@ class ParameterItems(NamedTuple):
     targets: the states to which it is gathered, and from which its gradient is reduced: the one
     that readers share, or that of each. gathers_ns, reductions_ns: in one step, by target.
     to_readers: ways from the shared state, None where nothing moves. host_ns, up_ns, down_ns: in
-    one step, of hosts and of the links from and to them. rows: of a sparse gradient.
+    one step, of hosts and of the links from and to them. rows: of a sparse gradient. dealt: where
+    one device of a group has the optimizer state; bytes are then the mean.
     """
 
     codes: Codes
@@ -87,6 +90,7 @@ class ParameterItems(NamedTuple):
     up_ns: float
     down_ns: float
     rows: Gathered | None = None
+    dealt: Dealt | None = None
 
 
 @dataclass(slots=True)
@@ -253,6 +257,7 @@ class Items:
                 up_ns,
                 down_ns,
                 rows,
+                _dealt(model, states, optimizer),
             )
         return found
 
@@ -305,6 +310,14 @@ class Items:
                 f"state {target} that its reader needs"
             )
         return gather, float(often[0, 0]) * count + float(once[0, 0])
+
+
+def _dealt(model: ParameterModel, states: IntArray, mean_bytes: float) -> Dealt | None:
+    axes = np.flatnonzero(model.dealt_axes(states)[0]).tolist()
+    if not axes:
+        return None
+    ways = prod([model.space.axis_sizes[axis] for axis in axes])
+    return Dealt(tuple(axes), round(mean_bytes * ways), model.space.axis_sizes)
 
 
 def _local(space: StateSpace, codes: Codes) -> float:

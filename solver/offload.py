@@ -8,6 +8,8 @@
                                                       microbatch; touched rows are updated
     ROWS        -                          all        -; its gradient is sparse
                                                       (`solver.row_gradients`)
+    DEALT       -                          all        -; optimizer state on one device of a group
+                                                      (`solver.dealing`)
 
 Each device's part lies in its share of its host, so that layouts mean what they mean on devices.
 
@@ -31,13 +33,14 @@ from meshwright.schema import Exposed
 from meshwright.schema.plan import Resting
 from solver.states import FloatArray, IntArray
 
-DEVICE, OPTIMIZER, GRADIENT, TABLE, ROWS = range(5)
+DEVICE, OPTIMIZER, GRADIENT, TABLE, ROWS, DEALT = range(6)
 
 ON_HOST: tuple[tuple[Resting, ...], ...] = (
     (),
     ("optimizer",),
     ("gradient", "optimizer"),
     ("value", "gradient", "optimizer"),
+    (),
     (),
 )
 

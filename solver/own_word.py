@@ -13,6 +13,7 @@ from typing import TypeVar
 from meshwright.schema import Cost, Model, PlanError, Redistribution, Search, Stage
 from meshwright.schema.plan import Moment
 from solver.assignment import assignment_of_stage
+from solver.dealing import with_owners
 from solver.ledger import ledger_of
 from solver.lowering import Models
 from solver.moments.stage import stage_moments
@@ -49,7 +50,7 @@ def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = F
     models = Models.of_stage(problem, stage)
     assignment = assignment_of_stage(models, stage)
     ledger = ledger_of(models, assignment)
-    judged = stage_document(models, assignment, ledger)
+    judged = with_owners(stage_document(models, assignment, ledger))
     if is_only:
         found = stage_moments(models, assignment, ledger)
         moments = every_moment(

@@ -16,7 +16,8 @@ this (`solver.at_rest`) goes before.
 
 Where the request allows it, some of this may lie on hosts (`solver.offload`): the codes of all axes
 are then n + 3 times the place larger. So are those with a sparse gradient (`solver.row_gradients`),
-in codes up to n.
+in codes up to n, and those that are dealt out whole over all axes with the code n, where nothing
+more of z can be cut (`solver.dealing`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,16 @@ from costmodel.host import HostRates
 from meshwright.schema import DTYPE_BYTES, Setup
 from meshwright.schema.plan import Resting
 from solver.at_rest import AS_SEARCHED, AtRest
-from solver.offload import DEVICE, GRADIENT, ON_HOST, OPTIMIZER, ROWS, TABLE, ElementBytes
+from solver.offload import (
+    DEALT,
+    DEVICE,
+    GRADIENT,
+    ON_HOST,
+    OPTIMIZER,
+    ROWS,
+    TABLE,
+    ElementBytes,
+)
 from solver.states import FloatArray, IntArray, StateSpace
 
 # by place: whether it lies on the device
@@ -112,7 +122,28 @@ class ParameterStates:
         placed = [found + self.space.base * place for place in self._places()]
         if self.trained and self.rows is not None and self.rows.may_be_sparse:
             placed.append(found[(found <= n).all(axis=1)] + self.space.base * ROWS)
+        if self.trained and self.at_rest.deals and len(codes) > n + 1:
+            placed.append(found[self.is_cut_no_more(found)] + self.space.base * DEALT)
         return np.concatenate(placed)
+
+    def is_cut_no_more(self, plain: IntArray) -> NDArray[np.bool_]:
+        """Whether something is whole along an axis, and z cannot be cut by any such axis."""
+        found = np.zeros(len(plain), dtype=np.bool_)
+        may = np.ones(len(plain), dtype=np.bool_)
+        for a, size in enumerate(self.space.axis_sizes):
+            whole = (plain[:, a] == self.space.slots) & (size > 1)
+            finer = self.optimizer(plain)
+            finer[:, a] = self.optimizer_slot
+            may &= ~whole | ~self.space.valid(finer)
+            found |= whole
+        return found & may
+
+    def dealt_axes(self, states: IntArray) -> NDArray[np.bool_]:
+        """(states, axes): along which one device of a group keeps the optimizer state."""
+        sizes = np.array(self.space.axis_sizes)
+        whole = (self.plain(states) == self.space.slots) & (sizes > 1)
+        found: NDArray[np.bool_] = whole & (self.place(states) == DEALT)[..., None]
+        return found
 
     def _places(self) -> Iterator[int]:
         """Where a search may keep it."""
@@ -210,8 +241,13 @@ class ParameterStates:
         )
 
     def updated_elements(self, states: IntArray) -> FloatArray:
-        """How many elements a device updates."""
-        return self.space.local_bytes(self.optimizer(states)) / self.space.bytes * self.elements
+        """How many elements a device updates; of what is dealt out the mean of a group."""
+        local = self.space.local_bytes(self.optimizer(states)) / self.space.bytes * self.elements
+        if not self.at_rest.deals and not self.is_any_hosted(states):
+            return local
+        sizes = np.array(self.space.axis_sizes, dtype=np.float64)
+        found: FloatArray = local / np.where(self.dealt_axes(states), sizes, 1.0).prod(axis=-1)
+        return found
 
     @property
     def element_bytes(self) -> ElementBytes:

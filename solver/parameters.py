@@ -19,15 +19,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives import Interconnect
+from costmodel.collectives import Interconnect, collective_cost
 from costmodel.curves import rates_of
 from meshwright.schema import DTYPE_BYTES, Calibration, Device
 from solver.fusion import BUCKET_BYTES, latency_shares
 from solver.offload import (
+    DEALT,
     DEVICE,
     GRADIENT,
     OPTIMIZER,
@@ -37,13 +39,14 @@ from solver.offload import (
     update_times,
 )
 from solver.parameter_states import OPTIMIZER_SHARD_BYTES, ParameterStates
-from solver.redistribution import Redistributions
+from solver.redistribution import Move, Path, Placed, Redistributions
 from solver.row_gradients import RowGradients, row_gradients
 from solver.states import FloatArray, IntArray
 
 __all__ = ["BUCKET_BYTES", "OPTIMIZER_SHARD_BYTES", "ParameterModel"]
 
 NS_PER_S = 1e9
+RootedKind = Literal["reduce", "broadcast"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,7 +83,7 @@ class ParameterModel(ParameterStates):
         """The optimizer's own time on the device in one step, but for rows of tables."""
         if not self.trained:
             return np.zeros(len(states))
-        here = self.place(states) == DEVICE
+        here = np.isin(self.place(states), (DEVICE, DEALT))
         return np.where(here, self._update_ns(self.updated_elements(states)), 0.0)
 
     def _update_ns(self, elements: FloatArray) -> FloatArray:
@@ -151,10 +154,61 @@ class ParameterModel(ParameterStates):
         """Per step: the updated parameter from the optimizer's layout to the value's."""
         if not self.trained:
             return np.zeros(len(states))
-        moves = self.value_moves
-        return moves.forward_ns(
-            moves.space.index(self.optimizer(states)), moves.space.index(self.value(states))
-        )
+        moves, lies = self.value_moves, self.optimizer(states)
+        found = moves.forward_ns(moves.space.index(lies), moves.space.index(self.value(states)))
+        dealt = self.dealt_axes(states)
+        return found + self._rooted_ns(moves, dealt, lies) if dealt.any() else found
+
+    def spread_path(self, state: IntArray) -> Path:
+        """The same of one state, as steps."""
+        moves, lies = self.value_moves, self.optimizer(state)
+        path = _path(moves, lies, self.value(state))
+        dealt = self.dealt_axes(state)
+        return (self._rooted(moves, "broadcast", dealt, lies), *path) if dealt.any() else path
+
+    def reduction_paths(self, state: IntArray, needed: IntArray) -> tuple[Path, Path]:
+        """A gradient in every microbatch and once a step, of one state and one reader."""
+        moves, kept = self.gradient_moves, self.accumulated(state, needed)
+        final = self._reduced(state, kept)[0]
+        often = _path(moves, self.left_gradient(needed), kept[0])
+        once = _path(moves, kept[0], final)
+        summed = self.dealt_axes(state) & (final == self.space.slots + 1)
+        if not summed.any():
+            return often, once
+        return often, (*once, self._rooted(moves, "reduce", summed, self.optimizer(state)))
+
+    def _reduced(self, states: IntArray, kept: IntArray) -> IntArray:
+        """(states, needed, axes): where collectives leave a gradient; what is still partial then is
+        added up on one device."""
+        dealt = self.dealt_axes(states)[:, None, :] & (kept == self.space.slots + 1)
+        return np.where(dealt, kept, self.optimizer(states)[:, None, :])
+
+    def _rooted(
+        self, moves: Redistributions, kind: RootedKind, axes: NDArray[np.bool_], lies: IntArray
+    ) -> Move:
+        """A parameter to its owner, or from there; lies: as it does along the other axes."""
+        summed = np.where(axes, self.space.slots + 1, lies)[0].tolist()
+        without = tuple([0] * len(summed))
+        before = Placed(tuple(summed), without)
+        after = before if kind == "reduce" else Placed(tuple(lies[0].tolist()), without)
+        payload = float(moves.space.local_bytes(lies)[0])
+        ns = float(self._rooted_ns(moves, axes, lies)[0])
+        return Move(kind, tuple(np.flatnonzero(axes[0]).tolist()), before, after, payload, ns)
+
+    def _rooted_ns(
+        self, moves: Redistributions, axes: NDArray[np.bool_], lies: IntArray
+    ) -> FloatArray:
+        """A broadcast over some axes, row by row; a reduction to one device is its mirror image."""
+        payload, found = moves.space.local_bytes(lies), np.zeros(len(axes))
+        for own in np.unique(axes, axis=0):
+            extents = moves.interconnect.extents_of(
+                (self.axis_levels[a], self.space.axis_sizes[a])
+                for a in np.flatnonzero(own).tolist()
+            )
+            among = (axes == own).all(axis=1)
+            cost = collective_cost("broadcast", extents, moves.interconnect)
+            found[among] = cost.ns(payload[among])
+        return found
 
     def read_value(self, needed: IntArray) -> IntArray:
         """The value's layout in a state that a reader needs: V is replicated."""
@@ -205,11 +259,18 @@ class ParameterModel(ParameterStates):
         kept = self.accumulated(states, needed)
         at = moves.space.index(kept.reshape(-1, kept.shape[-1])).reshape(shape)
         left = np.broadcast_to(moves.space.index(self.left_gradient(needed))[None, :], shape)
-        final = np.broadcast_to(moves.space.index(self.optimizer(states))[:, None], shape)
+        ends = self._reduced(states, kept)
+        final = moves.space.index(ends.reshape(-1, ends.shape[-1])).reshape(shape)
         illegal = at < 0
         at = np.where(illegal, 0, at)
         per_microbatch = np.where(illegal, np.inf, moves.forward_ns(left, at))
         per_step = np.where(illegal, np.inf, moves.forward_ns(at, final))
+        summed = self.dealt_axes(states)[:, None, :] & (ends == self.space.slots + 1)
+        if summed.any():
+            lies = np.broadcast_to(self.optimizer(states)[:, None, :], summed.shape)
+            axes = summed.shape[-1]
+            rooted = self._rooted_ns(moves, summed.reshape(-1, axes), lies.reshape(-1, axes))
+            per_step = per_step + rooted.reshape(shape)
         if self.rows is not None:
             is_sparse = self.is_sparse(states)[:, None]
             per_microbatch = np.where(is_sparse, 0.0, per_microbatch)
@@ -231,7 +292,7 @@ class ParameterModel(ParameterStates):
     def forbidden(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
         """(states, needed): what the request does not allow, what cannot lie on hosts, and where
         no gradient can be sparse."""
-        asked_out = self.asked_out(self.plain(states), needed)
+        asked_out = self.asked_out(states, needed)
         return asked_out | self.not_on_host(states, needed) | self.not_in_rows(states, needed)
 
     def not_in_rows(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
@@ -240,14 +301,15 @@ class ParameterModel(ParameterStates):
         bad: NDArray[np.bool_] = self.is_sparse(states)[:, None] & ~lies_so
         return bad
 
-    def asked_out(self, plain: IntArray, needed: IntArray) -> NDArray[np.bool_]:
+    def asked_out(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
         """What the request does not allow."""
         return self.at_rest.forbidden(
-            plain,
+            self.plain(states),
             needed,
             self.space.axis_sizes,
             slots=self.space.slots,
             size_bytes=self.space.bytes,
+            dealt=self.dealt_axes(states),
         )
 
     def not_on_host(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
@@ -281,3 +343,8 @@ class ParameterModel(ParameterStates):
         if not self.is_any_hosted(states):
             return total
         return total + self.host_times(states).exposed(exposed)
+
+
+def _path(moves: Redistributions, source: IntArray, target: IntArray) -> Path:
+    a, b = (int(moves.space.index(states)[0]) for states in (source, target))
+    return moves.forward_path(a, b)

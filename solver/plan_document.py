@@ -290,6 +290,8 @@ def _parameter_of(models: Models, value: Value, own: ParameterItems) -> _Paramet
         on_host=model.on_host(np.array(own.codes)),
         host_bytes=round(own.bytes[3]),
         sparse_gradient=own.rows is not None,
+        owner={models.mesh.names[axis]: 0 for axis in own.dealt.axes} if own.dealt else {},
+        dealt_bytes=own.dealt.bytes if own.dealt else 0,
         host_ns=own.host_ns,
         link_ns=own.up_ns + own.down_ns,
     )
@@ -306,9 +308,7 @@ def _spread(
 ) -> Iterator[Redistribution]:
     """What follows the update."""
     model, row = models.parameter(value), np.array([own.codes])
-    steps = _parameter_path(
-        models, value, model.value_moves, model.optimizer(row), model.value(row), order
-    )
+    steps = _steps(models, value, model.value_moves, model.spread_path(row), order)
     if steps:
         counted_ns = own.spread_ns * models.problem.calibration.exposed.parameter
         yield Redistribution(
@@ -338,10 +338,8 @@ def _served(
     if own.rows is not None:
         yield from _gathered_rows(models, value, own.rows, own.codes, order)
         return
-    kept = model.accumulated(row, needed)[0]
-    moves = model.gradient_moves
-    often = _parameter_path(models, value, moves, model.left_gradient(needed), kept, order)
-    once = _parameter_path(models, value, moves, kept, model.optimizer(row), order)
+    moves, paths = model.gradient_moves, model.reduction_paths(row, needed)
+    often, once = (_steps(models, value, moves, path, order) for path in paths)
     if often or once:
         ns = own.reductions_ns[target]
         yield Redistribution(

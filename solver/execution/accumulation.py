@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from meshwright.schema import Layout
 from solver.execution.planned import ALL_READERS, Planned, PlanReader
+from solver.execution.rooted import partial_along
 from solver.execution.shards import Shards
 from solver.values import Value
 
@@ -80,11 +81,15 @@ class Accumulation:
 
     def _accumulate(self, root: str, reader: PlanReader, shards: Shards, layout: Layout) -> None:
         """A parameter's gradient by the steps of microbatch and step to its optimizer layout."""
-        target = self.planned.parameters[root].optimizer
+        parameter = self.planned.parameters[root]
+        target = parameter.optimizer
         assert target is not None
         steps = (
             *self.planned.steps(root, reader, "gradient", "backward"),
             *self.planned.steps(root, reader, "gradient", "per_step"),
         )
         what = f"gradient of parameter {root!r}"
-        self._add(root, target, self.planned.travel(steps, shards, layout, target, what))
+        if steps and steps[-1].kind == "reduce":
+            target = partial_along(target, steps[-1].axes)
+        found = self.planned.travel(steps, shards, layout, target, what, parameter.owner)
+        self._add(root, target, found)

@@ -30,6 +30,7 @@ from solver.execution.kernels import KERNELS, Call
 from solver.execution.loaded_order import LoadedOrder
 from solver.execution.local import LocalOp
 from solver.execution.planned import ALL_READERS, Planned
+from solver.execution.rooted import at_owner, partial_along
 from solver.execution.shards import (
     Array,
     Shards,
@@ -258,6 +259,17 @@ class _Executor:
         if parameter.optimizer is None:
             return
         spread = self.planned.steps(root, ALL_READERS, "parameter", "per_step")
-        shards = shard(self.sources[root], parameter.optimizer, self.mesh)
+        shards, lies = (
+            shard(self.sources[root], parameter.optimizer, self.mesh),
+            parameter.optimizer,
+        )
+        if parameter.owner:
+            shards = at_owner(shards, parameter.owner, self.mesh)
+            lies = partial_along(lies, tuple(parameter.owner))
         what = f"updated {root!r}"
-        self.planned.travel(spread, shards, parameter.optimizer, parameter.value, what)
+        found = self.planned.travel(
+            spread, shards, lies, parameter.value, what, owner=parameter.owner
+        )
+        expected = shard(self.sources[root], parameter.value, self.mesh)
+        if not all(map(np.array_equal, found, expected)):
+            raise StepError(f"{what} is not what its owner has")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
-from meshwright.schema import Layout, LayoutPair, OwnStep, Redistribution, Stage, Step
+from meshwright.schema import Axis, Layout, LayoutPair, OwnStep, Redistribution, Stage, Step
 from solver.assignment import Codes, pair_of, strategies_of_stage
 from solver.execution.collectives import StepError, run_step
+from solver.execution.rooted import ROOTED, run_rooted
 from solver.execution.shards import Array, Shards
 from solver.lowering import Models
 from solver.op_model import OpModel
@@ -19,6 +20,7 @@ from solver.values import Value, find_values
 Half = Literal["forward", "backward", "per_step"]
 PlanReader = tuple[str | None, int | None]  # name of the op, its input
 ALL_READERS: PlanReader = (None, None)
+NOBODY: Mapping[Axis, int] = {}
 
 
 class Planned:
@@ -50,11 +52,23 @@ class Planned:
         return tuple(step for r in moved for step in getattr(r, half))
 
     def travel(
-        self, steps: Sequence[Step], shards: Shards, before: Layout, target: Layout, what: str
+        self,
+        steps: Sequence[Step],
+        shards: Shards,
+        before: Layout,
+        target: Layout,
+        what: str,
+        owner: Mapping[Axis, int] = NOBODY,
     ) -> Shards:
-        """The shards after some steps; StepError where they do not end in the target."""
+        """The shards after some steps; StepError where they do not end in the target.
+
+        owner: of a parameter that is dealt out, to which it is reduced and which sends it to all.
+        """
         for step in steps:
-            shards = run_step(step.kind, step.axes, shards, before, step.to, self.mesh)
+            if step.kind in ROOTED:
+                shards = run_rooted(step, shards, before, owner, self.mesh)
+            else:
+                shards = run_step(step.kind, step.axes, shards, before, step.to, self.mesh)
             before = step.to
         if before != target:
             raise StepError(f"{what}: the steps end in {before}, needed is {target}")

@@ -68,6 +68,7 @@ def scaled_stage(stage: Stage, small: Problem) -> Stage:
                             ("optimizer", p.optimizer),
                         )
                     }
+                    | {"owner": {axis: at % mesh.size((axis,)) for axis, at in p.owner.items()}}
                 )
                 for p in stage.parameters
             ),

@@ -314,8 +314,7 @@ class _Writer:
 
     def _chains_of(self, value: Value, own: ParameterItems) -> _Served:
         model, row = self.models.parameter(value), np.array([own.codes])
-        rest, optimizer = model.value(row), model.optimizer(row)
-        spread = _path(model.value_moves, optimizer, rest) if model.trained else ()
+        rest, spread = model.value(row), model.spread_path(row) if model.trained else ()
         targets = []
         if own.rows is not None:
             gather = self._of_rows(own.rows)
@@ -324,11 +323,7 @@ class _Writer:
             needed = np.array([target])
             paths = [_path(model.value_moves, rest, model.read_value(needed)), (), ()]
             if model.trained:
-                kept, moves = model.accumulated(row, needed)[0], model.gradient_moves
-                paths[1:] = [
-                    _path(moves, model.left_gradient(needed), kept),
-                    _path(moves, kept, optimizer),
-                ]
+                paths[1:] = model.reduction_paths(row, needed)
             targets.append([self.chains.of_path(path) for path in paths])
         return _Served(self.chains.of_path(spread), targets)
 

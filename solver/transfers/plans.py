@@ -178,6 +178,14 @@ def _check_optimizers(source: PlanDocuments, target: PlanDocuments) -> None:
         )
     if not wants or not has:
         return
+    for documents in (source, target):
+        owned = [p.tensor for p, _ in _parameters(documents, 0) if p.owner]
+        if owned:
+            raise PlanError(
+                f"the optimizer state of {owned[0]!r} lies whole on one device of a group "
+                f"({len(owned)} parameters do), which is not moved; with --state value "
+                "only the parameters move"
+            )
     for field in ("optimizer", "master_dtype"):
         one, other = getattr(source.setup, field), getattr(target.setup, field)
         if one != other:

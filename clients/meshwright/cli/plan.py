@@ -92,6 +92,13 @@ def plan(
             help="Sum gradients of microbatches in shards.",
         ),
     ] = None,
+    optimizer_whole_parameters: Annotated[
+        bool,
+        typer.Option(
+            "--optimizer-whole-parameters",
+            help="Where no dim divides, deal whole parameters' optimizer state out to devices.",
+        ),
+    ] = False,
     offload: Annotated[
         str | None,
         typer.Option(help="What hosts may keep: none, optimizer, embeddings or auto."),
@@ -204,6 +211,7 @@ def plan(
                 optimizer_shard_size,
                 optimizer_threshold,
                 gradient_accumulation_shard,
+                whole_parameters=optimizer_whole_parameters,
             ),
             offload=offload and one_of("--offload", offload, get_args(Offload)),
             sparse_gradients=tuple(sparse_gradients or ()),

@@ -108,10 +108,16 @@ def constraints_of(
 
 
 def optimizer_parallel_of(
-    level: int | None, shard_size: int | None, threshold_kb: int | None, shards: bool | None
+    level: int | None,
+    shard_size: int | None,
+    threshold_kb: int | None,
+    shards: bool | None,
+    *,
+    whole_parameters: bool = False,
 ) -> OptimizerParallel | None:
     """None where nothing is said: the search chooses."""
-    if level is None and shard_size is None and threshold_kb is None and shards is None:
+    said = (level, shard_size, threshold_kb, shards)
+    if not whole_parameters and all(own is None for own in said):
         return None
     return _read(
         OptimizerParallel,
@@ -120,6 +126,7 @@ def optimizer_parallel_of(
             "shard_size": ("--optimizer-shard-size", shard_size),
             "threshold_kb": ("--optimizer-threshold", threshold_kb),
             "gradient_accumulation_shard": ("--gradient-accumulation-shard", shards),
+            "whole_parameters": ("--optimizer-whole-parameters", whole_parameters),
         },
     )
 

@@ -26,12 +26,15 @@ class OptimizerParallel(Model):
     threshold_kb: parameters of so many KiB or less stay whole.
     gradient_accumulation_shard: whether gradients are summed over microbatches in shards; None = as
     the level says. True at level 1 is level 2.
+    whole_parameters: where no dim divides, the optimizer state may lie whole on one device of a
+    group, parameters dealt out so that bytes balance.
     """
 
     level: Literal[0, 1, 2, 3] | None = None
     shard_size: Whole | None = Field(default=None, ge=1, le=MAX_DEVICES)
     threshold_kb: Whole = Field(default=64, ge=0, le=MAX_THRESHOLD_KB)
     gradient_accumulation_shard: StrictBool | None = None
+    whole_parameters: StrictBool = False
 
     @model_validator(mode="after")
     def _valid(self) -> OptimizerParallel:

@@ -27,6 +27,8 @@ CollectiveKind = Literal[
     "reduce_scatter",
     "all_reduce",
     "sparse_all_reduce",
+    "reduce",
+    "broadcast",
     "permute",
     "mask",
 ]
@@ -37,7 +39,8 @@ Saved = Literal["none", "rest", "read", "recomputed"]
 
 class Step(Model):
     """One collective (or local slice) over the groups of `axes`; permute: all swap their parts;
-    sparse_all_reduce: all gather the ids and the rows of a sparse gradient.
+    sparse_all_reduce: all gather the ids and the rows of a sparse gradient; reduce, broadcast: to
+    and from the parameter's owner (`ParameterPlan.owner`), all others have nothing to add.
 
     payload_bytes: the gathered or unreduced tensor on one device. peak_bytes: what the step's own
     buffers, input and output, take on one device while it runs. to: the layout afterwards, of the
@@ -140,6 +143,8 @@ class ParameterPlan(Model):
     take host_bytes there and nothing on the device. Where the value does, rows are looked up there.
     sparse_gradient: it is ids and rows of what was looked up; the optimizer leaves all other rows
     as they are.
+    owner: coordinates of the one device, of each group over these axes, that keeps the optimizer
+    state, of dealt_bytes; optimizer_bytes is then the mean of the group.
     host_ns: over one step, of work on the host; link_ns: of what goes to the host and back.
     """
 
@@ -155,6 +160,8 @@ class ParameterPlan(Model):
     on_host: tuple[Resting, ...] = ()
     host_bytes: int = 0
     sparse_gradient: bool = False
+    owner: dict[Axis, int] = Field(default_factory=dict)
+    dealt_bytes: int = 0
     host_ns: Ns = 0
     link_ns: Ns = 0
 
