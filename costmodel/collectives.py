@@ -28,9 +28,10 @@ of its own, and the fastest is taken (so NCCL chooses among LL, LL128 and Simple
 
     t = min_p (start_p + steps_p + N slope_p)
 
-with step_p a_l for a_l, and share_p of the bare link for b_l. Where the switch adds up (NVLS), an
-all-reduce inside a node has one line more: every device sends N and receives N, at the share of the
-link that was measured.
+with step_p a_l for a_l, and share_p of the bare link for b_l. start_p is longer where a collective
+goes from node to node, but not where every pair exchanges directly (all_to_all, send). Where the
+switch adds up (NVLS), an all-reduce inside a node has one line more: every device sends N and
+receives N, at the share of the link that was measured.
 
 Why (g_l - 1) / (g_l m_l): gathered level by level, slowest level first, each unit of level l gets
 1/g_l of what its parent needs by itself and the rest from its g_l - 1 siblings, and its m_l members
@@ -123,12 +124,14 @@ FREE = CollectiveCost(latency_ns=0.0, ns_per_byte=0.0)
 class Sending:
     """A protocol over the levels of a topology, slowest first: ns of a step, bytes/s of a device.
 
+    start_between_ns: by level, before what goes through all units of it is under way.
     in_switch_bytes_per_s: of all-reduces that a switch adds up inside the last level, or nothing.
     """
 
     start_ns: float
     step_ns: tuple[float, ...]
     bytes_per_s: tuple[float, ...]
+    start_between_ns: tuple[float, ...]
     in_switch_bytes_per_s: float = 0.0
 
 
@@ -202,7 +205,8 @@ class Interconnect:
     def sendings(self) -> tuple[Sending, ...]:
         """Its protocols, or the one that links themselves are."""
         plain = tuple(float(own) for own in self.latency_ns)
-        return self.protocols or (Sending(0.0, plain, self.device_bytes_per_s),)
+        nothing = (0.0,) * len(plain)
+        return self.protocols or (Sending(0.0, plain, self.device_bytes_per_s, nothing),)
 
     def group_bytes_per_s(self, bytes_per_s: float, level: int, extent: int) -> float:
         """What one device, of so many bytes/s, gets over a level from extent - 1 other units."""
@@ -258,7 +262,10 @@ def _line(
         seconds_per_byte = max(seconds_per_byte, port_share(kind, level, extents) / bytes_per_s)
         latency_ns += (extent - 1).bit_length() * own.step_ns[level]
     rounds = 2 if kind == "all_reduce" else 1
-    return own.start_ns + rounds * latency_ns, rounds * seconds_per_byte * NS_PER_S
+    start_ns = own.start_ns
+    if kind != "all_to_all":
+        start_ns += max(own.start_between_ns[level] for level in crossed)
+    return start_ns + rounds * latency_ns, rounds * seconds_per_byte * NS_PER_S
 
 
 @overload
@@ -329,5 +336,6 @@ def _sendings(curves: DeviceCurves, links: list[Link]) -> Iterator[Sending]:
                 link.device_bytes_per_s * shares[near].value
                 for link, near in zip(links, inside, strict=True)
             ),
+            tuple(0.0 if near else own.start_between_ns.value for near in inside),
             in_switch if own is curves.protocols[-1] else 0.0,
         )

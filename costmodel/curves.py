@@ -5,10 +5,9 @@ A product of `groups` times m x k by k x n takes as long as one that is larger, 
     stretch = (groups (m + h) (n + h) + fill) (k + h_k) / (groups m n k)
 
 h: what tiles take beyond the edges; fill: a part of a wave of tiles, with few of which
-multiprocessors stand idle; h_k: first and last steps along k. Attention of `groups` heads with
-`rows` queries each:
+multiprocessors stand idle; h_k: first and last steps along k. Attention with `rows` queries:
 
-    stretch = (1 + fill / (groups rows)) (1 + h_head / head) / (1 + h_head / 128)
+    stretch = (1 + h_rows / (rows + tile)) (1 + h_head / head) / (1 + h_head / 128)
 
 Cut into p parts, no shape is stretched less: p devices never take less time in all than one does,
 on which lower bounds of steps rest (`solver/pipeline/least_step.py`).
@@ -28,6 +27,9 @@ from meshwright.schema.curves import DeviceCurves
 FloatArray = NDArray[np.float64]
 Sizes = float | FloatArray
 HEAD = 128.0  # published: the head dimension that FlashAttention-2 (arXiv:2307.08691) is tuned for
+
+# chosen: a tile of rows; a single query, as of a token that is generated, wastes no more than that
+ROWS = 64.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,5 +126,5 @@ def _product_stretch(curves: DeviceCurves, shape: Shape) -> Sizes:
 
 def _attention_stretch(curves: DeviceCurves, shape: Shape) -> Sizes:
     own = curves.attention
-    filled = 1.0 + own.fill.value / (shape.groups * shape.rows)
-    return filled * (1.0 + own.half_head.value / shape.depth) / (1.0 + own.half_head.value / HEAD)
+    short = 1.0 + own.half_rows.value / (shape.rows + ROWS)
+    return short * (1.0 + own.half_head.value / shape.depth) / (1.0 + own.half_head.value / HEAD)

@@ -1,9 +1,9 @@
-"""A calibration from samples: shares of peak that make the cost model's times the measured ones.
+"""A calibration from samples: curves that make the cost model's times the measured ones.
 
-Over the shares of matmul, attention, memory and links and the launch time, by
-`costmodel.least_squares`. A prediction is what `op_ns` or `collective_ns` says. The noise of a
-sample is its quartiles' distance, or NOISE where that is less. The prior is the data sheet's
-calibration, within PRIOR_WIDTH: what no sample is about keeps it.
+Over all constants of the device's curves and the launch time, by `costmodel.least_squares`. A
+prediction is what `op_ns` or `collective_cost` says. The noise of a sample is its quartiles'
+distance, or NOISE where that is less. The prior is the curves of the default calibration, the
+device's own or its nearest relative's, within PRIOR_WIDTH: what no sample is about keeps them.
 """
 
 from __future__ import annotations
@@ -13,47 +13,83 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.calibrations import default_calibration
-from costmodel.collectives import Interconnect, collective_ns
+from costmodel.calibrations import published_calibration
+from costmodel.collectives import CollectiveCost, Interconnect, collective_lines
+from costmodel.curve_constants import Column, CurveConstants
+from costmodel.curves import Shape, rates_of
 from costmodel.least_squares import fitted_logs
 from costmodel.operators import op_ns
-from meshwright.schema import Calibration, InvalidInput, OpClass, Topology
+from meshwright.schema import Calibration, Device, InvalidInput, OpClass, Topology
 from meshwright.schema.calibration import Fitted
+from meshwright.schema.curves import DeviceCurves
 from meshwright.schema.samples import CollectiveSample, KernelSample, Samples
 
-# chosen: the model has one share for all shapes; what a share is off for one of them is no noise
-NOISE = 0.3
-PRIOR_WIDTH = 1.0  # chosen: the default calibration is right within a factor of e
-NAMES = ("matmul", "attention", "memory", "link", "launch")
+NOISE = 0.15  # chosen: what curves are off for one shape of many is no noise of measuring
+PRIOR_WIDTH = 1.0  # chosen: a relative's constants are right within a factor of e
+LAUNCH = "launch"
 SMALLEST, LARGEST = 1e-6, 1.0  # of a share
 STEP = 1e-2  # of a logarithm, for slopes; a calibration's launch is whole ns
+SHARES = ("share", "share_between", "memory", "in_switch", "unhidden")
 _CLASSES: dict[str, OpClass] = {
     "matmul": "matmul", "attention": "attention", "memory": "memory", "launch": "memory",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
-    """logs: of the shares and of the launch in ns, in the order of NAMES."""
+class _Model:
+    """Calibrations by the logarithms of their constants, the launch in ns last."""
 
-    logs: NDArray[np.float64]
+    base: Calibration
+    constants: CurveConstants
 
     @classmethod
-    def of(cls, own: Calibration) -> _Values:
-        shares = own.efficiency
-        values = (shares.matmul, shares.attention, shares.memory, own.link_efficiency)
-        return cls(np.log([*values, max(own.launch_ns, 1)]))
+    def of(cls, device: Device) -> _Model:
+        base = published_calibration()
+        curves = rates_of(base, device).curves
+        assert curves is not None
+        own = curves.like(
+            device=device.name,
+            flops_per_s=device.peak_flops_per_s("bfloat16"),
+            relative=None,
+        )
+        return cls(base, CurveConstants.of(own))
 
-    def calibration(self) -> Calibration:
-        matmul, attention, memory, link, launch = (float(value) for value in np.exp(self.logs))
-        default = default_calibration()
-        shares = {"matmul": matmul, "attention": attention, "memory": memory}
-        clipped = {name: min(LARGEST, value) for name, value in shares.items()}
-        return default.model_copy(
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.constants.names, LAUNCH)
+
+    @property
+    def prior(self) -> Column:
+        return np.append(self.constants.logs, np.log(max(self.base.launch_ns, 1)))
+
+    @property
+    def bounds(self) -> tuple[Column, Column]:
+        is_share = np.array([name.rpartition(".")[2] in SHARES for name in self.names])
+        low = np.where(is_share, SMALLEST, 1e-9)
+        return np.log(low), np.log(np.where(is_share, LARGEST, 1e15))
+
+    def calibration(self, logs: Column) -> Calibration:
+        return self._with(self.constants.with_values(logs[:-1]), float(np.exp(logs[-1])))
+
+    def told(self, logs: Column, spreads: Column, source: str) -> Calibration:
+        """The fitted calibration, each constant with its spread and where it is from."""
+        widths = np.full(len(logs) - 1, PRIOR_WIDTH)
+        curves = self.constants.fitted(logs[:-1], spreads[:-1], widths, source)
+        return self._with(curves, float(np.exp(logs[-1])))
+
+    def _with(self, curves: DeviceCurves, launch_ns: float) -> Calibration:
+        """Shares outside curves are those of large shapes, for what asks for no shape."""
+        large = {
+            "matmul": curves.product.share.value,
+            "attention": curves.attention.share.value,
+            "memory": curves.memory.value,
+        }
+        return self.base.model_copy(
             update={
-                "efficiency": default.efficiency.model_copy(update=clipped),
-                "link_efficiency": min(LARGEST, link),
-                "launch_ns": round(launch),
+                "efficiency": self.base.efficiency.model_copy(update=large),
+                "link_efficiency": curves.protocols[-1].share.value,
+                "launch_ns": round(launch_ns),
+                "curves": (curves,),
             }
         )
 
@@ -64,19 +100,17 @@ def fit_calibration(samples: Samples, topology: Topology | None = None) -> Calib
     _check(samples, cluster)
     if not samples.kernels and not samples.collectives:
         raise InvalidInput("there are no samples to fit a calibration to")
-    prior = _Values.of(default_calibration())
+    model = _Model.of(cluster.device)
     measured, noise = _measured(samples)
 
-    def predicted(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.log(_predicted(samples, cluster, _Values(logs).calibration()))
+    def predicted(logs: Column) -> Column:
+        return np.log(_predicted(samples, cluster, model.calibration(logs)))
 
-    shares = np.arange(len(NAMES)) < len(NAMES) - 1
-    bounds = np.log(np.where(shares, SMALLEST, 1.0)), np.log(np.where(shares, LARGEST, 1e9))
     logs, spreads = fitted_logs(
-        predicted, measured, noise, prior.logs, PRIOR_WIDTH, bounds=bounds, step=STEP
+        predicted, measured, noise, model.prior, PRIOR_WIDTH, bounds=model.bounds, step=STEP
     )
-    own = _Values(logs).calibration()
-    return _told(own, samples, cluster, spreads, measured)
+    source = f"fitted: {len(measured)} samples of {samples.measured_at}"
+    return _told(model.told(logs, spreads, source), samples, cluster, measured, source)
 
 
 def _measured(samples: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -90,24 +124,36 @@ def _measured(samples: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64
 def _predicted(
     samples: Samples, topology: Topology, calibration: Calibration
 ) -> NDArray[np.float64]:
-    kernels = [_kernel_ns(own, topology, calibration) for own in samples.kernels]
+    kernels = [_kernel_ns(own, topology.device, calibration) for own in samples.kernels]
     links = Interconnect.of(topology, calibration)
     among = [_collective_ns(own, links) for own in samples.collectives]
     times: NDArray[np.float64] = np.maximum(np.array([*kernels, *among]), 1.0)
     return times
 
 
-def _kernel_ns(own: KernelSample, topology: Topology, calibration: Calibration) -> float:
+def _kernel_ns(own: KernelSample, device: Device, calibration: Calibration) -> float:
+    op_class = _CLASSES[own.kind]
+    stretch = float(rates_of(calibration, device).stretch(op_class, _shape(own)))
     return op_ns(
-        _CLASSES[own.kind], own.flops, bytes_moved=own.bytes_moved, dtype=own.dtype,
-        device=topology.device, calibration=calibration,
+        op_class, own.flops * stretch, bytes_moved=own.bytes_moved, dtype=own.dtype,
+        device=device, calibration=calibration,
     )  # fmt: skip
 
 
+def _shape(own: KernelSample) -> Shape | None:
+    sizes = [float(size) for size in own.shape]
+    match own.kind, sizes:
+        case "matmul", [m, n, k]:
+            return Shape(1.0, m, n, k)
+        case "attention", [batch, heads, sequence, head_dim, _]:
+            return Shape(batch * heads, sequence, sequence, head_dim)
+        case _:
+            return None
+
+
 def _collective_ns(own: CollectiveSample, links: Interconnect) -> float:
-    return collective_ns(
-        own.kind, own.extents, payload_bytes=float(own.payload_bytes), interconnect=links
-    )
+    lines = collective_lines(own.kind, own.extents, links)
+    return CollectiveCost.least_of(lines).ns(float(own.payload_bytes))
 
 
 def _check(samples: Samples, topology: Topology) -> None:
@@ -129,25 +175,27 @@ def _check(samples: Samples, topology: Topology) -> None:
 
 
 def _told(
-    own: Calibration,
-    samples: Samples,
-    topology: Topology,
-    spreads: NDArray[np.float64],
-    measured: NDArray[np.float64],
+    own: Calibration, samples: Samples, topology: Topology, measured: Column, source: str
 ) -> Calibration:
     predicted = np.log(_predicted(samples, topology, own))
     errors = np.abs(np.expm1(predicted - measured))
+    fitted = {
+        name: constant.spread
+        for name, constant in CurveConstants.of(own.curves[0]).items()
+        if constant.source == source
+    }
     return own.model_copy(
         update={
             "name": f"{topology.device.name}, {samples.backend}",
             "source": (
                 f"{len(measured)} samples of {samples.measured_at} on {samples.topology.name} over "
                 f"{samples.backend}: median error {100 * float(np.median(errors)):.0f} %. "
-                "Convolution, hosts and exposed shares are not measured: the default's."
+                "Constants without a sample are those of the nearest device that was measured; "
+                "convolution, hosts and exposed shares the default's."
             ),
             "fitted": Fitted(
                 samples=samples.id,
-                spreads=dict(zip(NAMES, (round(float(own), 4) for own in spreads), strict=True)),
+                spreads=fitted,
                 median_error=round(float(np.median(errors)), 4),
             ),
         }

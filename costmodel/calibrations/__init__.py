@@ -11,4 +11,20 @@ from meshwright.schema import Calibration
 @cache
 def default_calibration() -> Calibration:
     """What is assumed of a cluster on which nothing was measured."""
-    return Calibration.from_json(files(__name__).joinpath("datasheet.json").read_bytes())
+    return datasheet_calibration()
+
+
+@cache
+def datasheet_calibration() -> Calibration:
+    """One share of the data sheet for all shapes and messages."""
+    return _read("datasheet")
+
+
+@cache
+def published_calibration() -> Calibration:
+    """Curves fitted to published products, collectives and steps."""
+    return _read("published")
+
+
+def _read(name: str) -> Calibration:
+    return Calibration.from_json(files(__name__).joinpath(f"{name}.json").read_bytes())

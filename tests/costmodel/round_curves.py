@@ -16,10 +16,11 @@ def constant(value: float) -> Constant:
 
 
 def protocol(name: str, start_ns: float, step: float, share: float) -> Protocol:
-    """The same between nodes as inside."""
+    """The same between nodes as inside, but for a start of eleven times as long."""
     return Protocol(
         name=name,
         start_ns=constant(start_ns),
+        start_between_ns=constant(10 * start_ns),
         step=constant(step),
         step_between=constant(step),
         share=constant(share),
@@ -46,7 +47,7 @@ def round_curves(
             share=constant(0.4),
             backward=constant(0.5),
             half_head=constant(64),
-            fill=constant(1000),
+            half_rows=constant(300),
         ),
         memory=constant(0.5),
         protocols=(protocol("quick", 100, 0.5, 0.25), protocol("large", 1000, 2, 1.0)),

@@ -41,10 +41,10 @@ def test_the_products_of_gradients_have_the_sizes_in_other_places():
 
 
 def test_attention_takes_longer_with_small_heads_and_few_rows():
-    # 1 + 1000 / 4000, and 1 + 64 / 64 beside 1 + 64 / 128
-    stretch = RATES.stretch("attention", Shape(8, 500, 500, 64))
-    assert stretch == pytest.approx(1.25 * 2 / 1.5)
-    assert RATES.stretch("attention", Shape(1e6, 1e6, 500, 128)) == pytest.approx(1)
+    # 1 + 300 / (536 + 64), and 1 + 64 / 64 beside 1 + 64 / 128
+    stretch = RATES.stretch("attention", Shape(8, 536, 500, 64))
+    assert stretch == pytest.approx(1.5 * 2 / 1.5)
+    assert RATES.stretch("attention", Shape(1, 1e9, 500, 128)) == pytest.approx(1)
 
 
 def test_the_shorter_of_arithmetic_and_traffic_is_hidden_but_for_a_share():

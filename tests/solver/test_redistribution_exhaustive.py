@@ -32,8 +32,8 @@ MESHES = [
 
 
 PROTOCOLS = (
-    Sending(0.0, (500.0, 10.0), (1e8, 1e9)),
-    Sending(100.0, (2000.0, 200.0), (2e9, 4e9), in_switch_bytes_per_s=8e9),
+    Sending(0.0, (500.0, 10.0), (1e8, 1e9), (50.0, 0.0)),
+    Sending(100.0, (2000.0, 200.0), (2e9, 4e9), (3000.0, 0.0), in_switch_bytes_per_s=8e9),
 )
 SOURCES = 64  # states of a space, from and to which all ways are compared
 

@@ -33,27 +33,29 @@ class ProductCurve(Model):
 
 
 class AttentionCurve(Model):
-    """Fused attention. share: of peak, forward, at head dimension 128. backward: of that share.
+    """Fused attention. share: of peak, forward, of long sequences at head dimension 128.
 
-    half_head: head dimension at which half of the rate is reached. fill: rows of all heads that
-    take their time but bring nothing.
+    backward: of that share. half_head, half_rows: head dimension and queries of a sequence at which
+    half of the rate is reached.
     """
 
     share: Constant
     backward: Constant
     half_head: Constant
-    fill: Constant
+    half_rows: Constant
 
 
 class Protocol(Model):
     """One way in which a library sends; of several it takes the fastest.
 
-    start_ns: before the first step. steps: of a link's own latency, what one step takes. share: of
-    the bandwidth of links inside a node; share_between: of those between nodes.
+    start_ns: before the first step; start_between_ns: more of it, until what goes step by step
+    through several nodes is under way. step: of a link's own latency, what one step takes. share:
+    of the bandwidth of links inside a node. step_between, share_between: of links between nodes.
     """
 
     name: Line
     start_ns: Constant
+    start_between_ns: Constant
     step: Constant
     step_between: Constant
     share: Constant

@@ -1,0 +1,235 @@
+"""`python -m bench.default_calibration`: the default calibration's curves, from published facts.
+
+Device by device: products of bench/data/kernels.csv, collectives of bench/data/collectives.csv.gz,
+by `costmodel.least_squares`, held to priors. Shares of large shapes have as prior what whole steps
+say (`costmodel/transformer/published.json`), protocols what NCCL's own tuning tables say. Devices
+that were measured little take their relative's curves as priors, and say so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.published_kernels import Product, Sent, collectives, one_device, products
+from bench.timing import say
+from costmodel import calibrations
+from costmodel.calibrations import datasheet_calibration
+from costmodel.curve_constants import Column, CurveConstants
+from costmodel.least_squares import fitted_logs
+from costmodel.transformer.profile import Profile, published_profile
+from meshwright.schema import Calibration
+from meshwright.schema.curves import (
+    AttentionCurve,
+    Constant,
+    DeviceCurves,
+    ProductCurve,
+    Protocol,
+)
+
+OUTPUT = Path(calibrations.__file__).with_name("published.json")
+# chosen: as far as logs of one library's releases are from each other (bench/data/README.md)
+NOISE = 0.1
+SEARCHED = 0.25  # chosen: the best of a search is no typical shape
+MEASUREMENTS_A_SOURCE = 9.0  # as for steps: what a source's rows get wrong together stays
+NARROW, WIDE = 0.3, 0.7  # chosen: of priors that are a library's own numbers, and of guesses
+# generation of the steps' constants, multiprocessors (NVIDIA's and AMD's architecture papers)
+GENERATIONS = {"a100-80g": ("ampere", 108), "h100": ("hopper", 132), "b200": ("blackwell", 148)}
+# device -> whose rows are taken with its own
+ROWS = {
+    "a100-80g": ("a100-80g", "a100-40g"), "h100": ("h100", "h200"), "b200": ("b200",),
+    "v100": ("v100",), "mi300x": ("mi300x",),
+}  # fmt: skip
+# device -> relative, for those with few rows of their own or none
+RELATIVES = {
+    "v100": "a100-80g", "mi300x": "h100", "a100-40g": "a100-80g", "h200": "h100",
+    "910b": "a100-80g", "910a": "a100-80g",
+}  # fmt: skip
+# device -> whose protocols its own are taken for: the library is the same, messages were all large
+LIBRARIES = {"b200": "h100"}
+TUNING = "published: NCCL src/graph/tuning.cc"
+# published: shares of peak of fused attention, from the least to the best
+ATTENTION_KERNELS = {
+    "ampere": (0.5, 0.73, "published: 0.50-0.73, FlashAttention-2 (arXiv:2307.08691)"),
+    "hopper": (0.35, 0.75, "published: 0.35-0.75, FlashAttention-2 and 3 (arXiv:2407.08608)"),
+}
+TILE = 128  # published: NVIDIA, Matrix Multiplication Background User's Guide: a large tile's side
+
+
+def prior_of(generation: str, multiprocessors: int, steps: Profile) -> DeviceCurves:
+    """What is known before any kernel or collective is looked at."""
+
+    def of_steps(name: str) -> Constant:
+        return Constant(
+            value=steps.values[name],
+            spread=min(steps.spreads[name], NARROW),
+            source=f"fitted: whole steps, {steps.id}",
+        )
+
+    def chosen(value: float, spread: float, why: str) -> Constant:
+        return Constant(value=value, spread=spread, source=f"chosen: {why}")
+
+    def protocol(
+        name: str,
+        start_ns: float,
+        start_between_ns: float,
+        steps_of_links: tuple[float, float],
+        share: float,
+    ) -> Protocol:
+        inside, between = steps_of_links
+        whole = steps.values["inside"], steps.values["between"]
+        filling = "nodes fill chunk by chunk, and chunks are small in LL, large in Simple"
+        why = f"{TUNING}, base latency and latency of a hop, as shares of Simple's"
+        return Protocol(
+            name=name,
+            start_ns=Constant(value=start_ns, spread=WIDE, source=TUNING),
+            start_between_ns=chosen(start_between_ns, 1.0, filling),
+            step=Constant(value=inside, spread=NARROW, source=why),
+            step_between=Constant(value=between, spread=NARROW, source=why),
+            share=chosen(whole[0] * share, NARROW, "of what whole steps say, what flags leave"),
+            share_between=chosen(whole[1] * share, NARROW, "the same"),
+        )
+
+    tile = "half of a tile of 128, the mean that is lost at an edge"
+    wave = "half a wave of tiles of 128 x 128"
+    return DeviceCurves(
+        device=generation,
+        flops_per_s=1.0,
+        product=ProductCurve(
+            share=of_steps(f"matmul.{generation}"),
+            eight_bit=of_steps("matmul_eight_bit"),
+            half_tile=chosen(TILE / 2, WIDE, tile),
+            fill=chosen(multiprocessors * TILE**2 / 2, WIDE, wave),
+            half_depth=chosen(TILE / 2, WIDE, "two steps of 32 before, two after the products"),
+            unhidden=chosen(0.2, 1.0, "between kernels alone and what whole steps say"),
+        ),
+        attention=AttentionCurve(
+            share=_with_kernels(of_steps(f"attention.{generation}"), generation),
+            backward=of_steps("attention_backward"),
+            half_head=of_steps("head_dimension"),
+            half_rows=of_steps("attention_sequence"),
+        ),
+        memory=of_steps("memory"),
+        protocols=(
+            protocol("LL", 6700.0, 5e4, (0.6 / 4.0, 5.0 / 14.0), 0.25),
+            protocol("LL128", 14000.0, 1e5, (1.25 / 4.0, 8.5 / 14.0), 0.5),
+            protocol("Simple", 8400.0, 4e5, (1.0, 1.0), 1.0),
+        ),
+        in_switch=None if generation == "ampere" else chosen(0.6, NARROW, "more than rings reach"),
+    )  # fmt: skip
+
+
+def _with_kernels(steps: Constant, generation: str) -> Constant:
+    """What whole steps and published kernels say of attention, each as sure as it is."""
+    if generation not in ATTENTION_KERNELS:
+        return steps
+    low, high, source = ATTENTION_KERNELS[generation]
+    spread = np.log(high / low) / 2
+    of_steps, of_kernels = 1 / steps.spread**2, 1 / spread**2
+    log = of_steps * np.log(steps.value) + of_kernels * np.log(low * high) / 2
+    return Constant(
+        value=float(f"{np.exp(log / (of_steps + of_kernels)):.4g}"),
+        spread=float(f"{(of_steps + of_kernels) ** -0.5:.4g}"),
+        source=f"{steps.source}; {source}",
+    )
+
+
+def fitted(prior: DeviceCurves, name: str, flat: Calibration) -> DeviceCurves:
+    """The curves of a device from its rows, and from the prior.
+
+    Products and collectives have no constant in common, and are fitted one after the other.
+    """
+    device = one_device(name).device
+    own = prior.like(device=device.name, flops_per_s=device.peak_flops_per_s("bfloat16"))
+    of_device = [row for row in products() if row.device in ROWS[name]]
+    own = _to_rows(own, of_device, name, flat)
+    return _to_rows(
+        own, [row for row in collectives().rows if row.device in ROWS[name]], name, flat
+    )
+
+
+def _to_rows(
+    own: DeviceCurves, rows: Sequence[Product | Sent], name: str, flat: Calibration
+) -> DeviceCurves:
+    if not rows:
+        return own
+    constants = CurveConstants.of(own)
+    devices = {one_device(each).device.name for each in ROWS[name]}
+
+    def predicted(logs: Column) -> Column:
+        curves = constants.with_values(logs)
+        every = tuple(curves.like(device=each) for each in devices)
+        calibration = flat.model_copy(update={"curves": every})
+        return np.log([row.predicted_ns(calibration) for row in rows])
+
+    logs, spreads = fitted_logs(
+        predicted, np.log([row.ns for row in rows]), _noise(rows), constants.logs,
+        constants.spreads, step=1e-2, max_rounds=100,
+    )  # fmt: skip
+    sources = ", ".join(sorted({row.source.split("@")[0].split(" ")[0] for row in rows}))
+    return constants.fitted(
+        logs, spreads, constants.spreads, f"fitted: {len(rows)} rows of {sources}"
+    )
+
+
+def _noise(rows: Sequence[Product | Sent]) -> Column:
+    """Every source weighs as much as nine measurements, or as its rows where it has fewer."""
+    keys = [(type(row), row.source, row.device, getattr(row, "nodes", 1)) for row in rows]
+    counts = Counter(keys)
+    noise = [
+        (SEARCHED if isinstance(row, Product) and row.how != "one shape" else NOISE)
+        / np.sqrt(min(1.0, MEASUREMENTS_A_SOURCE / counts[key]))
+        for row, key in zip(rows, keys, strict=True)
+    ]
+    return np.array(noise)
+
+
+def default_curves(flat: Calibration) -> tuple[DeviceCurves, ...]:
+    """Of every preset's device."""
+    steps = published_profile()
+    found: dict[str, DeviceCurves] = {}
+    for name, (generation, multiprocessors) in GENERATIONS.items():
+        prior = prior_of(generation, multiprocessors, steps)
+        if name in LIBRARIES:
+            prior = prior.like(protocols=found[LIBRARIES[name]].protocols)
+        found[name] = fitted(prior, name, flat)
+    for name, relative in RELATIVES.items():
+        device = one_device(name).device
+        own = (
+            CurveConstants.of(found[relative])
+            .at_least(NARROW)
+            .like(
+                device=device.name,
+                flops_per_s=device.peak_flops_per_s("bfloat16"),
+                relative=found[relative].device,
+            )
+        )
+        found[name] = fitted(own, name, flat) if name in ROWS else own
+    return tuple(found.values())
+
+
+def main() -> None:
+    flat = datasheet_calibration()
+    document = json.loads(OUTPUT.with_name("datasheet.json").read_text())
+    document["name"] = "published"
+    document["source"] = (
+        "Nothing is measured on your cluster. curves: fitted to published products, collectives "
+        "and whole steps, each number with its spread and source (python -m "
+        "bench.default_calibration); a device without measurements has its relative's, marked so. "
+        "What has no curves, convolutions, hosts and sends between stages, has the data sheet's "
+        f"shares: {flat.source}"
+    )
+    document["curves"] = [
+        own.model_dump(mode="json", exclude_defaults=True) for own in default_curves(flat)
+    ]
+    made = Calibration.from_dict(document)
+    OUTPUT.write_text(json.dumps(made.to_dict(), indent=1) + "\n")
+    say(f"{OUTPUT.name}: {made.id}")
+
+
+if __name__ == "__main__":
+    main()

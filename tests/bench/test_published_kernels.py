@@ -1,0 +1,84 @@
+"""Published products and collectives: all rows accounted for, and told better by curves."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.default_calibration import fitted, prior_of
+from bench.published_kernels import Sent, collectives, products, table
+from costmodel.calibrations import datasheet_calibration, published_calibration
+from costmodel.curve_constants import CurveConstants
+from costmodel.presets import presets
+from costmodel.transformer.profile import published_profile
+
+
+def test_every_row_is_predicted_or_says_why_not():
+    found = collectives()
+    assert len(found.rows) + sum(found.skipped.values()) == 481
+    assert len(products()) == 50
+
+
+def test_a_bandwidth_without_a_time_gives_the_time():
+    # H200, 8 GiB among 8 at a bus bandwidth of 365.6 GB/s: 2 * 7/8 * 8 GiB / that
+    (row,) = [
+        own for own in collectives().rows
+        if own.device == "h200" and own.members == 8 and own.payload_bytes == 2**33
+        and own.is_in_switch is False
+    ]  # fmt: skip
+    assert row.ns == pytest.approx(2 * 7 / 8 * 2**33 / 365.6)
+
+
+def test_curves_tell_most_sources_better_than_flat_shares():
+    better = 0
+    for line in table():
+        flat, curved = (float(cell) for cell in line.strip("| ").split(" | ")[-2:])
+        better += curved < flat
+    assert better >= len(table()) * 0.7
+
+
+def test_messages_between_nodes_are_no_longer_told_half():
+    """The 1 to 64 MiB of two nodes that a straight line told up to three times too short."""
+    rows = [
+        own for own in collectives().rows
+        if own.nodes == 2 and 2**20 <= own.payload_bytes <= 2**26
+    ]  # fmt: skip
+    assert len(rows) == 21
+
+    def ratios(calibration):
+        return sorted(own.predicted_ns(calibration) / own.ns for own in rows)
+
+    assert ratios(datasheet_calibration())[len(rows) // 2] < 0.6
+    curved = ratios(published_calibration())
+    assert 0.8 < curved[len(rows) // 2] < 1.25
+    assert curved[0] > 0.5
+
+
+def test_every_preset_has_curves_or_takes_those_of_its_nearest_peak_marked_so():
+    own = {each.device: each.relative for each in published_calibration().curves}
+    assert len(own) == len(presets())
+    assert own["NVIDIA H200 SXM 141GB"] == "NVIDIA H100 SXM5 80GB"
+    assert own["NVIDIA H100 SXM5 80GB"] is None
+
+
+def test_every_constant_of_the_published_calibration_says_where_it_is_from():
+    for curves in published_calibration().curves:
+        for name, constant in CurveConstants.of(curves).items():
+            assert constant.source.split(":")[0] in ("fitted", "published", "chosen"), name
+            assert 0 < constant.spread <= 1
+
+
+def test_the_fit_of_a_device_with_few_rows_gives_what_is_committed():
+    """One of the devices by the command that made them all; the prior moves with whole steps."""
+    flat = datasheet_calibration()
+    prior = prior_of("ampere", 108, published_profile())
+    found = fitted(prior, "a100-80g", flat)
+    (known,) = [each for each in published_calibration().curves if each.device == found.device]
+    for name in ("start_ns", "share"):
+        for one, other in zip(found.protocols, known.protocols, strict=True):
+            assert getattr(one, name).value == pytest.approx(getattr(other, name).value, rel=0.02)
+
+
+def test_rows_of_nodes_name_their_groups():
+    row = next(own for own in collectives().rows if own.nodes == 4)
+    assert isinstance(row, Sent)
+    assert row.extents == (4, 8)
