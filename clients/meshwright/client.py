@@ -35,6 +35,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.agent import Measure
 from meshwright.schema.observation import Observation
+from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
 from meshwright.schema.simulation import Simulation
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
@@ -214,6 +215,11 @@ class Client:
         """A stored calibration."""
         found = self._json("GET", f"/v1/calibrations/{segment(calibration)}")
         return Calibration.from_dict(found)
+
+    def residuals(self, calibration: str) -> Residuals:
+        """What a stored calibration says of its samples, over what they took."""
+        path = f"/v1/calibrations/{segment(calibration)}/residuals"
+        return Residuals.from_dict(self._json("GET", path))
 
     def get_plan(self, plan: str) -> Plan:
         """A stored plan."""

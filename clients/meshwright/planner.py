@@ -24,6 +24,7 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
+from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
 from meshwright.stopping import Stop, never
 
@@ -80,6 +81,17 @@ class Fitter(Protocol):
 def find_fitter(name: str = "default") -> Fitter:
     """The fitter of this name, or `module:function`; Unavailable where there is none."""
     return cast(Fitter, _found("meshwright.fitter", name, "nothing is installed here that fits"))
+
+
+class Teller(Protocol):
+    """How well a calibration tells samples."""
+
+    def __call__(self, calibration: Calibration, samples: Samples) -> Residuals: ...
+
+
+def find_teller() -> Teller:
+    """What compares calibrations with samples; Unavailable where nothing is installed."""
+    return cast(Teller, _found("meshwright.fitter", "residuals", "nothing here tells residuals"))
 
 
 def certificate_of(verifier: Verifier, plan: Plan, request: Request) -> Certificate:

@@ -6,7 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from costmodel.residuals import residuals_of
 from meshwright.schema import Calibration
+from meshwright.schema.residuals import Residuals
+from meshwright.schema.samples import Samples
+from service import documents
 from service.body import Body, read_body
 from service.paging import Paging
 from service.resources import CalibrationList, Stored
@@ -34,3 +38,15 @@ def list_calibrations(service: Service, page: Paging) -> CalibrationList:
 def get_calibration(request: Request, service: Service, calibration: str) -> Response:
     """A calibration in canonical form."""
     return read_document(request, service, "cal", calibration)
+
+
+@router.get("/{calibration}/residuals", summary="Compare a calibration with its samples")
+def get_residuals(service: Service, calibration: str) -> Residuals:
+    """Predicted over measured, kind by kind; nothing of a calibration that was not fitted."""
+    with service.database.reading() as connection:
+        own = documents.parsed(connection, Calibration, calibration)
+        samples = None if own.fitted is None else own.fitted.samples
+        if samples is None or not documents.exists(connection, Samples.prefix, samples):
+            return Residuals(calibration=calibration)
+        measured = documents.parsed(connection, Samples, samples)
+    return residuals_of(own, measured)

@@ -7,8 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from costmodel.fitting import fit_calibration
+from costmodel.residuals import residuals_of
 from meshwright.client import Client
 from meshwright.schema import Calibration, Graph, Topology
+from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
 from tests.costmodel.test_fitting import samples
 from tests.service.conftest import Serve
@@ -78,3 +81,17 @@ def test_an_agent_s_samples_become_a_plan_s_calibration(tmp_path: Path) -> None:
         assert answer.plan is not None
         assert answer.plan.calibration == entry["id"]
         assert answer.plan.topology == own.topology.id
+
+
+def test_residuals_of_a_calibration_are_those_of_its_samples(serve: Serve) -> None:
+    http = serve(workers=0)
+    own = samples()
+    made = http.post("/v1/samples", json=own.to_dict()).json()
+    calibration = fit_calibration(own)
+    answer = http.get(f"/v1/calibrations/{made['calibration']}/residuals")
+    assert Residuals.from_json(answer.content) == residuals_of(calibration, own)
+    bare = calibration.model_copy(update={"fitted": None})
+    http.post("/v1/calibrations", json=bare.to_dict())
+    nothing = http.get(f"/v1/calibrations/{bare.id}/residuals").json()
+    assert nothing["residuals"] == []
+    assert http.get("/v1/calibrations/cal_0/residuals").status_code == 404

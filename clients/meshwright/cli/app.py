@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from meshwright.cli.agent import agent, agents, fit, measure
+from meshwright.cli.calibrations import calibrations
 from meshwright.cli.capture import capture
 from meshwright.cli.documents import topologies, validate
 from meshwright.cli.estimate import estimate
@@ -34,5 +35,6 @@ cli.command()(agent)
 cli.command()(agents)
 cli.command()(measure)
 cli.command()(fit)
+cli.add_typer(calibrations, name="calibrations")
 cli.command()(topologies)
 cli.command()(validate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +12,12 @@ import typer
 from meshwright.cli.consoles import results
 from meshwright.client import Client
 from meshwright.planfile import PlanFile, read_plan
-from meshwright.schema import Certificate, InvalidInput, NotFound
+from meshwright.schema import Certificate, InvalidInput, NotFound, Plan
+from meshwright.schema.observation import Observation
 from meshwright.show import render_groups, render_plan
+from meshwright.units import show_ns
+
+OBSERVATIONS = 20  # printed; the API has all
 
 
 def show(
@@ -41,8 +46,26 @@ def show(
             ops=ops,
         )
     )
+    if server:
+        _print_observations(server, found.plan)
     for stage in found.plan.stages if groups else ():
         results().print(render_groups(stage))
+
+
+def _print_observations(server: str, plan: Plan) -> None:
+    """What training jobs measured of the plan, over what it says; the newest first."""
+    with Client(server) as client:
+        entries = list(itertools.islice(client.observations(plan.id), OBSERVATIONS))
+    for entry in entries:
+        own = Observation.from_dict(entry["observation"])
+        stack = f", {own.stack}" if own.stack else ""
+        steps = f"{own.steps} steps" if own.steps > 1 else "one step"
+        results().print(
+            f"observed {show_ns(own.step_ns)} ({steps}{stack}): {entry['ratio']:.2f} times the "
+            f"predicted {show_ns(plan.cost.step_ns)}",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _fetch(server: str, id_: str) -> PlanFile:

@@ -1,0 +1,96 @@
+"""`meshwright calibrations`: what there is, and how well one tells what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE
+from rich.table import Table
+
+from meshwright.cli.consoles import results
+from meshwright.client import Client
+from meshwright.files import read_document
+from meshwright.planner import find_teller
+from meshwright.schema import Calibration
+from meshwright.schema.residuals import Residuals
+from meshwright.schema.samples import Samples
+from meshwright.units import show_ns
+
+calibrations = typer.Typer(
+    help="Calibrations: what a cluster keeps of its data sheet.", no_args_is_help=True
+)
+
+
+@calibrations.command("list")
+def list_all(server: Annotated[str, typer.Option(help="URL of the service.")]) -> None:
+    """List the calibrations of a service."""
+    table = Table(box=SIMPLE, pad_edge=False)
+    for column in ("name", "stored", "median error", "id"):
+        table.add_column(column, overflow="fold" if column == "id" else "ellipsis")
+    with Client(server) as client:
+        for entry in client.calibrations():
+            error = entry["summary"].get("median_error")
+            said = "" if error is None else f"{error:.0%}"
+            table.add_row(entry["name"], entry["created_at"][:19], said, entry["id"])
+    results().print(table)
+
+
+@calibrations.command()
+def show(
+    calibration: Annotated[str, typer.Argument(help="A file; with --server an id.")],
+    server: Annotated[str | None, typer.Option(help="URL of the service that has it.")] = None,
+    samples: Annotated[
+        Path | None, typer.Option(help="Samples file to compare a calibration file with.")
+    ] = None,
+) -> None:
+    """Print a calibration, and predicted over measured time of its samples, kind by kind."""
+    if server is None:
+        own = read_document(Path(calibration), Calibration)
+        found = None if samples is None else find_teller()(own, read_document(samples, Samples))
+    else:
+        with Client(server) as client:
+            own, found = client.get_calibration(calibration), client.residuals(calibration)
+    _print(own)
+    if found is not None and found.residuals:
+        _print_residuals(found)
+    elif server is None and samples is None and own.fitted is not None:
+        _say(f"fitted to {own.fitted.samples}: --samples FILE compares it with them")
+    else:
+        _say("no samples of it are known")
+
+
+def _print(own: Calibration) -> None:
+    shares = own.efficiency
+    _say(f"{own.name}, {own.id}")
+    _say(own.source)
+    _say(
+        f"of peak: matmul {shares.matmul:.1%}, attention {shares.attention:.1%}, memory "
+        f"{shares.memory:.1%}; of links {own.link_efficiency:.1%}; a launch takes "
+        f"{show_ns(own.launch_ns)}"
+    )
+    if own.anchored is not None:
+        by = own.anchored
+        steps = f"{by.observations} measured steps of {by.calibration}"
+        _say(f"all of it takes {by.ratio:.3g} times as long, by {steps}")
+
+
+def _print_residuals(found: Residuals) -> None:
+    table = Table(box=SIMPLE, pad_edge=False, title="predicted over measured", title_justify="left")
+    for column in ("kind", "samples", "median", "quartiles", "worst", "of"):
+        table.add_column(column, overflow="fold")
+    for own in found.residuals:
+        table.add_row(
+            own.kind,
+            str(own.samples),
+            f"{own.median:.2f}",
+            f"{own.low:.2f} to {own.high:.2f}",
+            f"{own.worst:.2g}",
+            own.worst_of,
+        )
+    results().print(table)
+
+
+def _say(words: str) -> None:
+    results().print(words, markup=False, soft_wrap=True)
