@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.calibrations import published_calibration
-from costmodel.collectives import CollectiveCost, Interconnect, collective_lines
+from costmodel.collectives import Interconnect
 from costmodel.curve_constants import Column, CurveConstants
-from costmodel.curves import Shape, rates_of
+from costmodel.curves import rates_of
 from costmodel.least_squares import fitted_logs
-from costmodel.operators import op_ns
-from meshwright.schema import Calibration, Device, InvalidInput, OpClass, Topology
+from costmodel.sample_times import collective_sample_ns, kernel_sample_ns
+from meshwright.schema import Calibration, Device, InvalidInput, Topology
 from meshwright.schema.calibration import Fitted
 from meshwright.schema.curves import DeviceCurves
-from meshwright.schema.samples import CollectiveSample, KernelSample, Samples
+from meshwright.schema.samples import Samples
 
 NOISE = 0.15  # chosen: what curves are off for one shape of many is no noise of measuring
 PRIOR_WIDTH = 1.0  # chosen: a relative's constants are right within a factor of e
@@ -30,9 +30,6 @@ LAUNCH = "launch"
 SMALLEST, LARGEST = 1e-6, 1.0  # of a share
 STEP = 1e-2  # of a logarithm, for slopes; a calibration's launch is whole ns
 SHARES = ("share", "share_between", "memory", "in_switch", "unhidden")
-_CLASSES: dict[str, OpClass] = {
-    "matmul": "matmul", "attention": "attention", "memory": "memory", "launch": "memory",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,36 +121,11 @@ def _measured(samples: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64
 def _predicted(
     samples: Samples, topology: Topology, calibration: Calibration
 ) -> NDArray[np.float64]:
-    kernels = [_kernel_ns(own, topology.device, calibration) for own in samples.kernels]
+    kernels = [kernel_sample_ns(own, topology.device, calibration) for own in samples.kernels]
     links = Interconnect.of(topology, calibration)
-    among = [_collective_ns(own, links) for own in samples.collectives]
+    among = [collective_sample_ns(own, links) for own in samples.collectives]
     times: NDArray[np.float64] = np.maximum(np.array([*kernels, *among]), 1.0)
     return times
-
-
-def _kernel_ns(own: KernelSample, device: Device, calibration: Calibration) -> float:
-    op_class = _CLASSES[own.kind]
-    stretch = float(rates_of(calibration, device).stretch(op_class, _shape(own)))
-    return op_ns(
-        op_class, own.flops * stretch, bytes_moved=own.bytes_moved, dtype=own.dtype,
-        device=device, calibration=calibration,
-    )  # fmt: skip
-
-
-def _shape(own: KernelSample) -> Shape | None:
-    sizes = [float(size) for size in own.shape]
-    match own.kind, sizes:
-        case "matmul", [m, n, k]:
-            return Shape(1.0, m, n, k)
-        case "attention", [batch, heads, sequence, head_dim, _]:
-            return Shape(batch * heads, sequence, sequence, head_dim)
-        case _:
-            return None
-
-
-def _collective_ns(own: CollectiveSample, links: Interconnect) -> float:
-    lines = collective_lines(own.kind, own.extents, links)
-    return CollectiveCost.least_of(lines).ns(float(own.payload_bytes))
 
 
 def _check(samples: Samples, topology: Topology) -> None:
