@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import (
@@ -42,6 +42,7 @@ from solver.outcome import MOST_LABELS
 from solver.pins import check_axes, matching_pins, pinned_ops
 from solver.problem import FLOATS, Problem, build_problem, step_batch, with_gradient
 from solver.recompute import remade
+from solver.recompute.ladder import descend, ladder
 from solver.recompute.tries import FULL, POLICIES, Tries
 from solver.remade import NOTHING, Remade
 from solver.sparse_tables import sparse_lookups
@@ -211,18 +212,22 @@ class _StageSearch:
     def answer(self) -> Answer:
         asked = self.request.recompute.policy
         tries = Tries()
+        first: RecomputePolicy = "none" if asked == "auto" or asked == "ops" else asked
         for count in microbatch_counts(self.request):
             try:
-                answer = self._planned("none" if asked == "auto" else asked, count)
+                answer = self._planned(self._remade(first, count), count)
             except InvalidInput:
                 if count == 1 or self.request.setup.microbatches is not None:
                     check(self.request)  # says it of the graph as it was given
                     raise
                 break  # the graph cannot be run at so small a batch
-            tries.add("none" if asked == "auto" else asked, count, answer)
+            tries.add(first, count, answer)
             if asked == "auto" and self._may_gain(answer) and not tries.has_recomputed:
                 for policy in POLICIES:
-                    tries.add(policy, count, self._planned(policy, count))
+                    tries.add(policy, count, self._planned(self._remade(policy, count), count))
+            if asked == "ops" and self._may_gain(answer):
+                self._op_by_op(count, answer, tries)
+                answer = tries.best()
             if answer.infeasible is None or answer.infeasible.constraint != "memory":
                 break
         return tries.best()
@@ -236,9 +241,20 @@ class _StageSearch:
         use = answer.plan.cost.memory_bytes
         return use.total > FULL * use.capacity
 
-    def _planned(self, policy: RecomputePolicy, count: int) -> Answer:
-        """In so many microbatches, with what a policy does again."""
-        again = self._remade(policy, count)
+    def _op_by_op(self, count: int, plain: Answer, tries: Tries) -> None:
+        """Add plans with more and more done again."""
+
+        def step_ns(again: Remade) -> float:
+            answer = self._planned(again, count) if again else plain
+            if again:
+                tries.add("ops", count, answer, len(again.again))
+            return inf if answer.plan is None else answer.plan.cost.step_ns
+
+        steps = ladder(*self._as_given(count), self.request.recompute.blocks)
+        descend(steps, step_ns, lambda: not self.deadline.is_over())
+
+    def _planned(self, again: Remade, count: int) -> Answer:
+        """In so many microbatches, with what is done again."""
         ways = self._foldings(_marked(self.marks, again))
         floors: Floors = {}
 
@@ -264,11 +280,14 @@ class _StageSearch:
     def _remade(self, policy: RecomputePolicy, count: int) -> Remade:
         if policy == "none" or self.request.setup.phase != "training":
             return NOTHING
+        return remade(*self._as_given(count), policy, self.request.recompute.blocks)
+
+    def _as_given(self, count: int) -> tuple[Problem, Values]:
+        """The whole graph, with nothing done again."""
         if self._whole is None or self._whole[0] != count:
             problem = self._problem(self.request.graph, count, NOTHING, 0.0)
             self._whole = count, problem, find_values(problem)
-        _, problem, values = self._whole
-        return remade(problem, values, policy, self.request.recompute.blocks)
+        return self._whole[1:]
 
     def _problem(self, graph: Graph, count: int, again: Remade, spare: float) -> Problem:
         problem = build_problem(

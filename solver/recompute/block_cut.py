@@ -6,6 +6,7 @@ For every op o of the block a choice r_o (1: done again), for every value v that
     saved_v         = needed_v and not r of its producer
 
     minimise  sum bytes_v * saved_v  +  a little of the time of what is done again
+    or        price * sum bytes_v * saved_v  +  the time of what is done again
 
 As a cut between "again" (source) and "not": wanted values cost their bytes where their producer is
 on the other side; others cost them where a reader is on this side and the producer on that. It is
@@ -15,7 +16,7 @@ wants are saved whatever is chosen, and cost nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ortools.graph.python import max_flow
@@ -39,17 +40,42 @@ def ops_again(values: Collection[BlockValue], times: Mapping[int, float]) -> set
 
     No more than saves anything, and of the cheapest sets the smallest.
     """
-    node = {op: 2 + k for k, op in enumerate(times)}
-    flow = max_flow.SimpleMaxFlow()
-    source, sink = 0, 1
     longest = max(times.values(), default=0.0) or 1.0
     fine = _FINE // 2 / max(1, len(times))
+    costs = {op: max(1, round(fine * own / longest)) for op, own in times.items()}
+    return _cut([(own, min(own.bytes * _FINE, _MOST)) for own in values], costs)
+
+
+def ops_at_price(
+    values: Collection[BlockValue], times: Mapping[int, float], ns_per_byte: float
+) -> set[int]:
+    """Those of the ops in `times`, in ns, to do again where a saved byte is worth so much."""
+    prices = [own.bytes * ns_per_byte for own in values]
+    unit = _MOST / 2 / (1.0 + sum(prices) + sum(times.values()))
+    costs = {op: max(1, round(unit * own)) for op, own in times.items()}
+    return _cut([(v, round(unit * own)) for v, own in zip(values, prices, strict=True)], costs)
+
+
+def saved_bytes(values: Iterable[BlockValue], again: Collection[int]) -> int:
+    """Of a block with these ops done again."""
+    return sum(
+        own.bytes
+        for own in values
+        if own.producer not in again
+        and (own.is_wanted or any(reader in again for reader in own.readers))
+    )
+
+
+def _cut(prices: Iterable[tuple[BlockValue, int]], costs: Mapping[int, int]) -> set[int]:
+    """The smallest of the sets that cost least."""
+    node = {op: 2 + k for k, op in enumerate(costs)}
+    flow = max_flow.SimpleMaxFlow()
+    source, sink = 0, 1
     for op, own in node.items():
-        flow.add_arc_with_capacity(own, sink, max(1, round(fine * times[op] / longest)))
-    free = 2 + len(times)
-    for value in values:
+        flow.add_arc_with_capacity(own, sink, costs[op])
+    free = 2 + len(costs)
+    for value, price in prices:
         producer = node.get(value.producer) if value.producer is not None else None
-        price = min(value.bytes * _FINE, _MOST)
         if value.is_wanted:
             if producer is not None:
                 flow.add_arc_with_capacity(source, producer, price)

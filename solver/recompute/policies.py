@@ -3,6 +3,7 @@
     selective   ops between two products of activations, the first of these included
     cheap       all but products with parameters, convolutions and fused attention
     full        all
+    ops         all, at a price of memory (`solver.recompute.ladder`)
 
 Of those that may be, `ops_again` does again what saves most. Blocks are settled from the last to
 the first: what a later block does again decides what an earlier one has to save.
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from costmodel.operators import op_ns
 from meshwright.schema import RecomputePolicy
 from solver.problem import Problem
-from solver.recompute.block_cut import BlockValue, ops_again
+from solver.recompute.block_cut import BlockValue, ops_again, ops_at_price, saved_bytes
 from solver.recompute.blocks import blocks, is_weighted_product
 from solver.remade import NOTHING, Remade
 from solver.values import Values
@@ -31,15 +32,23 @@ def remade(
     if policy == "none" or not problem.training:
         return NOTHING
     chosen = blocks(problem, values)[:count]
-    return _Choice(problem, values, policy).of(chosen)
+    return Choice(problem, values, policy).of(chosen)
 
 
-class _Choice:
+class Choice:
+    """What a policy does again in blocks.
+
+    saved_bytes, ns: after that, of all blocks together: what is saved in them and could be made
+    again, and what doing ops again takes, on one device.
+    """
+
     def __init__(self, problem: Problem, values: Values, policy: RecomputePolicy) -> None:
         self.problem = problem
         self.values = values
         self.policy = policy
         self.again: set[int] = set()
+        self.saved_bytes = 0
+        self.ns = 0.0
         self.made: dict[int, list[int]] = {}  # op -> values that it makes or reads, by number
         for number, value in enumerate(values.values):
             if value.is_free or value.is_parameter:
@@ -50,11 +59,12 @@ class _Choice:
             for position in dict.fromkeys(around):
                 self.made.setdefault(position, []).append(number)
 
-    def of(self, chosen: Sequence[range]) -> Remade:
+    def of(self, chosen: Sequence[range], prices: Sequence[float] | None = None) -> Remade:
+        """prices: ns that a saved byte is worth, by block; None: as few bytes as can be."""
         names = [op.name for op in self.problem.ops]
         segment_of: dict[str, int] = {}
         for number in range(len(chosen) - 1, -1, -1):
-            own = self._of_block(chosen[number])
+            own = self._of_block(chosen[number], None if prices is None else prices[number])
             self.again |= own
             if own:
                 segment_of.update(dict.fromkeys([names[p] for p in chosen[number]], number))
@@ -62,12 +72,18 @@ class _Choice:
             return NOTHING
         return Remade(self.policy, frozenset([names[p] for p in self.again]), segment_of)
 
-    def _of_block(self, block: range) -> set[int]:
+    def _of_block(self, block: range, price: float | None) -> set[int]:
         may = self._may(block)
         times = {position: self._ns(position) for position in may}
         numbers = dict.fromkeys(n for op in block for n in self.made.get(op, ()))
-        found = [own for n in numbers if (own := self._value(n, block)) is not None]
-        return ops_again(found, times) if times else set()
+        found = [value for n in numbers if (value := self._value(n, block)) is not None]
+        if price is None:
+            own = ops_again(found, times) if times else set()
+        else:
+            own = ops_at_price(found, times, price) if times else set()
+        self.saved_bytes += saved_bytes(found, own)
+        self.ns += sum(times[op] for op in own)
+        return own
 
     def _value(self, number: int, block: range) -> BlockValue | None:
         """None for a value that is saved whatever the block does."""
@@ -86,7 +102,7 @@ class _Choice:
 
     def _may(self, block: range) -> list[int]:
         positions = [p for p in block if p not in self.values.views and self._moves(p)]
-        if self.policy == "full":
+        if self.policy in ("full", "ops"):
             return positions
         if self.policy == "cheap":
             return [p for p in positions if not self._is_dear(p)]

@@ -16,12 +16,14 @@ class _Try:
     policy: RecomputePolicy
     microbatches: int
     answer: Answer
+    ops: int | None
 
     def considered(self, best_ns: float) -> Considered:
         plan, why = self.answer.plan, self.answer.infeasible
         ns = None if plan is None else plan.cost.step_ns
+        many = "" if self.ops is None else f" ({self.ops})"
         return Considered(
-            configuration=f"recompute {self.policy}, {self.microbatches} microbatches",
+            configuration=f"recompute {self.policy}{many}, {self.microbatches} microbatches",
             estimated_ns=ns or 0.0,
             cost_ns=ns,
             why=f"takes {ns / best_ns:.3f} times" if ns is not None else why.detail if why else "",
@@ -38,8 +40,11 @@ class Tries:
     def has_recomputed(self) -> bool:
         return any(own.answer.plan is not None and own.policy != "none" for own in self.tries)
 
-    def add(self, policy: RecomputePolicy, microbatches: int, answer: Answer) -> None:
-        self.tries.append(_Try(policy, microbatches, answer))
+    def add(
+        self, policy: RecomputePolicy, microbatches: int, answer: Answer, ops: int | None = None
+    ) -> None:
+        """ops: so many are done again, where a policy has several ways."""
+        self.tries.append(_Try(policy, microbatches, answer, ops))
 
     def best(self) -> Answer:
         """The plan with the fastest step, with what else was tried; without any, why not."""

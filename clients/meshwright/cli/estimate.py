@@ -68,7 +68,7 @@ def estimate(
         list[str] | None, typer.Option(help="As of `plan`; axes are dp, tp, cp and ep.")
     ] = None,
     recompute: Annotated[
-        str | None, typer.Option(help="As of `plan`: none, selective, cheap, full, or auto.")
+        str | None, typer.Option(help="As of `plan`: none, selective, cheap, full, ops or auto.")
     ] = None,
     recompute_blocks: Annotated[
         int | None, typer.Option(min=0, help="Only in so many blocks, the first of each stage.")

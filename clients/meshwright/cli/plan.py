@@ -128,7 +128,8 @@ def plan(
     recompute: Annotated[
         str | None,
         typer.Option(
-            help="What is done again in the backward pass: none, selective, cheap, full, or auto."
+            help="What is done again in the backward pass: none, selective, cheap, full, ops "
+            "(op by op), or auto."
         ),
     ] = None,
     recompute_blocks: Annotated[

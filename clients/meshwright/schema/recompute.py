@@ -6,6 +6,7 @@ pass of them all. What these make is not saved, what they read is.
     selective   what lies between two products of activations: the scores of attention
     cheap       all but products with parameters, convolutions and fused attention
     full        all of a block but what it reads
+    ops         op by op: what takes least time for the memory that has to be free
 
 A *block* is one of the repeated parts of a graph: a layer. In each the ops are done again whose
 results take most to save; no more than that frees.
@@ -20,7 +21,7 @@ from pydantic import Field, model_validator
 from meshwright.schema.errors import PlanError
 from meshwright.schema.model import Model, Whole
 
-RecomputePolicy = Literal["none", "selective", "cheap", "full"]
+RecomputePolicy = Literal["none", "selective", "cheap", "full", "ops"]
 
 
 class Recompute(Model):
@@ -30,7 +31,7 @@ class Recompute(Model):
     first of each pipeline stage; None for all.
     """
 
-    policy: Literal["none", "selective", "cheap", "full", "auto"] = "none"
+    policy: Literal["none", "selective", "cheap", "full", "ops", "auto"] = "none"
     blocks: Whole | None = Field(default=None, ge=0)
 
 
