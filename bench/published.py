@@ -21,7 +21,8 @@ from typing import TextIO
 
 import numpy as np
 
-from bench.published_rows import NotPredictable, Row, Rows, read, rows_of
+from bench.published_models import NotPredictable, Row, number
+from bench.published_rows import Rows, read, rows_of
 from bench.scores import Column, Score, anchor, score
 from bench.timing import say
 from costmodel.transformer.constants import Constants
@@ -30,6 +31,7 @@ from costmodel.transformer.profile import Profile, published_profile
 from costmodel.transformer.step import TERMS, steps
 
 GIVEN = Path(__file__).parent / "data" / "steps.csv.gz"
+TOO_LARGE = Path(__file__).parent / "data" / "oom.csv"
 GIB = 2.0**30
 COLUMNS = (
     "row_id", "predicted_step_time_s", "predicted_mem_gib", "fits", "used_profile", "notes",
@@ -85,19 +87,18 @@ def predictions(rows: list[Row], profile: Profile, anchored: bool) -> list[dict[
     notes = list(found.notes)
     if anchored:
         seconds, notes = _anchored(found, seconds, notes)
-    fullest = found.memory_bytes
+    fullest, fitting = found.memory_bytes, found.fits
     by_id = {id(row): place for place, row in enumerate(found.rows)}
     records = []
-    for number, row in enumerate(rows):
-        name = row.get("row_id") or f"row {number + 1}"
+    for before, row in enumerate(rows):
+        name = row.get("row_id") or f"row {before + 1}"
         place = by_id.get(id(row))
         if place is None:
             records.append({"row_id": name, "notes": found.reasons[name]})
             continue
-        fits = fullest[place] <= found.runs.memory_bytes[place]
         values = (
-            name, f"{seconds[place]:.6g}", f"{fullest[place] / GIB:.2f}", str(bool(fits)).lower(),
-            profile.id, notes[place],
+            name, f"{seconds[place]:.6g}", f"{fullest[place] / GIB:.2f}",
+            str(bool(fitting[place])).lower(), profile.id, notes[place],
         )  # fmt: skip
         records.append(dict(zip(COLUMNS, values, strict=True)))
     return records
@@ -136,6 +137,18 @@ def say_scores(measured: Measured, constants: Constants) -> None:
         f"{'mean':18} {len(measured.rows.rows):5} {means[0]:6.1f} {'':7} {means[1]:9.1f} "
         f"{means[2]:5.2f} {means[3]:7.1f} {means[4]:10.1f} {means[5]:9.1f}"
     )
+
+
+def say_memory(rows: Rows) -> None:
+    """Error of memory by source, and what is said of runs that fitted and that did not."""
+    measured = np.array([number(row, "mem_gib", float("nan")) for row in rows.rows])
+    error = 100 * np.abs(rows.memory_bytes / GIB / measured - 1)
+    for name in sorted(set(rows.sources[np.isfinite(error)].tolist())):
+        own = error[(rows.sources == name) & np.isfinite(error)]
+        say(f"memory of {name}: {len(own)} rows, MAPE {own.mean():.1f}")
+    say(f"said to fit: {rows.fits.sum()} of {len(rows.rows)} that ran")
+    others = rows_of(read(TOO_LARGE))
+    say(f"refused: {(~others.fits).sum()} of {len(others.rows)} that did not fit")
 
 
 def say_ablation(measured: Measured) -> None:
@@ -180,7 +193,9 @@ def run(given: argparse.Namespace) -> None:
     else:
         profile = published_profile()
     if given.score:
-        say_scores(Measured.of(rows), profile.constants)
+        measured = Measured.of(rows)
+        say_scores(measured, profile.constants)
+        say_memory(measured.rows)
     if given.ablation:
         say_ablation(Measured.of(rows))
     if given.output or not (given.score or given.ablation or given.fit):

@@ -9,9 +9,11 @@ Where a row is silent:
     layers, hidden, heads   all three silent: `bench.published_models`
     zero_stage         1
     fsdp_size          dp cp
-    recompute          none for the time; for the memory as many layers as have to, so that it fits
-    seq_par            where tp > 1, but in eager stacks, InternEvo and PaddleNLP
+    recompute          none for the time; for the memory none in Megatron-LM and what nobody knows,
+                       elsewhere as many layers as have to, so that it fits
+    seq_par            where tp > 1 in Megatron, NeMo, PyTorch's and compiled stacks
     flash_attn         1, but 0 for eager stacks
+    framework          Megatron-LM
     gpus_per_node, intra_link, inter_gbps_per_gpu, hw_peak_tflops
                        the device's (`costmodel.transformer.accelerators`); one of an unknown name
                        needs hw_peak_tflops
@@ -35,7 +37,7 @@ from numpy.typing import NDArray
 
 from bench.published_models import NotPredictable, Row, model_of, needed, number
 from costmodel.transformer.accelerators import GB, TERA, Accelerator, accelerator, stand_in
-from costmodel.transformer.memory import memory
+from costmodel.transformer.memory import GRADIENT_BYTES, MASTER_BYTES, memory
 from costmodel.transformer.runs import FULL, GENERATIONS, NONE, SELECTIVE, STACKS, Column, Runs
 
 # chosen: the first pattern found in a framework's name
@@ -46,8 +48,11 @@ _STACKS = (
     (r"megatron|mcore|flagscale|modellink|mindspeed", "megatron"),
     (r"jax|maxtext|xla|pax|levanter|easylm|mindspore|mindformers", "compiled"),
 )
-# frameworks that switch it on only when told to
-_WITHOUT_SEQUENCE_PARALLEL = re.compile(r"intern|paddle")
+# stacks whose recipes recompute where memory asks for it; the others only when told to
+_RECIPES = ("fsdp", "zero", "nemo", "compiled")
+# stacks that cut sequences wherever tensors are; the others only when told to
+_SEQUENCE_PARALLEL = ("fsdp", "megatron", "nemo", "compiled")
+_ADDED_IN_SINGLE = re.compile(r"fp32 (grad|accum)")
 _SINGLE = re.compile(r"fp32|tf32|float32")
 _EIGHT_BIT = re.compile(r"fp8|fp4|int8")
 _RECOMPUTE = {"full": FULL, "selective": SELECTIVE, "selective-op": SELECTIVE}
@@ -71,11 +76,24 @@ class Rows:
 
     @property
     def memory_bytes(self) -> Column:
-        """Of the fullest device. What recomputes is not always stated: then as much as has to."""
+        """What the fullest device shows as used."""
+        return self._least(memory(self.runs).used, memory(self._recomputed).used)
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Whether the fullest device has what is needed."""
+        needed = self._least(memory(self.runs).needed, memory(self._recomputed).needed)
+        return needed <= self.runs.memory_bytes
+
+    @property
+    def _recomputed(self) -> Runs:
+        return replace(self.runs, recompute=np.full(len(self.runs), FULL))
+
+    def _least(self, plain: Column, recomputed: Column) -> Column:
+        """What recomputes is not always stated: in recipes as much as has to, so that it fits."""
         silent = np.array([(row.get("recompute") or "") in ("", "unstated") for row in self.rows])
-        plain = memory(self.runs).total
-        everything = replace(self.runs, recompute=np.full(len(self.runs), FULL))
-        least = np.maximum(memory(everything).total, self.runs.memory_bytes)
+        silent &= self.runs.of_stack({own: float(own in _RECIPES) for own in STACKS}) > 0
+        least = np.maximum(recomputed, self.runs.memory_bytes)
         return np.where(silent, np.minimum(plain, least), plain)
 
     @property
@@ -119,10 +137,13 @@ def _columns(row: Row) -> tuple[dict[str, float], str]:
     stack = _stack(row, device)
     eager = stack == "eager"
     found["stack"] = STACKS.index(stack)
+    precision = _text(row, "precision")
+    own = max(GRADIENT_BYTES[stack], found["number_bytes"])
+    added = found["number_bytes"] + MASTER_BYTES
+    found["gradient_bytes"] = added if _ADDED_IN_SINGLE.search(precision) else own
     found["flash"] = number(row, "flash_attn", 0.0 if eager else 1.0)
     framework = _text(row, "framework")
-    apart = _WITHOUT_SEQUENCE_PARALLEL.search(framework)
-    split = found["tp"] > 1 and not eager and apart is None
+    split = found["tp"] > 1 and stack in _SEQUENCE_PARALLEL
     found["sequence_parallel"] = number(row, "seq_par", float(split))
     found["per_tensor"] = float(eager and "deepspeed" in framework)
     kin = "" if device.relative is None else f"{device.name}: constants of {device.relative}"
@@ -198,7 +219,7 @@ def _stack(row: Row, device: Accelerator) -> str:
     for pattern, stack in _STACKS:
         if re.search(pattern, framework):
             return stack
-    return "other"
+    return "other" if framework.strip() else "megatron"
 
 
 def _text(row: Row, name: str) -> str:

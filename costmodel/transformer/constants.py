@@ -137,7 +137,7 @@ CONSTANTS = (
         "chosen: only newer stacks split products to send while they multiply",
     ),
     *_each(
-        "overlapped", STACKS, (0.05, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1), 0.5,
+        "overlapped", STACKS, (0.05, 1.0, 1.0, 1.0, 1.0, 1.0, 0.01), 0.5,
         "share of a pass beside which its parameters are gathered and its gradients reduced",
         "chosen: stacks of 2021 waited, newer ones prefetch and reduce in buckets",
     ),

@@ -37,9 +37,10 @@ class Runs:
     whether products are of 8-bit numbers.
 
     Strategy: devices = dp * tp * pp * cp; ep lies within dp and cp; stages_per_rank; zero: ZeRO's
-    stage, sharded: ranks in a sharding group; microbatch and batch, sequences; recompute: NONE,
-    SELECTIVE (the attention core) or FULL; sequence_parallel; flash: whether attention is one
-    kernel. stack: index in STACKS. per_tensor: whether parameters are gathered one by one.
+    stage, sharded: ranks in a sharding group; gradient_bytes: of a parameter while gradients are
+    added up; microbatch and batch, sequences; recompute: NONE, SELECTIVE (the attention core) or
+    FULL; sequence_parallel; flash: whether attention is one kernel. stack: index in STACKS.
+    per_tensor: whether parameters are gathered one by one.
     """
 
     layers: Column
@@ -80,6 +81,7 @@ class Runs:
     ep: Column
     stages_per_rank: Column
     zero: Column
+    gradient_bytes: Column
     sharded: Column
     microbatch: Column
     batch: Column
@@ -168,8 +170,8 @@ class Runs:
 
     @property
     def device_parameters(self) -> Column:
-        """Parameters of a device's stages, unsharded: a share of the layers, and an embedding."""
-        layers = self.layers / self.pp
+        """Parameters of the fullest stage, unsharded: its layers, and an embedding."""
+        layers = np.ceil(self.layers / self.pp)
         dense = (layers * self.layer_parameters + self.vocabulary * self.hidden) / self.tp
         return dense + layers * self.expert_parameters / self.ep
 

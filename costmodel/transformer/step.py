@@ -8,7 +8,6 @@ import numpy as np
 
 from costmodel.transformer.constants import Constants
 from costmodel.transformer.layer import Layer
-from costmodel.transformer.memory import GRADIENT_BYTES
 from costmodel.transformer.runs import FULL, SELECTIVE, Column, Runs
 from costmodel.transformer.traffic import Network
 
@@ -106,7 +105,7 @@ def _reduction(layer: Layer, network: Network, backward: Column) -> Column:
     ranks = runs.dp * runs.cp
     sharded = np.where(runs.zero >= 1, runs.sharding_group, 1.0)
     own = runs.device_parameters / messages
-    reduced = messages * network.reduce(ranks, runs.tp, runs.of_stack(GRADIENT_BYTES) * own)
+    reduced = messages * network.reduce(ranks, runs.tp, np.minimum(runs.gradient_bytes, 4.0) * own)
     reduced = reduced * np.where(sharded >= ranks, 0.5, 1.0)
     rounds = np.where(runs.zero == 2, runs.microbatches, 1.0)
     gathered = messages * network.gather(sharded, runs.tp, runs.number_bytes * own)

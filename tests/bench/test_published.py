@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.published import GIVEN, Measured, predictions, run
+from bench.published import GIVEN, TOO_LARGE, Measured, predictions, run
 from bench.published_rows import read, rows_of
 from bench.scores import score
 from costmodel.transformer.profile import published_profile
@@ -49,10 +49,23 @@ def test_docs_say_what_the_committed_constants_reach():
 
 
 def test_configurations_published_as_too_large_are_refused():
-    rows = rows_of(read(ROOT / "bench" / "data" / "oom.csv"))
-    too_large = rows.memory_bytes > rows.runs.memory_bytes
-    refused = {row["row_id"] for row, own in zip(rows.rows, too_large, strict=True) if own}
-    assert refused >= {"oom-01", "oom-03", "oom-11"}
+    rows = rows_of(read(TOO_LARGE))
+    refused = {row["row_id"] for row, own in zip(rows.rows, rows.fits, strict=True) if not own}
+    assert refused >= {"oom-01", "oom-03", "oom-07", "oom-09", "oom-11"}
+
+
+def test_configurations_that_ran_are_said_to_fit():
+    rows = rows_of(read(GIVEN))
+    assert rows.fits.all()
+    assert (rows.memory_bytes <= 1.001 * rows.runs.memory_bytes).all()
+
+
+def test_memory_that_was_measured_is_predicted():
+    rows = rows_of(read(GIVEN))
+    measured = np.array([float(row["mem_gib"] or "nan") for row in rows.rows])
+    error = np.abs(rows.memory_bytes / 2**30 / measured - 1)
+    assert np.isfinite(error).sum() == 41
+    assert np.nanmean(error) < 0.12
 
 
 def test_rows_that_say_too_little_get_a_reason_and_no_number():
