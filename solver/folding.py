@@ -25,7 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from meshwright.schema import Graph, Op
+from meshwright.schema import Graph, Op, Tensor
 from meshwright.schema.collector import uncollected
 from solver.elimination.repeats import Span, alike_spans, stretches_of
 from solver.looks import OpLooks
@@ -190,18 +190,19 @@ def foldings(graph: Graph, marks: Mapping[str, Hashable]) -> Iterator[Folding]:
 
 def _looks(graph: Graph, order: Sequence[Op], marks: Mapping[str, Hashable]) -> IntArray:
     """One number an op; equal numbers look alike but for what they read."""
+    kinds: dict[Hashable, int] = {}
     tensors = {
-        tensor.name: (tensor.shape, tensor.dtype, tensor.role, tensor.trainable)
+        tensor.name: kinds.setdefault(Tensor.content(tensor.__dict__), len(kinds))
         for tensor in graph.tensors
     }
     numbers: dict[Hashable, int] = {}
-    known = OpLooks()
+    known, kind_of = OpLooks(), tensors.__getitem__
     looks = []
     for op in order:
         key = (
             known.of(op),
-            tuple([tensors[name] for name in op.inputs]),
-            tuple([tensors[name] for name in op.outputs]),
+            tuple(map(kind_of, op.inputs)),
+            tuple(map(kind_of, op.outputs)),
             marks.get(op.name),
         )
         looks.append(numbers.setdefault(key, len(numbers)))

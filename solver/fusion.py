@@ -11,9 +11,8 @@ about: values as ops read them, gradients the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import prod
-from typing import get_args
 
 from meshwright.schema import (
     DTYPE_BYTES,
@@ -29,6 +28,11 @@ from meshwright.schema.fusion import CollectiveFusion
 from meshwright.schema.plan import Direction
 
 MIB = 1 << 20
+_STEPS: tuple[tuple[Direction, Callable[[Redistribution], tuple[Step, ...]]], ...] = (
+    ("forward", lambda moved: moved.forward),
+    ("backward", lambda moved: moved.backward),
+    ("step", lambda moved: moved.per_step),
+)
 # PyTorch DistributedDataParallel's default, bucket_cap_mb = 25
 BUCKET_BYTES = 25 * MIB
 
@@ -59,7 +63,7 @@ def buckets_of(stage: Stage, graph: Graph, fusion: Fusion, least_bytes: int) -> 
     buckets: dict[tuple[Hashable, int], list[tuple[str, Direction, Step]]] = {}
     filled: dict[Hashable, tuple[int, int]] = {}  # of the open bucket, its number and bytes
     reduced = 0
-    small = {own.tensor for own in stage.parameters if _bytes(own, graph) < least_bytes}
+    small = _small(stage.parameters, graph, least_bytes)
     for moved, direction, step in _collectives(stage, graph):
         own: CollectiveFusion = getattr(fusion, step.kind)
         key = (moved.traffic, step.kind, step.axes, direction)
@@ -87,10 +91,17 @@ def _bucket(own: list[tuple[str, Direction, Step]]) -> Bucket:
     )
 
 
-def _bytes(parameter: ParameterPlan, graph: Graph) -> int:
-    """Of the whole value."""
-    elements = prod(part.size for dim in parameter.value.dims for part in dim.parts)
-    return elements * DTYPE_BYTES[graph.tensor(parameter.tensor).dtype]
+def _small(parameters: Sequence[ParameterPlan], graph: Graph, least_bytes: int) -> set[str]:
+    """Those whose whole values have fewer bytes."""
+    elements: dict[int, int] = {}  # by identity of layouts, which many share
+    found = set()
+    for own in parameters:
+        value = own.value
+        if id(value) not in elements:
+            elements[id(value)] = prod(part.size for dim in value.dims for part in dim.parts)
+        if elements[id(value)] * DTYPE_BYTES[graph.tensor(own.tensor).dtype] < least_bytes:
+            found.add(own.tensor)
+    return found
 
 
 def _cap(own: CollectiveFusion) -> int:
@@ -107,9 +118,9 @@ def _collectives(stage: Stage, graph: Graph) -> Iterator[tuple[Redistribution, D
     moved.sort(key=lambda own: first.get(own.tensor, 0))
     gradients = [own for own in reversed(moved) if own.traffic == "gradient"]
     values = [own for own in moved if own.traffic == "parameter"]
-    for direction in get_args(Direction):
+    kinds = frozenset(Fusion.model_fields)
+    for direction, steps in _STEPS:
         for own in (*values, *gradients):
-            steps = {"forward": own.forward, "backward": own.backward, "step": own.per_step}
-            for step in steps[direction]:
-                if step.kind in Fusion.model_fields:
+            for step in steps(own):
+                if step.kind in kinds:
                     yield own, direction, step

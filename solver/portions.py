@@ -7,8 +7,9 @@ kept copy has the states of that copy, and the next kept one those of the copy a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from solver.assignment import Assignment, assignment_of_choice
 from solver.folding import MIDDLE, Folding, Run
@@ -19,7 +20,7 @@ from solver.states import IntArray
 from solver.unrolling import Unrolled
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Copy:
     """A copy of a run of the graph, and the run of the folded graph that is like it.
 
@@ -30,7 +31,8 @@ class Copy:
     run: Run | None = None
     number: int = 0
 
-    def names(self) -> dict[str, str]:
+    @cached_property
+    def names(self) -> Mapping[str, str]:
         """What the middle copy and the next call their ops and tensors -> as the copy does."""
         if self.like is None or self.run is None:
             return {}

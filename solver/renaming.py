@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from meshwright.schema import Model, Stage
@@ -15,6 +15,15 @@ def renamed(item: M, names: Mapping[str, str]) -> M:
     """An item that names an op or a tensor, or both, with the names that are known replaced."""
     own = item.__dict__
     return item.like(**{field: names[own[field]] for field in _NAMES if own.get(field) in names})
+
+
+def renamed_copies(item: M, copies: Sequence[Mapping[str, str]]) -> list[M]:
+    """The item once for each of these: with the names that it knows replaced."""
+    named = [(field, name) for field in _NAMES if (name := item.__dict__.get(field)) is not None]
+    if len(named) == 1:
+        ((field, name),) = named
+        return item.likes([{field: names.get(name, name)} for names in copies])
+    return item.likes([{field: names.get(name, name) for field, name in named} for names in copies])
 
 
 def renamed_stage(stage: Stage, names: Mapping[str, str]) -> Stage:

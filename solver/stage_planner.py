@@ -123,25 +123,31 @@ def states_alone(request: Request) -> Infeasible | None:
     """Refuse at once what no sharding and no batch can make fit: a bound on every plan's memory."""
     graph, setup, topology = request.graph, request.setup, request.topology
     shapes = graph.instantiate(setup.symbols)
-    training = setup.phase == "training"
-    trained = with_gradient(graph, graph.topological_order()) if training else frozenset()
-    read = {name for op in graph.ops for name in op.inputs}
     per_element = setup.optimizer.states * DTYPE_BYTES[setup.optimizer.state_dtype]
     per_element += DTYPE_BYTES[setup.gradient_dtype]
+    memory = sum(own.device.memory_bytes * own.device_count for own in topology.groups)
+    available = int(memory // topology.device_count * (1 - setup.memory_reserve))
+    resting = [tensor for tensor in graph.tensors if tensor.role in ("parameter", "cache")]
+    most = sum(
+        prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + per_element) for tensor in resting
+    )
+    if most // topology.device_count <= available:  # were all of them read and trained
+        return None
     total, offload = 0, request.constraints.offload if topology.host is not None else "none"
     if offload in ("optimizer", "auto"):
         per_element = 0
+    training = setup.phase == "training"
+    trained = with_gradient(graph, graph.topological_order()) if training else frozenset()
     tables = _looked_up(graph) if offload in ("embeddings", "auto") else frozenset()
-    held, sparse = read - tables, {*request.constraints.sparse_gradients}
-    for tensor in graph.tensors:
-        if tensor.role in ("parameter", "cache") and tensor.name in held:
+    held = {name for op in graph.ops for name in op.inputs} - tables
+    sparse = {*request.constraints.sparse_gradients}
+    for tensor in resting:
+        if tensor.name in held:
             states = per_element if tensor.name in trained else 0
             if states and tensor.name in sparse:
                 states -= DTYPE_BYTES[setup.gradient_dtype]
             total += prod(shapes[tensor.name]) * (DTYPE_BYTES[tensor.dtype] + states)
     needed = total // topology.device_count
-    memory = sum(own.device.memory_bytes * own.device_count for own in topology.groups)
-    available = int(memory // topology.device_count * (1 - setup.memory_reserve))
     if needed <= available:
         return None
     has = "a device has, on the mean," if topology.beside else f"{topology.device.name} has"

@@ -45,7 +45,7 @@ class Stretches:
                 self.readers.setdefault(name, []).append(i)
         self.free = {t.name for t in graph.tensors if t.role in ("constant", "buffer")}
         for op in order:
-            if op.kind != RECEIVE and all(name in self.free for name in op.inputs):
+            if op.kind != RECEIVE and self.free.issuperset(op.inputs):
                 self.free.update(op.outputs)
         self.free.update(t.name for t in graph.tensors if t.role in ("input", "label"))
         self.ends = {*graph.outputs, graph.loss}
@@ -102,8 +102,8 @@ class Stretches:
             copy = (i - start) // period
             beyond = min(stop, start + (copy + 2) * period)
             for name in self.order[i].outputs:
-                readers = self.readers.get(name, ())
-                if name in self.ends or any(reader >= beyond for reader in readers):
+                readers = self.readers.get(name)
+                if name in self.ends or (readers and readers[-1] >= beyond):
                     return False
         return True
 

@@ -28,7 +28,7 @@ from solver.owners import Place, Places, items_of, states_of
 from solver.padding import paddings
 from solver.portions import Portion, portions_of
 from solver.read_states import ReadStates
-from solver.renaming import renamed
+from solver.renaming import renamed_copies
 from solver.states import FloatArray, IntArray
 from solver.unrolling import Unrolled
 
@@ -106,7 +106,7 @@ class Unfolding:
             order = stage_order(models, portion.assignment)
             own = holdings_of(models, portion.assignment, ledger, portion.share, order)
             for copy in portion.copies:
-                names = copy.names()
+                names = copy.names
                 called = [names.get(name, name) for name in ops]
                 held.append((own, np.array([places.get(name, -1) for name in called])))
                 ran.update({called[op]: places[called[op]] for op in portion.share.ops})
@@ -237,9 +237,9 @@ def _joined(own: Iterable[tuple[Portion, Sequence[M]]], place: Callable[[M], Any
     """Items of portions, for all their copies, in the order of their places."""
     found: list[M] = []
     for portion, items in own:
-        for copy in portion.copies:
-            names = copy.names()
-            found += [renamed(item, names) for item in items] if names else items
+        copies = [copy.names for copy in portion.copies]
+        for item in items:
+            found += renamed_copies(item, copies) if any(copies) else [item] * len(copies)
     found.sort(key=place)
     return tuple(found)
 

@@ -197,7 +197,7 @@ class _Writer:
         position_at = np.full(len(ops) + 1, NOBODY, dtype=np.int64)  # and of nobody
         names = [ops[k].name for k in known.tolist()]
         for copy in part.copies:
-            renamed = copy.names()
+            renamed = copy.names
             own = [renamed.get(name, name) for name in names] if renamed else names
             at = np.array([self.place[name] for name in own], dtype=np.int64)
             position_at[known] = at

@@ -207,7 +207,7 @@ def _weights(
     for portion, stage in zip(folded.portions, folded.stages, strict=True):
         items = [*_items(stage), *_waiting(folded.models, portion)]
         for copy in portion.copies:
-            names = copy.names()
+            names = copy.names
             for op, tensor, own in items:
                 at = place.of(op and names.get(op, op), names.get(tensor, tensor))
                 if at is not None:

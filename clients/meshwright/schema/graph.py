@@ -8,7 +8,7 @@ parameter, buffer, constant or label. Dims that scale with batch or sequence are
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, ClassVar, Literal, NewType
 
@@ -212,7 +212,10 @@ class Graph(Document):
     def _check_tensors(self) -> None:
         seen: dict[str, int] = {}
         shapes: set[tuple[int | str, ...]] = set()
+        are_names = _are_names([tensor.name for tensor in self.tensors])
         for position, tensor in enumerate(self.tensors):
+            if are_names and tensor.shape in shapes:
+                continue
             pointer = f"/tensors/{position}"
             _check_name("tensor", tensor.name, pointer)
             if tensor.name in seen:
@@ -256,12 +259,18 @@ class Graph(Document):
         maker: dict[str, str] = {}
         attrs: set[str] = set()
         index = self._index
+        is_joined = self._is_joined()
         for position, op in enumerate(self.ops):
             pointer = f"/ops/{position}"
-            _check_name("op", op.name, pointer)
+            if not is_joined:
+                _check_name("op", op.name, pointer)
             if op.attrs and (written := repr(op.attrs)) not in attrs:
                 self._check_attrs(op, pointer)
                 attrs.add(written)
+            if op.rule is not None and is_joined:
+                self._check_rule(op, op.rule, pointer)
+            if is_joined:
+                continue
             if op.name in seen:
                 raise GraphError(
                     f"op {op.name!r} is listed twice; names are unique", pointer=pointer
@@ -299,6 +308,19 @@ class Graph(Document):
                     )
             if op.rule is not None:
                 self._check_rule(op, op.rule, pointer)
+
+    def _is_joined(self) -> bool:
+        """Whether nothing is wrong with any op's name, inputs and outputs, found all at once."""
+        made = [name for op in self.ops for name in op.outputs]
+        index = self._index
+        return (
+            _are_names([op.name for op in self.ops])
+            and all(op.outputs for op in self.ops)
+            and max([len(op.inputs) + len(op.outputs) for op in self.ops], default=0) <= MAX_PORTS
+            and len({*made}) == len(made)
+            and index.keys() >= {*made}.union(*[op.inputs for op in self.ops])
+            and {index[name].role for name in made} <= {"activation"}
+        )
 
     def _check_attrs(self, op: Op, pointer: str) -> None:
         try:
@@ -338,6 +360,16 @@ class Graph(Document):
                 f"{list(self._index[self.loss].shape)}",
                 pointer="/loss",
             )
+
+
+def _are_names(names: Sequence[str]) -> bool:
+    """Whether all are names, and no two are equal."""
+    return (
+        len({*names}) == len(names)
+        and all(names)
+        and max(map(len, names), default=0) <= MAX_NAME
+        and "".join(names).isprintable()
+    )
 
 
 def _check_name(what: str, name: str, pointer: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
@@ -67,12 +67,20 @@ class Model(BaseModel):
 
         `model_copy` in a third of its time, for the hundreds of thousands of items of a large plan.
         """
-        found = object.__new__(type(self))
-        fill = object.__setattr__
-        fill(found, "__dict__", {**self.__dict__, **changes})
-        fill(found, "__pydantic_fields_set__", self.__pydantic_fields_set__)
-        fill(found, "__pydantic_extra__", None)
-        fill(found, "__pydantic_private__", None)
+        return self.likes([changes])[0]
+
+    def likes(self, every: Iterable[Mapping[str, Any]]) -> list[Self]:
+        """One like this for each of these changes."""
+        kind, own, given = type(self), self.__dict__, self.__pydantic_fields_set__
+        make, fill = object.__new__, object.__setattr__
+        found = []
+        for changes in every:
+            one = make(kind)
+            fill(one, "__dict__", {**own, **changes})
+            fill(one, "__pydantic_fields_set__", given)
+            fill(one, "__pydantic_extra__", None)
+            fill(one, "__pydantic_private__", None)
+            found.append(one)
         return found
 
 

@@ -16,9 +16,9 @@ def in_order(ops: tuple[Op, ...]) -> tuple[Op, ...]:
 
     Raises GraphError where ops wait for each other in a circle.
     """
-    producer = {name: op for op in ops for name in op.outputs}
-    if _can_run(ops, producer):
+    if _can_run(ops):
         return ops
+    producer = {name: op for op in ops for name in op.outputs}
     waiting = {op.name: len({producer[t].name for t in op.inputs if t in producer}) for op in ops}
     readers: dict[str, list[Op]] = {}
     for op in ops:
@@ -41,14 +41,13 @@ def in_order(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     return tuple(order)
 
 
-def _can_run(ops: tuple[Op, ...], producer: Mapping[str, Op]) -> bool:
+def _can_run(ops: tuple[Op, ...]) -> bool:
     """Whether what ops read of each other is made before."""
-    ready: set[str] = set()
+    waited_for = {name for op in ops for name in op.outputs}
     for op in ops:
-        for name in op.inputs:
-            if name not in ready and name in producer:
-                return False
-        ready.update(op.outputs)
+        if not waited_for.isdisjoint(op.inputs):
+            return False
+        waited_for.difference_update(op.outputs)
     return True
 
 

@@ -34,6 +34,10 @@ def written(document: BaseModel) -> str:
 
 def written_canonically(document: BaseModel) -> str:
     """`canonical_json` of the document."""
+    # of ASCII there is one form only
+    found = _Writer(_sorted_fields, canonical_json, _CANONICAL_ASCII).item(document)
+    if found.isascii():
+        return found
     return _Writer(_sorted_fields, canonical_json, _CANONICAL).item(document)
 
 
@@ -225,8 +229,6 @@ _PLAIN: dict[type, Callable[[Any], str]] = {
     type(None): lambda _: "null",
 }
 
-_CANONICAL = {
-    **_PLAIN,
-    str: lambda value: encode_basestring(value) if value.isascii() else canonical_json(value),
-    float: canonical_json,
-}
+_CANONICAL_ASCII = {**_PLAIN, float: canonical_json}
+
+_CANONICAL = {**_CANONICAL_ASCII, str: canonical_json}
