@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import prod
+from operator import attrgetter
 
 from meshwright.schema import (
     DTYPE_BYTES,
@@ -29,9 +30,9 @@ from meshwright.schema.plan import Direction
 
 MIB = 1 << 20
 _STEPS: tuple[tuple[Direction, Callable[[Redistribution], tuple[Step, ...]]], ...] = (
-    ("forward", lambda moved: moved.forward),
-    ("backward", lambda moved: moved.backward),
-    ("step", lambda moved: moved.per_step),
+    ("forward", attrgetter("forward")),
+    ("backward", attrgetter("backward")),
+    ("step", attrgetter("per_step")),
 )
 # PyTorch DistributedDataParallel's default, bucket_cap_mb = 25
 BUCKET_BYTES = 25 * MIB
@@ -119,8 +120,9 @@ def _collectives(stage: Stage, graph: Graph) -> Iterator[tuple[Redistribution, D
     gradients = [own for own in reversed(moved) if own.traffic == "gradient"]
     values = [own for own in moved if own.traffic == "parameter"]
     kinds = frozenset(Fusion.model_fields)
-    for direction, steps in _STEPS:
-        for own in (*values, *gradients):
-            for step in steps(own):
+    moved = [*values, *gradients]
+    for direction, steps_of in _STEPS:
+        for own, steps in [(own, steps) for own in moved if (steps := steps_of(own))]:
+            for step in steps:
                 if step.kind in kinds:
                     yield own, direction, step

@@ -29,6 +29,7 @@ from meshwright.schema import (
     Request,
     TooLarge,
 )
+from meshwright.schema.collector import uncollected
 from solver.answer import Missed, Write, answer_of, plan_of
 from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
@@ -309,6 +310,7 @@ class _StageSearch:
         )
         return replace(problem, whole=self.request.graph, spare_bytes=spare)
 
+    @uncollected
     def _searched(
         self, folding: Folding, count: int, again: Remade, spare: float, floors: Floors
     ) -> Answer | Missed:

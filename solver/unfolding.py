@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -99,17 +100,21 @@ class Unfolding:
         if not self._levels:
             return stage_moments(models, portions[0].assignment, ledgers[0])
         problem, places = models.problem, self._order.op
-        ops = [op.name for op in problem.ops]
         ran: dict[str, int] = {}
         held: list[tuple[Holdings, IntArray]] = []
         for portion, ledger in zip(portions, ledgers, strict=True):
             order = stage_order(models, portion.assignment)
             own = holdings_of(models, portion.assignment, ledger, portion.share, order)
-            for copy in portion.copies:
-                names = copy.names
-                called = [names.get(name, name) for name in ops]
-                held.append((own, np.array([places.get(name, -1) for name in called])))
-                ran.update({called[op]: places[called[op]] for op in portion.share.ops})
+            positions = np.union1d(own.positions, np.array(portion.share.ops, dtype=np.int64))
+            ops = [problem.ops[position].name for position in positions.tolist()]
+            is_shared = np.isin(positions, portion.share.ops).tolist()
+            at = np.full((len(portion.copies), len(problem.ops)), -1, dtype=np.int64)
+            for copy, row in zip(portion.copies, at, strict=True):
+                called = [copy.names.get(name, name) for name in ops]
+                found = [places.get(name, -1) for name in called]
+                row[positions] = found
+                ran.update(compress(zip(called, found, strict=True), is_shared))
+            held.append((own, at))
         return folded_moments(problem, ran, held)
 
     def paddings(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> tuple[Padding, ...]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.cost_graph import CostGraphError, Edge, Node, Projection
@@ -79,6 +79,8 @@ class Eliminator:
         self.constants: list[int] = []
         self._factors: defaultdict[int, dict[int, Factor]] = defaultdict(dict)
         self._next_factor = 0
+        # by tables and places among a node's neighbours: what minimising a node leads to
+        self._minimised: dict[Hashable, tuple[tuple[Term, ...], tuple[Term, ...], int]] = {}
 
     def add_node(self, index: int, node: Node) -> None:
         self.add(Factor(self.registry.leaf(node), (index,)))
@@ -181,8 +183,25 @@ class Eliminator:
             self.add(Factor(number, tuple(scope)))
 
     def _minimise(self, node: int, factors: list[Factor]) -> None:
-        neighbours = sorted({other for factor in factors for other in factor.scope} - {node})
+        neighbours = tuple(sorted({n for factor in factors for n in factor.scope} - {node}))
         place = {other: axis for axis, other in enumerate((node, *neighbours))}
+        # of repeats alike, in what is known of this one
+        alike = tuple(
+            [
+                (factor.table, factor.is_projection, *[place[other] for other in factor.scope])
+                for factor in factors
+            ]
+        )
+        found = self._minimised.get(alike)
+        if found is None:
+            found = self._minimised[alike] = self._minimum(node, neighbours, place, factors)
+        self.steps.append(Step(node, neighbours, *found))
+        self.add(Factor(found[2], neighbours))
+
+    def _minimum(
+        self, node: int, neighbours: Sequence[int], place: Mapping[int, int], factors: list[Factor]
+    ) -> tuple[tuple[Term, ...], tuple[Term, ...], int]:
+        """Terms, groupings and table of a sum of factors."""
         terms: list[Term] = []
         groupings: dict[int, Term] = {}
         for factor in factors:
@@ -194,9 +213,11 @@ class Eliminator:
         terms.sort(key=lambda term: (term.table, term.axes))
         extents = tuple(self.extents[other] for other in (node, *neighbours))
         ordered = tuple(groupings[head] for head in sorted(groupings))
-        result = self.registry.minimum(Minimum(tuple(terms), ordered, extents))
-        self.steps.append(Step(node, tuple(neighbours), tuple(terms), ordered, result))
-        self.add(Factor(result, tuple(neighbours)))
+        return (
+            tuple(terms),
+            ordered,
+            self.registry.minimum(Minimum(tuple(terms), ordered, extents)),
+        )
 
     def _dense(self, factor: Factor) -> Factor:
         if not factor.is_projection:

@@ -47,6 +47,12 @@ class Holdings:
     unreduced: IntArray
     buffers_bytes: int
 
+    @property
+    def positions(self) -> IntArray:
+        """All that are named, in order."""
+        tables = (self.rows, self.gathers, self.unreduced)
+        return np.unique(np.concatenate([own[:, [1, 3]].ravel() for own in tables]))
+
     @staticmethod
     def of(rows: IntArray) -> Holdings:
         """Of rows that begin with their table."""
@@ -61,8 +67,9 @@ class Holdings:
 
 
 def placed(rows: IntArray, order: Order, names: IntArray) -> IntArray:
-    """Rows (first place, last place, bytes, ..) of rows of events; names: position -> that in the
-    order's graph."""
-    first = order.at[rows[:, 0], names[rows[:, 1]]]
-    last = order.at[rows[:, 2], names[rows[:, 3]]]
-    return np.concatenate([first[:, None], last[:, None], rows[:, 4:]], axis=1)
+    """Rows (first place, last place, bytes, ..) of rows of events, copy by copy; names: (copies,
+    positions), the position in the order's graph of each."""
+    first = order.at[rows[:, 0], names[:, rows[:, 1]]]
+    last = order.at[rows[:, 2], names[:, rows[:, 3]]]
+    rest = np.tile(rows[:, 4:], (len(names), 1))
+    return np.concatenate([first.reshape(-1, 1), last.reshape(-1, 1), rest], axis=1)

@@ -81,14 +81,15 @@ def rows_of(
     """(first place, last place, bytes, what) of all that is held, those that stand ahead of or
     behind their turn apart, the bytes of buffers, and those of all that is gathered or reduced.
 
-    holdings: each with the positions, in the order's graph, of those that it names.
+    holdings: each with the positions, in the order's graph, of those that it names, for each of
+    its copies.
     """
     own, gathers, unreduced, buffers = [], [], [], 0
     for held, names in holdings:
         own.append(placed(held.rows, order, names))
         gathers.append(placed(held.gathers, order, names))
         unreduced.append(placed(held.unreduced, order, names))
-        buffers += held.buffers_bytes
+        buffers += held.buffers_bytes * len(names)
     gathered, left = _by_start(gathers), _by_start(unreduced)
     rows = [_of(array, None) for array in own]
     rows += [_of(gathered, What.GATHERED), _of(left, What.GATHERED)]

@@ -33,7 +33,7 @@ def stage_moments(
     order = stage_order(models, assignment, split=split)
     held = holdings_of(models, assignment, ledger, Share.all_of(models, assignment), order)
     ops = models.problem.ops
-    rows = rows_of(order, [(held, np.arange(len(ops)))])
+    rows = rows_of(order, [(held, np.arange(len(ops))[None])])
     return moments_of(order, lambda position: ops[position].name, *rows)
 
 

@@ -45,7 +45,7 @@ def hold(
         (replace(held, gathers=none[1]), "working"),
     )
     for own, kind in kinds:
-        rows, beside, buffers_bytes, _ = rows_of(order, [(own, names)])
+        rows, beside, buffers_bytes, _ = rows_of(order, [(own, names[None])])
         sections[Part.F].buffers_bytes += buffers_bytes
         for one in passes:
             one.write(rows, kind, at_borders=False)
