@@ -66,18 +66,17 @@ def extra_bytes(items: Iterable[tuple[Dealt, int]]) -> int:
     return deal([own for own, count in items for _ in range(count)]).extra_bytes
 
 
+def stage_extra_bytes(stage: Stage) -> int:
+    """What the fullest device of a stage holds beyond the mean of what is dealt out."""
+    return deal(list(_dealt(stage).values())).extra_bytes
+
+
 def with_owners(stage: Stage) -> Stage:
     """A stage whose parameters say which device of a group keeps what is dealt out."""
-    mesh = stage.mesh
-    names, sizes = list(mesh.names), tuple(axis.size for axis in mesh.axes)
-    dealt = [own for own in stage.parameters if own.owner]
+    dealt = _dealt(stage)
     if not dealt:
         return stage
-    items = [
-        Dealt(tuple(names.index(axis) for axis in own.owner), own.dealt_bytes, sizes)
-        for own in dealt
-    ]
-    owners = dict(zip((own.tensor for own in dealt), deal(items).owners, strict=True))
+    owners = dict(zip(dealt, deal(list(dealt.values())).owners, strict=True))
 
     def owned(own: ParameterPlan) -> ParameterPlan:
         if not own.owner:
@@ -86,3 +85,13 @@ def with_owners(stage: Stage) -> Stage:
         return own.like(owner=found)
 
     return stage.like(parameters=tuple(map(owned, stage.parameters)))
+
+
+def _dealt(stage: Stage) -> dict[str, Dealt]:
+    mesh = stage.mesh
+    names, sizes = list(mesh.names), tuple(axis.size for axis in mesh.axes)
+    return {
+        own.tensor: Dealt(tuple(names.index(axis) for axis in own.owner), own.dealt_bytes, sizes)
+        for own in stage.parameters
+        if own.owner
+    }

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import Calibration, Graph, Plan, PlanError, Setup, Stage, Topology
+from solver.dealing import stage_extra_bytes
 from solver.evaluate import check_documents, check_mesh
 from solver.pipeline.placement import group_of
 from solver.pipeline.price import tied_ns
@@ -53,6 +54,7 @@ class Step:
             for stage in stages
             for own in self.plan.stages[stage].parameters
         )
+        resting += sum(stage_extra_bytes(self.plan.stages[stage]) for stage in stages)
         buffers = sum(self.program.scripts[stage][Part.F].buffers_bytes for stage in stages)
         return resting + buffers
 

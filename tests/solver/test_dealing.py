@@ -25,7 +25,7 @@ from solver.lowering import Models
 from solver.mesh_outcome import TOLERANCE
 from solver.meshes import meshes
 from solver.planner import plan
-from solver.simulation.summary import simulate_documents
+from solver.simulation.step import step_of
 from solver.values import find_values
 from solver.verify import verify, verify_documents
 from tests.solver.requests import planned
@@ -214,8 +214,11 @@ def test_plans_say_who_owns_what_are_judged_alike_and_right() -> None:
     assert evaluate(problem(request.graph, request.topology, request.setup), found) == found.cost
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified"
-    simulated = simulate_documents(found, request.graph, request.topology, request.setup)
-    assert simulated.step_ns == pytest.approx(found.cost.step_ns, rel=0.03)
+    simulated = step_of(found, request.graph, request.topology, request.setup)
+    assert simulated.ns == pytest.approx(found.cost.step_ns, rel=0.03)
+    memory = found.cost.memory_bytes
+    resting = memory.parameters + memory.gradients + memory.optimizer
+    assert simulated.static_bytes(0) == pytest.approx(resting, abs=len(owned))
 
 
 @pytest.mark.parametrize("solver", ["exact", "recursive_programming", "semi_auto"])

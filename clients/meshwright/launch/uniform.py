@@ -132,6 +132,10 @@ class _Read:
             if what := _otherwise(own, self.roles, most.degrees):
                 yield own.planned.op, what
         for parameter in self.stage.parameters:
+            if parameter.sparse_gradient:
+                yield parameter.tensor, "its gradient is rows that were looked up"
+            if parameter.owner:
+                yield parameter.tensor, "its optimizer state lies whole on one device of a group"
             zero = self.zero_of.get(parameter.tensor)
             wanted = (most.degrees.zero, most.zero_size if most.degrees.zero else 1)
             if zero is not None and zero != wanted:

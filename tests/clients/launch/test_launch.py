@@ -37,6 +37,7 @@ from solver.planner import plan
 from tests.clients.conftest import Run
 from tests.solver.pipeline.layered import layered
 from tests.solver.requests import transformer_mlp
+from tests.solver.small_graphs import topology
 
 GRAPHS = Path(__file__).parents[3] / "examples" / "graphs"
 
@@ -54,6 +55,29 @@ def request(
         setup=Setup(global_batch=batch, microbatches=microbatches),
         degrees=Degrees.model_validate(degrees),
     )
+
+
+def test_rows_and_owners_are_said_to_get_lost() -> None:
+    whole = OptimizerParallel(level=1, whole_parameters=True, threshold_kb=0)
+    for constraints in (
+        Constraints(optimizer_parallel=whole),
+        Constraints(sparse_gradients=("*",)),
+    ):
+        own = Request(
+            graph=transformer_mlp(6, rows=3, width=35).graph("loss:out", loss="loss:out"),
+            topology=topology(3),
+            setup=Setup(microbatches=1),
+            constraints=constraints,
+        )
+        found = plan(own).plan
+        assert found is not None
+        parameters = found.stages[0].parameters
+        unlike = {p.tensor for p in parameters if p.owner or p.sparse_gradient}
+        assert unlike
+        said = [one for one in uniform_of(found, own.graph).differing if one.name in unlike]
+        assert {one.name for one in said if "whole on one" in one.what or "rows" in one.what} == (
+            unlike
+        )
 
 
 def uniform(own: Request) -> Uniform:
