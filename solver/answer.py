@@ -144,7 +144,7 @@ def plan_of(
     stage = with_owners(unfolding.stage(portions, stages))
     again = problem.remade.document([op.op for op in stage.ops])
     moments = every_moment(
-        folded.moments, problem.in_flight, problem.setup.copies, training=problem.training
+        folded.moments, problem.in_flight, problem.copies, training=problem.training
     )
     searched = [outcome for outcome in outcomes if not outcome.left_out]
     bound, cheapest_ns = _bound_ns(outcomes, best, folded), _cheapest_ns(best, folded)

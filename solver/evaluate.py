@@ -48,7 +48,7 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
         )
     if len(plan.stages) != 1:
         raise PlanError(f"expected one pipeline stage, the plan has {len(plan.stages)}")
-    stage = plan.stages[0]
+    stage, problem = plan.stages[0], problem.of_plan(plan)
     check_mesh(problem, stage.mesh)
     check_order(plan, problem)
     models = Models.of_stage(problem, stage)
@@ -95,7 +95,7 @@ def cost_of_all(models: Models, assignment: Assignment) -> Cost:
 def lengths_in_turn(problem: Problem, course: Course) -> Lengths:
     """Of passes that are one rank's alone: backward ones are whole. Of both halves where they
     take turns."""
-    own = in_halves(course) if problem.setup.copies > 1 else course
+    own = in_halves(course) if problem.copies > 1 else course
     return lengths_of(own, training=problem.training, split=False)
 
 
@@ -160,7 +160,7 @@ def memory_of(problem: Problem, totals: Totals, moments: Moments) -> MemoryUse:
         host=round(totals.host_bytes),
         host_capacity=problem.topology.host.memory_bytes if problem.topology.host else 0,
     )
-    return at_fullest(resting, alone(moments, problem.in_flight, problem.setup.copies))
+    return at_fullest(resting, alone(moments, problem.in_flight, problem.copies))
 
 
 def cost_of(problem: Problem, totals: Totals, lengths: Lengths, memory_bytes: MemoryUse) -> Cost:

@@ -161,6 +161,7 @@ class LocalModels(Models):
                 interconnect=whole.interconnect,
                 axis_levels=whole.axis_levels,
                 gradients=whole.gradients,
+                copies=whole.copies,
                 kept=kept,
             ),
         )

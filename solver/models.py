@@ -114,6 +114,7 @@ class Models:
                 interconnect=self.interconnect,
                 axis_levels=self.ops.axis_levels,
                 gradients=problem.gradients,
+                copies=problem.copies,
             ),
         )
 

@@ -207,7 +207,7 @@ def sparse_updates(stages: Sequence[Stage]) -> list[str]:
 
 def in_turns(problem: Problem) -> list[str]:
     """That microbatches take turns, where they do."""
-    copies = problem.setup.copies
+    copies = problem.copies
     if copies == 1:
         return []
     return [

@@ -53,9 +53,7 @@ def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = F
     judged = with_owners(stage_document(models, assignment, ledger))
     if is_only:
         found = stage_moments(models, assignment, ledger)
-        moments = every_moment(
-            found, problem.in_flight, problem.setup.copies, training=problem.training
-        )
+        moments = every_moment(found, problem.in_flight, problem.copies, training=problem.training)
         _compare_moments(stage.moments, moments, where)
     _compare_items(stage.ops, judged.ops, lambda own: own.op, f"{where}op")
     _compare_items(stage.tensors, judged.tensors, lambda own: own.tensor, f"{where}tensor")

@@ -53,7 +53,8 @@ RootedKind = Literal["reduce", "broadcast"]
 class ParameterModel(ParameterStates):
     """The states of a parameter and what they cost; one for all parameters of equal content.
 
-    gradients: how many parameters the whole graph trains.
+    gradients: how many parameters the whole graph trains. copies: microbatches that take turns, of
+    each of `microbatches`.
     """
 
     device: Device
@@ -61,6 +62,7 @@ class ParameterModel(ParameterStates):
     interconnect: Interconnect
     axis_levels: tuple[int, ...]
     gradients: int = 1
+    copies: int = 1
 
     @cached_property
     def value_moves(self) -> Redistributions:
@@ -106,7 +108,7 @@ class ParameterModel(ParameterStates):
             axis_sizes=self.space.axis_sizes,
             axis_levels=self.axis_levels,
             interconnect=self.interconnect,
-            microbatches=self.microbatches * self.setup.copies,
+            microbatches=self.microbatches * self.copies,
         )
 
     def row_update_ns(self, states: IntArray, rows: RowGradients) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 
 from costmodel.calibrations import default_calibration
-from meshwright.schema import Answer, Request, SetupError
+from meshwright.schema import Answer, Request
 from solver import stage_planner
 from solver.deadline import Stop, never
 from solver.expert_loads import check_experts
@@ -19,12 +19,14 @@ from solver.sparse_tables import with_sparse_tables
 from solver.split_batch import check_split
 from solver.stage_planner import Report, plan_stage
 from solver.stated.planner import check_stated, plan_stated
+from solver.turns import check_turns, in_turns_or_not, without_turns
 
 __all__ = ["check", "plan"]
 
 
 def check(request: Request) -> None:
     """Raise what `plan` would raise for bad input, without searching."""
+    request = without_turns(request)
     _check_whole(request)
     request = with_sparse_tables(request)
     if request.degrees is not None:
@@ -47,6 +49,14 @@ def plan(
     executor: for the searches within a search for pipelines that do not depend on each other; the
     answer is the same with any, and with none they run here one after the other.
     """
+    if request.setup.copies != "auto":
+        return _planned(request, report, stop, executor)
+    return in_turns_or_not(request, lambda own: _planned(own, report, stop, executor))
+
+
+def _planned(
+    request: Request, report: Report | None, stop: Stop, executor: Executor | None
+) -> Answer:
     _check_whole(request)
     answer = _answer(with_sparse_tables(request), report, stop, executor)
     if answer.plan is None:
@@ -74,30 +84,15 @@ def _whole(request: Request, microbatches: int) -> Problem:
 def _check_whole(request: Request) -> None:
     """Raise SetupError where what the setup says of sequences, experts or halves of a batch
     cannot be."""
-    setup, count = request.setup, request.setup.microbatches or request.setup.copies
+    setup, count = request.setup, request.setup.microbatches or request.setup.least_copies
     if setup.sequence_order != "contiguous":
         rows_of(_whole(request, count))
     if setup.expert_imbalance > 1:
         whole = _whole(request, count)
         check_experts(whole.ops, whole.tensors, setup.expert_imbalance)
-    if setup.copies > 1:
-        _check_copies(request)
+    if setup.least_copies > 1:
+        check_turns(request)
         check_split(_whole(request, count))
-
-
-def _check_copies(request: Request) -> None:
-    if request.pipeline.ranks != 1:
-        raise SetupError(
-            "microbatches that take turns within a pipeline are not planned: its schedules run "
-            "one microbatch beside another's waits already; copies 1 or no pipeline would do",
-            pointer="/copies",
-        )
-    if request.constraints.offload != "none":
-        raise SetupError(
-            f"offload {request.constraints.offload} beside microbatches that take turns is not "
-            "planned; copies 1 or offload none would do",
-            pointer="/copies",
-        )
 
 
 def _answer(

@@ -16,6 +16,7 @@ from meshwright.schema import (
     Graph,
     Link,
     Op,
+    Plan,
     PlanError,
     RuleError,
     Setup,
@@ -47,7 +48,8 @@ class Problem:
     not divide. in_flight: how many microbatches' saved activations are held at one time.
     stage_link: to the neighbouring pipeline stages. sent: what goes to the next one, so that its
     gradient comes back. whole: what the graph stands for, where it is folded. remade: what is done
-    again in the backward pass, with the segments of the whole graph. spare_bytes: of the memory,
+    again in the backward pass, with the segments of the whole graph. copies: microbatches that take
+    turns. spare_bytes: of the memory,
     what has to be left for what passes by. loads: where tokens of experts are spread unevenly.
     """
 
@@ -66,6 +68,7 @@ class Problem:
     remade: Remade = NOTHING
     spare_bytes: float = 0.0
     loads: ExpertLoads = EVEN
+    copies: int = 1
 
     @cached_property
     def gradients(self) -> int:
@@ -79,7 +82,7 @@ class Problem:
     @property
     def rounds(self) -> int:
         """How often a step gathers parameters: microbatches that take turns share it."""
-        return self.microbatches // self.setup.copies
+        return self.microbatches // self.copies
 
     @cached_property
     def op_by_name(self) -> Mapping[str, OpInfo]:
@@ -89,6 +92,15 @@ class Problem:
     def position_of(self) -> Mapping[str, int]:
         """The position of every op, by name."""
         return {op.name: position for position, op in enumerate(self.ops)}
+
+    def of_plan(self, plan: Plan) -> Problem:
+        """The problem with the copies that a plan says."""
+        copies = _copies(self.setup, plan.copies)
+        if copies == self.copies:
+            return self
+        if self.microbatches % copies:
+            raise PlanError(f"{self.microbatches} microbatches do not take turns in pairs")
+        return replace(self, copies=copies, in_flight=self.in_flight / self.copies * copies)
 
     def of_stage(self, stage: Stage) -> Problem:
         """The problem as a plan's stage solves it: it need not use what the setup allows."""
@@ -146,12 +158,13 @@ def build_problem(
     stage_link: Link | None = None,
     sent: frozenset[str] = frozenset(),
     remade: Remade = NOTHING,
+    copies: int | None = None,
 ) -> Problem:
     """The problem of running `graph`; raises MeshwrightError where its parts do not fit.
 
-    microbatches: of one step, where the setup leaves them open. Where the setup says how inputs are
-    loaded, the problem's graph has ops that do so; for inference it has no loss, and perhaps a
-    cache (`solver.inference`).
+    microbatches, copies: of one step, where the setup leaves them open. Where the setup says how
+    inputs are loaded, the problem's graph has ops that do so; for inference it has no loss, and
+    perhaps a cache (`solver.inference`).
     """
     if topology.beside:
         raise TopologyError(
@@ -160,10 +173,11 @@ def build_problem(
             pointer="/topology",
         )
     graph = with_loading(for_inference(graph, setup), setup)
-    count = microbatches or setup.microbatches or setup.copies
-    if count % setup.copies:
+    taking_turns = _copies(setup, copies)
+    count = microbatches or setup.microbatches or taking_turns
+    if count % taking_turns:
         raise SetupError(
-            f"{count} microbatches do not go in groups of {setup.copies} that take turns; "
+            f"{count} microbatches do not go in groups of {taking_turns} that take turns; "
             f"{count + 1} would do",
             pointer="/microbatches",
         )
@@ -198,12 +212,22 @@ def build_problem(
         tensors,
         ops,
         uneven,
-        in_flight * setup.copies,
+        in_flight * taking_turns,
         stage_link,
         sent,
         remade=remade,
         loads=expert_loads(ops, tensors, setup.expert_imbalance),
+        copies=taking_turns,
     )
+
+
+def _copies(setup: Setup, said: int | None) -> int:
+    """What a plan says where the setup leaves it open."""
+    if setup.copies == "auto":
+        return said or 1
+    if said not in (None, setup.copies):
+        raise PlanError(f"the plan has {said} copies, the setup says {setup.copies}")
+    return setup.copies
 
 
 def check_rules(graph: Graph) -> None:

@@ -186,7 +186,7 @@ def microbatch_counts(request: Request) -> list[int]:
     if setup.cache is not None:
         return [1]
     batch = step_batch(request.graph, setup) or 1
-    counts: list[int] = [setup.copies]
+    counts: list[int] = [setup.least_copies]
     while batch % (2 * counts[-1]) == 0:
         counts.append(2 * counts[-1])
     return counts

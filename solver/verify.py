@@ -79,7 +79,7 @@ def verify_documents(
         cost = judged.cost
     else:
         group = group_of(plan, topology)
-        problem = build_problem(graph, group, setup, own, plan.microbatches)
+        problem = build_problem(graph, group, setup, own, plan.microbatches, copies=plan.copies)
         stages = [_Stage(problem, rows=check_order(plan, problem))]
         if plan.topology != topology.id:
             raise PlanError(f"the plan is for {plan.topology}, not for {topology.id}")

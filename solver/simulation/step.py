@@ -93,7 +93,9 @@ def _one_stage(
 ) -> Program:
     if len(plan.stages) != 1:
         raise PlanError("the plan has several stages and no schedule")
-    problem = build_problem(graph, topology, setup, calibration, plan.microbatches)
+    problem = build_problem(
+        graph, topology, setup, calibration, plan.microbatches, copies=plan.copies
+    )
     check_mesh(problem, plan.stages[0].mesh)
     check_order(plan, problem)
     parts = StageParts.of(problem, plan.stages[0], {}, {})
@@ -102,7 +104,7 @@ def _one_stage(
         rows = made.of_ranks[0]
         made = Schedule("forward", problem.rounds, (0,), (rows[rows[:, 1] == Pass.F],))
     script = script_of(parts, split=False)
-    if setup.copies > 1:
+    if problem.copies > 1:
         script = in_halves(parts, script)
     return Program(made, (script,), len(topology.levels))
 

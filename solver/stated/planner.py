@@ -92,7 +92,9 @@ def _settled(request: Request) -> tuple[Request, tuple[str, ...]]:
         }
     )
     count = (
-        _microbatches(found) if ranks > 1 else request.setup.microbatches or request.setup.copies
+        _microbatches(found)
+        if ranks > 1
+        else request.setup.microbatches or request.setup.least_copies
     )
     return found, _uncut(_on_rank(found), count)
 

@@ -10,6 +10,7 @@ import typer
 from meshwright.cli.asking import ask, topology_of
 from meshwright.cli.pins import parse_pin
 from meshwright.cli.wishes import (
+    copies_of,
     degrees_of,
     one_of,
     recompute_of,
@@ -92,9 +93,9 @@ def estimate(
         typer.Option(min=1, help="Tokens of the busiest expert over the mean of all."),
     ] = None,
     copies: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            min=1, max=2, help="2: microbatches take turns in pairs, computing and sending."
+            help="2: microbatches take turns in pairs, computing and sending; auto: if faster."
         ),
     ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
@@ -110,7 +111,7 @@ def estimate(
         uneven=uneven,
         sequence_order=sequence_order,
         expert_imbalance=expert_imbalance,
-        copies=copies,
+        copies=copies_of(copies),
     )
     document.instantiate(run.symbols)
     degrees = degrees_of(dp=dp, tp=tp, cp=cp, ep=ep, zero=zero, sequence_parallel=sequence_parallel)

@@ -12,6 +12,7 @@ from meshwright.cli.pins import parse_pin
 from meshwright.cli.wishes import (
     budget_of,
     constraints_of,
+    copies_of,
     one_of,
     optimizer_parallel_of,
     pipeline_of,
@@ -173,9 +174,9 @@ def plan(
         typer.Option(min=1, help="Tokens of the busiest expert over the mean of all."),
     ] = None,
     copies: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            min=1, max=2, help="2: microbatches take turns in pairs, computing and sending."
+            help="2: microbatches take turns in pairs, computing and sending; auto: if faster."
         ),
     ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
@@ -192,7 +193,7 @@ def plan(
         uneven=uneven,
         sequence_order=sequence_order,
         expert_imbalance=expert_imbalance,
-        copies=copies,
+        copies=copies_of(copies),
         phase=phase,
         cache=cache,
         gradients=gradients,

@@ -170,6 +170,14 @@ def recompute_of(policy: str | None, blocks: int | None) -> Recompute:
     return _read(Recompute, said)
 
 
+def copies_of(text: str | None) -> int | str | None:
+    """A number, or `auto`."""
+    if text is None:
+        return None
+    known = one_of("--copies", text, ("1", "2", AUTO))
+    return known if known == AUTO else int(known)
+
+
 def one_of(option: str, value: str, known: Collection[T]) -> T:
     """The value of an option that has only these; RequestError names them."""
     for own in known:

@@ -101,7 +101,7 @@ def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:
         sequence=symbols.get("seq"),
         is_zigzag=bool(plan.order),
         recompute=most.stage.recompute.policy if most.stage.recompute is not None else "none",
-        copies=setup.copies if setup is not None else 1,
+        copies=plan.copies or (setup.least_copies if setup is not None else 1),
         differing=tuple(_alike(differing)),
     )
 

@@ -377,6 +377,7 @@ class Plan(Document):
     """A complete answer to one request.
 
     wishes: what was asked for beside the documents. schedule: of plans with several stages.
+    copies: microbatches that take turns, where the setup leaves that to the search.
 
     repeated_work: the share of the arithmetic that devices do in vain because others do it too; a
     device that waits for longer chunks than its own repeats nothing. padding: what is filled up.
@@ -394,6 +395,7 @@ class Plan(Document):
     calibration: str
     wishes: Wishes = Wishes()
     microbatches: int = Field(default=1, ge=1)
+    copies: Literal[1, 2] | None = None
     stages: tuple[Stage, ...]
     schedule: Schedule | None = None
     cost: Cost

@@ -31,7 +31,8 @@ class Setup(Document):
     microbatches: forward and backward passes whose gradients are accumulated in one step; None =
     the fewest, by doubling, for which a plan fits in memory.
     copies: 2 where microbatches go in pairs that take turns, so that one communicates while the
-    other computes (the halves of a batch): `microbatches` counts the halves.
+    other computes (the halves of a batch): `microbatches` counts the halves. `auto`: where that is
+    faster; the plan says it.
     execution: compiled stacks fuse memory-bound ops into their neighbours' kernels.
     gradients: over the batch; for the runtime, no cost depends on it.
     master_dtype: a copy of the parameters that the optimizer updates; None = no copy.
@@ -60,7 +61,7 @@ class Setup(Document):
     symbols: dict[str, Whole] = Field(default_factory=dict)
     global_batch: Whole | None = Field(default=None, ge=1)
     microbatches: Whole | None = Field(default=None, ge=1)
-    copies: Literal[1, 2] = 1
+    copies: Literal[1, 2, "auto"] = 1
     optimizer: Optimizer = Optimizer()
     gradient_dtype: DType = "float32"
     master_dtype: DType | None = "float32"
@@ -75,6 +76,11 @@ class Setup(Document):
     cache: Cache | None = None
     memory_reserve: float = Field(default=0.1, ge=0, lt=1)
 
+    @property
+    def least_copies(self) -> int:
+        """How many microbatches take turns in every plan."""
+        return 1 if self.copies == "auto" else self.copies
+
     @model_validator(mode="after")
     def _valid(self) -> Setup:
         if self.global_batch is not None and self.global_batch % (self.microbatches or 1):
@@ -83,13 +89,13 @@ class Setup(Document):
                 "equal microbatches",
                 pointer="/microbatches",
             )
-        if (self.microbatches or self.copies) % self.copies:
+        if (self.microbatches or self.least_copies) % self.least_copies:
             raise SetupError(
                 f"{self.microbatches} microbatches cannot take turns in pairs; "
                 f"{(self.microbatches or 0) + 1} would do",
                 pointer="/microbatches",
             )
-        if self.cache is not None and self.copies > 1:
+        if self.cache is not None and self.least_copies > 1:
             raise SetupError(
                 "all sequences of the batch are in the cache at one time, and none take turns; "
                 "copies 1 would do",
