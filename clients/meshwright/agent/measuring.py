@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from meshwright.agent.collectives import measure_collective
+from meshwright.agent.health import Health
 from meshwright.agent.journal import Journal, Sample
 from meshwright.agent.kernels import dtype_of, measure_kernel
 from meshwright.agent.proposal import propose
@@ -26,7 +27,6 @@ from meshwright.schema.samples import CollectiveSample, KernelSample, Samples
 from meshwright.stopping import Stop, never
 
 MOST_SECONDS = 0.5  # of one task; chosen: more does not change a median
-SLOW = 1.5  # chosen: a device's median over that of all from which on it is named
 SKIP, MEASURE, STOP = 0.0, 1.0, 2.0
 # of products' dims, and of messages; chosen: the largest take a tenth of a second
 LARGEST = {"cpu": (2048, 2**24)}
@@ -66,6 +66,7 @@ class Measurement:
         self._accelerator = station.accelerator
         self._places = station.places
         self._notes: list[str] = []
+        self._health = Health(dist.get_world_size())
         first = dist.get_rank() == 0
         self._journal = Journal(wanted.journal, station.about()) if first else None
 
@@ -122,24 +123,21 @@ class Measurement:
         except RuntimeError as failure:  # out of memory is one
             own = Timing(float("nan"), 0.0, 1)
             self._notes.append(f"{task.key}: {str(failure).splitlines()[0]}")
-        every = self._gathered([own.ns, own.spread_ns, float(own.runs)])
-        medians = [ns for ns, _, _ in every]
+        every = self._gathered([own.ns, own.spread_ns, float(own.runs), float(own.rejected)])
+        medians = [ns for ns, *_ in every]
         if any(ns != ns for ns in medians):
             return None
-        middle = statistics.median(medians)
-        self._note_slow(task, medians, middle)
+        well = self._health.well(
+            medians, [round(runs) for _, _, runs, _ in every], [round(own[3]) for own in every]
+        )
+        middle = statistics.median(medians[rank] for rank in well)
         element_bytes = dtype_of(task.dtype).itemsize
         return KernelSample(
             kind=task.kind, dtype=task.dtype, shape=task.shape, flops=task.flops,
             bytes_moved=task.bytes_moved(element_bytes), ns=middle,
-            spread_ns=statistics.median(spread for _, spread, _ in every),
-            runs=int(min(runs for _, _, runs in every)), slowest=max(medians) / middle,
+            spread_ns=statistics.median(every[rank][1] for rank in well),
+            runs=int(min(every[rank][2] for rank in well)), slowest=max(1.0, max(medians) / middle),
         )  # fmt: skip
-
-    def _note_slow(self, task: Kernel, medians: list[float], middle: float) -> None:
-        for rank, ns in enumerate(medians):
-            if ns > SLOW * middle:
-                self._notes.append(f"rank {rank} is {ns / middle:.1f} times slower: {task.key}")
 
     def _gathered(self, numbers: list[float]) -> list[list[float]]:
         """The numbers of every process."""
@@ -168,5 +166,5 @@ class Measurement:
             kernels=on_one,
             collectives=among,
             complete=complete,
-            notes=tuple(self._notes),
+            notes=(*self._health.notes(), *self._notes),
         )

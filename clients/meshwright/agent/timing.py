@@ -14,11 +14,15 @@ REJECTED = 5.0  # chosen: median absolute deviations beyond which a run is anoth
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """ns: the median of the runs kept; spread_ns: between their quartiles."""
+    """ns: the median of the runs kept; spread_ns: between their quartiles.
+
+    rejected: how many runs were left out.
+    """
 
     ns: float
     spread_ns: float
     runs: int
+    rejected: int = 0
 
     @classmethod
     def of(cls, runs_ns: Sequence[float]) -> Timing:
@@ -26,10 +30,11 @@ class Timing:
         middle = statistics.median(runs_ns)
         deviation = statistics.median(abs(run - middle) for run in runs_ns)
         kept = [run for run in runs_ns if abs(run - middle) <= REJECTED * deviation] or [middle]
+        rejected = len(runs_ns) - len(kept)
         if len(kept) < 2:
-            return cls(middle, 0.0, len(kept))
+            return cls(middle, 0.0, len(kept), rejected)
         low, _, high = statistics.quantiles(kept, n=4, method="inclusive")
-        return cls(statistics.median(kept), high - low, len(kept))
+        return cls(statistics.median(kept), high - low, len(kept), rejected)
 
 
 def timed(

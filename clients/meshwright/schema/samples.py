@@ -23,9 +23,10 @@ Extent = Annotated[Whole, Field(ge=1, le=MAX_SIZE)]
 class KernelSample(Model):
     """A kernel on one device: the median over the devices of each device's median.
 
+    Devices much slower than the others are left out, and named in the notes.
     shape: matmul m, n, k; attention batch, heads, sequence, head_dim, causal; memory elements read
     and written; launch the ops in a row. spread_ns: between quartiles of a device's runs. slowest:
-    the slowest device's median over the median of all.
+    the slowest device's median over `ns`.
     """
 
     kind: KernelKind
