@@ -85,7 +85,7 @@ def _keep(service: State, claim: Claim, by: Agent, samples: Samples) -> Measured
     if (row.state, row.attempt, row.samples) == ("succeeded", claim.attempt, samples.id):
         with service.database.reading() as connection:
             return _made(samples, documents.parsed(connection, Calibration, row.calibration))
-    if not service.leases.holds(claim):
+    if not service.leases.renew(claim):  # a fit takes a while
         cancelled.let_go(service.database, claim)
         raise _lost(claim)
     found = (samples.backend, samples.topology.device_count)

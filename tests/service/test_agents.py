@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,17 @@ def test_a_measurement_that_nobody_can_take_fails(table: Measuring, begun: bool)
     assert row.state == "failed"
     assert row.problem["type"].endswith("no-agent")
     assert "heard of for 30 s" in row.problem["detail"]
+
+
+def test_one_of_many_agents_that_ask_at_once_gets_a_measurement(table: Measuring) -> None:
+    many = [WHO.model_copy(update={"name": f"agent {at}"}) for at in range(8)]
+    for own in many:
+        table.agents.register(own)
+    jobs = {table.measure() for _ in range(3)}
+    with ThreadPoolExecutor(len(many)) as pool:
+        claims = [claim for claim in pool.map(table.lease, many) if claim is not None]
+    assert {claim.job for claim in claims} == jobs
+    assert len(claims) == 3
 
 
 def registered(http: TestClient, own: Agent = WHO) -> str:

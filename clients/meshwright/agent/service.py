@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -11,8 +12,8 @@ from meshwright.client import Client, segment
 from meshwright.schema import InvalidInput, MeshwrightError, NotFound, Progress, Unavailable
 from meshwright.schema.agent import Agent, Heartbeat, Measure, Results
 
-TRIES = 12  # of a result that nobody answers for, a pause between two; chosen
-PAUSE_S = 5.0  # chosen: a service that begins again takes less
+PAUSE_S = 5.0  # between tries; chosen: a service that begins again takes less
+GIVE_UP_S = 60.0  # chosen: the other processes wait for the first one half of their patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,12 @@ class Asker:
 
         Raises InvalidInput where they are refused, Unavailable where no answer comes for long.
         """
-        for left in reversed(range(TRIES)):
+        begun = time.monotonic()
+        while True:
             try:
                 return self._client.end_measurement(self._agent.id, lease.measurement, results)
             except Unavailable:
-                if not left:
+                if time.monotonic() - begun > GIVE_UP_S:
                     raise
                 self._client.pause(PAUSE_S)
             except (InvalidInput, NotFound):
@@ -91,7 +93,6 @@ class Asker:
                 if refused.slug != "lease-lost":
                     raise
                 return None
-        raise AssertionError("the last try returns or raises")
 
     def _register(self) -> float:
         return float(self._client.register_agent(self._agent)["heartbeat_s"])

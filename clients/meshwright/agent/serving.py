@@ -53,7 +53,8 @@ class Serving:
                     continue
                 say(f"{lease.measurement}, attempt {lease.attempt}: begins")
                 said = _Ending(asker, lease, say)
-                with said, Heart(self.url, agent, lease, asker.heartbeat_s) as heart:
+                # signs of life go on until the samples are handed in
+                with Heart(self.url, agent, lease, asker.heartbeat_s) as heart, said:
 
                     def reported(progress: Progress, heart: Heart = heart) -> None:
                         heart.report(progress)
