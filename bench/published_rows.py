@@ -27,6 +27,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -38,24 +39,35 @@ from numpy.typing import NDArray
 from bench.published_models import NotPredictable, Row, model_of, needed, number
 from costmodel.transformer.accelerators import GB, TERA, Accelerator, accelerator, stand_in
 from costmodel.transformer.memory import GRADIENT_BYTES, MASTER_BYTES, memory
-from costmodel.transformer.runs import FULL, GENERATIONS, NONE, SELECTIVE, STACKS, Column, Runs
+from costmodel.transformer.runs import (
+    FULL,
+    GENERATIONS,
+    NONE,
+    PRODUCTS,
+    SELECTIVE,
+    STACKS,
+    Column,
+    Runs,
+)
 
+_COMPILED = re.compile(r"jax|maxtext|xla|pax|t5x|levanter|easylm|neuron|nxd|mindspore|mindformers")
 # chosen: the first pattern found in a framework's name
 _STACKS = (
     (r"fsdp|foundry|torchtitan|automodel|accelerate|transformers|lightning|olmo|composer", "fsdp"),
     (r"intern|colossal|deepspeed", "zero"),
     (r"nemo|bridge|transformer.?engine", "nemo"),
     (r"megatron|mcore|flagscale|modellink|mindspeed", "megatron"),
-    (r"jax|maxtext|xla|pax|levanter|easylm|mindspore|mindformers", "compiled"),
+    (_COMPILED.pattern, "compiled"),
 )
 # stacks whose recipes recompute where memory asks for it; the others only when told to
 _RECIPES = ("fsdp", "zero", "nemo", "compiled")
 # stacks that cut sequences wherever tensors are; the others only when told to
 _SEQUENCE_PARALLEL = ("fsdp", "megatron", "nemo", "compiled")
 _ADDED_IN_SINGLE = re.compile(r"fp32 (grad|accum)")
+ANOTHER_MODEL = 0.2  # chosen: data sheets and drivers differ by a tenth in what a GB is
 _SINGLE = re.compile(r"fp32|tf32|float32")
 _EIGHT_BIT = re.compile(r"fp8|fp4|int8")
-_RECOMPUTE = {"full": FULL, "selective": SELECTIVE, "selective-op": SELECTIVE}
+_RECOMPUTE = {"full": FULL, "selective": SELECTIVE, "selective-op": PRODUCTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +211,11 @@ def _device(row: Row, device: Accelerator) -> dict[str, float]:
     inside = float(link[1]) * GB if link else device.inside_bytes_per_s
     port = number(row, "inter_gbps_per_gpu", device.between_bytes_per_s * 8 / GB) / 8 * GB
     return {
-        "peak_flops_per_s": min(peak, sheet) if single else peak,
+        "peak_flops_per_s": device.best_product * (min(peak, sheet) if single else peak),
         "attention_flops_per_s": sheet if single else device.flops_per_s,
         "number_bytes": 4.0 if single else 2.0,
         "memory_bytes_per_s": device.memory_bytes_per_s,
-        "memory_bytes": device.memory_bytes,
+        "memory_bytes": _memory_bytes(row, device),
         "per_node": number(row, "gpus_per_node", float(device.per_node)),
         "inside_bytes_per_s": inside,
         "between_bytes_per_s": port,
@@ -212,9 +224,17 @@ def _device(row: Row, device: Accelerator) -> dict[str, float]:
     }
 
 
+def _memory_bytes(row: Row, device: Accelerator) -> float:
+    """As `hbm_gb` says where that is another model of the device."""
+    stated = number(row, "hbm_gb", 0.0) * 2.0**30
+    own = device.memory_bytes
+    return stated if stated > 0 and abs(math.log(stated / own)) > ANOTHER_MODEL else own
+
+
 def _stack(row: Row, device: Accelerator) -> str:
     framework = _text(row, "framework")
-    if device.generation == "ampere" and row.get("flash_attn") == "0":
+    fused = number(row, "flash_attn", float(device.flash)) > 0
+    if device.generation == "ampere" and not fused and not _COMPILED.search(framework):
         return "eager"
     for pattern, stack in _STACKS:
         if re.search(pattern, framework):

@@ -23,7 +23,11 @@ TERA = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """relative: whose fitted constants it takes, where none were fitted for its own kind."""
+    """relative: whose fitted constants it takes, where none were fitted for its own kind.
+
+    best_product: share of peak of its best product, over that of its relative. flash: whether
+    attention has a kernel of its own there.
+    """
 
     name: str
     generation: str
@@ -36,12 +40,14 @@ class Accelerator:
     per_node: int
     inside_bytes_per_s: float
     between_bytes_per_s: float
+    best_product: float = 1.0
+    flash: bool = True
 
 
 # pattern of the name -> preset, generation, relative
 _PRESETS = (
-    (r"910b|910c|ascend", "910b", "ampere", "A100"),
-    (r"910a|910(?![bc])", "910a", "ampere", "A100"),
+    (r"910b|910.?pro.?b|ascend.?a2|atlas", "910b", "ampere", "A100"),
+    (r"910|ascend", "910a", "ampere", "A100"),
     (r"a[18]00.*40", "a100-40g", "ampere", None),
     (r"a[18]00", "a100-80g", "ampere", None),
     (r"v100", "v100", "ampere", "A100"),
@@ -57,23 +63,75 @@ _OTHERS = (
     # NVIDIA GB200 NVL72 and GB300 NVL72 product pages, a 72nd (sparse figures halved)
     (r"gb200", "GB200", "blackwell", "B200", 2500, 5000, 8000, 186, 72, 900, 50),
     (r"gb300", "GB300", "blackwell", "B200", 2500, 5000, 8000, 279, 72, 900, 100),
-    # NVIDIA DGX B300 data sheet
+    # NVIDIA DGX B300 data sheet; HGX B100 in the Blackwell architecture brief
     (r"b300", "B300", "blackwell", "B200", 2250, 4500, 8000, 268, 8, 900, 100),
-    # AMD Instinct MI250X and MI325X data sheets; of an MI250X one of two dies is a device
+    (r"\bb100", "B100", "blackwell", "B200", 1750, 3500, 8000, 180, 8, 900, 50),
+    # NVIDIA H100 data sheet, PCIe and NVL
+    (r"h100.*pcie", "H100 PCIe", "hopper", "H100", 756, 1513, 2039, 80, 8, 63, 25),
+    (r"h100.*nvl", "H100 NVL", "hopper", "H100", 835, 1671, 3938, 94, 8, 63, 25),
+    # NVIDIA A100 data sheet, PCIe
+    (r"a100.*pcie.*40|a100.*40.*pcie", "A100 PCIe 40GB", "ampere", "A100", 312, 312, 1555, 40, 8,
+     31.5, 25),
+    (r"a100.*pcie", "A100 PCIe", "ampere", "A100", 312, 312, 1935, 80, 8, 31.5, 25),
+    # as A100 and H100 with 8 and 8 links of 25 GB/s, resellers' data sheets
+    (r"a800.*40", "A800 40GB", "ampere", None, 312, 312, 1555, 40, 8, 200, 25),
+    (r"a800", "A800", "ampere", None, 312, 312, 2039, 80, 8, 200, 25),
+    (r"h800", "H800", "hopper", None, 989.4, 1978.9, 3350, 80, 8, 200, 50),
+    # AMD Instinct data sheets; of an MI250X one of two dies is a device
+    (r"mi210", "MI210", "ampere", "A100", 181, 181, 1638, 64, 8, 31.5, 12.5),
     (r"mi250", "MI250X", "ampere", "A100", 191.5, 191.5, 1638, 64, 8, 100, 12.5),
-    (r"mi325|mi355|mi350", "MI325X", "hopper", "H100", 1307.4, 2614.9, 6000, 256, 8, 448, 50),
+    (r"mi325", "MI325X", "hopper", "H100", 1307.4, 2614.9, 6000, 256, 8, 448, 50),
+    (r"mi350", "MI350X", "blackwell", "B200", 2306.9, 4613.7, 8000, 288, 8, 537, 50),
+    (r"mi355", "MI355X", "blackwell", "B200", 2516.6, 5033.2, 8000, 288, 8, 537, 50),
     # Google Cloud TPU system architecture pages; a pod counts as one fast domain of 256
-    (r"tpu.*v4|v4", "TPU v4", "ampere", "A100", 275, 275, 1228, 32, 256, 150, 12.5),
+    (r"tpu.*v3", "TPU v3", "ampere", "A100", 123, 123, 900, 32, 256, 70, 12.5),
+    (r"tpu.*v4|\bv4", "TPU v4", "ampere", "A100", 275, 275, 1228, 32, 256, 150, 12.5),
     (r"v5p", "TPU v5p", "hopper", "H100", 459, 459, 2765, 95, 256, 300, 25),
     (r"v5e|v5 ?lite", "TPU v5e", "ampere", "A100", 197, 394, 819, 16, 256, 100, 12.5),
     (r"v6e|trillium", "TPU v6e", "hopper", "H100", 918, 1836, 1640, 32, 256, 224, 25),
+    (r"tpu.*7|ironwood", "TPU7x", "blackwell", "B200", 2307, 4614, 7380, 192, 256, 600, 50),
+    # AWS Neuron documentation, Trainium and Trainium2 architecture; EC2 Trn1 and Trn2 pages
+    (r"trainium ?2|trn2", "Trainium2", "hopper", "H100", 667, 1299, 2900, 96, 16, 320, 25),
+    (r"trainium|trn1", "Trainium", "ampere", "A100", 190, 190, 820, 32, 16, 192, 6.25),
+    # Intel Gaudi 2 and 3 white papers: 21 ports of 12.5 and of 25 GB/s inside, 3 outside
+    (r"gaudi ?-?3", "Gaudi 3", "hopper", "H100", 1678, 1678, 3700, 128, 8, 525, 75),
+    (r"gaudi|hl-?225", "Gaudi 2", "ampere", "A100", 432, 865, 2450, 96, 8, 262.5, 37.5),
+    # Huawei CloudMatrix384 (arXiv:2506.12708): a package of two dies
+    (r"910c|ascend.?a3", "Ascend 910C", "ampere", "A100", 752, 1504, 3200, 128, 384, 196, 50),
+    # bins of `costmodel/devices/910b.json`
+    (r"910b1", "Ascend 910B1", "ampere", "A100", 373.9, 747.8, 1600, 64, 8, 196, 25),
+    (r"910b2", "Ascend 910B2", "ampere", "A100", 353.9, 707.8, 1600, 64, 8, 196, 25),
+    (r"910b4", "Ascend 910B4", "ampere", "A100", 245.8, 491.5, 800, 32, 8, 196, 25),
     # NVIDIA H20 (reseller data sheets, no product page)
     (r"h20\b", "H20", "hopper", "H100", 148, 296, 4000, 96, 8, 450, 50),
-    # NVIDIA A10, A30, L40S data sheets: PCIe 4.0 x16
+    # NVIDIA data sheets of A10, A30, A40, RTX A6000, L20, L40, L40S, T4: PCIe
     (r"a10g?\b", "A10", "ampere", "A100", 125, 125, 600, 24, 8, 31.5, 12.5),
-    (r"a30", "A30", "ampere", "A100", 165, 165, 933, 24, 8, 31.5, 12.5),
-    (r"l40s?", "L40S", "hopper", "H100", 362, 733, 864, 48, 8, 31.5, 25),
+    (r"a30\b", "A30", "ampere", "A100", 165, 165, 933, 24, 8, 31.5, 12.5),
+    (r"a40\b", "A40", "ampere", "A100", 149.7, 149.7, 696, 48, 8, 31.5, 12.5),
+    (r"a6000", "RTX A6000", "ampere", "A100", 154.8, 154.8, 768, 48, 8, 31.5, 12.5),
+    (r"\bl20\b", "L20", "hopper", "H100", 119.5, 239, 864, 48, 8, 31.5, 25),
+    (r"l40s", "L40S", "hopper", "H100", 362, 733, 864, 48, 8, 31.5, 25),
+    (r"\bl40\b", "L40", "hopper", "H100", 181, 362, 864, 48, 8, 31.5, 25),
+    (r"\bt4\b", "T4", "ampere", "A100", 65, 130, 320, 16, 4, 15.8, 3.1),
+    # NVIDIA Ampere GA102 and Ada architecture white papers: float32 accumulation
+    (r"4090", "RTX 4090", "hopper", "H100", 165.2, 330.3, 1008, 24, 8, 31.5, 12.5),
+    (r"3090", "RTX 3090", "ampere", "A100", 71, 142, 936, 24, 8, 31.5, 12.5),
 )  # fmt: skip
+
+# published: share of its peak that a device's best product reaches (stas00/ml-engineering@744d01e,
+# compute/accelerator/README.md, MAMF) over what the best of its relative does; GB300 and MI350X
+# were not measured and are as GB200 and MI355X
+_BEST_PRODUCT = {
+    "AMD Instinct MI300X 192GB": 0.51 / 0.80,
+    "MI325X": 0.60 / 0.80,
+    "MI350X": 0.68 / 0.78,
+    "MI355X": 0.68 / 0.78,
+    "GB200": 0.73 / 0.78,
+    "GB300": 0.73 / 0.78,
+    "Gaudi 3": 0.74 / 0.80,
+}
+# published: flash-attention's README needs Ampere or newer
+_WITHOUT_FLASH = ("v100", "t4")
 
 
 def accelerator(name: str) -> Accelerator | None:
@@ -85,6 +143,7 @@ def accelerator(name: str) -> Accelerator | None:
             return Accelerator(
                 called, generation, relative, plain * TERA, plain / 2 * TERA, eight * TERA,
                 memory * GB, gib * 2.0**30, int(per_node), inside * GB, between * GB,
+                _BEST_PRODUCT.get(called, 1.0), called.lower() not in _WITHOUT_FLASH,
             )  # fmt: skip
     for pattern, called, generation, kin in _PRESETS:
         if re.search(pattern, wanted):
@@ -123,5 +182,6 @@ def _of_preset(called: str, generation: str, relative: str | None) -> Accelerato
         plain / 2 if _has_tf32(called) else device.peak_flops_per_s("float32"),
         max(plain, device.peak_flops_per_s("float8_e4m3")), device.memory_bytes_per_s,
         float(device.memory_bytes), 8, inner[-1].link.device_bytes_per_s,
-        outer.link.device_bytes_per_s,
+        outer.link.device_bytes_per_s, _BEST_PRODUCT.get(device.name, 1.0),
+        called not in _WITHOUT_FLASH,
     )  # fmt: skip

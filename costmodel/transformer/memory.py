@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.transformer.runs import FULL, SELECTIVE, Column, Runs
+from costmodel.transformer.runs import FULL, PRODUCTS, SELECTIVE, Column, Runs
 
 MASTER_BYTES = 4.0  # of a parameter in float32, where products read 16 bits
 MOMENT_BYTES = 8.0  # Adam's two in float32
@@ -59,9 +59,11 @@ def memory(runs: Runs) -> Memory:
     """What each run takes: the first rank, which has most microbatches in flight, or the last."""
     states = _states(runs)
     a_layer = _saved_bytes(runs)
-    kept = np.where(runs.recompute == FULL, _input_bytes(runs), a_layer)
+    part = (_input_bytes(runs) + a_layer) / 3  # outputs of half of the products, and of attention
+    kinds = [runs.recompute == kind for kind in (FULL, PRODUCTS)]
+    kept = np.select(kinds, [_input_bytes(runs), part], a_layer)
     saved = kept * np.ceil(runs.layers / runs.pp)
-    made_again = np.where(runs.recompute == FULL, a_layer, 0.0)
+    made_again = np.where((runs.recompute == FULL) | (runs.recompute == PRODUCTS), a_layer, 0.0)
     first = saved * _in_flight(runs) + made_again
     last = saved + made_again + _logits(runs)
     activations = np.where(runs.pp > 1, np.maximum(first, last), first)

@@ -16,7 +16,7 @@ GENERATIONS = ("ampere", "hopper", "blackwell")
 STACKS = ("eager", "fsdp", "zero", "megatron", "nemo", "compiled", "other")
 # stacks whose kernels follow the newest devices: chosen, as they call cuDNN or a compiler
 NATIVE = ("megatron", "nemo", "compiled")
-NONE, SELECTIVE, FULL = 0.0, 1.0, 2.0
+NONE, SELECTIVE, FULL, PRODUCTS = 0.0, 1.0, 2.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,10 @@ class Runs:
 
     Strategy: devices = dp * tp * pp * cp; ep lies within dp and cp; stages_per_rank; zero: ZeRO's
     stage, sharded: ranks in a sharding group; gradient_bytes: of a parameter while gradients are
-    added up; microbatch and batch, sequences; recompute: NONE, SELECTIVE (the attention core) or
-    FULL; sequence_parallel; flash: whether attention is one kernel. stack: index in STACKS.
-    per_tensor: whether parameters are gathered one by one.
+    added up; microbatch and batch, sequences; recompute: NONE, SELECTIVE (the attention core),
+    PRODUCTS (every second one, and what is element-wise) or FULL; sequence_parallel; flash: whether
+    attention is one kernel. stack: index in STACKS. per_tensor: whether parameters are gathered one
+    by one.
     """
 
     layers: Column

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel.transformer.constants import Constants
 from costmodel.transformer.layer import Layer
-from costmodel.transformer.runs import FULL, SELECTIVE, Column, Runs
+from costmodel.transformer.runs import FULL, PRODUCTS, SELECTIVE, Column, Runs
 from costmodel.transformer.traffic import Network
 
 TERMS = (
@@ -76,7 +76,8 @@ def _passes(layer: Layer, network: Network) -> tuple[Column, Column]:
     forward = _longer(products + core + elementwise + moved, launch) + context
     backward = 2 * products + core_back + BACKWARD_TRAFFIC * elementwise + moved
     backward = _longer(backward, launch) + 2 * context
-    again = np.select([runs.recompute == FULL, runs.recompute == SELECTIVE], [forward, core], 0.0)
+    kinds = [runs.recompute == kind for kind in (FULL, SELECTIVE, PRODUCTS)]
+    again = np.select(kinds, [forward, core, products / 2 + elementwise], 0.0)
     return forward, backward + layer.kept("recompute", again)
 
 
@@ -107,7 +108,8 @@ def _reduction(layer: Layer, network: Network, backward: Column) -> Column:
     own = runs.device_parameters / messages
     reduced = messages * network.reduce(ranks, runs.tp, np.minimum(runs.gradient_bytes, 4.0) * own)
     reduced = reduced * np.where(sharded >= ranks, 0.5, 1.0)
-    rounds = np.where(runs.zero == 2, runs.microbatches, 1.0)
+    # in a pipeline gradients stay whole to the end of a step: there is no pass to hide them behind
+    rounds = np.where((runs.zero == 2) & (runs.pp == 1), runs.microbatches, 1.0)
     gathered = messages * network.gather(sharded, runs.tp, runs.number_bytes * own)
     felt = rounds * _felt(layer, reduced, layers * backward)
     felt = felt + constants["gather_exposed"] * gathered

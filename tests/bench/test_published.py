@@ -89,6 +89,26 @@ def test_rows_that_say_too_little_get_a_reason_and_no_number():
     assert "constants of NVIDIA H100" in found["f"]["notes"]
 
 
+def test_a_stated_memory_is_that_of_another_model_of_the_device():
+    row = {**ROW, "hw": "V100-SXM2"}
+    assert rows_of([row]).runs.memory_bytes[0] == pytest.approx(32 * 2**30, rel=0.01)
+    assert rows_of([{**row, "hbm_gb": "16"}]).runs.memory_bytes[0] == 16 * 2**30
+    assert rows_of([{**row, "hbm_gb": "34.4"}]).runs.memory_bytes[0] < 33 * 2**30
+
+
+@pytest.mark.parametrize("hardware", ["V100-SXM2-32GB", "TPU v5e", "Ascend 910B3", "GB200 NVL72",
+                                      "MI300X", "H20", "A800", "L40S", "trn2", "H200"])  # fmt: skip
+@pytest.mark.parametrize("framework", ["", "Megatron-LM", "torchtitan", "MaxText", "unheard of"])
+def test_devices_and_frameworks_nobody_measured_reach_a_plausible_share_of_peak(
+    hardware: str, framework: str
+):
+    row = {**ROW, "hw": hardware, "framework": framework, "tp": "1", "ffn": "16384"}
+    runs = rows_of([row]).runs
+    flops = 6 * 32 * 12 * 4096**2 * 512 * 4096
+    seconds = steps(runs, published_profile().constants).total
+    assert 0.2 < flops / (seconds * 64 * runs.peak_flops_per_s) < 0.65
+
+
 def test_devices_left_over_by_a_stated_dp_share_sequences():
     # 64 devices, tp 2, dp 4 stated and 4 sequences in the batch: 8 ranks for each sequence
     runs = rows_of([{**ROW, "dp": "4", "gbs": "4"}]).runs

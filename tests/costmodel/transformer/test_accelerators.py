@@ -18,6 +18,18 @@ from costmodel.transformer.accelerators import accelerator, stand_in
         ("Ascend 910B", 294.912, "ampere", "A100"),
         ("TPU v5p", 459, "hopper", "H100"),
         ("MI300X", 1307.4, "hopper", "H100"),
+        ("Ascend910", 256, "ampere", "A100"),
+        ("Ascend-910B2", 353.9, "ampere", "A100"),
+        ("Atlas 800T A2", 294.912, "ampere", "A100"),
+        ("GB300-NVL72", 2500, "blackwell", "B200"),
+        ("H100-PCIe", 756, "hopper", "H100"),
+        ("TPUv5p", 459, "hopper", "H100"),
+        ("Ironwood", 2307, "blackwell", "B200"),
+        ("trn2", 667, "hopper", "H100"),
+        ("Intel Gaudi 3", 1678, "hopper", "H100"),
+        ("MI355X", 2516.6, "blackwell", "B200"),
+        ("A40", 149.7, "ampere", "A100"),
+        ("L40S", 362, "hopper", "H100"),
     ],
 )
 def test_names_in_tables_are_known(
@@ -34,6 +46,19 @@ def test_a_40_gb_a100_has_less_bandwidth():
     assert large is not None
     assert small is not None
     assert small.memory_bytes_per_s < large.memory_bytes_per_s
+
+
+def test_a_device_s_best_product_is_held_against_its_relative_s():
+    names = ("MI300X", "GB200", "H200")
+    shares = [own.best_product for own in map(accelerator, names) if own is not None]
+    assert shares == pytest.approx([0.51 / 0.80, 0.73 / 0.78, 1])
+
+
+def test_devices_older_than_ampere_have_no_fused_attention():
+    for name, fused in (("V100", False), ("T4", False), ("A100", True), ("910B", True)):
+        found = accelerator(name)
+        assert found is not None
+        assert found.flash is fused
 
 
 def test_single_precision_is_half_as_fast_where_devices_have_tf32():

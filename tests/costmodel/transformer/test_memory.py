@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from costmodel.transformer.memory import memory
-from costmodel.transformer.runs import FULL, SELECTIVE
+from costmodel.transformer.runs import FULL, PRODUCTS, SELECTIVE
 from tests.costmodel.transformer.runs_of_tests import EAGER, a_run
 
 GB = 1e9
@@ -41,6 +41,11 @@ def test_activations_are_those_of_korthikanti():
 def test_full_recomputation_keeps_inputs_and_one_layer():
     many = memory(a_run(layers=8, dense_layers=8, recompute=FULL)).activations[0]
     assert many == pytest.approx(8 * 2 * SBH + layer_bytes())
+
+
+def test_every_second_product_again_keeps_less_than_nothing_again_and_more_than_all_again():
+    kept = [layer_bytes(recompute=kind) - layer_bytes() for kind in (FULL, PRODUCTS)]
+    assert 0 < kept[0] < kept[1] < layer_bytes() / 2
 
 
 def test_the_first_rank_of_a_pipeline_has_most_in_flight():

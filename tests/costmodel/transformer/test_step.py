@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel.transformer.runs import FULL, SELECTIVE
+from costmodel.transformer.runs import FULL, PRODUCTS, SELECTIVE
 from costmodel.transformer.step import TERMS, steps
 from tests.costmodel.transformer.runs_of_tests import EAGER, MEGATRON, OTHER, PRIORS, a_run
 
@@ -72,6 +72,19 @@ def test_a_second_zero_stage_reduces_gradients_in_every_microbatch():
     assert spent[0] == pytest.approx(0, abs=1e-9)
     assert spent[1] > 0
     assert spent[2] == pytest.approx(4 * spent[1])
+
+
+def test_a_pipeline_reduces_gradients_once():
+    run = {"dp": 4, "pp": 2, "sharded": 4, "stack": OTHER, "batch": 64}
+    assert seconds(**run, zero=2) == seconds(**run, zero=1)
+
+
+def test_every_second_product_again_is_half_of_the_products_and_what_is_element_wise():
+    plain, again = steps(a_run(), PRIORS), steps(a_run(recompute=PRODUCTS), PRIORS)
+    bare = steps(a_run(), PRIORS, ALL - {"matmul_traffic"})
+    moved = steps(a_run(), PRIORS, ALL - {"matmul_traffic", "elementwise"})
+    more = bare.forward / 2 + (moved.forward - bare.forward)
+    assert again.backward - plain.backward == pytest.approx(more)
 
 
 def test_single_precision_moves_twice_the_bytes():
