@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from meshwright.client import Client
+from meshwright.client import Client, SearchCancelled
 from meshwright.schema import Graph, MeshwrightError
 from meshwright.schema.agent import Measure
 from meshwright.schema.samples import Samples
@@ -185,13 +185,18 @@ def test_a_measurement_whose_process_is_killed_ends_with_a_reason(
         assert entry(client, "a")["state"] == "silent"
 
 
-def test_an_agent_that_is_told_to_end_gives_its_measurement_back(
+def test_an_agent_leaves_what_is_cancelled_and_gives_back_what_it_cannot_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MESHWRIGHT_LEASE_S", "5")  # and so signs of life every second
     with server(tmp_path) as (url, _), Client(url) as client:
         with agent(tmp_path, url, "a", 2) as one:
             own = entry(client, "a")["id"]
+            cancelled = Asked(url, Measure(agent=own, **LONG))
+            client.cancel(under_way(client, own))
+            cancelled.wait()
+            assert isinstance(cancelled.error, SearchCancelled)
+            until(lambda: "not ours any more" in (tmp_path / "a.said").read_text())
             asked = Asked(url, Measure(agent=own, **LONG))
             job = under_way(client, own)
             one.terminate()
@@ -201,3 +206,4 @@ def test_an_agent_that_is_told_to_end_gives_its_measurement_back(
             ended = asked.wait()
         assert asked.error is None
         assert (ended["worker"], ended["attempt"]) == (own, 2)
+        assert [entry["id"] for entry in client.samples()] == [ended["samples"]]

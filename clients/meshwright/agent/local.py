@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +25,8 @@ from meshwright.schema import InvalidInput, Unavailable
 PATIENCE = datetime.timedelta(seconds=120)
 POLL_S = 0.05
 GRACE_S = 2.0  # chosen: a process that lost its peer says so within
+PARENT = "MESHWRIGHT_AGENT_PARENT"  # who began this process, and ends it
+LOOK_S = 1.0  # between two looks whether it lives; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,9 @@ def process_group(place: Place) -> Iterator[None]:
                 f"{name} is not set: where the process of rank 0 listens. torchrun sets it; with "
                 "mpirun pass -x MASTER_ADDR=host -x MASTER_PORT=29500"
             )
+    if PARENT in os.environ:
+        parent = int(os.environ[PARENT])
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     accelerator = find_accelerator(place.local_rank)
     dist.init_process_group(
         accelerator.backend,
@@ -86,6 +92,7 @@ def run_here(command: Sequence[str], count: int) -> int:
         try:
             for rank in range(count):
                 own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
+                own[PARENT] = str(os.getpid())
                 threaded = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
                 processes.append(
                     subprocess.Popen(
@@ -107,6 +114,13 @@ def run_here(command: Sequence[str], count: int) -> int:
             last = "killed" if status < 0 else words[-1] if words else "it said nothing"
             raise Unavailable(f"process {rank} of {count} ended with status {status}: {last}")
         return status
+
+
+def _end_with(parent: int) -> None:
+    """One that was killed ends nobody: its processes would serve on without it."""
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    os._exit(1)
 
 
 def _ended(number: int, _frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,38 @@ def test_a_killed_process_leaves_nothing_but_what_it_measured(tmp_path: Path) ->
     found = measured(output, 2, "--seconds", "600")
     assert found.complete
     assert len(found.kernels) + len(found.collectives) >= kept - 1
+
+
+def test_processes_end_with_whoever_began_them(tmp_path: Path) -> None:
+    output = tmp_path / "s.json"
+    agent = begin(output, 2, "--seconds", "600")
+    journal = tmp_path / "s.json.partial"
+    deadline = time.monotonic() + PATIENCE_S
+    try:
+        while not journal.exists():
+            assert agent.poll() is None, agent.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        listed = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+        agent.kill()
+        agent.wait(timeout=PATIENCE_S)
+        while any(running(int(child)) for child in listed):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(agent.pid, signal.SIGKILL)
+        agent.communicate()
+    assert len(listed) == 2
+    assert not output.exists()
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_process_that_fails_is_named() -> None:
