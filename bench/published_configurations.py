@@ -1,9 +1,9 @@
-"""`python -m bench.published_configurations [NAME ...] [--seconds S]`: published runs, predicted.
+"""`python -m bench.published_configurations [NAME ...]`: published runs, predicted.
 
 Each row is a configuration that somebody trained with: what was measured of it, what `estimate`
 predicts for it, and what the best plan found takes with the same model, batch and devices, once
 without a pipeline and once with the published number of pipeline ranks. Where a paper gives
-FLOP/s, the time follows from them and a count of FLOPs. Nothing is calibrated on any of it.
+FLOP/s, the time follows from them and a count of FLOPs. The default is calibrated on none of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from pathlib import Path
 
 from bench.timing import say
 from costmodel.presets import preset
-from meshwright.schema import Budget, Degrees, Graph, Pipeline, Plan, Recompute, Request, Setup
+from meshwright.schema import (
+    Budget,
+    Calibration,
+    Degrees,
+    Graph,
+    Pipeline,
+    Plan,
+    Recompute,
+    Request,
+    Setup,
+)
 from solver.planner import plan
 
 GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"
@@ -156,9 +166,9 @@ def ours(own: Published, request: Request, seconds: float) -> tuple[str, Plan | 
     return how, best
 
 
-def row(own: Published, seconds: float) -> None:
+def row(own: Published, seconds: float, calibration: Calibration | None) -> None:
     """One line of the table."""
-    request = own.request()
+    request = own.request().model_copy(update={"calibration": calibration})
     started = time.process_time()
     answer = plan(request)
     spent = time.process_time() - started
@@ -185,13 +195,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help=", ".join(case.name for case in CASES))
     parser.add_argument("--seconds", type=float, default=60.0, help="each search; 0 for none")
+    parser.add_argument("--calibration", type=Path, help="instead of the default")
     given = parser.parse_args()
+    path: Path | None = given.calibration
+    calibration = None if path is None else Calibration.from_json(path.read_bytes())
     columns = ("run", "strategy", "measured s", "predicted s", "ratio", "GiB", "ours s", "CPU s")
     say(f"| {' | '.join(columns)} |")
     say("|---" * len(columns) + "|")
     for case in CASES:
         if not given.names or case.name in given.names:
-            row(case, given.seconds)
+            row(case, given.seconds, calibration)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ Collective = Literal[
 Extents = tuple[int, ...]
 
 FULL_MESH_KINDS = frozenset({"hccs", "xgmi"})
+SWITCH_KIND = "nvlink"  # of links whose switches may add up
 # links of all other kinds are taken for a network
 INSIDE_KINDS = FULL_MESH_KINDS | {"nvlink", "pcie", "host"}
 NS_PER_S = 1e9
@@ -322,7 +323,7 @@ def _sendings(curves: DeviceCurves, links: list[Link]) -> Iterator[Sending]:
     """The protocols of a device over its cluster's links; a switch adds up for the last of them."""
     inside = [link.kind in INSIDE_KINDS for link in links]
     in_switch = 0.0
-    if curves.in_switch is not None and inside[-1]:
+    if curves.in_switch is not None and links[-1].kind == SWITCH_KIND:
         in_switch = curves.in_switch.value * links[-1].device_bytes_per_s
     for own in curves.protocols:
         steps, shares = (own.step_between, own.step), (own.share_between, own.share)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import DTYPE_BYTES, Calibration, Device, OpClass
-from meshwright.schema.curves import DeviceCurves
+from meshwright.schema.curves import DeviceCurves, ProductCurve
 
 FloatArray = NDArray[np.float64]
 Sizes = float | FloatArray
@@ -59,11 +59,13 @@ class Shape:
 class Rates:
     """What a calibration says of one device.
 
-    curves: of the device, or of its nearest relative; None where there are shares alone.
+    curves: of the device, or of its nearest relative; None where there are shares alone. size: its
+    peak over the relative's: as much more is under way at a time, and has to fill and empty.
     """
 
     calibration: Calibration
     curves: DeviceCurves | None
+    size: float = 1.0
 
     @property
     def memory(self) -> float:
@@ -96,7 +98,7 @@ class Rates:
         if op_class == "attention":
             return _attention_stretch(self.curves, shape)
         assert op_class == "matmul"
-        return _product_stretch(self.curves, shape)
+        return _product_stretch(self.curves.product, shape, self.size)
 
     @property
     def attention_backward(self) -> float:
@@ -113,14 +115,13 @@ def rates_of(calibration: Calibration, device: Device) -> Rates:
             return Rates(calibration, own)
     peak = device.peak_flops_per_s("bfloat16")
     nearest = min(calibration.curves, key=lambda own: abs(math.log(own.flops_per_s / peak)))
-    return Rates(calibration, nearest)
+    return Rates(calibration, nearest, peak / nearest.flops_per_s)
 
 
-def _product_stretch(curves: DeviceCurves, shape: Shape) -> Sizes:
-    own = curves.product
+def _product_stretch(own: ProductCurve, shape: Shape, size: float) -> Sizes:
     half, depth = own.half_tile.value, own.half_depth.value
     results = shape.groups * shape.rows * shape.columns
-    taken = shape.groups * (shape.rows + half) * (shape.columns + half) + own.fill.value
+    taken = shape.groups * (shape.rows + half) * (shape.columns + half) + own.fill.value * size
     return taken / results * (1.0 + depth / shape.depth)
 
 

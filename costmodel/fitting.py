@@ -2,7 +2,7 @@
 
 Over all constants of the device's curves and the launch time, by `costmodel.least_squares`. A
 prediction is what `op_ns` or `collective_cost` says. The noise of a sample is its quartiles'
-distance, or NOISE where that is less. The prior is the curves of the default calibration, the
+distance, or NOISE where that is less. The prior is the curves of the published calibration, the
 device's own or its nearest relative's, within PRIOR_WIDTH: what no sample is about keeps them.
 """
 
@@ -42,12 +42,15 @@ class _Model:
     @classmethod
     def of(cls, device: Device) -> _Model:
         base = published_calibration()
-        curves = rates_of(base, device).curves
-        assert curves is not None
-        own = curves.like(
+        rates = rates_of(base, device)
+        assert rates.curves is not None
+        product = rates.curves.product
+        fill = product.fill.like(value=product.fill.value * rates.size)
+        own = rates.curves.like(
             device=device.name,
             flops_per_s=device.peak_flops_per_s("bfloat16"),
             relative=None,
+            product=product.like(fill=fill),
         )
         return cls(base, CurveConstants.of(own))
 

@@ -15,6 +15,7 @@ from solver.mesh_search import MeshSearch
 from solver.misfit import Misfit
 from solver.moments.use import every_moment
 from solver.notes import (
+    borrowed_curves,
     busiest_experts,
     idle_axes,
     idle_wishes,
@@ -181,6 +182,7 @@ def plan_of(
             *busiest_experts(models, chosen),
             *in_turns(problem),
             *sparse_updates([stage]),
+            *borrowed_curves(problem),
             *(
                 f"mesh {shown(o.mesh)}{_with_chunks(o)} was not searched: {o.left_out}"
                 for o in outcomes

@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from costmodel.curves import rates_of
 from meshwright.schema import Constraints, Pin, Request, Stage
 from solver.assignment import Codes
 from solver.expert_loads import DISPATCH
@@ -34,6 +35,16 @@ def once(notes: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         own[0] + ("; other layers alike" if len(own) > 1 else "") for own in alike.values()
     )
+
+
+def borrowed_curves(problem: Problem) -> list[str]:
+    """Whose curves are taken for a device of which none were measured."""
+    device = problem.topology.device
+    curves = rates_of(problem.calibration, device).curves
+    if curves is None or (curves.device == device.name and curves.relative is None):
+        return []
+    known = curves.relative or curves.device
+    return [f"shapes and messages count as on {known}: none of {device.name} are known"]
 
 
 def replaced_pins(pins: Sequence[Pin], kept: Iterable[Pin]) -> list[str]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from costmodel.anchoring import anchored
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import default_calibration, published_calibration
 from costmodel.collectives import Interconnect, collective_ns
 from costmodel.operators import op_ns
 from costmodel.presets import preset
@@ -44,3 +44,19 @@ def test_a_share_stays_a_share():
 def test_an_anchored_calibration_is_not_anchored_again():
     with pytest.raises(InvalidInput, match=DEFAULT.id):
         anchored(anchored(DEFAULT, [2.0], ""), [2.0], "")
+
+
+def test_curves_take_longer_as_shares_do():
+    curved = published_calibration()
+    own = anchored(curved, [1.2], "")
+    assert product_ns(own) == pytest.approx(1.2 * product_ns(curved), rel=1e-2)
+    for payload in (0.0, 1e5, 1e12):
+        times = [
+            collective_ns(
+                "all_gather", (2, 8), payload_bytes=payload,
+                interconnect=Interconnect.of(H100, each),
+            )
+            for each in (own, curved)
+        ]  # fmt: skip
+        # latencies of links are not the calibration's
+        assert times[0] == pytest.approx(1.2 * times[1], rel=0.1)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import datasheet_calibration
 from costmodel.collectives import Interconnect, collective_cost, collective_ns
 from costmodel.presets import preset
 from meshwright.schema import (
@@ -135,7 +135,7 @@ def test_link_efficiency_scales_the_bandwidth_and_not_the_latency():
 
 
 def test_an_unshared_network_port_is_nine_times_slower_than_nvlink_on_h100():
-    links = Interconnect.of(preset("h100-8x8"), default_calibration())
+    links = Interconnect.of(preset("h100-8x8"), datasheet_calibration())
     inside = collective_cost("all_gather", (1, 8), links)
     across = collective_cost("all_gather", (8, 1), links)
     assert across.ns_per_byte == pytest.approx(9 * inside.ns_per_byte)

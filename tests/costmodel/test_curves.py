@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import datasheet_calibration
 from costmodel.curves import Shape, rates_of
 from costmodel.operators import op_ns
 from meshwright.schema import Calibration, Device
@@ -16,7 +16,7 @@ DEVICE = Device(
     name="any", memory_bytes=1, memory_bytes_per_s=1e12,
     flops_per_s={"float32": 1e13, "bfloat16": 1e14, "float8_e4m3": 2e14},
 )  # fmt: skip
-FLAT = default_calibration()
+FLAT = datasheet_calibration()
 CURVED: Calibration = FLAT.model_copy(update={"curves": (round_curves(),), "launch_ns": 1000})
 RATES = rates_of(CURVED, DEVICE)
 SIZES = st.floats(1, 1e5)
@@ -73,9 +73,13 @@ def test_a_device_without_curves_takes_those_of_the_nearest_peak():
     own = CURVED.model_copy(
         update={"curves": (round_curves("slow", 1e13), round_curves("quick", 9e13))}
     )
-    curves = rates_of(own, DEVICE).curves
-    assert curves is not None
-    assert curves.device == "quick"
+    rates = rates_of(own, DEVICE)
+    assert rates.curves is not None
+    assert rates.curves.device == "quick"
+    # 10/9 of its peak: as many more elements are under way, 1.11 * 10^6
+    taken = 1100 * 1000 + 1e6 * 10 / 9
+    stretch = rates.stretch("matmul", Shape(1, 1000, 900, 1e9))
+    assert stretch == pytest.approx(taken / 9e5)
 
 
 @given(SIZES, SIZES, SIZES, SIZES, st.integers(0, 3), st.floats(1, 64))

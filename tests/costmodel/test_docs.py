@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import default_calibration, published_calibration
 from costmodel.collectives import FULL_MESH_KINDS, Collective, Interconnect, collective_ns
 from costmodel.presets import preset, presets
 from meshwright.schema import Topology
@@ -107,7 +107,7 @@ def test_the_predictions_in_the_docs_are_those_of_the_model():
     assert table
     for name, extents, port, collective, payload, published, predicted, ratio, _ in table:
         sizes = tuple(int(extent) for extent in extents.split("×"))
-        links = Interconnect.of(with_port(preset(name), port), default_calibration())
+        links = Interconnect.of(with_port(preset(name), port), published_calibration())
         time_us = (
             collective_ns(collective, sizes, payload_bytes=number(payload), interconnect=links)
             / 1e3

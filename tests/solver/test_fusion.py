@@ -8,16 +8,26 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import datasheet_calibration
 from costmodel.collectives import Interconnect, collective_ns
 from meshwright.cli.wishes import setup_of
-from meshwright.schema import Fusion, InvalidInput, Plan, Request, RequestError, Setup, SetupError
+from meshwright.schema import (
+    Cost,
+    Fusion,
+    InvalidInput,
+    Plan,
+    Request,
+    RequestError,
+    Setup,
+    SetupError,
+)
 from meshwright.schema.fusion import CollectiveFusion
 from solver.evaluate import evaluate
 from solver.folding import fold
 from solver.fusion import BUCKET_BYTES, buckets_of, latency_shares
+from solver.problem import build_problem
 from tests.solver.requests import planned
-from tests.solver.small_graphs import GraphMaker, one_level_mesh, problem
+from tests.solver.small_graphs import GraphMaker, one_level_mesh
 
 MIB = 1 << 20
 LAYERS = 6
@@ -61,7 +71,7 @@ def test_all_groups_together_pay_one_latency_each():
 
 
 def test_a_fused_collective_pays_its_share_of_the_latency_and_all_its_bytes():
-    whole = Interconnect.of(one_level_mesh(8)[0], default_calibration())
+    whole = Interconnect.of(one_level_mesh(8)[0], datasheet_calibration())
     fused = replace(whole, fused=(("all_reduce", 0.25),))
     none, some = (collective_ns("all_reduce", (8,), payload_bytes=0.0, interconnect=own)
                   for own in (whole, fused))  # fmt: skip
@@ -118,14 +128,21 @@ def stack(layers: int = LAYERS):
 
 
 def data_parallel(layers: int = LAYERS, **kinds: dict[str, Any]) -> tuple[Request, Plan]:
+    """By flat shares: of a latency and a bandwidth alone sums can be done by hand."""
     request = Request(
         graph=stack(layers),
         topology=one_level_mesh(4)[0],
         setup=Setup(microbatches=1, fusion=fusion(**kinds)),
         solver="semi_auto",
         constraints={"optimizer_parallel": {"level": 0}},
+        calibration=datasheet_calibration(),
     )
     return request, planned(request)
+
+
+def judged(request: Request, found: Plan) -> Cost:
+    flat = datasheet_calibration()
+    return evaluate(build_problem(request.graph, request.topology, request.setup, flat), found)
 
 
 def grouped(found: Plan) -> list[tuple[str, ...]]:
@@ -140,7 +157,7 @@ def test_gradients_fill_buckets_from_the_last_layer_to_the_first():
     (own,) = found.stages[0].buckets
     assert (own.collective, own.tensors) == ("all_reduce", BACKWARD)
     assert own.payload_bytes == LAYERS * 256 * 256 * 4
-    assert evaluate(problem(request.graph, request.topology, request.setup), found) == found.cost
+    assert judged(request, found) == found.cost
 
 
 def test_a_bucket_that_is_full_is_closed():
@@ -153,7 +170,7 @@ def test_a_bucket_that_is_full_is_closed():
 def test_groups_end_where_they_are_said_to():
     request, found = data_parallel(all_reduce={"mode": "index", "index": (1, 4)}, **ALONE)
     assert grouped(found) == [BACKWARD[1:4], BACKWARD[4:]]  # the first is alone
-    assert evaluate(problem(request.graph, request.topology, request.setup), found) == found.cost
+    assert judged(request, found) == found.cost
     # three latencies for six gradients, each of two rounds over two levels of halving
     _, alone = data_parallel(all_reduce=size(0), **ALONE)
     latency = request.topology.levels[0].link.latency_ns * 2 * 2
@@ -181,4 +198,4 @@ def test_folded_layers_pay_what_all_together_do():
     request, found = data_parallel(24, all_reduce=numbered, **ALONE)
     assert len(fold(request.graph, {}).graph.ops) < 24
     assert [len(own) for own in grouped(found)] == [2, 22]
-    assert evaluate(problem(request.graph, request.topology, request.setup), found) == found.cost
+    assert judged(request, found) == found.cost

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from costmodel.calibrations import published_calibration
+from costmodel.presets import preset
 from meshwright.schema import Constraints, OptimizerParallel, Recompute, Setup
 from solver.notes import idle_wishes, once, why_idle
-from tests.solver.requests import mlp_request
+from tests.solver.requests import mlp_request, planned
 from tests.solver.small_graphs import topology
 
 
@@ -45,3 +47,15 @@ def test_what_inference_has_not_is_said_of_what_was_wished_for() -> None:
         "sparse_gradients",
         "recompute full",
     ]
+
+
+def test_a_plan_says_whose_curves_stand_in_for_its_devices() -> None:
+    request = mlp_request(4, topology(2))
+    curved = {"calibration": published_calibration()}
+    (note,) = [
+        own for own in planned(request.model_copy(update=curved)).notes if "count as on" in own
+    ]
+    assert note.endswith("none of toy are known")
+    measured = request.model_copy(update={**curved, "topology": preset("h100-1x2")})
+    assert not any("count as on" in own for own in planned(measured).notes)
+    assert not any("count as on" in own for own in planned(request).notes)

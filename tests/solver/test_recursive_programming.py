@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import datasheet_calibration
 from costmodel.presets import preset
 from meshwright.schema import Budget, Graph, Pin, Plan, Request, Setup
 from solver.folding import fold
@@ -31,7 +31,7 @@ def stored(name: str) -> Graph:
 
 def models_of(graph: Graph, cluster: str, place: int = 0) -> Models:
     devices = preset(cluster)
-    problem = build_problem(graph, devices, Setup(), default_calibration(), 1)
+    problem = build_problem(graph, devices, Setup(), datasheet_calibration(), 1)
     return Models(problem, find_values(problem), meshes(devices, 3)[place])
 
 
@@ -101,6 +101,7 @@ def test_plans_are_near_the_optimum(name: str, cluster: str, most: float) -> Non
 
 def test_memory_is_respected_where_data_parallelism_alone_would_not_fit() -> None:
     request = mlp_request(8, topology(2, 4, bytes_per_s=1e12), rows=64, width=2048)
+    request = request.model_copy(update={"calibration": datasheet_calibration()})
     roomy = plan(request.model_copy(update={"solver": "recursive_programming"})).plan
     assert roomy is not None
     tight = _with_memory(request, int(used(roomy)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import datasheet_calibration
 from costmodel.operators import op_ns
 from meshwright.schema import (
     Cache,
@@ -99,11 +99,19 @@ def test_the_price_by_hand(rows: int, share: float) -> None:
     """Four parts: 8 chunks divide 16 rows, not 12. The arithmetic of 12 waits for the last part."""
     slow = topology(2, 2, flops_per_s=1e6)
     graph = attending(rows, rows)
-    answer = plan(Request(graph=graph, topology=slow, setup=ZIGZAG, pins=(CUT,)))
+    answer = plan(
+        Request(
+            graph=graph,
+            topology=slow,
+            setup=ZIGZAG,
+            pins=(CUT,),
+            calibration=datasheet_calibration(),
+        )
+    )
     assert answer.plan is not None
     # 2 b g r s t (d + e) / 2 forward, 2.5 times as much backward, on a quarter of the rows
     flops = 2 * 6 * 4 * rows * rows * 8 / 2
-    given_ = {"dtype": "float32", "device": slow.device, "calibration": default_calibration()}
+    given_ = {"dtype": "float32", "device": slow.device, "calibration": datasheet_calibration()}
     forward, backward = (
         op_ns("attention", np.array([times * flops / 4 * share]), bytes_moved=0.0, **given_)
         for times in (1, 2.5)

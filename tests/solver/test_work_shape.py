@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import datasheet_calibration
 from costmodel.curves import Shape, rates_of
 from costmodel.operators import op_ns
 from meshwright.schema import Calibration, Graph, Setup
@@ -17,7 +17,7 @@ from solver.values import find_values
 from tests.costmodel.round_curves import round_curves
 from tests.solver.small_graphs import topology
 
-CURVED: Calibration = default_calibration().model_copy(update={"curves": (round_curves(),)})
+CURVED: Calibration = datasheet_calibration().model_copy(update={"curves": (round_curves(),)})
 CLUSTER = topology(4)
 
 
@@ -102,5 +102,5 @@ def test_attention_has_heads_rows_and_a_head_dimension_and_a_slower_backward_pas
 
 
 def test_flat_shares_ask_for_no_shapes():
-    _, model = model_of(linear(), default_calibration())
+    _, model = model_of(linear(), datasheet_calibration())
     assert model.shape is None

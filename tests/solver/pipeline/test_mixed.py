@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import datasheet_calibration, default_calibration
 from meshwright.schema import (
     Constraints,
     Degrees,
@@ -70,7 +70,8 @@ def test_a_device_twice_as_fast_has_twice_the_layers(*, slow_first: bool) -> Non
         for name, flops in (("slow", 1e12), ("fast", 2e12))
     ]
     devices = beside(*(kinds if slow_first else reversed(kinds)), uplink=FREE)
-    plan = planned(asked(graph, devices, 8, ranks=2, schedule="1f1b"))
+    flat = {"calibration": datasheet_calibration()}
+    plan = planned(asked(graph, devices, 8, ranks=2, schedule="1f1b").model_copy(update=flat))
     names = [devices.groups[stage.ranks_from].device.name for stage in plan.stages]
     counts = {name: linears(plan, stage) for stage, name in enumerate(names)}
     # the classifier, which is small, is behind the last layer

@@ -1,4 +1,4 @@
-"""`python -m bench.default_calibration`: the default calibration's curves, from published facts.
+"""`python -m bench.published_calibration`: curves of devices, from published facts.
 
 Device by device: products of bench/data/kernels.csv, collectives of bench/data/collectives.csv.gz,
 by `costmodel.least_squares`, held to priors. Shares of large shapes have as prior what whole steps
@@ -22,7 +22,7 @@ from costmodel.calibrations import datasheet_calibration
 from costmodel.curve_constants import Column, CurveConstants
 from costmodel.least_squares import fitted_logs
 from costmodel.transformer.profile import Profile, published_profile
-from meshwright.schema import Calibration
+from meshwright.schema import Calibration, Device
 from meshwright.schema.curves import (
     AttentionCurve,
     Constant,
@@ -145,11 +145,14 @@ def fitted(prior: DeviceCurves, name: str, flat: Calibration) -> DeviceCurves:
     """
     device = one_device(name).device
     own = prior.like(device=device.name, flops_per_s=device.peak_flops_per_s("bfloat16"))
-    of_device = [row for row in products() if row.device in ROWS[name]]
-    own = _to_rows(own, of_device, name, flat)
-    return _to_rows(
-        own, [row for row in collectives().rows if row.device in ROWS[name]], name, flat
-    )
+    shapes = [row for row in products() if row.device in ROWS[name]]
+    messages = [row for row in collectives().rows if row.device in ROWS[name] and _is_whole(row)]
+    return _to_rows(_to_rows(own, shapes, name, flat), messages, name, flat)
+
+
+def _is_whole(row: Sent) -> bool:
+    """Part of a V100 node finds few of its cube mesh's links, which the cost model knows not of."""
+    return row.device != "v100" or row.members == 8
 
 
 def _to_rows(
@@ -188,7 +191,7 @@ def _noise(rows: Sequence[Product | Sent]) -> Column:
     return np.array(noise)
 
 
-def default_curves(flat: Calibration) -> tuple[DeviceCurves, ...]:
+def curves_of_presets(flat: Calibration) -> tuple[DeviceCurves, ...]:
     """Of every preset's device."""
     steps = published_profile()
     found: dict[str, DeviceCurves] = {}
@@ -199,17 +202,23 @@ def default_curves(flat: Calibration) -> tuple[DeviceCurves, ...]:
         found[name] = fitted(prior, name, flat)
     for name, relative in RELATIVES.items():
         device = one_device(name).device
-        own = (
-            CurveConstants.of(found[relative])
-            .at_least(NARROW)
-            .like(
-                device=device.name,
-                flops_per_s=device.peak_flops_per_s("bfloat16"),
-                relative=found[relative].device,
-            )
-        )
+        own = inherited(found[relative], device)
         found[name] = fitted(own, name, flat) if name in ROWS else own
     return tuple(found.values())
+
+
+def inherited(curves: DeviceCurves, device: Device) -> DeviceCurves:
+    """A relative's curves, marked so, and no surer than a guess."""
+    unsure = CurveConstants.of(curves).at_least(NARROW)
+    peak = device.peak_flops_per_s("bfloat16")
+    fill = unsure.product.fill
+    scaled = fill.like(value=fill.value * peak / curves.flops_per_s)
+    return unsure.like(
+        device=device.name,
+        flops_per_s=peak,
+        relative=curves.device,
+        product=unsure.product.like(fill=scaled),
+    )
 
 
 def main() -> None:
@@ -219,12 +228,12 @@ def main() -> None:
     document["source"] = (
         "Nothing is measured on your cluster. curves: fitted to published products, collectives "
         "and whole steps, each number with its spread and source (python -m "
-        "bench.default_calibration); a device without measurements has its relative's, marked so. "
+        "bench.published_calibration); devices without measurements have a relative's, marked so. "
         "What has no curves, convolutions, hosts and sends between stages, has the data sheet's "
         f"shares: {flat.source}"
     )
     document["curves"] = [
-        own.model_dump(mode="json", exclude_defaults=True) for own in default_curves(flat)
+        own.model_dump(mode="json", exclude_defaults=True) for own in curves_of_presets(flat)
     ]
     made = Calibration.from_dict(document)
     OUTPUT.write_text(json.dumps(made.to_dict(), indent=1) + "\n")
