@@ -23,7 +23,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.plan import Resting
 from solver.lowering import Lowered, Models
-from solver.offload import DEALT, DEVICE, ON_HOST, ROWS, TABLE
+from solver.offload import DEALT, DEALT_TOO, DEVICE, ON_HOST, ROWS, TABLE
 from solver.op_info import TensorInfo
 from solver.parameters import ParameterModel
 from solver.read_states import ReadStates
@@ -357,7 +357,8 @@ def _placed(models: Models, value: Value, codes: Codes, planned: ParameterPlan) 
 
 def _dealt(models: Models, value: Value, codes: Codes, planned: ParameterPlan) -> Codes:
     model = models.parameter(value)
-    found = tuple(code + model.space.base * DEALT for code in codes)
+    place = {("optimizer",): DEALT, ("gradient", "optimizer"): DEALT_TOO}.get(planned.owned, DEALT)
+    found = tuple(code + model.space.base * place for code in codes)
     over = np.flatnonzero(model.dealt_axes(np.array(found))).tolist()
     along = [models.mesh.names[axis] for axis in over]
     if (
@@ -366,6 +367,7 @@ def _dealt(models: Models, value: Value, codes: Codes, planned: ParameterPlan) -
         or planned.sparse_gradient
         or not model.is_cut_no_more(np.array([codes]))[0]
         or sorted(along) != sorted(planned.owner)
+        or (place == DEALT_TOO and not model.has_fine_gradient(np.array([codes]))[0])
     ):
         raise PlanError(
             f"parameter {value.root!r} cannot have an owner along {', '.join(planned.owner)}: the "

@@ -61,8 +61,21 @@ class AtRest:
 
     @property
     def deals(self) -> bool:
+        """Whether optimizer state may lie whole on one device of a group, the gradient not."""
         wish = self.optimizer_parallel
-        return wish is not None and wish.whole_parameters and wish.level != 0
+        if wish is None or not wish.whole_parameters:
+            return False
+        return wish.level in (None, 1) and wish.gradient_accumulation_shard is not True
+
+    @property
+    def deals_gradients(self) -> bool:
+        """Whether the gradient may lie there with it."""
+        wish = self.optimizer_parallel
+        if wish is None or not wish.whole_parameters:
+            return False
+        if wish.level in (0, 1):
+            return wish.level == 1 and wish.gradient_accumulation_shard is True
+        return wish.gradient_accumulation_shard is not False
 
     def forbidden(
         self,

@@ -104,6 +104,6 @@ def _kept_at_rest(model: ParameterModel, state: int, seen: int, size: int, kept:
     dealt = size if model.dealt_axes(row)[0, 0] else 1
     return Kept(
         kept.value * finer(model.value(row)),
-        kept.gradient * finer(model.gradient(row)),
+        kept.gradient * finer(model.gradient(row)) * (dealt if model.deals_gradient(row)[0] else 1),
         kept.optimizer * finer(model.optimizer(row)) * dealt,
     )

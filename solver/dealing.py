@@ -1,8 +1,9 @@
 """Parameters dealt out whole: where no dim divides, one device of a group has the optimizer state.
 
-    state       value and gradient as ever; the optimizer's, as fine as it can be cut, lies on one
-                of the devices along the axes that cut nothing more
-    reduction   once a step, the gradients of all of them are added up on that one
+    state       the value as ever; the optimizer's, as fine as it can be cut, and perhaps the
+                gradient's lie on one of the devices along the axes that cut nothing more
+    reduction   once a step, or where the gradient lies there too in every microbatch, the gradients
+                of all of them are added up on that one
     update      there; then its result is broadcast
     memory      the mean over the group, in a search; what the fullest device has, in a plan
 
@@ -24,11 +25,15 @@ Group = tuple[int, ...]  # axes, by position
 
 
 class Dealt(NamedTuple):
-    """A parameter's state of so many bytes, on one device of each group over axes of a mesh."""
+    """A parameter's state of so many bytes, on one device of each group over axes of a mesh.
+
+    has_gradient: with its gradient.
+    """
 
     axes: Group
     bytes: int
     axis_sizes: tuple[int, ...]
+    has_gradient: bool = False
 
 
 class Dealing(NamedTuple):
@@ -48,7 +53,7 @@ def deal(items: Sequence[Dealt]) -> Dealing:
     owners: list[tuple[int, ...]] = [()] * len(items)
     mean = 0.0
     for place in sorted(range(len(items)), key=lambda k: (-items[k].bytes, items[k].axes)):
-        axes, size, _ = items[place]
+        axes, size, *_ = items[place]
         others = tuple(a for a in range(len(axis_sizes)) if a not in axes)
         fullest = held.max(axis=others) if others else held
         at = np.unravel_index(int(fullest.argmin()), fullest.shape)

@@ -257,7 +257,7 @@ class Items:
                 up_ns,
                 down_ns,
                 rows,
-                _dealt(model, states, optimizer),
+                _dealt(model, states, gradient, optimizer),
             )
         return found
 
@@ -312,12 +312,17 @@ class Items:
         return gather, float(often[0, 0]) * count + float(once[0, 0])
 
 
-def _dealt(model: ParameterModel, states: IntArray, mean_bytes: float) -> Dealt | None:
+def _dealt(
+    model: ParameterModel, states: IntArray, gradient: float, optimizer: float
+) -> Dealt | None:
+    """What an owner has; gradient, optimizer: bytes, the means of its group."""
+    has_gradient = bool(model.deals_gradient(states)[0])
+    mean_bytes = optimizer + (gradient if has_gradient else 0.0)
     axes = np.flatnonzero(model.dealt_axes(states)[0]).tolist()
     if not axes:
         return None
     ways = prod([model.space.axis_sizes[axis] for axis in axes])
-    return Dealt(tuple(axes), round(mean_bytes * ways), model.space.axis_sizes)
+    return Dealt(tuple(axes), round(mean_bytes * ways), model.space.axis_sizes, has_gradient)
 
 
 def _local(space: StateSpace, codes: Codes) -> float:

@@ -10,6 +10,7 @@
                                                       (`solver.row_gradients`)
     DEALT       -                          all        -; optimizer state on one device of a group
                                                       (`solver.dealing`)
+    DEALT_TOO   -                          all        -; the gradient too
 
 Each device's part lies in its share of its host, so that layouts mean what they mean on devices.
 
@@ -33,13 +34,14 @@ from meshwright.schema import Exposed
 from meshwright.schema.plan import Resting
 from solver.states import FloatArray, IntArray
 
-DEVICE, OPTIMIZER, GRADIENT, TABLE, ROWS, DEALT = range(6)
+DEVICE, OPTIMIZER, GRADIENT, TABLE, ROWS, DEALT, DEALT_TOO = range(7)
 
 ON_HOST: tuple[tuple[Resting, ...], ...] = (
     (),
     ("optimizer",),
     ("gradient", "optimizer"),
     ("value", "gradient", "optimizer"),
+    (),
     (),
     (),
 )

@@ -38,6 +38,7 @@ from meshwright.schema.plan import Resting
 from solver.at_rest import AS_SEARCHED, AtRest
 from solver.offload import (
     DEALT,
+    DEALT_TOO,
     DEVICE,
     GRADIENT,
     ON_HOST,
@@ -122,8 +123,12 @@ class ParameterStates:
         placed = [found + self.space.base * place for place in self._places()]
         if self.trained and self.rows is not None and self.rows.may_be_sparse:
             placed.append(found[(found <= n).all(axis=1)] + self.space.base * ROWS)
-        if self.trained and self.at_rest.deals and len(codes) > n + 1:
-            placed.append(found[self.is_cut_no_more(found)] + self.space.base * DEALT)
+        if self.trained and len(codes) > n + 1:
+            dealt = found[self.is_cut_no_more(found)]
+            if self.at_rest.deals:
+                placed.append(dealt + self.space.base * DEALT)
+            if self.at_rest.deals_gradients:
+                placed.append(dealt[self.has_fine_gradient(dealt)] + self.space.base * DEALT_TOO)
         return np.concatenate(placed)
 
     def is_cut_no_more(self, plain: IntArray) -> NDArray[np.bool_]:
@@ -138,11 +143,27 @@ class ParameterStates:
             found |= whole
         return found & may
 
+    def has_fine_gradient(self, plain: IntArray) -> NDArray[np.bool_]:
+        """Whether the gradient is cut as the optimizer state."""
+        found: NDArray[np.bool_] = (plain != self.space.slots + 1).all(axis=-1)
+        return found
+
+    def deals_gradient(self, states: IntArray) -> NDArray[np.bool_]:
+        """Whether the gradient lies with the optimizer state."""
+        found: NDArray[np.bool_] = self.place(states) == DEALT_TOO
+        return found
+
     def dealt_axes(self, states: IntArray) -> NDArray[np.bool_]:
         """(states, axes): along which one device of a group keeps the optimizer state."""
         sizes = np.array(self.space.axis_sizes)
         whole = (self.plain(states) == self.space.slots) & (sizes > 1)
-        found: NDArray[np.bool_] = whole & (self.place(states) == DEALT)[..., None]
+        is_dealt = np.isin(self.place(states), (DEALT, DEALT_TOO))
+        found: NDArray[np.bool_] = whole & is_dealt[..., None]
+        return found
+
+    def _dealt_ways(self, states: IntArray) -> FloatArray:
+        sizes = np.array(self.space.axis_sizes, dtype=np.float64)
+        found: FloatArray = np.where(self.dealt_axes(states), sizes, 1.0).prod(axis=-1)
         return found
 
     def _places(self) -> Iterator[int]:
@@ -232,6 +253,9 @@ class ParameterStates:
         if not self.trained:
             return value, np.zeros(len(states)), np.zeros(len(states))
         gradient = self.space.local_bytes(self.gradient(states)) / self.space.bytes
+        if self.is_any_hosted(states):
+            ways = self._dealt_ways(states)
+            gradient = np.where(self.deals_gradient(states), gradient / ways, gradient)
         gradient = np.where(self.is_sparse(states), 0.0, gradient)  # its lookup says how much
         elements = self.updated_elements(states)
         return (
@@ -243,11 +267,7 @@ class ParameterStates:
     def updated_elements(self, states: IntArray) -> FloatArray:
         """How many elements a device updates; of what is dealt out the mean of a group."""
         local = self.space.local_bytes(self.optimizer(states)) / self.space.bytes * self.elements
-        if not self.at_rest.deals and not self.is_any_hosted(states):
-            return local
-        sizes = np.array(self.space.axis_sizes, dtype=np.float64)
-        found: FloatArray = local / np.where(self.dealt_axes(states), sizes, 1.0).prod(axis=-1)
-        return found
+        return local / self._dealt_ways(states) if self.is_any_hosted(states) else local
 
     @property
     def element_bytes(self) -> ElementBytes:

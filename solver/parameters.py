@@ -30,6 +30,7 @@ from meshwright.schema import DTYPE_BYTES, Calibration, Device
 from solver.fusion import BUCKET_BYTES, latency_shares
 from solver.offload import (
     DEALT,
+    DEALT_TOO,
     DEVICE,
     GRADIENT,
     OPTIMIZER,
@@ -85,7 +86,7 @@ class ParameterModel(ParameterStates):
         """The optimizer's own time on the device in one step, but for rows of tables."""
         if not self.trained:
             return np.zeros(len(states))
-        here = np.isin(self.place(states), (DEVICE, DEALT))
+        here = np.isin(self.place(states), (DEVICE, DEALT, DEALT_TOO))
         return np.where(here, self._update_ns(self.updated_elements(states)), 0.0)
 
     def _update_ns(self, elements: FloatArray) -> FloatArray:
@@ -177,7 +178,14 @@ class ParameterModel(ParameterStates):
         summed = self.dealt_axes(state) & (final == self.space.slots + 1)
         if not summed.any():
             return often, once
-        return often, (*once, self._rooted(moves, "reduce", summed, self.optimizer(state)))
+        reduced = self._rooted(moves, "reduce", summed, self.optimizer(state))
+        if self.deals_gradient(state)[0]:
+            return (*often, reduced), once
+        return often, (*once, reduced)
+
+    def is_reduced_often(self, state: IntArray, needed: IntArray) -> bool:
+        """Whether a gradient is in every microbatch, before it is accumulated."""
+        return bool(self.reduction_paths(state, needed)[0])
 
     def _reduced(self, states: IntArray, kept: IntArray) -> IntArray:
         """(states, needed, axes): where collectives leave a gradient; what is still partial then is
@@ -272,7 +280,9 @@ class ParameterModel(ParameterStates):
             lies = np.broadcast_to(self.optimizer(states)[:, None, :], summed.shape)
             axes = summed.shape[-1]
             rooted = self._rooted_ns(moves, summed.reshape(-1, axes), lies.reshape(-1, axes))
-            per_step = per_step + rooted.reshape(shape)
+            often = self.deals_gradient(states)[:, None]
+            per_microbatch = per_microbatch + np.where(often, rooted.reshape(shape), 0.0)
+            per_step = per_step + np.where(often, 0.0, rooted.reshape(shape))
         if self.rows is not None:
             is_sparse = self.is_sparse(states)[:, None]
             per_microbatch = np.where(is_sparse, 0.0, per_microbatch)

@@ -22,7 +22,7 @@ from meshwright.schema import (
     Step,
     TensorPlan,
 )
-from meshwright.schema.plan import Saved
+from meshwright.schema.plan import Resting, Saved
 from solver.assignment import (
     Assignment,
     Codes,
@@ -291,6 +291,7 @@ def _parameter_of(models: Models, value: Value, own: ParameterItems) -> _Paramet
         host_bytes=round(own.bytes[3]),
         sparse_gradient=own.rows is not None,
         owner={models.mesh.names[axis]: 0 for axis in own.dealt.axes} if own.dealt else {},
+        owned=_owned(own),
         dealt_bytes=own.dealt.bytes if own.dealt else 0,
         host_ns=own.host_ns,
         link_ns=own.up_ns + own.down_ns,
@@ -301,6 +302,12 @@ def _parameter_of(models: Models, value: Value, own: ParameterItems) -> _Paramet
         reader = None if models.reads_shared(value) else k
         moves += [(reader, moved) for moved in _served(models, value, own, k, order)]
     return _Parameter(plan, tuple(moves))
+
+
+def _owned(own: ParameterItems) -> tuple[Resting, ...]:
+    if own.dealt is None:
+        return ()
+    return ("gradient", "optimizer") if own.dealt.has_gradient else ("optimizer",)
 
 
 def _spread(

@@ -330,8 +330,7 @@ class _Writer:
             if not model.trained or not self.problem.training:
                 return read, (), is_moved, False
             left = tuple(model.left_gradient(needed)[0].tolist())
-            kept = tuple(model.accumulated(state, needed)[0, 0].tolist())
-            return read, left, is_moved, left != kept
+            return read, left, is_moved, model.is_reduced_often(state, needed)
 
         return self.models.shared(("served", id(model), codes, target), found)
 

@@ -102,7 +102,7 @@ def test_only_what_cannot_be_cut_any_more_is_dealt_out() -> None:
 
 def test_the_update_and_its_state_are_a_share_of_the_group() -> None:
     found = models(odd().graph("second:out"), [3])
-    found.at_rest = AtRest(WHOLE)
+    found.at_rest = AtRest(WHOLE.model_copy(update={"level": 1}))
     model = found.parameter(found.values.value_of["w"])
     n = model.space.slots
     whole, dealt = np.array([[n]]), model.states[model.dealt_axes(model.states).any(axis=1)]
@@ -198,6 +198,42 @@ def fullest(found: Plan) -> int:
             )
 
     return max(held())
+
+
+def by_level(level: int | None, **more: object) -> Plan:
+    wish = WHOLE.model_copy(update={"level": level, **more})
+    return planned(
+        layers().model_copy(update={"constraints": Constraints(optimizer_parallel=wish)})
+    )
+
+
+def test_gradients_lie_with_the_optimizer_state_where_the_level_says_so() -> None:
+    one, two = by_level(1), by_level(2)
+    for found, owned in ((one, ("optimizer",)), (two, ("gradient", "optimizer"))):
+        kept = {own.owned for own in found.stages[0].parameters if own.owner}
+        assert kept == {owned}
+    assert two.cost.memory_bytes.gradients < one.cost.memory_bytes.gradients / 2
+    assert {own.owned for own in by_level(1, gradient_accumulation_shard=True)
+            .stages[0].parameters if own.owner} == {("gradient", "optimizer")}  # fmt: skip
+    assert not any(own.owner for own in by_level(0).stages[0].parameters)
+    # the fullest device has what the judge says, gradients and all
+    (stage,) = two.stages
+    assert all(own.owner for own in stage.parameters if own.gradient_bytes)
+    memory = two.cost.memory_bytes
+    own_bytes = sum(own.dealt_bytes for own in stage.parameters)
+    mean = sum(own.gradient_bytes + own.optimizer_bytes for own in stage.parameters)
+    assert memory.gradients + memory.optimizer >= mean
+    assert memory.gradients + memory.optimizer < own_bytes
+    request = layers()
+    sums = [step.kind for own in stage.redistributions for step in own.backward]
+    assert "reduce" in sums
+    certificate = verify_documents(two, request.graph, request.topology, request.setup)
+    assert certificate.outcome == "verified"
+    simulated = step_of(two, request.graph, request.topology, request.setup)
+    assert simulated.ns == pytest.approx(two.cost.step_ns, rel=0.03)
+    assert simulated.static_bytes(0) == pytest.approx(
+        memory.parameters + memory.gradients + memory.optimizer, abs=2 * len(stage.parameters)
+    )
 
 
 def test_plans_say_who_owns_what_are_judged_alike_and_right() -> None:

@@ -26,8 +26,9 @@ class OptimizerParallel(Model):
     threshold_kb: parameters of so many KiB or less stay whole.
     gradient_accumulation_shard: whether gradients are summed over microbatches in shards; None = as
     the level says. True at level 1 is level 2.
-    whole_parameters: where no dim divides, the optimizer state may lie whole on one device of a
-    group, parameters dealt out so that bytes balance.
+    whole_parameters: where no dim divides, the optimizer state, and where the level shards
+    gradients the gradient too, may lie whole on one device of a group, parameters dealt out so that
+    bytes balance.
     """
 
     level: Literal[0, 1, 2, 3] | None = None

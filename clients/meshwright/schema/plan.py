@@ -143,8 +143,8 @@ class ParameterPlan(Model):
     take host_bytes there and nothing on the device. Where the value does, rows are looked up there.
     sparse_gradient: it is ids and rows of what was looked up; the optimizer leaves all other rows
     as they are.
-    owner: coordinates of the one device, of each group over these axes, that keeps the optimizer
-    state, of dealt_bytes; optimizer_bytes is then the mean of the group.
+    owner: coordinates of the one device, of each group over these axes, that keeps what is owned,
+    the optimizer state or the gradient too, of dealt_bytes; their bytes are then the group's mean.
     host_ns: over one step, of work on the host; link_ns: of what goes to the host and back.
     """
 
@@ -161,6 +161,7 @@ class ParameterPlan(Model):
     host_bytes: int = 0
     sparse_gradient: bool = False
     owner: dict[Axis, int] = Field(default_factory=dict)
+    owned: tuple[Resting, ...] = ()
     dealt_bytes: int = 0
     host_ns: Ns = 0
     link_ns: Ns = 0

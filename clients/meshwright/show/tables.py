@@ -119,10 +119,11 @@ def _parameters(stage: Stage) -> RenderableType:
         return (
             names.layout(value) + _where("value", parameter),
             ("rows looked up" if parameter.sparse_gradient else _other(gradient, value, names))
-            + _where("gradient", parameter),
+            + _where("gradient", parameter)
+            + _owned("gradient", parameter, names),
             _other(parameter.optimizer, value, names)
             + _where("optimizer", parameter)
-            + _owned(parameter, names),
+            + _owned("optimizer", parameter, names),
         )
 
     table = _table("Parameters at rest", "parameter", "value", "gradient", "optimizer", "bytes")
@@ -139,9 +140,10 @@ def _where(part: Resting, parameter: ParameterPlan) -> str:
     return ", on host" if part in parameter.on_host else ""
 
 
-def _owned(parameter: ParameterPlan, names: AxisNames) -> str:
+def _owned(part: Resting, parameter: ParameterPlan, names: AxisNames) -> str:
     """Whose it is differs from parameter to parameter; the axes tell layers alike."""
-    return f", one of {' '.join(names.short(tuple(parameter.owner)))}" if parameter.owner else ""
+    along = " ".join(names.short(tuple(parameter.owner)))
+    return f", one of {along}" if part in parameter.owned else ""
 
 
 def _other(layout: Layout | None, value: Layout, names: AxisNames) -> str:
