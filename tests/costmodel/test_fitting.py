@@ -102,23 +102,25 @@ def samples(true: Calibration = TRUE, noise: float = 0.0, wrong: int = 0) -> Sam
     )
 
 
-def off(found: Calibration) -> tuple[float, float]:
-    """Median and largest error of kernels and messages that nobody measured."""
+def off(found: Calibration) -> tuple[float, float, float]:
+    """Median, 95th and last percentile of errors of kernels and messages that nobody measured."""
     payloads = tuple(3 * payload for payload in PAYLOADS)
     pairs = [
         *zip(kernels(found, UNSEEN), kernels(TRUE, UNSEEN), strict=True),
         *zip(collectives(found, payloads), collectives(TRUE, payloads), strict=True),
     ]
     errors = [abs(own.ns / true.ns - 1) for own, true in pairs]
-    return float(np.median(errors)), max(errors)
+    return float(np.median(errors)), float(np.quantile(errors, 0.95)), max(errors)
 
 
 def test_fitting_tells_shapes_and_messages_that_were_not_measured():
     found = fit_calibration(samples())
     assert off(DEFAULT)[0] > 0.25
-    median, largest = off(found)
-    assert median < 0.02
-    assert largest < 0.15
+    median, most, largest = off(found)
+    assert median < 0.01
+    assert most < 0.05
+    # messages were measured four times apart: between two of them protocols meet
+    assert largest < 0.3
     assert found.launch_ns == pytest.approx(9000, rel=0.05)
     assert found.fitted is not None
     assert found.fitted.median_error < 0.02
