@@ -188,11 +188,11 @@ class RepeatedEdges(Repeated[Edge | Projection]):
         tails: IntArray,
         heads: IntArray,
     ) -> None:
-        super().__init__(parts, numbers, self._moved)
+        super().__init__(parts, numbers)
         self.tails = tails
         self.heads = heads
 
-    def _moved(self, part: Edge | Projection, place: int) -> Edge | Projection:
+    def _made(self, part: Edge | Projection, place: int) -> Edge | Projection:
         tail, head = self.tails.item(place), self.heads.item(place)
         if isinstance(part, Projection):
             return Projection(tail, head, part.select)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Generic, TypeVar, overload
 
@@ -16,13 +16,14 @@ T = TypeVar("T")
 class Repeated(Sequence[T], Generic[T]):
     """Item k is made of parts[numbers[k]]. Immutable."""
 
-    def __init__(
-        self, parts: Sequence[T], numbers: IntArray, make: Callable[[T, int], T] | None = None
-    ) -> None:
-        """make: item k of its part; without one the part itself."""
+    def __init__(self, parts: Sequence[T], numbers: IntArray) -> None:
         self.parts = parts
         self.numbers = numbers
-        self._make = make
+
+    def _made(self, part: T, place: int) -> T:
+        """The item at a place, of its part."""
+        del place
+        return part
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -37,8 +38,7 @@ class Repeated(Sequence[T], Generic[T]):
         if "_all" in self.__dict__:
             return self._all[index]
         place = range(len(self.numbers))[index]
-        part = self.parts[self.numbers[place]]
-        return part if self._make is None else self._make(part, place)
+        return self._made(self.parts[self.numbers[place]], place)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._all)
@@ -46,10 +46,8 @@ class Repeated(Sequence[T], Generic[T]):
     @cached_property
     def _all(self) -> tuple[T, ...]:
         """All items: who wants one after the other mostly comes again."""
-        own = [self.parts[number] for number in self.numbers.tolist()]
-        if self._make is None:
-            return tuple(own)
-        return tuple([self._make(part, place) for place, part in enumerate(own)])
+        made, parts = self._made, self.parts
+        return tuple([made(parts[k], place) for place, k in enumerate(self.numbers.tolist())])
 
 
 def parts_of(items: Sequence[T]) -> tuple[Sequence[T], IntArray]:
