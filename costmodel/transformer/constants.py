@@ -175,8 +175,9 @@ CONSTANTS = (
         "chosen: 30 small kernels of 10 us, as the host waits for counts and is not ahead",
     ),
     Constant(
-        "expert_start", 4e-5, 0.7, "s of a layer's pass for every expert of a device",
-        "chosen: two products and what casts or orders their inputs, four kernels of 10 us",
+        "expert_start", 4e-5, 0.7,
+        "s of a layer's pass for every expert of a device, twice as long where products are cast",
+        "chosen: two products and what orders their inputs, four kernels of 10 us",
     ),
     Constant(
         "context_exposed", 0.4, 0.6, "share of the exchange of keys and values that is not hidden",

@@ -140,7 +140,7 @@ class Layer:
         runs = self.runs
         copies = runs.tokens / runs.tp * runs.top_k
         passes = self.constants["routing_passes"] * runs.number_bytes * copies * runs.expert_hidden
-        starts = self.constants["expert_start"] * runs.experts / runs.ep
+        starts = self.constants["expert_start"] * runs.experts / runs.ep * (1 + runs.eight_bit)
         starts = self.constants["routing_start"] + starts
         seconds = passes / self.memory_bytes_per_s + starts
         routed = (1 - runs.dense_share) * np.where(runs.experts > 0, seconds, 0.0)

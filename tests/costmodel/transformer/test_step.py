@@ -120,6 +120,19 @@ def test_experts_pay_for_their_own_products_and_exchange():
     assert seconds(**near, per_node=4) > seconds(**near)
 
 
+def test_every_expert_of_a_device_is_started_and_cast():
+    experts = {"experts": 8, "top_k": 1, "expert_ffn": 16384, "dense_layers": 0, "dp": 8}
+    only = ALL - {"routing"}
+    spent = [
+        seconds(**run, without=only) - seconds(**run, without=ALL)
+        for run in (experts, {**experts, "ep": 8}, {**experts, "eight_bit": 1})
+    ]
+    # 8 layers, a forward and a backward pass over one microbatch
+    each = 8 * 2 * PRIORS["expert_start"]
+    assert spent[0] - spent[1] == pytest.approx(7 * each)
+    assert spent[2] - spent[0] == pytest.approx(8 * each)
+
+
 def test_rows_do_not_influence_each_other():
     together = steps(a_run(tp=[1, 2, 4], stack=[EAGER, MEGATRON, MEGATRON]), PRIORS).total
     alone = [seconds(tp=tp, stack=own) for tp, own in ((1, EAGER), (2, MEGATRON), (4, MEGATRON))]
