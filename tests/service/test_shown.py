@@ -42,13 +42,20 @@ def test_residuals_and_measured_steps_are_shown(
         assert "(50 steps, eager): 1.25 times the predicted" in said
 
 
-def test_files_are_compared_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_compared_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     own = samples()
     calibration, measured = tmp_path / "c.json", tmp_path / "s.json"
     calibration.write_text(fit_calibration(own).to_json())
     measured.write_text(own.to_json())
     assert command("calibrations", "show", str(calibration)) == 0
-    assert f"fitted to {own.id}" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"fitted to {own.id}" in said
+    (curves,) = fit_calibration(own).curves
+    share = curves.product.share
+    assert f"product.share {share.value:.4g} {share.spread:.2g} {share.source}" in said
     assert command("calibrations", "show", str(calibration), "--samples", str(measured)) == 0
     said = capsys.readouterr().out
     assert "predicted over measured" in said

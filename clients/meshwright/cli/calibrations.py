@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,8 @@ from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.planner import find_teller
 from meshwright.schema import Calibration
+from meshwright.schema.curves import Constant, DeviceCurves
+from meshwright.schema.model import Model
 from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
 from meshwright.units import show_ns
@@ -53,6 +56,7 @@ def show(
         with Client(server) as client:
             own, found = client.get_calibration(calibration), client.residuals(calibration)
     _print(own)
+    _print_curves(own.curves)
     if found is not None and found.residuals:
         _print_residuals(found)
     elif server is None and samples is None and own.fitted is not None:
@@ -74,6 +78,32 @@ def _print(own: Calibration) -> None:
         by = own.anchored
         steps = f"{by.observations} measured steps of {by.calibration}"
         _say(f"all of it takes {by.ratio:.3g} times as long, by {steps}")
+
+
+def _print_curves(curves: tuple[DeviceCurves, ...]) -> None:
+    """Every constant of one device; of several, whose they are."""
+    if len(curves) > 1:
+        _say(f"curves of {', '.join(own.device for own in curves)}")
+        return
+    for own in curves:
+        table = Table(box=SIMPLE, pad_edge=False, title=own.device, title_justify="left")
+        for column in ("constant", "value", "spread", "from"):
+            table.add_column(column, overflow="fold")
+        for name, constant in _constants(own):
+            table.add_row(name, f"{constant.value:.4g}", f"{constant.spread:.2g}", constant.source)
+        results().print(table)
+
+
+def _constants(own: Model, prefix: str = "") -> Iterator[tuple[str, Constant]]:
+    for field in type(own).model_fields:
+        value = getattr(own, field)
+        if isinstance(value, Constant):
+            yield f"{prefix}{field}", value
+        elif isinstance(value, Model):
+            yield from _constants(value, f"{prefix}{field}.")
+        elif isinstance(value, tuple):
+            for protocol in value:
+                yield from _constants(protocol, f"{prefix}{protocol.name}.")
 
 
 def _print_residuals(found: Residuals) -> None:
