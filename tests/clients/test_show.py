@@ -27,6 +27,7 @@ from meshwright.schema import (
     Schedule,
     Search,
     SequenceOrder,
+    Setup,
     Stage,
     Step,
     SubDim,
@@ -113,6 +114,12 @@ def test_the_head_says_what_it_costs_and_why_it_fits() -> None:
     assert "1 MiB of 2 MiB (50.2 %): parameters 4 KiB" in text
     assert "3 ms = compute 3 ms + exposed communication 3 µs (activation 3 µs of 6 µs)" in text
     assert "feasible: objective 3 ms, lower bound 2.9 ms, gap 3.5 %" in text
+
+
+def test_gradients_that_are_summed_over_the_batch_are_told() -> None:
+    assert "training, adamw;" in plan_text(plan(), setup=Setup(symbols={"batch": 4}))
+    said = plan_text(plan(), setup=Setup(symbols={"batch": 4}, gradients="sum"))
+    assert "training, adamw, gradients summed over the batch;" in said
 
 
 def test_sizes_that_are_filled_up_are_told_with_their_dims() -> None:

@@ -79,15 +79,20 @@ def _run(plan: Plan, graph: Graph | None, setup: Setup) -> tuple[str, str]:
         symbols["batch"] = setup.global_batch
     said = [", ".join(f"{name} {value}" for name, value in symbols.items())]
     said.append(f"{plan.microbatches} microbatch{'es' if plan.microbatches > 1 else ''}")
-    said.append(
-        f"{setup.phase}" + (f", {setup.optimizer.name}" if setup.phase == "training" else "")
-    )
+    said.append(_phase(setup))
     if "batch" in symbols and plan.cost.step_ns:
         samples_per_s = symbols["batch"] / plan.cost.step_ns * 1e9
         said.append(f"{samples_per_s:,.0f} samples/s")
         if "seq" in symbols:
             said.append(f"{samples_per_s * symbols['seq']:,.0f} tokens/s")
     return "run", "; ".join(part for part in said if part)
+
+
+def _phase(setup: Setup) -> str:
+    if setup.phase == "inference":
+        return "inference"
+    summed = ", gradients summed over the batch" if setup.gradients == "sum" else ""
+    return f"training, {setup.optimizer.name}{summed}"
 
 
 def _meshes(plan: Plan) -> Iterator[tuple[str, str]]:
