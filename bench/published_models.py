@@ -28,6 +28,10 @@ ASPECT = 128.0  # chosen: hidden numbers a layer, as GPT-3 and Llama have 100 to
 HEAD = 128.0
 
 
+_SILENT = ("", "-", "?", "auto", "n/a", "na", "nan", "none", "unknown", "unstated")
+_WORDS = {"true": 1.0, "yes": 1.0, "on": 1.0, "false": 0.0, "no": 0.0, "off": 0.0}
+
+
 class NotPredictable(ValueError):
     """A row that says too little; the message says what lacks."""
 
@@ -146,8 +150,10 @@ def needed(row: Row, name: str) -> float:
 
 def number(row: Row, name: str, default: float) -> float:
     """A column's number, `default` where it is silent; NotPredictable for what is no number."""
-    text = (row.get(name) or "").strip()
+    text = (row.get(name) or "").strip().lower()
+    if text in _SILENT:
+        return default
     try:
-        return float(text) if text else default
+        return _WORDS[text] if text in _WORDS else float(text.replace(",", ""))
     except ValueError:
         raise NotPredictable(f"{name} is {text!r}, needed: a number") from None

@@ -4,10 +4,10 @@ Where a row is silent:
 
     dp                 gpus / (tp pp cp)
     tp, pp, cp, ep     1; vpp 1
-    mbs                1
+    mbs                1; in compiled stacks without a pipeline all that a rank has
     kv_heads           heads; head_dim hidden / heads; ffn 4 hidden; glu 0; vocab 50,257
     layers, hidden, heads   all three silent: `bench.published_models`
-    zero_stage         1
+    zero_stage         3 in stacks that shard parameters unless told otherwise, else 1
     fsdp_size          dp cp
     recompute          none for the time; for the memory none in Megatron-LM and what nobody knows,
                        elsewhere as many layers as have to, so that it fits
@@ -59,6 +59,8 @@ _STACKS = (
     (r"megatron|mcore|flagscale|modellink|mindspeed", "megatron"),
     (_COMPILED.pattern, "compiled"),
 )
+# frameworks that shard parameters unless told otherwise
+_SHARDED = re.compile(r"fsdp|foundry|torchtitan|composer|jax|maxtext|levanter|easylm|t5x|pax")
 # stacks whose recipes recompute where memory asks for it; the others only when told to
 _RECIPES = ("fsdp", "zero", "nemo", "compiled")
 # stacks that cut sequences wherever tensors are; the others only when told to
@@ -67,7 +69,12 @@ _ADDED_IN_SINGLE = re.compile(r"fp32 (grad|accum)")
 ANOTHER_MODEL = 0.2  # chosen: data sheets and drivers differ by a tenth in what a GB is
 _SINGLE = re.compile(r"fp32|tf32|float32")
 _EIGHT_BIT = re.compile(r"fp8|fp4|int8")
-_RECOMPUTE = {"full": FULL, "selective": SELECTIVE, "selective-op": PRODUCTS}
+# chosen: the first pattern found in what is recomputed
+_RECOMPUTE = (
+    (r"selective.?op|products", PRODUCTS),
+    (r"selective|attention|core", SELECTIVE),
+    (r"full|uniform|block|all|yes|true|on$|1", FULL),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +185,7 @@ def _strategy(row: Row) -> dict[str, float]:
     devices, batch = needed(row, "gpus"), needed(row, "gbs")
     tp, pp, cp = (number(row, name, 1.0) for name in ("tp", "pp", "cp"))
     microbatch = number(row, "mbs", 1.0)
+    silent = np.isnan(number(row, "mbs", float("nan")))
     left = devices / (tp * pp * cp)
     stated = number(row, "dp", left)
     if stated < left and batch < left * microbatch:
@@ -185,6 +193,10 @@ def _strategy(row: Row) -> dict[str, float]:
     dp = devices / (tp * pp * cp)
     if dp < 1:
         raise NotPredictable(f"tp {tp:g} * pp {pp:g} * cp {cp:g} is more than {devices:g} devices")
+    each = max(batch / dp, 1.0)
+    sharded = _SHARDED.search(_text(row, "framework")) is not None
+    if silent and pp == 1 and _COMPILED.search(_text(row, "framework")):
+        microbatch = each
     return {
         "dp": dp,
         "tp": tp,
@@ -192,11 +204,11 @@ def _strategy(row: Row) -> dict[str, float]:
         "cp": cp,
         "ep": max(number(row, "ep", 1.0), 1.0),
         "stages_per_rank": max(number(row, "vpp", 1.0), 1.0),
-        "zero": number(row, "zero_stage", 1.0),
+        "zero": number(row, "zero_stage", 3.0 if sharded else 1.0),
         "sharded": number(row, "fsdp_size", dp * cp),
-        "microbatch": microbatch,
+        "microbatch": min(microbatch, each),
         "batch": batch,
-        "recompute": _RECOMPUTE.get(_text(row, "recompute"), NONE),
+        "recompute": _recompute(row),
     }
 
 
@@ -222,6 +234,13 @@ def _device(row: Row, device: Accelerator) -> dict[str, float]:
         "generation": float(GENERATIONS.index(device.generation)),
         "eight_bit": float(eight_bit),
     }
+
+
+def _recompute(row: Row) -> float:
+    text = _text(row, "recompute")
+    silent = text in ("none", "no", "unstated")
+    found = (kind for pattern, kind in _RECOMPUTE if re.search(pattern, text))
+    return NONE if silent else next(found, NONE)
 
 
 def _memory_bytes(row: Row, device: Accelerator) -> float:

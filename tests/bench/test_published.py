@@ -11,6 +11,7 @@ from bench.published import GIVEN, TOO_LARGE, Measured, predictions, run
 from bench.published_rows import read, rows_of
 from bench.scores import score
 from costmodel.transformer.profile import published_profile
+from costmodel.transformer.runs import FULL, NONE, PRODUCTS, SELECTIVE
 from costmodel.transformer.step import steps
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +108,31 @@ def test_devices_and_frameworks_nobody_measured_reach_a_plausible_share_of_peak(
     flops = 6 * 32 * 12 * 4096**2 * 512 * 4096
     seconds = steps(runs, published_profile().constants).total
     assert 0.2 < flops / (seconds * 64 * runs.peak_flops_per_s) < 0.65
+
+
+def test_words_stand_for_numbers_and_for_silence():
+    row = {**ROW, "seq_par": "yes", "flash_attn": "no", "cp": "n/a", "gbs": "1,024", "vpp": "-"}
+    runs = rows_of([row]).runs
+    assert (runs.sequence_parallel[0], runs.flash[0], runs.cp[0], runs.batch[0]) == (1, 0, 1, 1024)
+    kinds = {"full": FULL, "Full (uniform)": FULL, "yes": FULL, "selective": SELECTIVE,
+             "selective-op": PRODUCTS, "none": NONE, "unstated": NONE, "": NONE}  # fmt: skip
+    for said, kind in kinds.items():
+        assert rows_of([{**ROW, "recompute": said}]).runs.recompute[0] == kind, said
+
+
+def test_a_rank_computes_no_more_sequences_at_a_time_than_it_has():
+    # 64 devices, tp 2, 512 sequences: 16 for each of 32 ranks
+    assert rows_of([{**ROW, "mbs": "64"}]).runs.microbatch[0] == 16
+    assert rows_of([{**ROW, "framework": "MaxText"}]).runs.microbatch[0] == 16
+    assert rows_of([{**ROW, "framework": "MaxText", "pp": "2"}]).runs.microbatch[0] == 1
+    assert rows_of([ROW]).runs.microbatch[0] == 1
+
+
+def test_frameworks_that_shard_parameters_do_so_where_a_row_is_silent():
+    names = {"torchtitan": 3, "MaxText": 3, "Megatron-LM": 1, "": 1, "DeepSpeed": 1}
+    for name, stage in names.items():
+        assert rows_of([{**ROW, "framework": name}]).runs.zero[0] == stage
+    assert rows_of([{**ROW, "framework": "MaxText", "zero_stage": "1"}]).runs.zero[0] == 1
 
 
 def test_devices_left_over_by_a_stated_dp_share_sequences():
