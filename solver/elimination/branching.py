@@ -102,7 +102,7 @@ class Branching:
         if step.decided_by is not None:
             states = self._registry.states(step.decided_by)
             return everyone, states[labels.live[:, stop.neighbour_columns[0]]], labels.values
-        if step.result is None:
+        if step.result is None or not len(labels):
             return everyone, np.zeros(len(labels), dtype=np.int64), labels.values
         kind, arounds = _kinds_around(labels, stop)
         regrets = np.stack([self._regrets(step, around) for around in arounds])
