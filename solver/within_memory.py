@@ -22,7 +22,7 @@ from solver.mesh_outcome import TOLERANCE
 
 # chosen: what a round leaves beside what the one before missed, of the memory: plans that differ in
 # little miss by little over and over
-_MARGINS = (0.0, 0.001, 0.004, 0.016)
+_MARGINS = (0.0, 0.001, 0.004, 0.016, 0.064)
 _ROUNDED = 2  # bytes: what is said to be needed is cut to whole ones
 
 
