@@ -144,6 +144,15 @@ class MeshSearch:
         self.say(Progress(phase="done", done=steps, total=steps))
         return [self._bounded(own) for own in (*soon, *outcomes)]
 
+    def wholes(self, candidates: Sequence[Mesh]) -> Iterator[Unfolding]:
+        """The whole cost graph of every mesh on which there may be a plan, with and without uneven
+        cuts where both may be."""
+        for mesh in candidates:
+            for problem in _spaces(self.problem, mesh):
+                models, given = self._models(mesh, problem, self.deadline)
+                if self._impossible(models, given) is None:
+                    yield self._whole(_Begun(models, given))
+
     def _bounded(self, own: MeshOutcome) -> MeshOutcome:
         """Where a search proves nothing: no plan costs less than all work at its fastest."""
         if own.outcome.lower_bound_ns > -inf or own.left_out:

@@ -33,6 +33,7 @@ from meshwright.schema.collector import uncollected
 from solver.answer import Missed, Write, answer_of, plan_of
 from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
+from solver.folded_plan import FoldedPlan
 from solver.folding import Folding
 from solver.inference import for_inference
 from solver.known_foldings import Foldings
@@ -41,6 +42,7 @@ from solver.mesh_search import Floors, MeshSearch
 from solver.meshes import meshes_of
 from solver.outcome import MOST_LABELS
 from solver.pins import check_axes, matching_pins, pinned_ops
+from solver.priced_plans import plans_along_prices
 from solver.problem import FLOATS, Problem, build_problem, step_batch, with_gradient
 from solver.recompute import remade
 from solver.recompute.ladder import descend, ladder
@@ -118,6 +120,23 @@ def plan_stage(
     if ways is None or ways.graph is not request.graph:
         ways = Foldings(request.graph)
     return _StageSearch(request, place, deadline, say, write, ways).answer()
+
+
+def price_stage(
+    request: Request,
+    policy: RecomputePolicy,
+    place: Place,
+    ways: Foldings,
+    deadline: Deadline,
+    most: int,
+) -> list[FoldedPlan]:
+    """Plans of one stage along the price of memory, whether they fit or not, so many at the most of
+    each mesh; none where not even the leanest seem to. The setup says how many microbatches.
+
+    Raises MeshwrightError for bad input, OutOfTime, TableTooLarge.
+    """
+    search = _StageSearch(request, place, deadline, lambda _: None, plan_of, ways)
+    return search.priced(policy, most)
 
 
 def states_alone(request: Request) -> Infeasible | None:
@@ -239,6 +258,18 @@ class _StageSearch:
                 break
         return tries.best()
 
+    def priced(self, policy: RecomputePolicy, most: int) -> list[FoldedPlan]:
+        (count,) = microbatch_counts(self.request)
+        again = self._remade(policy, count)
+        ways = self._foldings(_marked(self.marks, again))
+        while True:
+            try:
+                search = self._search(ways.folding, count, again, self.place.spare_bytes, {})
+                candidates = self._candidates(self.request.budget.max_axes)
+                return plans_along_prices(search, candidates, most)
+            except NotAlikeError:
+                ways.fold_less()
+
     def _may_gain(self, answer: Answer) -> bool:
         """Whether more memory could make a difference: not where a plan leaves some."""
         if self.deadline.is_over():
@@ -315,20 +346,9 @@ class _StageSearch:
         self, folding: Folding, count: int, again: Remade, spare: float, floors: Floors
     ) -> Answer | Missed:
         """Search meshes of fewer axes where the tables of all finer ones would be too large."""
-        problem = self._problem(folding.graph, count, again, spare)
         if spare:
             self.history = History(self.history.started)  # what was found before does not fit
-        search = MeshSearch(
-            self.request,
-            folding,
-            problem,
-            self.deadline,
-            self.history,
-            self.say,
-            self.place.tolerance,
-            floors,
-            self.place.max_labels,
-        )
+        search = self._search(folding, count, again, spare, floors)
         searched: tuple[Mesh, ...] = ()
         for axes in range(self.request.budget.max_axes, 0, -1):
             candidates = self._candidates(axes)
@@ -344,10 +364,23 @@ class _StageSearch:
             pointer="/graph",
         )
 
+    def _search(
+        self, folding: Folding, count: int, again: Remade, spare: float, floors: Floors
+    ) -> MeshSearch:
+        return MeshSearch(
+            self.request,
+            folding,
+            self._problem(folding.graph, count, again, spare),
+            self.deadline,
+            self.history,
+            self.say,
+            self.place.tolerance,
+            floors,
+            self.place.max_labels,
+        )
+
     def _candidates(self, axes: int) -> tuple[Mesh, ...]:
-        """Of the meshes of so many axes those that are wanted, if any is."""
-        every = meshes_of(self.request, axes)
-        return tuple([own for own in every if own in self.place.meshes]) or every
+        return self.place.meshes or meshes_of(self.request, axes)
 
 
 class _Foldings:

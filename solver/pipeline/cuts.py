@@ -159,6 +159,8 @@ def _balanced(
         found = np.full(count, np.inf)
         for last in range(1, count):
             for way in range(ways):
+                if limit_bytes[way, stage] == -np.inf:
+                    continue
                 ns, static, saved = until[way, 0], until[way, 1], until[way, 2]
                 most = 0.0
                 for first in range(last - 1, -1, -1):

@@ -1,8 +1,10 @@
-"""Drafts: plans of the whole graph on the devices of a rank, for estimates of configurations.
+"""Drafts of the whole graph on the devices of a rank, and estimates of configurations from them.
 
-For a number of ranks and of microbatches there is one at first, on the coarsest mesh. What is
-promising gets more: on finer meshes, and where memory binds with fewer microbatches in flight, as
-the last ranks of a pipeline have them, and with more, as interleaved schedules do.
+1. for every number of ranks and of microbatches one plan with memory enough, on the coarsest
+   mesh: what its configurations take at best (`outlook.py`)
+2. in that order, until the rest is no better even so: where that plan is short of memory, plans
+   along its price, for each recompute policy; configurations are estimated
+3. the most promising once more, on finer meshes
 """
 
 from __future__ import annotations
@@ -10,42 +12,51 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import islice
 
 import numpy as np
 
 from costmodel.calibrations import default_calibration
-from meshwright.schema import Infeasible, Request
+from meshwright.schema import Infeasible, RecomputePolicy, Request
 from solver.deadline import Deadline
-from solver.pipeline.coarse import Coarse, Draft, coarse, coarsest_axes
+from solver.pipeline.coarse import Coarse, mixed, undominated
 from solver.pipeline.configurations import Configuration
+from solver.pipeline.draft import Draft, Drafted, coarsest_axes, drafted
 from solver.pipeline.estimate import Estimate
 from solver.pipeline.fan import fanned
 from solver.pipeline.layers import layer_begins
 from solver.pipeline.options import Option, option, tight_option
+from solver.pipeline.outlook import outlook_ns
 from solver.pipeline.pace import Pace
 from solver.pipeline.placement import Placement, Share, parts_of, sends_ns
 from solver.pipeline.stage_graph import Anatomy
+from solver.recompute.tries import FULL, POLICIES
 
-Drafted = Coarse | Infeasible | None
 Say = Callable[[str, int, int], None]
+
+_AT_ONCE = 4  # chosen: numbers of ranks and microbatches drafted before the next are looked at
+_SHIFTED = 1.05  # chosen: shifts of cuts between layers seldom gain so much
+_WORTH = 1.1  # chosen: finer meshes seldom gain so much
 
 
 @dataclass(slots=True)
 class Group:
     """Configurations of the same ranks and microbatches, with what was drafted for them.
 
-    axes: by share, of the finest of the drafts' meshes.
+    axes: by share, of the finest of the drafts' meshes. free: the plan with memory enough, by
+    share. at_best_ns: of any of the configurations, where that is known.
     """
 
     shares: Placement
     microbatches: int
     axes: list[int]
     configurations: list[Configuration] = field(default_factory=list)
+    free: list[Coarse] = field(default_factory=list)
     ways: list[Coarse] = field(default_factory=list)
     options: list[Option] = field(default_factory=list)
+    at_best_ns: float = 0.0
 
     @property
     def ns(self) -> float:
@@ -65,17 +76,18 @@ class Group:
         """Whether there is something of each share."""
         return {way.group for way in self.ways} == {share.group for share in self.shares}
 
-    def is_tight(self, share: Share) -> bool:
-        first = next((way for way in self.ways if way.group == share.group), None)
-        return first is None or first.is_tight
-
-    def draft(self, place: int, held: float, axes: int) -> Draft:
+    def draft(self, place: int, policy: RecomputePolicy, held: float, axes: int) -> Draft:
         groups = tuple(sorted(share.group for share in self.shares))
-        return Draft(self.shares[place], groups, self.microbatches, held, axes)
+        return Draft(self.shares[place], groups, policy, self.microbatches, held, axes)
+
+    def free_draft(self, place: int, policy: RecomputePolicy) -> Draft:
+        axes = self.axes[place]
+        return Draft(self.shares[place], (), policy, self.microbatches, self.most_held, axes)
 
 
 class Drafts:
-    """Makes drafts and estimates. refused: why a group has none; of those, the nearest to fit."""
+    """Makes drafts and estimates. refused: why a group has none; of those, the nearest to fit.
+    coarse_only: shares on whose finer meshes plans would take too long."""
 
     def __init__(
         self, request: Request, anatomy: Anatomy, executor: Executor | None, say: Say
@@ -89,8 +101,15 @@ class Drafts:
         self.usable = 1 - request.setup.memory_reserve
         self.calibration = request.calibration or default_calibration()
         self.refused: Infeasible | None = None
+        self.coarse_only: set[Placement] = set()
         self._known: dict[Draft, Drafted] = {}
         self._paces: dict[tuple[str, int, int, int], Pace] = {}
+
+    @property
+    def policies(self) -> tuple[RecomputePolicy, ...]:
+        """Those that are asked for, the one that repeats least first."""
+        asked = self.request.recompute.policy
+        return ("none", *POLICIES) if asked == "auto" else (asked,)
 
     def groups(self, wanted: Iterable[Configuration]) -> list[Group]:
         found: dict[tuple[Placement, int], Group] = {}
@@ -105,68 +124,161 @@ class Drafts:
         (part, *_) = parts_of(self.request.topology, (share,))
         return coarsest_axes(self.request, part.topology)
 
-    def begin(self, groups: Sequence[Group], deadline: Deadline, enough: float = np.inf) -> int:
-        """The first draft of each group, and its options, until so many groups have some; how many
-        groups there was time for."""
-        drafts = [self._first_drafts(own) for own in groups]
-        made = iter(self.made([draft for own in drafts for draft in own], deadline))
-        done = 0
-        for own, of_shares in zip(groups, drafts, strict=True):
-            found = list(islice(made, len(of_shares)))
-            if len(found) < len(of_shares):
+    def look(self, groups: Sequence[Group], deadline: Deadline) -> list[Group]:
+        """The groups that there was time for, the best at best first."""
+        wanted = [own.free_draft(place, self.policies[0]) for own in groups
+                  for place in range(len(own.shares))]  # fmt: skip
+        made = iter(self.made(wanted, deadline))
+        looked = []
+        for own in groups:
+            found = list(islice(made, len(own.shares)))
+            if len(found) < len(own.shares):
                 break
-            done += 1
+            looked.append(own)
+            own.at_best_ns = np.inf
             for one in found:
-                self._keep(own, one)
-            self.estimate(own, shift=False)
-            enough -= bool(own.options)
-            if deadline.is_over() or enough <= 0:
+                if isinstance(one, tuple):
+                    own.free += one
+                elif one is not None and self._is_nearer(one):
+                    self._refuse(own, one)
+            if len(own.free) == len(own.shares):
+                own.at_best_ns = min(outlook_ns(c, own.free[0]) for c in own.configurations)
+            if deadline.is_over():
                 break
+        return sorted(looked, key=lambda own: own.at_best_ns)
+
+    def begin(
+        self, groups: Sequence[Group], deadline: Deadline, enough: float = np.inf
+    ) -> list[Group]:
+        """First drafts of groups in their order, and their options, until so many have some or the
+        rest is no better at best; those that were drafted."""
+        done: list[Group] = []
+        while len(done) < len(groups) and not deadline.is_over() and enough > 0:
+            best_ns = min((own.ns for own in done), default=np.inf)
+            rest = groups[len(done) : len(done) + _AT_ONCE]
+            rest = [own for own in rest if own.at_best_ns <= _WORTH * best_ns]
+            if not rest or rest[0].at_best_ns == np.inf:
+                break
+            self._draft(rest, deadline)
+            done += rest
+            enough -= sum(bool(own.options) for own in rest)
         return done
 
-    def _first_drafts(self, own: Group) -> list[Draft]:
-        return [own.draft(place, own.most_held, axes) for place, axes in enumerate(own.axes)]
+    def _draft(self, groups: Sequence[Group], deadline: Deadline) -> None:
+        tight = []
+        for own in groups:
+            if not self._is_tight(own):
+                own.ways = list(own.free)
+                self.estimate(own)
+            if len(own.options) < len(own.configurations):
+                own.ways = []
+                tight.append(own)
+        wanted = [
+            (own, own.draft(place, policy, own.most_held, axes))
+            for own in tight
+            for place, axes in enumerate(own.axes)
+            for policy in self.policies
+        ]
+        self._keep(wanted, deadline)
+        for own in tight:
+            self.estimate(own)
+
+    def _is_tight(self, own: Group) -> bool:
+        """Whether there could be other plans of its stages in the memory there is."""
+        if not own.free:
+            return True
+        (part, *_) = parts_of(self.request.topology, own.shares[:1])
+        pool = part.topology.device.memory_bytes * self.usable * own.ranks
+        weights = own.free[0].weights
+        held = weights.static_bytes.sum() + own.most_held * weights.saved_bytes.sum()
+        return bool(held + own.ranks * weights.passing_bytes.max(initial=0.0) > FULL * pool)
+
+    def _keep(self, wanted: Sequence[tuple[Group, Draft]], deadline: Deadline) -> None:
+        """Make drafts of groups, as far as there is time, and add them to their ways."""
+        none: list[tuple[Group, Infeasible | None]] = []
+        changed: list[Group] = []
+        drafts = [draft for _, draft in wanted]
+        for (own, draft), made in zip(wanted, self.made(drafts, deadline), strict=False):
+            if not isinstance(made, tuple):
+                none.append((own, made))
+                continue
+            if not made:
+                self.coarse_only.add(own.shares)
+                continue
+            place = own.shares.index(draft.share)
+            own.axes[place] = max(own.axes[place], draft.axes)
+            own.ways += mixed(made)
+            changed.append(own)
+            if deadline.is_over():
+                break
+        for own in changed:
+            own.ways = [
+                way
+                for share in own.shares
+                for way in undominated([way for way in own.ways if way.group == share.group])
+            ]
+        for own, why in none:
+            if why is not None and not own.is_drafted and self._is_nearer(why):
+                self._refuse(own, why)
 
     def sharpen(self, groups: Sequence[Group], deadline: Deadline) -> None:
         """More drafts for each group, and its options anew."""
         wanted = [
-            (own, place, draft)
+            (own, draft)
             for own in groups
             for place in range(len(own.shares))
             for draft in self._more(own, place)
         ]
-        drafts = [draft for _, _, draft in wanted]
-        for (own, place, draft), found in zip(wanted, self.made(drafts, deadline), strict=False):
-            own.axes[place] = max(own.axes[place], draft.axes)
-            self._keep(own, found)
-            if deadline.is_over():
-                break
+        self._keep(wanted, deadline)
         for own in groups:
-            self.estimate(own, shift=True)
+            self.estimate(own)
+        best_ns = min((own.ns for own in groups), default=np.inf)
+        for own in groups:
+            own.options = [
+                self._shifted(own, one) if one.estimated_ns <= _SHIFTED * best_ns else one
+                for one in own.options
+            ]
 
-    def _more(self, own: Group, place: int) -> list[Draft]:
-        finest = self.request.budget.max_axes
-        has, most = own.axes[place], own.most_held
-        axes = min(has + 1, finest)
-        if not own.is_tight(own.shares[place]):
-            return [own.draft(place, most, axes)] if axes > has else []
-        in_flight = [1.0, (1 + most) / 2, float(most)]
+    def _more(self, own: Group, place: int) -> Iterator[Draft]:
+        """On finer meshes, with the policies that its best stages have. With more microbatches in
+        flight where schedules that hold more have no room; with fewer, as the last ranks hold,
+        where none has."""
+        has, most = own.axes[place], float(own.most_held)
+        axes = min(has + 1, self.request.budget.max_axes)
+        best = min(own.options, key=lambda option: option.estimated_ns, default=None)
+        in_flight = [most] if axes > has else []
         kinds = {option.configuration.schedule for option in own.options}
         if any(own.schedule not in kinds for own in own.configurations):
             in_flight.append(1.5 * most)
-        found = [own.draft(place, held, axes) for held in dict.fromkeys(in_flight)]
-        return [draft for draft in found if axes > has or draft.held != most]
+        if best is None:
+            in_flight += [1.0, (1 + most) / 2]
+        for policy in self.policies if best is None else best.policies:
+            for held in dict.fromkeys(in_flight):
+                yield own.draft(place, policy, held, axes)
 
-    def estimate(self, group: Group, *, shift: bool) -> None:
+    def estimate(self, group: Group) -> None:
         """The group's options, of the drafts there are."""
         group.options = []
         if not group.is_drafted:
             return
         for own in group.configurations:
             estimate, ops = self._estimate(group, own), len(self.anatomy.order)
-            found = option(own, estimate, self.layers, ops, max(group.axes), shift=shift)
+            found = option(own, estimate, self.layers, ops, max(group.axes), shift=False)
             if found is not None:
                 group.options.append(found)
+
+    def _shifted(self, group: Group, own: Option) -> Option:
+        ops, axes = len(self.anatomy.order), max(group.axes)
+        found = option(own.configuration, own.estimate, self.layers, ops, axes, shift=True)
+        return found or own
+
+    def without(self, own: Option, more: Sequence[RecomputePolicy]) -> Option | None:
+        """The option with no stage that does again as much as these policies, if it fits so."""
+        ways = tuple(way for way in own.estimate.ways if way.policy not in more)
+        if not ways:
+            return None
+        estimate, ops = replace(own.estimate, ways=ways), len(self.anatomy.order)
+        return option(own.configuration, estimate, self.layers, ops, own.axes, shift=True)
 
     def tight_options(self, groups: Sequence[Group], most: int) -> list[Option]:
         """Where no cuts of any group seem to keep the memory."""
@@ -184,7 +296,9 @@ class Drafts:
         if key not in self._paces:
             self._paces[key] = Pace.of(*key)
         parts = parts_of(self.request.topology, own.shares)
-        pace, ways = self._paces[key], tuple(group.ways)
+        pace = self._paces[key]
+        each = max(1, len(self.layers) // (own.ranks * own.stages_per_rank))
+        ways = tuple([way for way in group.ways if way.layers <= each])
         return Estimate(
             ways,
             pace,
@@ -198,14 +312,11 @@ class Drafts:
             ),
         )
 
-    def _keep(self, own: Group, found: Drafted) -> None:
-        if isinstance(found, Coarse):
-            own.ways.append(found)
-        elif found is not None and not own.is_drafted and self._is_nearer(found):
-            detail = "no configuration found fits; closest: "
-            detail += f"{own.ranks} pipeline ranks, {own.microbatches} microbatches: "
-            detail += f"with the memory of all ranks together, {found.detail}"
-            self.refused = found.model_copy(update={"detail": detail})
+    def _refuse(self, own: Group, why: Infeasible) -> None:
+        detail = "no configuration found fits; closest: "
+        detail += f"{own.ranks} pipeline ranks, {own.microbatches} microbatches: "
+        detail += f"with the memory of all ranks together, {why.detail}"
+        self.refused = why.model_copy(update={"detail": detail})
 
     def _is_nearer(self, why: Infeasible) -> bool:
         return self.refused is None or _missed(why) < _missed(self.refused)
@@ -213,15 +324,16 @@ class Drafts:
     def made(self, drafts: Sequence[Draft], deadline: Deadline) -> Iterator[Drafted]:
         """In their order, each made once however often it is wanted."""
         if self.executor is None:
-            work = partial(_drafted, self.request, self.anatomy)
+            work = partial(_drafted_here, self.request, self.anatomy)
         else:
             work = partial(_drafted_elsewhere, pickle.dumps(self.request))
         new = [own for own in dict.fromkeys(drafts) if own not in self._known]
         results = zip(new, fanned(work, new, deadline, self.executor), strict=False)
         for done, own in enumerate(drafts):
             if own not in self._known:
-                ranks = f"{own.share.ranks} ranks, {own.microbatches} microbatches"
-                self.say(ranks, done, len(drafts))
+                again = f", recompute {own.policy}" if own.policy != "none" else ""
+                phase = f"{own.share.ranks} ranks, {own.microbatches} microbatches{again}"
+                self.say(phase, done, len(drafts))
                 found = list(islice(results, 1))
                 if not found:
                     return
@@ -236,13 +348,13 @@ def _missed(why: Infeasible) -> float:
     return why.needed_bytes / why.available_bytes
 
 
-def _drafted(request: Request, anatomy: Anatomy, own: Draft, deadline: Deadline) -> Drafted:
-    return coarse(request, anatomy, own, deadline)
+def _drafted_here(request: Request, anatomy: Anatomy, own: Draft, deadline: Deadline) -> Drafted:
+    return drafted(request, anatomy, own, deadline)
 
 
 def _drafted_elsewhere(packed: bytes, own: Draft, deadline: Deadline) -> Drafted:
     """In another process, which unpacks a request once for all its drafts."""
-    return coarse(*_unpacked(packed), own, deadline)
+    return drafted(*_unpacked(packed), own, deadline)
 
 
 @lru_cache(maxsize=1)

@@ -14,12 +14,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.schema import Mesh
 from solver.cost_graph import FloatArray
 from solver.pipeline.coarse import Coarse
 from solver.pipeline.cuts import balanced
 from solver.pipeline.pace import Pace
 from solver.pipeline.passes import Durations
-from solver.pipeline.schedule import Schedule
+from solver.pipeline.schedule import Schedule, stages_on
 from solver.states import IntArray
 
 # rows of `Coarse.until`; before them those of passes, between them what is done at the begin
@@ -50,30 +51,43 @@ class Estimate:
         Stages of a rank do not all hold the most at one time: the numbers are scaled so that equal
         stages together hold what they do.
         """
-        found = []
-        for until in self._until:
-            saved, waiting = (float(own) for own in until[[_SAVED, _WAITING], -1])
-            found.append(held_of(self.order, waiting / max(saved, 1.0)))
-        return np.array(found)
+        saved, waiting = self._until[:, _SAVED, -1], self._until[:, _WAITING, -1]
+        held = held_of(self.order, waiting / np.maximum(saved, 1.0))
+        found: FloatArray = np.broadcast_to(held, (len(self.ways), self.order.stages))
+        return found
 
     @cached_property
     def limits(self) -> FloatArray:
         """Bytes, by way and stage: its part of the rank's, as equal stages would share them; none
-        in a way of other devices."""
+        in a way of other devices, and in one that another beats in time and room for the whole."""
         static, saved = (self._until[:, [row], -1] for row in (_STATIC, _SAVED))
         held = static + self.in_flight * saved
         of_rank = np.array([np.bincount(self.order.rank_of, row) for row in held])
         ranks = list(self.order.rank_of)
         share = held / np.maximum(of_rank, 1.0)[:, ranks]
         found = self.limits_bytes[ranks] * share
-        return np.where(self._on_own_devices, found, -np.inf)
+        most = np.array([way.weights.passing_bytes.max(initial=0.0) for way in self.ways])
+        needed = (held + share * most[:, None]) / np.maximum(found, 1.0)
+        own = self._on_own_devices
+        useful = own & self._unbeaten(np.where(own, needed, np.inf))
+        return np.where(useful, found, -np.inf)
+
+    def _unbeaten(self, needed: FloatArray) -> NDArray[np.bool_]:
+        """By way and stage: whether no faster way needs as little."""
+        ns = self._until[:, :_ONCE, -1].sum(axis=1) * self.pace.microbatches
+        order = np.argsort(ns + self._until[:, _ONCE, -1], kind="stable")
+        least = np.minimum.accumulate(needed[order], axis=0)
+        before = np.concatenate([np.full_like(least[:1], np.inf), least[:-1]])
+        found = np.empty(needed.shape, dtype=np.bool_)
+        found[order] = needed[order] < before
+        return found
 
     @cached_property
     def passing(self) -> FloatArray:
         """By way and stage: the share of what passes by that counts in its part of the rank's
         memory. One stage of a rank runs at a time."""
         limits: FloatArray = self.limits_bytes[list(self.order.rank_of)]
-        return np.where(self._on_own_devices, self.limits / limits, 1.0)
+        return np.where(np.isfinite(self.limits), self.limits / limits, 1.0)
 
     @cached_property
     def _on_own_devices(self) -> NDArray[np.bool_]:
@@ -115,6 +129,25 @@ class Estimate:
         """By stage: the way in which it is planned."""
         found: IntArray = self._taken(cuts)[0]
         return found
+
+    def meshes(self, cuts: Sequence[int]) -> tuple[tuple[Mesh, ...], ...]:
+        """By stage: those on which it may be planned best with as much done again."""
+        found = []
+        for stage, number in enumerate(self.chosen(cuts).tolist()):
+            own = self.ways[number]
+            useful = np.flatnonzero(np.isfinite(self.limits[:, stage])).tolist()
+            near = [self.ways[k] for k in useful if self.ways[k].policy == own.policy]
+            found.append(tuple(dict.fromkeys([own.mesh, *(way.mesh for way in near)])))
+        return tuple(found)
+
+    def every_mesh(self, cuts: Sequence[int]) -> tuple[tuple[Mesh, ...], ...]:
+        """By stage: all that any way has of its devices, those with the most axes."""
+        found = []
+        for number in self.chosen(cuts).tolist():
+            own = [way.mesh for way in self.ways if way.group == self.ways[number].group]
+            finest = max(len(mesh.axes) for mesh in own)
+            found.append(tuple(dict.fromkeys(m for m in own if len(m.axes) == finest)))
+        return tuple(found)
 
     def flights(self, cuts: Sequence[int]) -> FloatArray:
         """By stage: `in_flight` of the way in which it is planned."""
@@ -224,16 +257,19 @@ class Estimate:
         return float(begin[0]) + self.pace.step_ns(lasting, once)
 
 
-def held_of(order: Schedule, ratio: float) -> FloatArray:
-    """By stage: of how many microbatches the saved bytes are what it holds.
+def held_of(order: Schedule, ratios: FloatArray) -> FloatArray:
+    """By ratio and stage: of how many microbatches the saved bytes are what it holds.
 
-    ratio: of what waits in a split pass for the weights' half to what is saved.
+    ratios: of what waits in a split pass for the weights' half to what is saved.
     """
-    own, every = np.eye(order.stages), np.ones(order.stages)
-    found = np.array(
-        [order.most_held(r, own[s], ratio * own[s]) for s, r in enumerate(order.rank_of)]
-    )
-    together = np.array([order.most_held(r, every, ratio * every) for r in range(order.ranks)])
-    apart = np.bincount(order.rank_of, found)
-    scaled: FloatArray = found * (together / apart)[list(order.rank_of)]
+    if not order.is_split:
+        ratios = ratios[:1]  # nothing waits
+    apart = np.zeros((len(ratios), order.stages))
+    scaled = np.zeros((len(ratios), order.stages))
+    for rank in range(order.ranks):
+        stages = stages_on(order.rank_of, rank)
+        for stage in stages:
+            apart[:, stage] = order.held_at(rank, (stage,), ratios)
+        share = order.held_at(rank, stages, ratios) / apart[:, stages].sum(axis=1)
+        scaled[:, stages] = apart[:, stages] * share[:, None]
     return scaled

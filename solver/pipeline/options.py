@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.schema import Considered, Infeasible
+from meshwright.schema import Considered, Infeasible, RecomputePolicy
 from solver.pipeline.configurations import Configuration
 from solver.pipeline.cuts import moved
 from solver.pipeline.estimate import Estimate
@@ -18,6 +18,7 @@ _MOST_TRIES = 600  # chosen: shifts of a configuration's cuts; twice the cuts of
 _SHIFTING_NS = 5e7  # chosen: of the time that trying them may take
 _SHOWN = 12  # chosen: considered configurations that a plan lists, those on the front besides
 _MOST_LABELS = 50_000  # chosen: some tenths of a second for each stage
+_PLENTY = 4  # chosen: layers a stage; stages are then equal within some per cent
 _SIMPLER = 0.005  # chosen: by so much may cuts between whole layers be slower than others
 
 
@@ -41,16 +42,25 @@ class Option:
         return self.estimated_ns if self.plans is None else self.plans.ns
 
     @property
+    def policies(self) -> tuple[RecomputePolicy, ...]:
+        """What its stages may do again, each once."""
+        ways = self.estimate.ways
+        chosen = self.estimate.chosen(self.cuts).tolist()
+        return tuple(dict.fromkeys(ways[number].policy for number in chosen))
+
+    @property
     def wishes(self) -> StageWishes:
         """What the searches of its stages are told."""
         estimate, cuts = self.estimate, self.cuts
         held = estimate.flights(cuts)
+        ways = [estimate.ways[number] for number in estimate.chosen(cuts).tolist()]
         return StageWishes(
             estimate.shares(cuts),
             tuple(held.tolist()),
             tuple(estimate.passing_bytes(cuts).tolist()),
             estimate.kinds(cuts),
-            tuple(dict.fromkeys(way.mesh for way in estimate.ways)),
+            estimate.meshes(cuts),
+            tuple(way.policy for way in ways),
             _MOST_LABELS,
         )
 
@@ -81,14 +91,16 @@ def option(
     """A configuration with the best cuts found, None where none keep the memory.
 
     layers: where cuts leave layers whole; taken where that is about as fast as any.
-    shift: whether cuts are shifted while that makes the step faster.
+    shift: whether cuts are shifted while that makes the step faster; else only those between layers
+    are looked at where there are plenty.
     """
     if own.cuts is not None:
         ns = estimate.step_ns(own.cuts)
         return Option(own, own.cuts, estimate, ns, axes) if ns < np.inf else None
     tries = min(_MOST_TRIES, int(_SHIFTING_NS / estimate.pace.run_ns)) if shift else 0
     found: list[tuple[float, tuple[int, ...]]] = []
-    for at in (layers, places_for(estimate, ops)):
+    rough = not shift and len(layers) >= _PLENTY * estimate.order.stages
+    for at in (layers,) if rough else (layers, places_for(estimate, ops)):
         cuts = estimate.balanced(at)
         if cuts is not None:
             cuts, ns = moved(cuts, at, estimate.step_ns, tries)

@@ -14,7 +14,7 @@ Parallelism"). What F saved is held until B or I has run; from I to W there is w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -95,6 +95,16 @@ class Schedule:
         saved, waiting: by stage, of one microbatch: until its backward pass, and from I to W.
         """
         return float(np.cumsum(self._changes(rank, saved, waiting)).max(initial=0.0))
+
+    def held_at(self, rank: int, stages: Collection[int], ratios: FloatArray) -> FloatArray:
+        """By ratio: of how many microbatches the saved bytes are the most that some stages of a
+        rank hold, where each saves as much and what waits is so many times that."""
+        stage, what, _ = self.of_ranks[rank].T
+        own = np.isin(stage, list(stages))
+        saved = np.cumsum(np.where(own, _SAVED[what], 0.0))
+        waiting = np.cumsum(np.where(own, _WAITING[what], 0.0))
+        found: FloatArray = (saved + ratios[:, None] * waiting).max(axis=1, initial=0.0)
+        return found
 
     def held_before(self, rank: int, saved: FloatArray, waiting: FloatArray) -> FloatArray:
         """What a rank's stages hold when each of its actions begins; see `most_held`."""

@@ -21,8 +21,8 @@ import numpy as np
 
 from meshwright.schema import Request
 from solver.deadline import Deadline
-from solver.pipeline.coarse import Coarse, Draft
 from solver.pipeline.configurations import Configuration
+from solver.pipeline.draft import Draft
 from solver.pipeline.drafts import Drafts, Group
 from solver.pipeline.placement import Share
 from solver.problem import step_batch
@@ -56,14 +56,16 @@ class _Rates:
         counts = sorted({own.microbatches for own in groups})
         few = sorted({counts[len(counts) // 2], counts[-1]}, reverse=True)
         axes = {s: a for own in groups for s, a in zip(own.shares, own.axes, strict=True)}
-        every = tuple(range(len(request.topology.groups)))
+        policy = drafts.policies[0]
         wanted = [
-            Draft(share, every, count, 1.0, own) for share, own in axes.items() for count in few
+            Draft(share, (), policy, count, 1.0, own)
+            for share, own in axes.items()
+            for count in few
         ]
         self.known: dict[Share, dict[int, _Rate]] = {share: {} for share in axes}
         for draft, made in zip(wanted, drafts.made(wanted, deadline), strict=False):
-            if isinstance(made, Coarse):
-                whole, saved_bytes = made.whole, float(made.weights.saved_bytes.sum())
+            if isinstance(made, tuple):
+                whole, saved_bytes = made[0].whole, float(made[0].weights.saved_bytes.sum())
                 ns = whole.forward_ns + whole.inputs_ns + whole.weights_ns
                 self.known[draft.share][draft.microbatches] = _Rate(ns, saved_bytes)
 

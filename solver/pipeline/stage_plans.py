@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
-from meshwright.schema import Answer, Infeasible, Mesh, Plan, Request
+from meshwright.schema import Answer, Infeasible, Mesh, Plan, RecomputePolicy, Request
 from solver.deadline import Deadline, Stop
 from solver.misfit import Misfit
 from solver.outcome import MOST_LABELS
 from solver.pipeline.alike import alike, as_planned_for
-from solver.pipeline.coarse import within
 from solver.pipeline.configurations import Configuration
+from solver.pipeline.draft import within
 from solver.pipeline.fan import fanned
 from solver.pipeline.price import Priced, priced
 from solver.pipeline.schedule import Schedule
@@ -31,14 +31,17 @@ _ROUNDS = 4
 class StageWishes:
     """By stage, what its search is told. shares: of the devices' memory (`Staged.request`). held:
     of how many microbatches it holds the saved bytes. passing: how many bytes are left for what
-    passes by. kinds: stages that are alike have one plan where this is the same. meshes: to search,
-    all where there are none. max_labels: of each search (`Budget`)."""
+    passes by. kinds: stages that are alike have one plan where this is the same. meshes: of each
+    those to search, all where there are none. policies: of each what it may do again, if it has a
+    plan so; else, and where there are none, what the request says. max_labels: of each search
+    (`Budget`)."""
 
     shares: tuple[float, ...]
     held: tuple[float, ...]
     passing: tuple[float, ...]
     kinds: tuple[int, ...]
-    meshes: tuple[Mesh, ...] = ()
+    meshes: tuple[tuple[Mesh, ...], ...] = ()
+    policies: tuple[RecomputePolicy, ...] = ()
     max_labels: int = MOST_LABELS
 
     @staticmethod
@@ -56,11 +59,13 @@ _Wish = tuple[int, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """One stage's search: picklable, and a graph of a few layers large. share: of the time.
-    judged: the problem that its plan is judged by. split: the schedule's backward passes."""
+    """One stage's search: picklable, and a graph of a few layers large. policy: tried before what
+    the request says; None: only that. share: of the time. judged: the problem that its plan is
+    judged by. split: the schedule's backward passes."""
 
     request: Request
     place: Place
+    policy: RecomputePolicy | None
     share: float
     planned: StagePlanner
     judged: StageProblem
@@ -76,12 +81,23 @@ class Planned:
 
 
 def _planned(task: _Task, deadline: Deadline) -> Planned:
-    own = within(task.request, deadline, task.share)
-    answer = task.planned(own, None, deadline.stop, task.place)
+    answer = _answered(task, task.policy, deadline)
+    if answer.plan is None and task.policy is not None:
+        answer = _answered(task, None, deadline)
     if answer.plan is None:
         return Planned(answer)
     problem = task.judged.problem()
     return Planned(answer, stage_cost(problem, answer.plan.stages[0], split=task.split))
+
+
+def _answered(task: _Task, policy: RecomputePolicy | None, deadline: Deadline) -> Answer:
+    own, place = within(task.request, deadline, task.share), task.place
+    if policy is None:
+        place = replace(place, meshes=())
+    else:
+        recompute = own.recompute.model_copy(update={"policy": policy})
+        own = own.model_copy(update={"recompute": recompute})
+    return task.planned(own, None, deadline.stop, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +222,14 @@ def plan_stages(
             frozenset(staged.sent(number)),
             passing,
             wishes.max_labels,
-            wishes.meshes,
+            wishes.meshes[number] if wishes.meshes else (),
         )
         time_share = 1.0 if executor is not None else 1 / (len(new) - done)
         tasks.append(
             _Task(
                 staged.request(request, number, share),
                 place,
+                wishes.policies[number] if wishes.policies else None,
                 time_share,
                 planned,
                 staged.stage_problem(number),

@@ -16,7 +16,7 @@ from solver.pipeline.schedules import schedule
 def of_ranks(kind: str, ranks: int, count: int, ratio: float) -> list[float]:
     """In microbatches of a whole rank."""
     order = schedule(kind, ranks, 4 * ranks, count)
-    held = np.bincount(order.rank_of, held_of(order, ratio)) / count
+    held = np.bincount(order.rank_of, held_of(order, np.array([ratio]))[0]) / count
     return [float(own) for own in held]
 
 
