@@ -236,7 +236,8 @@ def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
             if tensor.read is None:
                 raise PlanError(f"tensor {value.root!r}: the plan has no layout for its readers")
             codes = codes_of(models, value, tensor.read)
-            read[value.root] = Read(codes, tensor.saved in ("rest", "recomputed"))
+            is_again = value.kept.again and tensor.saved in ("rest", "recomputed")
+            read[value.root] = Read(codes, is_again)
     parameters: dict[str, Codes] = {}
     for planned_parameter in stage.parameters:
         value = values.value_of.get(planned_parameter.tensor)

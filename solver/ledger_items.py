@@ -182,7 +182,7 @@ class Items:
         self, space: StateSpace, made: Codes, readers: tuple[tuple[Codes, bool], ...], kept: Kept
     ) -> ValueItems:
         saved: float | None = None
-        for needed, _ in readers if kept.wanted else ():
+        for needed, _ in readers if kept.again else ():
             moves = self.models.redistributions(space)
             copy = saved_as_read_bytes(moves, np.array([made]), np.array([needed]), kept.is_at_hand)
             saved = float(copy[0, 0])
@@ -203,9 +203,10 @@ class Items:
         moves, row = self.models.redistributions(space), np.array([made])
         states = ReadStates(np.array([read.codes]), np.array([read.again]))
         saved: float | None = None
-        if kept.wanted:
+        if kept.again:
             saved = float(saved_bytes(moves, row, states, kept.is_at_hand)[0, 0])
-            saved += _local(space, made) if kept.is_held else 0.0
+        if kept.is_held:
+            saved = (saved or 0.0) + _local(space, made)
         working = _local(space, made) if kept.is_remade and kept.at_rest else 0.0
         if kept.is_remade and kept.as_read:
             working += float(working_bytes(moves, row, states, kept.at_rest)[0, 0])

@@ -267,7 +267,7 @@ class _Lowering:
             moves = models.redistributions(space)
             rows, columns = space.index(states), space.index(needed)
             cost = moves.total_ns(rows[:, None], columns[None, :]) * self.per_step
-            if not kept.wanted:
+            if not kept.again:
                 return cost, None
             copy = saved_as_read_bytes(moves, states, needed, kept.is_at_hand)
             return cost, copy * problem.in_flight
@@ -286,7 +286,7 @@ class _Lowering:
             return node
         model = self.models.ops.model
         readers = [(model(position), k) for position, k in value.readers]
-        again = not value.is_parameter and value.kept.wanted
+        again = not value.is_parameter and value.kept.again
         key = (again, *[(id(reader), k) for reader, k in readers])
         found = own.reads.get(key)
         if found is None:
@@ -352,7 +352,7 @@ class _Lowering:
         if read.again.any():  # the same layouts once more
             total = np.concatenate([total, total + forward], axis=1)
         cost = total * self.per_step
-        if not kept.wanted:
+        if not kept.again:
             return cost, None
         return cost, saved_bytes(moves, rest, read, kept.is_at_hand) * problem.in_flight
 

@@ -153,7 +153,8 @@ def _tensors(models: Models, share: Share, ledger: Ledger) -> Iterator[TensorPla
 def _tensor(models: Models, value: Value, own: ValueItems) -> TensorPlan:
     saved: Saved = "none"
     if value.kept.wanted:
-        saved = "rest" if own.read is not None and own.read.again else "read"
+        as_read = value.kept.again and not (own.read is not None and own.read.again)
+        saved = "read" if as_read else "rest"
         if value.is_remade and (saved == "rest" or own.read is None):
             saved = "recomputed"
     return TensorPlan(

@@ -42,7 +42,9 @@ class Value:
 
     def __post_init__(self) -> None:
         wanted = self.saved_by_producer or bool(self.again)
-        kept = Kept(wanted, self.saved_by_producer, bool(self.saving), self.is_remade)
+        kept = Kept(
+            wanted, self.saved_by_producer, bool(self.saving), bool(self.again), self.is_remade
+        )
         object.__setattr__(self, "kept", kept)
 
 
@@ -50,12 +52,14 @@ class Kept(NamedTuple):
     """What the backward pass needs of a value.
 
     wanted: whether anybody needs it there. at_rest: whether its producer does, for gradients;
-    as_read: whether readers do. is_remade: at rest it is made again, and not saved.
+    as_read: whether readers do. again: whether readers get it once more, for gradients or as they
+    are done again. is_remade: at rest it is made again, and not saved.
     """
 
     wanted: bool
     at_rest: bool
     as_read: bool
+    again: bool
     is_remade: bool
 
     @property

@@ -160,9 +160,9 @@ class _Writer:
         copy = self._after(space, own.shared and own.shared.forward)
         ways = [self._after(space, way and way.forward) for way in own.to_readers]
         if own.read is None:
-            is_copy_saved = kept.wanted and not kept.is_held and any(ways)
+            is_copy_saved = kept.again and not kept.is_held and any(ways)
         else:
-            is_copy_saved = kept.wanted and own.read.codes != own.made and not own.read.again
+            is_copy_saved = kept.again and own.read.codes != own.made and not own.read.again
         is_rest_saved = kept.is_held or (kept.wanted and not kept.is_remade and not is_copy_saved)
         if not is_rest_saved or is_sent:
             last = (Event.FORWARD, min(readers) if copy and not is_sent else max(readers))
