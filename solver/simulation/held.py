@@ -56,16 +56,17 @@ class _Pass:
     """A pass over a microbatch: the places of the judge's order from `begin` to `end`.
 
     first, last: of every place, the task that is the first there or behind, and the last there or
-    before.
+    before. ahead, through: how many tasks come before a place, and how many with it.
     """
 
     def __init__(self, section: Section, begin: int, numbers: IntArray) -> None:
         self.section = section
         self.begin, self.end = begin, begin + len(numbers)
         tasks = numbers[numbers >= 0]
-        before = np.cumsum(numbers >= 0)
-        self.first = tasks[np.minimum(before - (numbers >= 0), len(tasks) - 1)]
-        self.last = tasks[np.maximum(before - 1, 0)]
+        self.through = np.cumsum(numbers >= 0)
+        self.ahead = self.through - (numbers >= 0)
+        self.first = tasks[np.minimum(self.ahead, len(tasks) - 1)]
+        self.last = tasks[np.maximum(self.through - 1, 0)]
 
     def write(self, rows: IntArray, kind: Held, *, at_borders: bool) -> None:
         """kind: of what is not saved. at_borders: what reaches over the border to another pass ends
@@ -78,12 +79,19 @@ class _Pass:
             rows = rows[inside]
         for start, end, (_, _, size, what) in zip(begins, ends, rows.tolist(), strict=True):
             held: Held = "saved" if what == What.SAVED else kind
-            if self.begin <= start < self.end:
+            begins_here, ends_here = (self.begin <= at < self.end for at in (start, end))
+            if begins_here and ends_here and self._is_idle(start, end):
+                continue
+            if begins_here:
                 number = int(self.first[start - self.begin])
                 self.section.holdings.append(Holding(number, size, held))
-            if self.begin <= end < self.end:
+            if ends_here:
                 number = int(self.last[end - self.begin])
                 self.section.holdings.append(Holding(number, -size, held))
+
+    def _is_idle(self, start: int, end: int) -> bool:
+        """Whether no task runs from one place to another."""
+        return bool(self.ahead[start - self.begin] == self.through[end - self.begin])
 
 
 def _passes(

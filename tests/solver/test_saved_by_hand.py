@@ -77,6 +77,32 @@ def test_experts_keep_their_buffers_at_full_capacity(expert_parallel):
     assert plan.cost.memory_bytes.activations == sum(own.values()) // over
 
 
+def test_a_copy_that_no_gradient_reads_is_neither_saved_nor_gathered_again():
+    """The softmax keeps its part of what it made; who adds it up elsewhere needs no values."""
+    maker = GraphMaker(batch=B)
+    given = maker.op("linear", [maker.parameter("p", B, H), maker.parameter("w", H, H)], [B, H])
+    shares = maker.op("softmax", [given], [B, H], "shares", attrs={"dim": 1})
+    sums = [maker.op("add", [shares, given], [B, H], name) for name in ("one", "two")]
+    total = maker.op("add", sums, [B, H], "total")
+    pins = [Pin(op=op, strategy={}) for op in ("one", "two", "total")]
+    pins.append(Pin(op="shares", strategy={"d0": ("gpu",)}))
+    plan = planned(
+        Request(
+            graph=maker.graph(total), topology=topology(2), setup=ONE, pins=tuple(pins),
+            budget=Budget(max_axes=1),
+        )
+    )  # fmt: skip
+    own = next(t for t in plan.stages[0].tensors if t.tensor == shares)
+    assert own.read is not None
+    assert own.read != own.rest
+    assert (own.saved, own.saved_bytes) == ("rest", B * H * 4 // 2)
+    (move,) = [m for m in plan.stages[0].redistributions if m.tensor == shares]
+    assert [step.kind for step in move.forward] == ["all_gather"]
+    assert not move.again
+    ns = sum(step.ns for step in (*move.forward, *move.backward))
+    assert move.ns == pytest.approx(ns)
+
+
 def test_latent_attention_keeps_queries_in_the_width_of_latents():
     own = Sizes(hidden=64, heads=4, head=16, rotary=8, latent=32, vocabulary=128, layers=1)
     with torch.device("meta"):
