@@ -64,7 +64,7 @@ class _Pass:
         self.begin, self.end = begin, begin + len(numbers)
         tasks = numbers[numbers >= 0]
         self.through = np.cumsum(numbers >= 0)
-        self.ahead = self.through - (numbers >= 0)
+        self.ahead: IntArray = self.through - (numbers >= 0)
         self.first = tasks[np.minimum(self.ahead, len(tasks) - 1)]
         self.last = tasks[np.maximum(self.through - 1, 0)]
 
