@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, insert, select
 
 from costmodel.anchoring import anchored
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import shipped_calibration
 from meshwright.schema import Calibration, Plan
 from meshwright.schema.observation import Observation
 from service import documents
@@ -73,6 +73,5 @@ def list_of_plan(connection: Connection, plan: str, page: PageRequest) -> Page[O
 
 
 def _calibration(connection: Connection, id_: str) -> Calibration:
-    """A stored one, or the planner's own, which nobody stores."""
-    default = default_calibration()
-    return default if id_ == default.id else documents.parsed(connection, Calibration, id_)
+    """A stored one, or one that comes with the planner, which nobody stores."""
+    return shipped_calibration(id_) or documents.parsed(connection, Calibration, id_)

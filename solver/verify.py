@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import default_calibration, shipped_calibration
 from meshwright.schema import (
     Calibration,
     Certificate,
@@ -69,7 +69,7 @@ def verify_documents(
 
     Raises PlanError where the plan does not fit them, or has another number than `evaluate` finds.
     """
-    own = calibration or default_calibration()
+    own = calibration or shipped_calibration(plan.calibration) or default_calibration()
     if plan.schedule is not None:
         staged, stages = _pipeline(plan, graph, topology, setup, own)
         for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True)):

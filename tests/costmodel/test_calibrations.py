@@ -1,4 +1,9 @@
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import (
+    datasheet_calibration,
+    default_calibration,
+    published_calibration,
+    shipped_calibration,
+)
 
 
 def test_the_default_calibration_says_where_every_number_is_from():
@@ -11,3 +16,18 @@ def test_the_default_calibration_says_where_every_number_is_from():
 
 def test_tensor_parallel_activations_are_fully_exposed():
     assert default_calibration().exposed.activation == 1
+
+
+def test_what_has_no_curves_has_the_data_sheet_s_shares():
+    flat, curved = datasheet_calibration(), published_calibration()
+    assert not flat.curves
+    assert curved.curves
+    for field in ("efficiency", "link_efficiency", "exposed", "launch_ns"):
+        assert getattr(curved, field) == getattr(flat, field)
+
+
+def test_plans_name_what_came_with_the_planner_by_its_id():
+    for calibration in (datasheet_calibration(), published_calibration()):
+        assert shipped_calibration(calibration.id) == calibration
+    other = datasheet_calibration().model_copy(update={"launch_ns": 1})
+    assert shipped_calibration(other.id) is None

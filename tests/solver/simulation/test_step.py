@@ -7,11 +7,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from costmodel.calibrations import default_calibration
-from meshwright.schema import Plan, PlanError, Request, Setup
+from costmodel.calibrations import datasheet_calibration, default_calibration, published_calibration
+from meshwright.schema import Pipeline, Plan, PlanError, Request, Setup
 from solver.simulation.step import Step, step_of
 from solver.simulation.summary import rank_step, simulate_documents, simulation_of
 from solver.simulation.tasks import Kind
+from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
 from tests.solver.pipeline.test_pipeline_planner import CASES, DEVICES, asked
 from tests.solver.random_problems import Case, cases, plan_of, random_choice
@@ -168,6 +169,23 @@ def test_the_longest_waits_come_first_and_add_up() -> None:
     waits = [own.waited_ns for own in made.exposures]
     assert waits == sorted(waits, reverse=True)
     assert sum(waits) == pytest.approx(sum(sum(own.exposed_ns.values()) for own in made.ranks))
+
+
+@pytest.mark.parametrize("schedule", [None, "1f1b"])
+def test_plans_by_a_calibration_of_the_planner_s_are_found_right_without_it(
+    schedule: str | None,
+) -> None:
+    """Whichever of them is the default."""
+    for calibration in (datasheet_calibration(), published_calibration()):
+        own: dict[str, object] = {"calibration": calibration}
+        request = asked(layered(), schedule=schedule or "1f1b")
+        if schedule is None:
+            own["pipeline"] = Pipeline()
+        plan = planned(request.model_copy(update=own))
+        assert plan.calibration == calibration.id
+        documents = request.graph, request.topology, request.setup
+        assert step_of(plan, *documents).ns > 0
+        assert verify_documents(plan, *documents).outcome == "verified"
 
 
 def test_other_documents_are_refused() -> None:
