@@ -49,5 +49,10 @@ def launch_of(
         launcher=launcher,
         uniform=uniform,
         text=_TEXTS[launcher](uniform),
-        lost=(*_LOST[launcher](uniform), *differing),
+        lost=(*_LOST[launcher](uniform), *_summed(setup), *differing),
     )
+
+
+def _summed(setup: Setup | None) -> Iterator[str]:
+    if setup is not None and setup.gradients == "sum":
+        yield "gradients are summed over the batch: the loss or the learning rate has to say so"

@@ -80,6 +80,17 @@ def test_rows_and_owners_are_said_to_get_lost() -> None:
         )
 
 
+@pytest.mark.parametrize("launcher", ["megatron", "mindformers", "torchtitan"])
+def test_summed_gradients_are_said_to_get_lost(launcher: Launcher) -> None:
+    graph = transformer_mlp(6).graph("loss:out", loss="loss:out")
+    for gradients, lines in (("mean", 0), ("sum", 1)):
+        setup = Setup.model_validate({"microbatches": 1, "gradients": gradients})
+        found = plan(Request(graph=graph, topology=topology(2), setup=setup)).plan
+        assert found is not None
+        lost = launch_of(found, launcher, graph=graph, setup=setup).lost
+        assert len([line for line in lost if "summed over the batch" in line]) == lines
+
+
 def uniform(own: Request) -> Uniform:
     answer = plan(own)
     assert answer.plan is not None
