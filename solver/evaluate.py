@@ -25,7 +25,7 @@ from math import prod
 import numpy as np
 
 from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError
-from solver.assignment import Assignment, assignment_of_stage
+from solver.assignment import Assignment
 from solver.dealing import extra_bytes
 from solver.ledger import Ledger
 from solver.lowering import Models
@@ -37,6 +37,7 @@ from solver.overlap.course import Course, Part, course_of
 from solver.overlap.halves import in_halves
 from solver.problem import Problem
 from solver.sequence_order import check_order
+from solver.stage_assignment import assignment_of_stage
 
 
 def evaluate(problem: Problem, plan: Plan) -> Cost:

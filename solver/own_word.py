@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from meshwright.schema import Cost, Model, PlanError, Redistribution, Search, Stage
 from meshwright.schema.plan import Moment
-from solver.assignment import assignment_of_stage
 from solver.dealing import with_owners
 from solver.ledger import ledger_of
 from solver.lowering import Models
@@ -20,6 +19,7 @@ from solver.moments.stage import stage_moments
 from solver.moments.use import every_moment
 from solver.plan_document import stage_document
 from solver.problem import Problem
+from solver.stage_assignment import assignment_of_stage
 
 M = TypeVar("M", bound=Model)
 ROUNDING = 1e-9  # chosen: the same sums in another order

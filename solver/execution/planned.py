@@ -8,13 +8,14 @@ from typing import Literal
 import numpy as np
 
 from meshwright.schema import Axis, Layout, LayoutPair, OwnStep, Redistribution, Stage, Step
-from solver.assignment import Codes, pair_of, strategies_of_stage
+from solver.assignment import Codes, pair_of
 from solver.execution.collectives import StepError, run_step
 from solver.execution.rooted import ROOTED, run_rooted
 from solver.execution.shards import Array, Shards
 from solver.lowering import Models
 from solver.op_model import OpModel
 from solver.problem import Problem
+from solver.stage_assignment import strategies_of_stage
 from solver.values import Value, find_values
 
 Half = Literal["forward", "backward", "per_step"]

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from meshwright.schema import Cost, Passes, Stage
-from solver.assignment import assignment_of_stage
 from solver.evaluate import Totals, cost_of, lengths_in_turn, memory_of
 from solver.folded_plan import FoldedPlan
 from solver.lowering import Models
@@ -26,6 +25,7 @@ from solver.overlap.closed_form import Lengths, lengths_of
 from solver.overlap.course import Part, course_of
 from solver.pipeline.waiting import waiting_bytes
 from solver.problem import Problem
+from solver.stage_assignment import assignment_of_stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from meshwright.schema import OpPlan, OwnStep, Stage
-from solver.assignment import Assignment, assignment_of_stage
+from solver.assignment import Assignment
 from solver.ledger import Ledger, ledger_of
 from solver.lowering import Models
 from solver.op_model import OpModel
@@ -18,6 +18,7 @@ from solver.rules.known import RECEIVE
 from solver.simulation.collectives import Collectives
 from solver.simulation.moves import Moves
 from solver.simulation.tasks import Part
+from solver.stage_assignment import assignment_of_stage
 from solver.values import Value
 
 BETWEEN_STAGES = ("receive", "return")

@@ -20,12 +20,13 @@ from examples.models.gpt_unfused import SIZES, Sizes, gpt
 from meshwright.capture import capture_module
 from meshwright.schema import Budget, Graph, Pin, Pipeline, Request, Setup
 from meshwright.schema.recompute import Recompute
-from solver.assignment import Read, assignment_of_stage
+from solver.assignment import Read
 from solver.evaluate import cost_of_all
 from solver.lowering import Models
 from solver.pipeline.schedules import schedule
 from solver.planner import plan
 from solver.problem import build_problem
+from solver.stage_assignment import assignment_of_stage
 from solver.values import find_values
 from tests.solver.small_graphs import topology
 

@@ -7,12 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from meshwright.schema import Plan, PlanError, Setup
-from solver.assignment import (
-    assignment_of_choice,
-    assignment_of_stage,
-    codes_of,
-    pair_of,
-)
+from solver.assignment import assignment_of_choice, codes_of, pair_of
+from solver.stage_assignment import assignment_of_stage
 from tests.solver.random_problems import Case, cases, plan_of, random_choice
 from tests.solver.small_graphs import GraphMaker, models, state
 

@@ -6,11 +6,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from meshwright.schema.plan import CollectiveKind
-from solver.assignment import assignment_of_stage
 from solver.ledger import ledger_of
 from solver.moments.stage import stage_moments
 from solver.peak_memory import between_bytes
 from solver.redistribution import Move, Path, Placed
+from solver.stage_assignment import assignment_of_stage
 from tests.solver.random_problems import Case, cases, plan_of, random_choice
 from tests.solver.simulation.test_step import has_dead_ends
 

@@ -13,10 +13,11 @@ from functools import cache
 import pytest
 
 from meshwright.schema import Budget, Request, Setup
-from solver.assignment import Assignment, assignment_of_stage
+from solver.assignment import Assignment
 from solver.evaluate import cost_of_all
 from solver.lowering import Models
 from solver.planner import plan
+from solver.stage_assignment import assignment_of_stage
 from solver.values import find_values
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
