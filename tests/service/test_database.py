@@ -29,14 +29,15 @@ def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
     database.close()
 
 
-def test_a_store_of_the_first_storey_keeps_its_jobs(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+def store_of(folder: Path, revision: str) -> tuple[Database, Config]:
+    """A store as a revision left it, with a job; and what migrates it."""
+    database = Database(f"sqlite:///{folder / 'a.db'}")
     config = Config()
     config.set_main_option("script_location", str(ROOT / "service" / "migrations"))
     config.set_main_option("path_separator", "os")
     with database.writing() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+        command.upgrade(config, revision)
         connection.execute(text("INSERT INTO documents VALUES ('g', 'graph', '', 1, 2, '{}', x'')"))
         connection.execute(
             text(
@@ -44,6 +45,11 @@ def test_a_store_of_the_first_storey_keeps_its_jobs(tmp_path: Path) -> None:
                 "created) VALUES ('j', 'r', 'g', 'g', '{}', 'queued', 0, 0, 1)"
             )
         )
+    return database, config
+
+
+def test_a_store_of_the_first_storey_keeps_its_jobs(tmp_path: Path) -> None:
+    database, _ = store_of(tmp_path, "0001")
     database.upgrade()
     with database.reading() as connection:
         row = connection.execute(select(JobRow.__table__)).one()
@@ -92,20 +98,8 @@ def test_another_database_is_refused() -> None:
 
 
 def test_jobs_and_their_events_outlive_the_coming_of_agents(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "service" / "migrations"))
-    config.set_main_option("path_separator", "os")
+    database, config = store_of(tmp_path, "0004")
     with database.writing() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
-        connection.execute(text("INSERT INTO documents VALUES ('g', 'graph', '', 1, 2, '{}', x'')"))
-        connection.execute(
-            text(
-                "INSERT INTO jobs (id, request, graph, topology, asked, state, attempt, losses, "
-                "created) VALUES ('j', 'r', 'g', 'g', '{}', 'queued', 0, 0, 1)"
-            )
-        )
         connection.execute(text("INSERT INTO job_events VALUES ('j', 1, 1.5, 0, '{}')"))
     database.upgrade()
     with database.writing() as connection:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.recompute.block_cut import BlockValue, ops_again
+from tests.solver.recompute.random_blocks import block_of
 
 
 def saved_bytes(values: list[BlockValue], again: set[int]) -> int:
@@ -43,16 +44,7 @@ def test_what_needs_as_much_as_it_frees_is_left() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_the_cut_is_the_best_of_all_sets(data: st.DataObject) -> None:
-    ops = list(range(data.draw(st.integers(1, 6))))
-    values = [
-        BlockValue(
-            data.draw(st.integers(1, 30)),
-            data.draw(st.sampled_from([None, *ops])),
-            data.draw(st.lists(st.sampled_from(ops), max_size=3, unique=True)),
-            data.draw(st.booleans()),
-        )
-        for _ in range(data.draw(st.integers(1, 7)))
-    ]
+    ops, values = block_of(data)
     allowed = {op: float(data.draw(st.integers(1, 9))) for op in ops if data.draw(st.booleans())}
     found = ops_again(values, allowed)
     assert found <= set(allowed)

@@ -13,12 +13,13 @@ from meshwright.schema import Pipeline, Recompute, Request, Setup
 from solver.evaluate import evaluate
 from solver.planner import plan
 from solver.problem import Problem
-from solver.recompute.block_cut import BlockValue, ops_at_price, saved_bytes
+from solver.recompute.block_cut import ops_at_price, saved_bytes
 from solver.recompute.ladder import Ladder, Rung, descend, ladder
 from solver.remade import Remade
 from solver.values import find_values
 from solver.verify import verify_documents
 from tests.solver.recompute.layers import layered
+from tests.solver.recompute.random_blocks import block_of
 from tests.solver.recompute.test_recompute import GIB, planned
 from tests.solver.small_graphs import problem, topology
 
@@ -26,16 +27,7 @@ from tests.solver.small_graphs import problem, topology
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_at_a_price_the_cut_is_the_best_of_all_sets(data: st.DataObject) -> None:
-    ops = list(range(data.draw(st.integers(1, 6))))
-    values = [
-        BlockValue(
-            data.draw(st.integers(1, 30)),
-            data.draw(st.sampled_from([None, *ops])),
-            data.draw(st.lists(st.sampled_from(ops), max_size=3, unique=True)),
-            data.draw(st.booleans()),
-        )
-        for _ in range(data.draw(st.integers(1, 7)))
-    ]
+    ops, values = block_of(data)
     times = {op: float(data.draw(st.integers(1, 90))) for op in ops if data.draw(st.booleans())}
     price = data.draw(st.integers(0, 12)) / 2
 
