@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from costmodel.collectives import Extents, Interconnect, collective_cost
 from meshwright.schema import DTYPE_BYTES
+from solver.axis_groups import axis_groups
 from solver.op_model import OpModel
 from solver.states import FloatArray, IntArray
 
@@ -92,7 +93,7 @@ class _Moves:
         model = self.model
         if not any(model.reused):
             return
-        for axes, rows in self._groups(model.lies_on(model.reused, self.choices)):
+        for axes, rows in axis_groups(model.lies_on(model.reused, self.choices)):
             elsewhere = model.ways_of(self.choices[rows], [not own for own in model.reused])
             points = self._statistic_points / elsewhere * model.load_of(self.choices[rows])
             what, kind, payload = self._reduced(
@@ -148,7 +149,7 @@ class _Moves:
                 for code, own in enumerate(model.parts_of_code)
                 if len(own) > 1 and self._is_looked_up(own[1:]) == looked_up
             ]
-            for axes, rows in self._groups(np.isin(self.choices, codes)) if codes else ():
+            for axes, rows in axis_groups(np.isin(self.choices, codes)) if codes else ():
                 own = self.choices[rows]
                 moves = self._exchange if looked_up else self._ring
                 yield from moves(axes, rows, own)
@@ -192,15 +193,6 @@ class _Moves:
     @property
     def _passes(self) -> tuple[bool, ...]:
         return (False, True) if self.model.runs_backward else (False,)
-
-    def _groups(self, on: NDArray[np.bool_]) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
-        """Sets of axes, and the strategies in which just these are marked."""
-        weights = 1 << np.arange(on.shape[1])
-        groups = on @ weights
-        for group in range(1, 1 << on.shape[1]):
-            rows = groups == group
-            if rows.any():
-                yield tuple(a for a in range(on.shape[1]) if group >> a & 1), rows
 
     def _move(
         self,

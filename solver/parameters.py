@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from costmodel.collectives import Interconnect, collective_cost
 from costmodel.curves import rates_of
 from meshwright.schema import DTYPE_BYTES, Calibration, Device
+from solver.axis_groups import axis_groups
 from solver.fusion import BUCKET_BYTES, latency_shares
 from solver.offload import (
     DEALT,
@@ -210,12 +211,10 @@ class ParameterModel(ParameterStates):
     ) -> FloatArray:
         """A broadcast over some axes, row by row; a reduction to one device is its mirror image."""
         payload, found = moves.space.local_bytes(lies), np.zeros(len(axes))
-        for own in np.unique(axes, axis=0):
+        for own, among in axis_groups(axes):
             extents = moves.interconnect.extents_of(
-                (self.axis_levels[a], self.space.axis_sizes[a])
-                for a in np.flatnonzero(own).tolist()
+                (self.axis_levels[a], self.space.axis_sizes[a]) for a in own
             )
-            among = (axes == own).all(axis=1)
             cost = collective_cost("broadcast", extents, moves.interconnect)
             found[among] = cost.ns(payload[among])
         return found

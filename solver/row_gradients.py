@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.collectives import Interconnect, collective_cost
+from solver.axis_groups import axis_groups
 from solver.offload import ElementBytes
 from solver.states import FloatArray
 
@@ -53,12 +54,9 @@ def row_gradients(
     ids_bytes = looked_up / row_elements * ROW_ID_BYTES
     rows_bytes = looked_up * size.gradient
     gather_ns = np.zeros(len(ways))
-    for own in np.unique(partial, axis=0):
-        extents = interconnect.extents_of(
-            (axis_levels[a], axis_sizes[a]) for a in np.flatnonzero(own).tolist()
-        )
+    for own, among in axis_groups(partial):
+        extents = interconnect.extents_of((axis_levels[a], axis_sizes[a]) for a in own)
         cost = collective_cost("all_gather", extents, interconnect)
-        among = (partial == own).all(axis=1)
         for payload in (ids_bytes, rows_bytes):
             gather_ns[among] += cost.ns((payload * ways)[among] * microbatches)
     made = ids_bytes + rows_bytes
