@@ -17,6 +17,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.orm import InstrumentedAttribute
 
 from meshwright.schema import NotFound
 from meshwright.schema.agent import Agent
@@ -98,10 +99,7 @@ class Agents:
 
     def left_alone(self) -> ColumnElement[bool]:
         """Of jobs: a measurement that no agent alive could take."""
-        could = and_(
-            or_(JobRow.agent.is_(None), JobRow.agent == AgentRow.id),
-            or_(JobRow.backend.is_(None), JobRow.backend == AgentRow.backend),
-        )
+        could = takes(AgentRow.id, AgentRow.backend)
         return and_(MEASUREMENTS, ~exists().where(self.alive(), could).correlate(JobRow))
 
     def _hear(self, connection: Connection, agent: str) -> bool:
@@ -130,7 +128,9 @@ class Agents:
         )
 
 
-def takes(agent: str, backend: str) -> ColumnElement[bool]:
+def takes(
+    agent: str | InstrumentedAttribute[str], backend: str | InstrumentedAttribute[str]
+) -> ColumnElement[bool]:
     """Of jobs: a measurement that this agent may take."""
     return and_(
         MEASUREMENTS,
