@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,18 +25,15 @@ class CurveConstants:
 
     @classmethod
     def of(cls, curves: DeviceCurves) -> CurveConstants:
-        return cls(curves, tuple(name for name, _ in _constants(curves, "")))
-
-    def items(self) -> Iterator[tuple[str, Constant]]:
-        return _constants(self.curves, "")
+        return cls(curves, tuple(name for name, _ in curves.constants()))
 
     @property
     def logs(self) -> Column:
-        return np.log([own.value for _, own in _constants(self.curves, "")])
+        return np.log([own.value for _, own in self.curves.constants()])
 
     @property
     def spreads(self) -> Column:
-        return np.array([own.spread for _, own in _constants(self.curves, "")])
+        return np.array([own.spread for _, own in self.curves.constants()])
 
     def with_values(self, logs: Column) -> DeviceCurves:
         """Curves with other values, of the same spreads and sources."""
@@ -77,24 +74,6 @@ LEARNT = 0.1
 
 def _short(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
-
-
-def _constants(own: Model, prefix: str) -> Iterator[tuple[str, Constant]]:
-    for name, value in _children(own, prefix):
-        if isinstance(value, Constant):
-            yield name, value
-        else:
-            yield from _constants(value, f"{name}.")
-
-
-def _children(own: Model, prefix: str) -> Iterator[tuple[str, Any]]:
-    for field in type(own).model_fields:
-        value = getattr(own, field)
-        if isinstance(value, Model):
-            yield prefix + field, value
-        elif isinstance(value, tuple):
-            for each in value:
-                yield f"{prefix}{field}.{each.name}", each
 
 
 def _replaced(own: Model, prefix: str, change: Callable[[str, Constant], Constant]) -> Model:

@@ -156,7 +156,7 @@ def _told(
     errors = np.abs(np.expm1(predicted - measured))
     fitted = {
         name: constant.spread
-        for name, constant in CurveConstants.of(own.curves[0]).items()
+        for name, constant in own.curves[0].constants()
         if constant.source == source
     }
     return own.model_copy(

@@ -10,7 +10,6 @@ import pytest
 from bench.published_calibration import fitted, prior_of
 from bench.published_kernels import Sent, collectives, products, table
 from costmodel.calibrations import datasheet_calibration, published_calibration
-from costmodel.curve_constants import CurveConstants
 from costmodel.presets import presets
 from costmodel.transformer.profile import published_profile
 from meshwright.schema.curves import DeviceCurves
@@ -66,7 +65,7 @@ def test_every_preset_has_curves_or_takes_those_of_its_nearest_peak_marked_so():
 
 def test_every_constant_of_the_published_calibration_says_where_it_is_from():
     for curves in published_calibration().curves:
-        for name, constant in CurveConstants.of(curves).items():
+        for name, constant in curves.constants():
             assert constant.source.split(":")[0] in ("fitted", "published", "chosen"), name
             assert 0 < constant.spread <= 1
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from meshwright.agent.machine.reading import Machine
 from meshwright.cli.asking import topology_of
-from meshwright.cli.consoles import results
+from meshwright.cli.consoles import results, say
 from meshwright.cli.progress import ProgressLine
 from meshwright.client import Client
 from meshwright.files import read_document, write_whole
@@ -21,6 +21,13 @@ from meshwright.schema import InvalidInput, Unavailable
 from meshwright.schema.agent import Agent, Measure
 from meshwright.schema.samples import Samples
 
+Seconds = Annotated[float, typer.Option(min=1, help="For all of it, about.")]
+Largest = Annotated[
+    int | None, typer.Option(min=256, help="Dims of products at most; what suits the device.")
+]
+LargestBytes = Annotated[
+    int | None, typer.Option(min=1024, help="Messages at most; what suits the device.")
+]
 # no machine of these could be had
 NEVER_RUN = ("nccl", "hccl")
 NEEDS_TORCH = "measuring needs PyTorch: pip install torch (and torch_npu on Ascend)"
@@ -31,7 +38,7 @@ def agent(
         Path | None,
         typer.Option("-o", "--output", help="Samples file; with --serve the folder of those."),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="For all of it, about.")] = 120,
+    seconds: Seconds = 120,
     processes: Annotated[
         int | None,
         typer.Option(
@@ -53,12 +60,8 @@ def agent(
     name: Annotated[
         str | None, typer.Option(help="Of an agent that serves; the machine's by default.")
     ] = None,
-    largest: Annotated[
-        int | None, typer.Option(min=256, help="Dims of products at most; what suits the device.")
-    ] = None,
-    largest_bytes: Annotated[
-        int | None, typer.Option(min=1024, help="Messages at most; what suits the device.")
-    ] = None,
+    largest: Largest = None,
+    largest_bytes: LargestBytes = None,
 ) -> None:
     """Measure kernels and collectives of this machine, or of all that torchrun began this on.
 
@@ -98,8 +101,8 @@ def agent(
                 if place.rank:
                     serving.follow()
                 for note in _unproven(station.accelerator.backend):
-                    _say(note)
-                serving.lead(station.agent(name), _say, line)
+                    say(note)
+                serving.lead(station.agent(name), say, line)
             found = Measurement(wanted, station).run(line)
     except RuntimeError as failure:  # torch's, where another process is gone
         goes_on = "" if serve else f". Begun again it goes on from {wanted.journal}"
@@ -122,13 +125,9 @@ def measure(
     backend: Annotated[
         str | None, typer.Option(help="Ask one over nccl, hccl or gloo; any by default.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="For all of it, about.")] = 120,
-    largest: Annotated[
-        int | None, typer.Option(min=256, help="Dims of products at most; what suits the device.")
-    ] = None,
-    largest_bytes: Annotated[
-        int | None, typer.Option(min=1024, help="Messages at most; what suits the device.")
-    ] = None,
+    seconds: Seconds = 120,
+    largest: Largest = None,
+    largest_bytes: LargestBytes = None,
 ) -> None:
     """Have an agent that serves measure, and wait for the calibration."""
     given = {"agent": agent, "backend": backend, "seconds": seconds, "largest": largest}
@@ -136,7 +135,7 @@ def measure(
     asked = Measure.from_dict({name: own for name, own in given.items() if own is not None})
     with Client(server) as client, ProgressLine() as line:
         job = client.measure(asked, on_progress=line)
-    _say(f"calibration {job['calibration']}, topology {job['topology']}, by {job['worker']}")
+    say(f"calibration {job['calibration']}, topology {job['topology']}, by {job['worker']}")
 
 
 def agents(server: Annotated[str, typer.Option(help="URL of the service.")]) -> None:
@@ -176,7 +175,7 @@ def fit(
     write_whole(output, calibration.to_json() + "\n")
     if topology_output is not None:
         write_whole(topology_output, cluster.to_json() + "\n")
-    results().print(calibration.source, markup=False, soft_wrap=True)
+    say(calibration.source)
 
 
 def _unproven(backend: str) -> list[str]:
@@ -195,7 +194,7 @@ def _propose(processes: int | None) -> None:
     each = processes or len(machine.cards) or 1
     found = machine.propose(hosts=1, each=each)
     card = machine.cards[0].name if machine.cards else "CPU"
-    _say(f"{each} x {card}; nothing was measured")
+    say(f"{each} x {card}; nothing was measured")
     table = Table(box=SIMPLE, pad_edge=False)
     for column in ("level", "size", "link", "GB/s of a device", "from"):
         table.add_column(column, overflow="fold")
@@ -205,31 +204,21 @@ def _propose(processes: int | None) -> None:
     if found.levels:
         results().print(table)
     for note in found.notes:
-        _say(f"  {note}")
-
-
-def _say(words: str) -> None:
-    results().print(words, markup=False, soft_wrap=True)
+        say(f"  {note}")
 
 
 def _upload(found: Samples, server: str) -> None:
     with Client(server) as client:
         made = client.upload_samples(found)
-    results().print(
+    say(
         f"stored at {server}: calibration {made['calibration']}, topology {made['topology']}; "
-        f"median error {made['median_error']:.0%}",
-        markup=False,
-        soft_wrap=True,
+        f"median error {made['median_error']:.0%}"
     )
 
 
 def _tell(found: Samples, output: Path) -> None:
     count = len(found.kernels) + len(found.collectives)
     parts = "" if found.complete else ", not all: begin again with more --seconds"
-    results().print(
-        f"wrote {output}: {count} samples of {found.topology.name} over {found.backend}{parts}",
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"wrote {output}: {count} samples of {found.topology.name} over {found.backend}{parts}")
     for note in (*_unproven(found.backend), *found.notes):
-        _say(f"  {note}")
+        say(f"  {note}")

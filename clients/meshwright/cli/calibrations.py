@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +9,12 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
-from meshwright.cli.consoles import results
+from meshwright.cli.consoles import results, say
 from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.planner import find_teller
 from meshwright.schema import Calibration
-from meshwright.schema.curves import Constant, DeviceCurves
-from meshwright.schema.model import Model
+from meshwright.schema.curves import DeviceCurves
 from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
 from meshwright.units import show_ns
@@ -60,16 +58,16 @@ def show(
     if found is not None and found.residuals:
         _print_residuals(found)
     elif server is None and samples is None and own.fitted is not None:
-        _say(f"fitted to {own.fitted.samples}: --samples FILE compares it with them")
+        say(f"fitted to {own.fitted.samples}: --samples FILE compares it with them")
     else:
-        _say("no samples of it are known")
+        say("no samples of it are known")
 
 
 def _print(own: Calibration) -> None:
     shares = own.efficiency
-    _say(f"{own.name}, {own.id}")
-    _say(own.source)
-    _say(
+    say(f"{own.name}, {own.id}")
+    say(own.source)
+    say(
         f"of peak: matmul {shares.matmul:.1%}, attention {shares.attention:.1%}, memory "
         f"{shares.memory:.1%}; of links {own.link_efficiency:.1%}; a launch takes "
         f"{show_ns(own.launch_ns)}"
@@ -77,33 +75,21 @@ def _print(own: Calibration) -> None:
     if own.anchored is not None:
         by = own.anchored
         steps = f"{by.observations} measured steps of {by.calibration}"
-        _say(f"all of it takes {by.ratio:.3g} times as long, by {steps}")
+        say(f"all of it takes {by.ratio:.3g} times as long, by {steps}")
 
 
 def _print_curves(curves: tuple[DeviceCurves, ...]) -> None:
     """Every constant of one device; of several, whose they are."""
     if len(curves) > 1:
-        _say(f"curves of {', '.join(own.device for own in curves)}")
+        say(f"curves of {', '.join(own.device for own in curves)}")
         return
     for own in curves:
         table = Table(box=SIMPLE, pad_edge=False, title=own.device, title_justify="left")
         for column in ("constant", "value", "spread", "from"):
             table.add_column(column, overflow="fold")
-        for name, constant in _constants(own):
+        for name, constant in own.constants():
             table.add_row(name, f"{constant.value:.4g}", f"{constant.spread:.2g}", constant.source)
         results().print(table)
-
-
-def _constants(own: Model, prefix: str = "") -> Iterator[tuple[str, Constant]]:
-    for field in type(own).model_fields:
-        value = getattr(own, field)
-        if isinstance(value, Constant):
-            yield f"{prefix}{field}", value
-        elif isinstance(value, Model):
-            yield from _constants(value, f"{prefix}{field}.")
-        elif isinstance(value, tuple):
-            for protocol in value:
-                yield from _constants(protocol, f"{prefix}{protocol.name}.")
 
 
 def _print_residuals(found: Residuals) -> None:
@@ -120,7 +106,3 @@ def _print_residuals(found: Residuals) -> None:
             own.worst_of,
         )
     results().print(table)
-
-
-def _say(words: str) -> None:
-    results().print(words, markup=False, soft_wrap=True)

@@ -22,5 +22,10 @@ def notices() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def say(words: str) -> None:
+    """A result in words: as it is, in one line however long."""
+    results().print(words, markup=False, soft_wrap=True)
+
+
 def _width() -> int:
     return shutil.get_terminal_size((PLAIN_WIDTH, 50)).columns

@@ -10,7 +10,7 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
-from meshwright.cli.consoles import results
+from meshwright.cli.consoles import results, say
 from meshwright.files import read_text
 from meshwright.planfile import PlanFile
 from meshwright.planner import preset, preset_devices
@@ -75,7 +75,7 @@ def validate(
     kind = _kind(text)
     document = kind.from_json(text)
     word = "plan file" if kind is PlanFile else kind.__name__.lower()
-    results().print(f"{file}: a valid {word}, {document.id}", markup=False, soft_wrap=True)
+    say(f"{file}: a valid {word}, {document.id}")
 
 
 def _kind(text: bytes) -> type[Document]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.consoles import results
+from meshwright.cli.consoles import results, say
 from meshwright.client import Client
 from meshwright.planfile import PlanFile, read_plan
 from meshwright.schema import Certificate, InvalidInput, NotFound, Plan
@@ -60,11 +60,9 @@ def _print_observations(server: str, plan: Plan) -> None:
         own = Observation.from_dict(entry["observation"])
         stack = f", {own.stack}" if own.stack else ""
         steps = f"{own.steps} steps" if own.steps > 1 else "one step"
-        results().print(
+        say(
             f"observed {show_ns(own.step_ns)} ({steps}{stack}): {entry['ratio']:.2f} times the "
-            f"predicted {show_ns(plan.cost.step_ns)}",
-            markup=False,
-            soft_wrap=True,
+            f"predicted {show_ns(plan.cost.step_ns)}"
         )
 
 

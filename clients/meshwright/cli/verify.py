@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.consoles import results
+from meshwright.cli.consoles import say
 from meshwright.planfile import read_plan
 from meshwright.planner import find_verifier
 from meshwright.schema import PlanError, Setup
@@ -28,6 +28,6 @@ def verify(
     certificate = find_verifier()(
         found.plan, found.graph, found.topology, found.setup or Setup(), found.calibration, seed
     )
-    results().print(certificate_text(certificate), markup=False, soft_wrap=True)
+    say(certificate_text(certificate))
     if certificate.outcome != "verified":
         raise typer.Exit(1)

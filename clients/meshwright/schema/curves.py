@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic import Field
 
 from meshwright.schema.model import Line, Model
@@ -79,3 +81,19 @@ class DeviceCurves(Model):
     memory: Constant
     protocols: tuple[Protocol, ...] = Field(min_length=1)
     in_switch: Constant | None = None
+
+    def constants(self) -> Iterator[tuple[str, Constant]]:
+        """All of them by name: `product.share`, `protocols.LL.start_ns`."""
+        return _constants(self, "")
+
+
+def _constants(own: Model, prefix: str) -> Iterator[tuple[str, Constant]]:
+    for field in type(own).model_fields:
+        value = getattr(own, field)
+        if isinstance(value, Constant):
+            yield prefix + field, value
+        elif isinstance(value, Model):
+            yield from _constants(value, f"{prefix}{field}.")
+        elif isinstance(value, tuple):
+            for each in value:
+                yield from _constants(each, f"{prefix}{field}.{each.name}.")
