@@ -28,10 +28,8 @@ def published_calibration() -> Calibration:
 
 def shipped_calibration(id_: str) -> Calibration | None:
     """One of these by its id: a plan names it, a plan file leaves it out, and nobody stores it."""
-    for calibration in (published_calibration(), datasheet_calibration()):
-        if calibration.id == id_:
-            return calibration
-    return None
+    found = (made() for made in (datasheet_calibration, published_calibration))
+    return next((own for own in found if own.id == id_), None)
 
 
 def _read(name: str) -> Calibration:
