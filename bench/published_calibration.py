@@ -115,9 +115,9 @@ def prior_of(generation: str, multiprocessors: int, steps: Profile) -> DeviceCur
         ),
         memory=of_steps("memory"),
         protocols=(
-            protocol("LL", 6700.0, 5e4, (0.6 / 4.0, 5.0 / 14.0), 0.25),
-            protocol("LL128", 14000.0, 1e5, (1.25 / 4.0, 8.5 / 14.0), 0.5),
-            protocol("Simple", 8400.0, 4e5, (1.0, 1.0), 1.0),
+            protocol("LL", 6700.0, 2.5e4, (0.6 / 4.0, 5.0 / 14.0), 0.25),
+            protocol("LL128", 14000.0, 5e4, (1.25 / 4.0, 8.5 / 14.0), 0.5),
+            protocol("Simple", 8400.0, 2e5, (1.0, 1.0), 1.0),
         ),
         in_switch=None if generation == "ampere" else chosen(0.6, NARROW, "more than rings reach"),
     )  # fmt: skip

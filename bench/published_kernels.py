@@ -71,8 +71,8 @@ class Product:
         moved = own.groups * (DTYPE_BYTES[self.dtype] * sides + 2 * own.rows * own.columns)
         rates = rates_of(calibration, device)
         return op_ns(
-            "matmul", self.flops * float(rates.stretch("matmul", own)), bytes_moved=float(moved),
-            dtype=self.dtype, device=device,
+            "matmul", self.flops * float(rates.stretch("matmul", own, self.dtype)),
+            bytes_moved=float(moved), dtype=self.dtype, device=device,
             calibration=calibration.model_copy(update={"launch_ns": 0}),
         )  # fmt: skip
 

@@ -26,10 +26,11 @@ Sums and maxima run over the levels with g_l > 1; a group of one device costs no
 Protocols: where a calibration has curves of the device, each protocol p of its library gives a line
 of its own, and the fastest is taken (so NCCL chooses among LL, LL128 and Simple):
 
-    t = min_p (start_p + steps_p + N slope_p)
+    t = min_p (start_p + rounds fill_p + steps_p + N slope_p)
 
-with step_p a_l for a_l, and share_p of the bare link for b_l. start_p is longer where a collective
-goes from node to node, but not where every pair exchanges directly (all_to_all, send). Where the
+with step_p a_l for a_l, and share_p of the bare link for b_l. fill_p: where a collective goes from
+node to node, until all of them have something to pass on; an all_reduce does so twice, and where
+every pair exchanges directly (all_to_all, send) nothing has to fill. Where the
 switch adds up (NVLS), an all-reduce inside a node has one line more: every device sends N and
 receives N, at the share of the link that was measured.
 
@@ -125,7 +126,7 @@ FREE = CollectiveCost(latency_ns=0.0, ns_per_byte=0.0)
 class Sending:
     """A protocol over the levels of a topology, slowest first: ns of a step, bytes/s of a device.
 
-    start_between_ns: by level, before what goes through all units of it is under way.
+    start_between_ns: by level, before what goes once through all units of it is under way.
     in_switch_bytes_per_s: of all-reduces that a switch adds up inside the last level, or nothing.
     """
 
@@ -265,7 +266,7 @@ def _line(
     rounds = 2 if kind == "all_reduce" else 1
     start_ns = own.start_ns
     if kind != "all_to_all":
-        start_ns += max(own.start_between_ns[level] for level in crossed)
+        start_ns += rounds * max(own.start_between_ns[level] for level in crossed)
     return start_ns + rounds * latency_ns, rounds * seconds_per_byte * NS_PER_S
 
 

@@ -5,7 +5,8 @@ A product of `groups` times m x k by k x n takes as long as one that is larger, 
     stretch = (groups (m + h) (n + h) + fill) (k + h_k) / (groups m n k)
 
 h: what tiles take beyond the edges; fill: a part of a wave of tiles, with few of which
-multiprocessors stand idle; h_k: first and last steps along k. Attention with `rows` queries:
+multiprocessors stand idle; h_k: first and last steps along k, which take a time: twice as many of
+numbers of 8 bits. Attention with `rows` queries:
 
     stretch = (1 + h_rows / (rows + tile)) (1 + h_head / head) / (1 + h_head / 128)
 
@@ -91,14 +92,15 @@ class Rates:
             return 0.0
         return self.curves.product.unhidden.value
 
-    def stretch(self, op_class: OpClass, shape: Shape | None) -> Sizes:
+    def stretch(self, op_class: OpClass, shape: Shape | None, dtype: str) -> Sizes:
         """How many times as long as at the full share arithmetic takes in such a shape."""
         if self.curves is None or shape is None:
             return 1.0
         if op_class == "attention":
             return _attention_stretch(self.curves, shape)
         assert op_class == "matmul"
-        return _product_stretch(self.curves.product, shape, self.size)
+        ends = 2.0 if DTYPE_BYTES[dtype] == 1 else 1.0
+        return _product_stretch(self.curves.product, shape, size=self.size, ends=ends)
 
     @property
     def attention_backward(self) -> float:
@@ -118,8 +120,8 @@ def rates_of(calibration: Calibration, device: Device) -> Rates:
     return Rates(calibration, nearest, peak / nearest.flops_per_s)
 
 
-def _product_stretch(own: ProductCurve, shape: Shape, size: float) -> Sizes:
-    half, depth = own.half_tile.value, own.half_depth.value
+def _product_stretch(own: ProductCurve, shape: Shape, *, size: float, ends: float) -> Sizes:
+    half, depth = own.half_tile.value, ends * own.half_depth.value
     results = shape.groups * shape.rows * shape.columns
     taken = shape.groups * (shape.rows + half) * (shape.columns + half) + own.fill.value * size
     return taken / results * (1.0 + depth / shape.depth)

@@ -16,7 +16,7 @@ CLASSES: dict[KernelKind, OpClass] = {
 def kernel_sample_ns(own: KernelSample, device: Device, calibration: Calibration) -> float:
     """Of a kernel on one device."""
     op_class = CLASSES[own.kind]
-    stretch = float(rates_of(calibration, device).stretch(op_class, _shape(own)))
+    stretch = float(rates_of(calibration, device).stretch(op_class, _shape(own), own.dtype))
     return op_ns(
         op_class, own.flops * stretch, bytes_moved=own.bytes_moved, dtype=own.dtype,
         device=device, calibration=calibration,

@@ -294,7 +294,7 @@ class OpModel(OpSketch):
         """How many times its FLOPs an op's passes take, forward and backward."""
         wanted = [port.has_gradient for port in self.inputs[:2]]
         if self.op_class == "attention":
-            forth = rates.stretch(self.op_class, self._local(ways))
+            forth = rates.stretch(self.op_class, self._local(ways), self.dtype)
             return forth, forth * (ATTENTION_BACKWARD / rates.attention_backward)
         if self.op_class not in ("matmul", "convolution"):
             return 1.0, 1.0
@@ -302,8 +302,10 @@ class OpModel(OpSketch):
         if shape is None:
             return 1.0, float(sum(wanted))
         both = zip(wanted, (shape.of_left, shape.of_right), strict=True)
-        back = [rates.stretch(self.op_class, own) for is_wanted, own in both if is_wanted]
-        return rates.stretch(self.op_class, shape), sum(back, 0.0)
+        back = [
+            rates.stretch(self.op_class, own, self.dtype) for is_wanted, own in both if is_wanted
+        ]
+        return rates.stretch(self.op_class, shape, self.dtype), sum(back, 0.0)
 
     def _local(self, ways: _Ways) -> Shape | None:
         return None if self.shape is None else self.shape.local(ways.of_parts, ways.load)

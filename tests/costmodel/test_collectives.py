@@ -316,5 +316,7 @@ def test_one_message_never_takes_longer_than_two_and_more_bytes_never_less(
 def test_what_goes_from_node_to_node_starts_later_and_what_is_sent_directly_does_not():
     # 1000 and 10,000 more, one step of 2 * 1000; half of the bytes at 10 GB/s
     assert ns("all_gather", (2, 1), GB, ranged()) == pytest.approx(13_000 + 50_000_000)
+    # and back: all nodes fill twice, but it is begun once
+    assert ns("all_reduce", (2, 1), GB, ranged()) == pytest.approx(25_000 + 100_000_000)
     assert ns("all_to_all", (2, 1), GB, ranged()) == pytest.approx(3_000 + 50_000_000)
     assert ns("send", (2, 1), GB, ranged()) == pytest.approx(3_000 + 100_000_000)

@@ -24,12 +24,12 @@ SIZES = st.floats(1, 1e5)
 
 def test_a_product_takes_its_edges_a_wave_and_the_ends_of_its_depth():
     # 1,000 x 900 results are taken for 1,100 x 1,000 + 10^6 = 2.1 * 10^6, 450 deep for 500
-    stretch = RATES.stretch("matmul", Shape(1, 1000, 900, 450))
+    stretch = RATES.stretch("matmul", Shape(1, 1000, 900, 450), "bfloat16")
     assert stretch == pytest.approx(2.1e6 / 9e5 * 500 / 450)
 
 
 def test_groups_have_their_edges_each_and_one_wave_together():
-    stretch = RATES.stretch("matmul", Shape(8, 100, 900, 450))
+    stretch = RATES.stretch("matmul", Shape(8, 100, 900, 450), "bfloat16")
     assert stretch == pytest.approx((8 * 200 * 1000 + 1e6) / (8 * 100 * 900) * 500 / 450)
 
 
@@ -42,9 +42,9 @@ def test_the_products_of_gradients_have_the_sizes_in_other_places():
 
 def test_attention_takes_longer_with_small_heads_and_few_rows():
     # 1 + 300 / (536 + 64), and 1 + 64 / 64 beside 1 + 64 / 128
-    stretch = RATES.stretch("attention", Shape(8, 536, 500, 64))
+    stretch = RATES.stretch("attention", Shape(8, 536, 500, 64), "bfloat16")
     assert stretch == pytest.approx(1.5 * 2 / 1.5)
-    assert RATES.stretch("attention", Shape(1, 1e9, 500, 128)) == pytest.approx(1)
+    assert RATES.stretch("attention", Shape(1, 1e9, 500, 128), "bfloat16") == pytest.approx(1)
 
 
 def test_the_shorter_of_arithmetic_and_traffic_is_hidden_but_for_a_share():
@@ -62,9 +62,16 @@ def test_8_bit_numbers_have_their_own_share_of_their_own_peak():
     assert time == pytest.approx(1.6e9 / (2e14 * 0.5 * 0.8) * 1e9 + 1_000)
 
 
+def test_the_ends_of_the_depth_are_a_time_in_which_twice_as_many_8_bit_numbers_are_done():
+    # 450 deep for 500, and 900 deep for 1,000
+    short = RATES.stretch("matmul", Shape(1, 1000, 900, 450), "bfloat16")
+    long = RATES.stretch("matmul", Shape(1, 1000, 900, 900), "float8_e4m3")
+    assert long == pytest.approx(short)
+
+
 def test_without_curves_no_shape_is_stretched():
     flat = rates_of(FLAT, DEVICE)
-    assert flat.stretch("matmul", Shape(1, 2, 3, 4)) == 1
+    assert flat.stretch("matmul", Shape(1, 2, 3, 4), "bfloat16") == 1
     assert flat.peak_share("matmul", "float8_e4m3") == FLAT.efficiency.matmul
     assert flat.unhidden("matmul") == 0
 
@@ -78,7 +85,7 @@ def test_a_device_without_curves_takes_those_of_the_nearest_peak():
     assert rates.curves.device == "quick"
     # 10/9 of its peak: as many more elements are under way, 1.11 * 10^6
     taken = 1100 * 1000 + 1e6 * 10 / 9
-    stretch = rates.stretch("matmul", Shape(1, 1000, 900, 1e9))
+    stretch = rates.stretch("matmul", Shape(1, 1000, 900, 1e9), "bfloat16")
     assert stretch == pytest.approx(taken / 9e5)
 
 
@@ -87,6 +94,6 @@ def test_parts_never_take_less_in_all_than_the_whole(groups, rows, columns, dept
     whole = [groups, rows, columns, depth]
     part = list(whole)
     part[cut] /= ways
-    assert RATES.stretch("matmul", Shape(*part)) >= RATES.stretch("matmul", Shape(*whole)) * (
-        1 - 1e-9
-    )
+    assert RATES.stretch("matmul", Shape(*part), "bfloat16") >= RATES.stretch(
+        "matmul", Shape(*whole), "bfloat16"
+    ) * (1 - 1e-9)

@@ -56,10 +56,12 @@ def kernels(true: Calibration, sizes: tuple[int, ...] = SIZES) -> list[KernelSam
                 rates = rates_of(true, H100.device)
                 stretch = 1.0
                 if kind == "matmul":
-                    stretch = rates.stretch("matmul", Shape(1.0, *map(float, shape)))
+                    stretch = rates.stretch(kind, Shape(1.0, *map(float, shape)), "bfloat16")
                 elif kind == "attention":
                     batch, heads, rows, head, _ = shape
-                    stretch = rates.stretch("attention", Shape(batch * heads, rows, rows, head))
+                    stretch = rates.stretch(
+                        kind, Shape(batch * heads, rows, rows, head), "bfloat16"
+                    )
                 ns = op_ns(
                     "memory" if kind == "launch" else kind, flops * stretch, bytes_moved=moved,
                     dtype="bfloat16", device=H100.device, calibration=true,

@@ -22,8 +22,9 @@ class ProductCurve(Model):
 
     share: of peak, by large ones. eight_bit: of that share, by 8-bit numbers. half_tile: rows, and
     columns, that a group takes beyond its own. fill: elements of the result that take their time
-    but bring nothing, while multiprocessors fill and empty. half_depth: the same of k. unhidden:
-    share of the shorter of arithmetic and memory traffic that the longer does not hide.
+    but bring nothing, while multiprocessors fill and empty. half_depth: the same of k, in numbers
+    of 16 bits; in that time twice as many of 8 bits are done. unhidden: share of the shorter of
+    arithmetic and memory traffic that the longer does not hide.
     """
 
     share: Constant
@@ -50,9 +51,10 @@ class AttentionCurve(Model):
 class Protocol(Model):
     """One way in which a library sends; of several it takes the fastest.
 
-    start_ns: before the first step; start_between_ns: more of it, until what goes step by step
-    through several nodes is under way. step: of a link's own latency, what one step takes. share:
-    of the bandwidth of links inside a node. step_between, share_between: of links between nodes.
+    start_ns: before the first step; start_between_ns: more of it, until what goes once through
+    several nodes, as gathers do and all-reduces twice, is under way. step: of a link's own latency,
+    what one step takes. share: of the bandwidth of links inside a node. step_between,
+    share_between: of links between nodes.
     """
 
     name: Line
