@@ -4,7 +4,7 @@ A row with `layers`, `hidden` and `heads` is taken at its word. Latent attention
 has narrower products than its heads: `arch_family` says so. Hybrids of state spaces and attention
 are known by name (`bench/data/hybrid_models.json`). For any other row a model's parameters stand
 in, `params_b` or as its name says them (`llama-7b`, `30b-a3b`): a GPT whose width is 128 times its
-depth.
+depth. Models whose tokens see a window only are known by name too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ _LATENT = re.compile(r"mla|deepseek[-_ ]?(v[23]|r1)|kimi[-_ ]?k2")
 # published: DeepSeek-V3 (arXiv:2412.19437), section 4.2: ranks of queries and of keys and values,
 # head dimensions with and without rotation
 _QUERY_RANK, _KEY_RANK, _PLAIN, _ROTATED = 1536, 512, 128, 64
+# pattern of the name, tokens of a window, share of the layers that have one
+_WINDOWS = (
+    # published: arXiv:2508.10925, section 2.2; arXiv:2310.06825, table 1; arXiv:2408.00118, section
+    # 2; arXiv:2503.19786, section 2
+    (r"gpt[-_ ]?oss", 128.0, 1 / 2),
+    (r"mistral[-_ ]?7b", 4096.0, 1.0),
+    (r"gemma[-_ ]?2", 4096.0, 1 / 2),
+    (r"gemma[-_ ]?3", 1024.0, 5 / 6),
+)
 VOCABULARY = 131_072.0  # of the hybrids
 ASPECT = 128.0  # chosen: hidden numbers a layer, as GPT-3 and Llama have 100 to 160
 HEAD = 128.0
@@ -76,10 +85,20 @@ def _stated(row: Row) -> Model:
         "expert_hidden": hidden,
         "dense_layers": number(row, "moe_dense_layers", 0.0) if experts else layers,
         "attention_layers": layers,
+        "attended": _attended(row),
         "state_layers": 0.0,
         "state_inner": 0.0,
         "state_width": 0.0,
     }
+
+
+def _attended(row: Row) -> float:
+    """Of s^2 / 2 pairs of tokens, the share that a window of w leaves: (2 w s - w^2) / s^2."""
+    for pattern, window, layers in _WINDOWS:
+        if re.search(pattern, (row.get("model") or "").lower()):
+            part = min(window / needed(row, "seq_len"), 1.0)
+            return 1 - layers * (1 - part) ** 2
+    return 1.0
 
 
 def _hybrid(row: Row, own: Mapping[str, float | str]) -> Model:
@@ -110,6 +129,7 @@ def _hybrid(row: Row, own: Mapping[str, float | str]) -> Model:
         "expert_hidden": size.get("expert_hidden", size["hidden"]),
         "dense_layers": mixers - routed,
         "attention_layers": float(pattern.count("*")),
+        "attended": 1.0,
         "state_layers": float(pattern.count("M")),
         "state_inner": inner,
         "state_width": 2 * inner + groups + size["state_heads"],

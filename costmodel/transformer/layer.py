@@ -79,7 +79,7 @@ class Layer:
         saturated = saturated * queries / (queries + self.constants["attention_sequence"])
         saturated = saturated * np.where(runs.ported > 0, self.constants["attention_ported"], 1.0)
         rate = self.constants.of_generation("attention", runs) * saturated
-        fused = 0.5 * flops / (runs.attention_flops_per_s * rate)
+        fused = 0.5 * runs.attended * flops / (runs.attention_flops_per_s * rate)
         scores = flops / (runs.attention_flops_per_s * self.constants["scores"])
         passes = self.constants["score_passes"] * runs.number_bytes * pairs
         passes = passes / self.memory_bytes_per_s

@@ -28,8 +28,9 @@ class Runs:
     the nonlinearity, 2 with a gate; vocabulary; sequence, tokens; experts, top_k, expert_ffn,
     shared_ffn (of experts that every token visits), expert_ups, expert_hidden (what experts read),
     dense_layers (those without experts); attention_layers, state_layers (those that mix tokens by
-    attention, by a state space), state_inner and state_width (what a state space's last product
-    reads, its first one writes). number_bytes: of an activation.
+    attention, by a state space), attended (share of the causal pairs of tokens that windows leave,
+    mean of those layers), state_inner and state_width (what a state space's last product reads, its
+    first one writes). number_bytes: of an activation.
 
     Device: peak_flops_per_s of products, attention_flops_per_s of 16-bit products,
     memory_bytes_per_s, memory_bytes; per_node devices share inside_bytes_per_s each, one direction,
@@ -62,6 +63,7 @@ class Runs:
     expert_hidden: Column
     dense_layers: Column
     attention_layers: Column
+    attended: Column
     state_layers: Column
     state_inner: Column
     state_width: Column

@@ -128,6 +128,17 @@ def test_a_rank_computes_no_more_sequences_at_a_time_than_it_has():
     assert rows_of([ROW]).runs.microbatch[0] == 1
 
 
+def test_what_is_made_again_lets_a_microbatch_have_more_sequences():
+    # 4,096 tokens of 4,096 numbers are 2^24: four sequences; as many as scripts of arXiv:2104.04473
+    # have for 7.5 and 310 billion parameters, within a factor of two
+    assert rows_of([{**ROW, "recompute": "full"}]).runs.microbatch[0] == 4
+    assert rows_of([{**ROW, "recompute": "full", "mbs": "1"}]).runs.microbatch[0] == 1
+    table = {16: ("2048", "4096"), 1: ("2048", "16384")}
+    for sequences, (tokens, hidden) in table.items():
+        row = {**ROW, "recompute": "full", "seq_len": tokens, "hidden": hidden}
+        assert 0.5 <= rows_of([row]).runs.microbatch[0] / sequences <= 2
+
+
 def test_frameworks_that_shard_parameters_do_so_where_a_row_is_silent():
     names = {"torchtitan": 3, "MaxText": 3, "Megatron-LM": 1, "": 1, "DeepSpeed": 1}
     for name, stage in names.items():

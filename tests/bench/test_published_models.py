@@ -46,6 +46,19 @@ def test_latent_attention_has_narrow_products():
     assert total / 1e9 == pytest.approx(671, rel=0.01)
 
 
+def test_a_window_leaves_few_pairs_of_tokens():
+    # where s tokens see the last s / 2 there are 1 + 2 + ... s / 2, then s / 2 times s / 2 pairs:
+    # s^2 / 8 + s^2 / 4 of s^2 / 2, three quarters; half of the layers have no window
+    for model, tokens, share in (
+        ("gpt-oss-20b", 256, (1 + 3 / 4) / 2),
+        ("gemma2-9b", 8192, (1 + 3 / 4) / 2),
+        ("Mistral-7B-v0.1", 256, 1),
+        ("mixtral-8x7b", 8192, 1),
+    ):
+        row = {"layers": "2", "hidden": "64", "heads": "4", "seq_len": str(tokens)}
+        assert model_of({**row, "model": model})[0]["attended"] == share
+
+
 @pytest.mark.parametrize(
     ("row", "billions"),
     [

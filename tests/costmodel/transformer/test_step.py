@@ -103,6 +103,16 @@ def test_a_state_space_in_place_of_attention_does_its_own_products():
     assert seconds(**run, without=ALL) - seconds(without=ALL) == pytest.approx(more)
 
 
+def test_a_window_saves_fused_attention_only():
+    only = ALL - {"attention"}
+
+    def core(**changed: float) -> float:
+        return seconds(**changed, without=only) - seconds(**changed, without=ALL)
+
+    assert core(attended=0.25) == pytest.approx(core() / 4)
+    assert core(attended=0.25, flash=0) == pytest.approx(core(flash=0))
+
+
 def test_a_rank_s_share_of_a_batch_takes_as_long_on_more_ranks():
     free = ALL - {"attention", "elementwise", "matmul_traffic"}
     assert seconds(dp=8, batch=32, without=free) == pytest.approx(seconds(without=free))
