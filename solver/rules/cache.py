@@ -77,6 +77,24 @@ def wkv(_: Ports) -> Known:
     )
 
 
+def selective_scan(ports: Ports) -> Known:
+    """Mamba's recurrence: state = exp(dt a) state + dt x b, y = sum over n of c state.
+
+    x [b, t, h, p], dt [b, t, h], a [h, n or 1], b and c [b, t, g, n] -> y like x; h / g heads share
+    their b and c. Six operations a state: two products in, two on the way, two out.
+    """
+    groups = ports.inputs[3][2]
+    heads, shared = ("r", "1") if groups == 1 else ("(g r)", "g")
+    decay = "1" if ports.inputs[2][1] == 1 else "n"
+    state = f"b t! {shared} n"
+    return known(
+        f"b t! {heads} p, b t! {heads}, {heads} {decay}, {state}, {state} -> b t! {heads} p",
+        "memory",
+        linear=((0,), (3,), (4,)),
+        flops=f"6*b*t*r*p*n{'' if groups == 1 else '*g'}",
+    )
+
+
 def block_scores(_: Ports) -> Known:
     """Scores of fixed sparse attention: inside each block, and with the last quarter of all.
 
@@ -107,6 +125,7 @@ CACHE: dict[str, Builder] = {
     "reshape_and_cache": reshape_and_cache,
     "paged_attention": paged_attention,
     "wkv": wkv,
+    "selective_scan": selective_scan,
     "block_scores": block_scores,
     "block_mix": block_mix,
 }

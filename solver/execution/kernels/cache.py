@@ -148,6 +148,53 @@ def _wkv_gradients(call: Call, outputs: Sequence[Array], sent: Sequence[Array]) 
     return dw, du, dk, dv, da * start, db * start, (da * sp + db * sq) * start
 
 
+def _scan_terms(call: Call) -> tuple[Array, Array, Array, Array]:
+    """Of every head: b and c [b, t, h, n], what is left of a state and what comes to it."""
+    x, dt, a, b, c = call.inputs
+    heads = x.shape[2] // b.shape[2]
+    b, c = (np.repeat(own, heads, axis=2) for own in (b, c))
+    left = np.exp(dt[..., None] * a)[:, :, :, None]
+    return b, c, left, (dt[..., None] * x)[..., None] * b[:, :, :, None]
+
+
+def _scan_states(left: Array, come: Array) -> Array:
+    """The state before the first step and after each [t + 1, b, h, p, n]."""
+    states = [np.zeros_like(come[:, 0])]
+    for t in range(come.shape[1]):
+        states.append(left[:, t] * states[-1] + come[:, t])
+    return np.stack(states)
+
+
+def _selective_scan(call: Call) -> Array:
+    _, c, left, come = _scan_terms(call)
+    return np.asarray(np.einsum("tbhpn,bthn->bthp", _scan_states(left, come)[1:], c))
+
+
+def _selective_scan_gradients(
+    call: Call, _outputs: Sequence[Array], sent: Sequence[Array]
+) -> Gradients:
+    """Backward through time; `back` is the gradient of the state after step t."""
+    x, dt, a, own_b, _ = call.inputs
+    b, c, left, come = _scan_terms(call)
+    states = _scan_states(left, come)
+    groups = (*own_b.shape[:3], x.shape[2] // own_b.shape[2], own_b.shape[3])
+    dx, ddt, da = np.zeros(x.shape), np.zeros(dt.shape), np.zeros(a.shape)
+    db, dc = np.zeros(b.shape), np.zeros(c.shape)
+    back = np.zeros_like(come[:, 0])
+    for t in reversed(range(x.shape[1])):
+        g = sent[0][:, t]
+        dc[:, t] = np.einsum("bhp,bhpn->bhn", g, states[t + 1])
+        back = back + g[..., None] * c[:, t, :, None]
+        by_b = np.einsum("bhpn,bhn->bhp", back, b[:, t])
+        dx[:, t] = dt[:, t, :, None] * by_b
+        db[:, t] = np.einsum("bhpn,bhp->bhn", back, dt[:, t, :, None] * x[:, t])
+        power = np.einsum("bhpn,bhpn->bhn", back, left[:, t] * states[t])
+        ddt[:, t] = (by_b * x[:, t]).sum(axis=-1) + (power * a).sum(axis=-1)
+        da += reduced_to(a.shape, (power * dt[:, t, :, None]).sum(axis=0))
+        back = left[:, t] * back
+    return dx, ddt, da, db.reshape(groups).sum(axis=3), dc.reshape(groups).sum(axis=3)
+
+
 def _blocks(x: Array, count: int) -> Array:
     return x.reshape(*x.shape[:2], count, -1, x.shape[-1])
 
@@ -213,6 +260,7 @@ CACHE: Mapping[str, Kernel] = {
     "kv_update": Kernel(_kv_update, _kv_update_gradients),
     "reshape_and_cache": Kernel(_reshape_and_cache, no_gradient),
     "paged_attention": Kernel(_paged_attention, no_gradient),
+    "selective_scan": Kernel(_selective_scan, _selective_scan_gradients),
     "wkv": Kernel(_wkv, _wkv_gradients),
     "block_scores": Kernel(_block_scores, _block_scores_gradients),
     "block_mix": Kernel(_block_mix, _block_mix_gradients),

@@ -187,6 +187,17 @@ def rwkv(w: T, u: T, k: T, v: T, p: T, q: T, m: T) -> tuple[T, ...]:
     return torch.stack(made, 1), p.detach(), q.detach(), m.detach()
 
 
+def scanned(x: T, dt: T, a: T, b: T, c: T) -> T:
+    """All pairs of steps at once: y_t = sum over s <= t of (c_t b_s exp(a sum of dt)) dt_s x_s."""
+    heads = x.shape[2] // b.shape[2]
+    b, c = (own.repeat_interleave(heads, 2) for own in (b, c))
+    past = dt.cumsum(1)
+    since = past[:, :, None] - past[:, None]
+    seen = torch.ones(x.shape[1], x.shape[1], dtype=x.dtype).tril()[None, :, :, None, None]
+    decay = torch.exp(since[..., None] * a) * seen
+    return torch.einsum("btshn,bthn,bshn,bsh,bshp->bthp", decay, c, b, dt, x)
+
+
 SEEN = [6, 7, 14, 15]  # the last quarter of two blocks of eight
 
 
@@ -218,6 +229,10 @@ CACHE: list[Case] = [
     case("paged_attention", PAGED[0][:, None], *PAGED[1:], real(2, 1, 8), scale=0.4, by=paged),
     case("wkv", -positive(3), real(3), real(2, 5, 3), real(2, 5, 3), real(2, 3), positive(2, 3),
          real(2, 3), by=rwkv),
+    case("selective_scan", real(2, 5, 4, 3), positive(2, 5, 4), -positive(4, 1), real(2, 5, 2, 3),
+         real(2, 5, 2, 3), by=scanned),
+    case("selective_scan", real(2, 5, 4, 1), positive(2, 5, 4), -positive(4, 3), real(2, 5, 1, 3),
+         real(2, 5, 1, 3), by=scanned),
     case("block_scores", real(2, 3, 16, 4), real(2, 3, 16, 4), real(2, 8, 8), real(4, 16),
          by=sparse_scores),
     case("block_mix", real(2, 3, 2, 8, 8), real(2, 3, 4, 16), real(2, 3, 16, 4), by=sparse_mix),

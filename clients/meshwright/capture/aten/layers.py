@@ -38,6 +38,17 @@ def _addmm(call: Call) -> None:
     return call.op("add", [call.step("matmul", [a, b], call.out.shape), bias])
 
 
+def _batched_sum(call: Call) -> None:
+    """baddbmm: beta * self + alpha * (batch1 @ batch2)"""
+    added, a, b = (call.args[name] for name in ("self", "batch1", "batch2"))
+    product = call.step("matmul", [a, b], call.out.shape)
+    if call.args["alpha"] != 1:
+        product = call.step("mul", [product], call.out.shape, other=call.args["alpha"])
+    if call.args["beta"] != 1:
+        added = call.step("mul", [added], added.shape, other=call.args["beta"])
+    call.op("add", [product, added])
+
+
 def _attention(call: Call) -> None:
     query, key, value = (call.args[name] for name in ("query", "key", "value"))
     mask, scale = call.args.get("attn_mask"), call.args.get("scale")
@@ -120,6 +131,10 @@ def _upsample(call: Call, *, mode: str, spatial: int) -> None:
     )
 
 
+def _selective_scan(call: Call) -> None:
+    call.op("selective_scan", [call.args[name] for name in ("x", "dt", "a", "b", "c")])
+
+
 def _embedding(call: Call) -> None:
     attrs = {"sparse": True} if call.args.get("sparse") else {}
     call.op("embedding", [call.args["weight"], call.args["indices"]], **attrs)
@@ -165,6 +180,16 @@ def _group_norm(call: Call) -> None:
         groups=call.args["num_groups"],
         eps=call.args["eps"],
     )
+
+
+def _weight_norm(call: Call) -> None:
+    """A weight as a direction with a length of its own: v * (g / |v|), |v| over all dims but one"""
+    direction, length = call.args["v"], call.args["g"]
+    dims = [d for d in range(direction.rank) if d != call.args["dim"] % direction.rank]
+    squares = call.step("mul", [direction, direction], direction.shape)
+    total = call.step("sum", [squares], length.shape, dims=dims, keepdim=True)
+    scale = call.step("div", [length, call.step("sqrt", [total], length.shape)], length.shape)
+    call.op("mul", [direction, scale])
 
 
 def _cross_entropy(call: Call) -> None:
@@ -225,6 +250,7 @@ CONVERTERS: dict[str, Converter] = {
     "linear": _linear,
     **dict.fromkeys(("matmul", "mm", "bmm", "mv"), _matmul),
     "addmm": _addmm,
+    "baddbmm": _batched_sum,
     "scaled_dot_product_attention": _attention,
     "_scaled_dot_product_flash_attention_for_cpu": _attention_kernel,
     "_scaled_dot_product_flash_attention": _attention_kernel,
@@ -238,11 +264,13 @@ CONVERTERS: dict[str, Converter] = {
     **{
         f"upsample_{mode}{n}d": partial(_upsample, mode=mode, spatial=n) for mode, n in _UPSAMPLINGS
     },
+    "selective_scan": _selective_scan,
     "embedding": _embedding,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "batch_norm": _batch_norm,
     "group_norm": _group_norm,
+    "_weight_norm": _weight_norm,
     "cross_entropy_loss": _cross_entropy,
     "binary_cross_entropy_with_logits": _binary_cross_entropy,
     "mse_loss": _squared_error,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meshwright.capture.interpreter import arithmetic, layers, mixture, shape
+from meshwright.capture.interpreter import arithmetic, layers, mixture, recurrence, shape
 from meshwright.capture.interpreter.run import Kernel, Run
 from meshwright.schema import Graph
 from meshwright.schema.sizes import evaluate
@@ -17,6 +17,7 @@ KERNELS: dict[str, Kernel] = {
     **shape.KERNELS,
     **layers.KERNELS,
     **mixture.KERNELS,
+    **recurrence.KERNELS,
 }
 
 __all__ = ["KERNELS", "interpret"]
