@@ -26,6 +26,13 @@ def image():
     return torch.linspace(-1, 1, 2 * 4 * 8 * 8).reshape(2, 4, 8, 8).sin()
 
 
+def assembled(x):
+    made = x.new_empty(4, 9)
+    made[:, :6] = x
+    made[:, 6:] = x[:, :3] * 2
+    return made
+
+
 CASES = {
     "unary": (lambda x: x.exp().neg().tanh().sigmoid().cos().erf(), square),
     "positive": (lambda x: x.abs().add(1).log().sqrt().rsqrt(), square),
@@ -67,6 +74,31 @@ CASES = {
     "joins": (lambda x: torch.cat([x, x], -1).sum() + torch.stack([x, x], 1).sum(), block),
     "pad": (lambda x: F.pad(x, (1, 2, 0, 1), value=7.0), block),
     "roll": (lambda x: x.roll((1, 2), (0, 1)).flip(0), square),
+    "repeated": (lambda x: x.repeat_interleave(3, 1).sum() + x.repeat_interleave(2), square),
+    "differences": (lambda x: x.diff(dim=-1) + x.diff(dim=0, prepend=x[:1])[:, 1:], square),
+    "written": (
+        lambda x: torch.cat(
+            [x.slice_scatter(-x[:2], 0, 1, 3), x.select_scatter(x[0] * 3, 0, 2)], 0
+        ),
+        square,
+    ),
+    "written views": (assembled, square),
+    "rounded quotients": (
+        lambda x: x // 0.5 + torch.div(x, 0.4, rounding_mode="trunc"),
+        square,
+    ),
+    "numbers": (lambda x: x * torch.tensor(3.0) + x[[1, 2]].sum() + x[:, [-2, -1]].sum(), square),
+    "sum of products": (
+        lambda x: torch.baddbmm(x[:, :, :4], x, x.mT, beta=0.5, alpha=2.0)
+        + torch.baddbmm(x[:, :, :4], x, x.mT),
+        block,
+    ),
+    "identity": (lambda x: torch.eye(6) + torch.eye(4, 6).sum() + x[:1], square),
+    "log sigmoid": (lambda x: F.logsigmoid(x), square),
+    "weight norm": (
+        lambda x: torch._weight_norm(x, x[:, :1, :1].abs() + torch.ones(2, 1, 1), 0),
+        block,
+    ),
     "triangles": (lambda x: x.tril() + x.triu(1), square),
     "gather": (lambda x: x.gather(1, x.argmax(-1, keepdim=True)), square),
     "index select": (lambda x: x.index_select(1, torch.arange(3)), square),

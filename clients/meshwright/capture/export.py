@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.overrides import TorchFunctionMode
 
 from meshwright.capture.aten import CONVERTERS, Call, dtype_name
 from meshwright.capture.program import Node, Program, Value
@@ -29,6 +30,41 @@ _DROPPED = frozenset({"_assert_tensor_metadata", "_assert_scalar", "_assert_asyn
 _VIEW_KINDS = frozenset({"reshape", "transpose", "expand", "slice", "split"})
 
 
+class _NumbersAsOps(TorchFunctionMode):
+    """Tensors that torch would make of the program's own numbers: on meta they lose the numbers.
+
+    A tensor of one number is `full`; places in a row, x[:, [3, 4]], are a slice.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        del types
+        given = dict(kwargs or {})
+        if func is torch.tensor and len(args) == 1 and isinstance(args[0], (bool, int, float)):
+            given.pop("requires_grad", None)
+            return torch.full((), args[0], **given)
+        if func is torch.Tensor.__getitem__:
+            args = (args[0], _without_lists(args[1]))
+        return func(*args, **given)
+
+
+def _without_lists(index: Any) -> Any:
+    """The index with its one list as a slice, where that says the same."""
+    parts = index if isinstance(index, tuple) else (index,)
+    lists = [part for part in parts if isinstance(part, list)]
+    if len(lists) != 1 or any(isinstance(part, (int, torch.Tensor)) for part in parts):
+        return index
+    places = lists[0]
+    if not places or any(type(p) is not int for p in places):
+        return index
+    first, last = places[0], places[-1]
+    if places != list(range(first, last + 1)) or (first < 0 <= last):
+        return index
+    run = slice(first, None if last == -1 else last + 1)
+    return tuple(run if isinstance(part, list) else part for part in parts)
+
+
 class _WrittenView(Exception):
     """A tensor is written in place while a view of it lives: only torch's own pass undoes that."""
 
@@ -46,7 +82,7 @@ def export_program(
         # torch warns of its own deprecations while it traces
         warnings.simplefilter("ignore")
         # a forward that makes tensors names no device, as a rule
-        with torch.device("meta"):
+        with torch.device("meta"), _NumbersAsOps():
             exported = torch.export.export(module, positional, named, strict=False)
         try:
             return _Reader(module, exported, witness).read()

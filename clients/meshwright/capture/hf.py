@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,18 +11,24 @@ from typing import Any
 import torch
 import transformers
 
+from meshwright.capture.hf_inputs import HeadInputs
 from meshwright.capture.module import capture_module
-from meshwright.capture.witness import BATCH_WITNESS
+from meshwright.capture.scans import scans_as_ops
 from meshwright.schema import Graph
 from meshwright.schema.errors import GraphError, MeshwrightError
 
-_DEFAULT_SEQ = 2048
-_SHORT = 128  # chosen: below it, primes that no size of the model is near run out
+# what a model type is usually trained as; encoders come before what transformers can make of them
 _HEADS = (
+    "MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES",
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
+    "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_FOR_PRETRAINING_MAPPING_NAMES",
-    "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
+)
+_HEADS_OF_PAIRS = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
 )
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -38,38 +43,24 @@ def capture_hf(
     """The training graph (forward with labels and loss) of a `config.json`.
 
     The head is the first of `architectures`, or the model type's usual one. Parameters are of the
-    config's dtype, bfloat16 if it names none; dropout is off. `seq` is the sequence length of a
-    text model, its longest if not given; an image model has none.
+    config's dtype, bfloat16 if it names none; dropout and masks on spectrograms are off. `seq` is
+    the sequence length of a text model, its longest if not given, for both sides of an encoder and
+    a decoder; the samples of a model that hears; an image model has none.
     """
     settings, origin = _settings(config)
-    built = _built_config(settings)
-    head = _head(settings, built)
+    built = built_config(settings)
+    head = head_of(settings, built)
     dtype = _dtype(settings)
     with _named("cannot build", head), torch.device("meta"):
-        model = head._from_config(built, dtype=dtype, attn_implementation=_attention(head))
+        model = head._from_config(built, dtype=dtype, attn_implementation=attention_of(head))
     model.train()
-    pixels = getattr(model, "main_input_name", "input_ids") == "pixel_values"
-    symbols = {"batch": batch}
-    limits: dict[str, int] = {}
-    if not pixels:
-        longest = getattr(built.get_text_config(), "max_position_embeddings", None)
-        symbols["seq"] = seq or longest or _DEFAULT_SEQ
-        if longest and symbols["seq"] > longest:
-            raise GraphError(
-                f"a sequence of {symbols['seq']} is longer than the model's {longest} positions "
-                "(max_position_embeddings)"
-            )
-        limits["seq"] = _traced_length(symbols["seq"], longest or BATCH_WITNESS)
-
-    def inputs(sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
-        return _image_inputs(built, sizes, dtype) if pixels else _text_inputs(head, sizes)
-
-    with _named("cannot trace", head):
+    inputs = HeadInputs(head, built, dtype, batch=batch, seq=seq)
+    with _named("cannot trace", head), scans_as_ops(head):
         graph = capture_module(
             model,
             inputs,
-            symbols=symbols,
-            limits=limits,
+            symbols=inputs.symbols,
+            limits=inputs.limits,
             constants=list(_numbers(built.to_dict())),
             name=name or settings.get("_name_or_path") or origin or built.model_type,
         )
@@ -93,7 +84,7 @@ def _settings(config: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], s
     return read, path.stem
 
 
-def _built_config(settings: Mapping[str, Any]) -> Any:
+def built_config(settings: Mapping[str, Any]) -> Any:
     kept = {key: value for key, value in settings.items() if key != "model_type"}
     model_type = settings.get("model_type")
     if not isinstance(model_type, str):
@@ -109,7 +100,16 @@ def _built_config(settings: Mapping[str, Any]) -> Any:
             setattr(built, field, 0.0)
     if hasattr(built, "use_cache"):
         built.use_cache = False
+    if hasattr(built, "apply_spec_augment"):
+        built.apply_spec_augment = False
+    if getattr(built, "is_encoder_decoder", False) and not _is_set(built, "decoder_start_token_id"):
+        # which token it is changes no shape
+        built.decoder_start_token_id = getattr(built, "pad_token_id", None) or 0
     return built
+
+
+def _is_set(built: Any, field: str) -> bool:
+    return getattr(built, field, None) is not None
 
 
 @contextmanager
@@ -124,9 +124,10 @@ def _named(what: str, head: Any) -> Iterator[None]:
         raise GraphError(f"{what} a {head.__name__} of this config: {said}") from failure
 
 
-def _head(settings: Mapping[str, Any], built: Any) -> Any:
+def head_of(settings: Mapping[str, Any], built: Any) -> Any:
     named = list(settings.get("architectures") or [])
-    for table in _HEADS:
+    pairs = bool(getattr(built, "is_encoder_decoder", False))
+    for table in (*_HEADS_OF_PAIRS, *_HEADS) if pairs else _HEADS:
         names = getattr(transformers.models.auto.modeling_auto, table)
         classes = names.get(built.model_type, ())
         named += [classes] if isinstance(classes, str) else classes
@@ -140,7 +141,7 @@ def _head(settings: Mapping[str, Any], built: Any) -> Any:
     )
 
 
-def _attention(head: Any) -> str:
+def attention_of(head: Any) -> str:
     """One op where the model has it so; written out in matmul and softmax otherwise."""
     return "sdpa" if getattr(head, "_supports_sdpa", False) else "eager"
 
@@ -150,36 +151,6 @@ def _dtype(settings: Mapping[str, Any]) -> torch.dtype:
     if name not in _DTYPES:
         raise GraphError(f"the config's dtype {name!r} is none of {', '.join(_DTYPES)}")
     return _DTYPES[name]
-
-
-def _traced_length(asked: int, longest: int) -> int:
-    """The longest sequence to trace at: the one asked for, as some models change beyond it."""
-    return asked if asked >= _SHORT else longest
-
-
-def _text_inputs(head: Any, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
-    def ids(*names: str) -> torch.Tensor:
-        return torch.zeros([sizes[n] for n in names], dtype=torch.long, device="meta")
-
-    inputs = {"input_ids": ids("batch", "seq"), "labels": ids("batch", "seq")}
-    parameters = inspect.signature(head.forward).parameters
-    if "next_sentence_label" in parameters:
-        inputs["next_sentence_label"] = ids("batch")
-    if "token_type_ids" in parameters and "next_sentence_label" in parameters:
-        inputs["token_type_ids"] = ids("batch", "seq")
-    return inputs
-
-
-def _image_inputs(
-    built: Any, sizes: Mapping[str, int], dtype: torch.dtype
-) -> dict[str, torch.Tensor]:
-    side = built.image_size
-    height, width = (side, side) if isinstance(side, int) else side
-    shape = (sizes["batch"], built.num_channels, height, width)
-    return {
-        "pixel_values": torch.zeros(shape, dtype=dtype, device="meta"),
-        "labels": torch.zeros((sizes["batch"],), dtype=torch.long, device="meta"),
-    }
 
 
 def _numbers(value: Any) -> Iterator[int]:

@@ -4,7 +4,7 @@ A program is traced once, with each symbol replaced by a prime that divides no o
 program. A traced size n is then one of
 
     c * batch^i * seq^j          c, i, j whole numbers
-    batch^i * (seq + d)          d = 1 or -1: padding and shifting
+    batch^i * (seq + d)          d small: padding and shifting
 
 and the factors say which. A size that depends on a symbol in another way (rounded up, halved with a
 rest) cannot be read off and stays the number that was traced.
@@ -21,30 +21,41 @@ from meshwright.schema.sizes import Size
 # chosen: above the dims of today's models, so that a dim is seldom near a multiple of it
 BATCH_WITNESS = 10_007
 SMALLEST_WITNESS = 11
+# chosen: causal convolutions pad by 3; where primes run out only a shift by one is told
+_REACHES = (8, 1)
 
 
 @dataclass(frozen=True)
 class Witness:
-    """The primes that stood for the symbols; an empty one leaves every size a number."""
+    """The primes that stood for the symbols; an empty one leaves every size a number.
+
+    reach: how far from a prime a size is still the symbol with something added.
+    """
 
     primes: Mapping[str, int] = field(default_factory=dict)
+    reach: int = 1
     derived: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def choose(cls, limits: Mapping[str, int], constants: Iterable[int]) -> Witness:
         """A prime for each symbol, at most its limit, that no constant could be mistaken for."""
-        taken = {abs(constant) for constant in constants}
-        primes: dict[str, int] = {}
-        for name, limit in limits.items():
-            prime = next((p for p in _primes_down(limit) if _stands_out(p, taken)), None)
-            if prime is None:
-                raise GraphError(
-                    f"symbol {name!r}: no prime up to {limit} can be told from the model's own "
-                    f"sizes; give it a limit of at least {SMALLEST_WITNESS}, or a fixed size"
-                )
-            primes[name] = prime
-            taken.add(prime)
-        return cls(primes)
+        given = {abs(constant) for constant in constants}
+        for reach in _REACHES:
+            taken = set(given)
+            primes: dict[str, int] = {}
+            for name, limit in limits.items():
+                prime = next((p for p in _primes_down(limit) if _stands_out(p, taken, reach)), None)
+                if prime is None:
+                    missing = name
+                    break
+                primes[name] = prime
+                taken.add(prime)
+            else:
+                return cls(primes, reach)
+        raise GraphError(
+            f"symbol {missing!r}: no prime up to {limits[missing]} can be told from the model's "
+            f"own sizes; give it a limit of at least {SMALLEST_WITNESS}, or a fixed size"
+        )
 
     def stand_in(self, expression: str) -> int:
         """A number to trace with in place of an extent that only an expression can say."""
@@ -59,12 +70,12 @@ class Witness:
         """The traced number as a size: an expression where it depends on a symbol."""
         if number in self.derived:
             return self.derived[number]
-        if not self.primes or number < min(self.primes.values()) - 1:
+        if not self.primes or number < min(self.primes.values()) - self.reach:
             return number
         rest, factors = self._factored(number)
         for name, prime in self.primes.items():
-            if rest in (prime + 1, prime - 1):
-                shifted = f"{name}{'+' if rest > prime else '-'}1"
+            if 0 < abs(rest - prime) <= self.reach:
+                shifted = f"{name}{rest - prime:+d}"
                 return _product(1, [*factors, f"({shifted})"]) if factors else shifted
         return _product(rest, factors) if factors else number
 
@@ -81,10 +92,10 @@ def _product(constant: int, factors: list[str]) -> str:
     return "*".join([*([str(constant)] if constant != 1 else []), *factors])
 
 
-def _stands_out(prime: int, constants: Iterable[int]) -> bool:
-    """No constant is a multiple of the prime, or next to one."""
+def _stands_out(prime: int, constants: Iterable[int], reach: int) -> bool:
+    """No constant is a multiple of the prime, or near one."""
     return all(
-        number < prime - 1 or number % prime not in (0, 1, prime - 1) for number in constants
+        number < prime - reach or reach < number % prime < prime - reach for number in constants
     )
 
 

@@ -24,8 +24,9 @@ def _unary(call: Call, *, kind: str) -> None:
 
 
 def _binary(call: Call, *, kind: str) -> None:
-    if call.args.get("rounding_mode") is not None:
-        return call.unknown()
+    rounding = call.args.get("rounding_mode")
+    if rounding is not None:
+        kind = f"{rounding}_div"
     left, right = call.args["self"], call.args["other"]
     if not isinstance(left, Value):
         return call.unknown()
@@ -69,6 +70,14 @@ def _reciprocal(call: Call) -> None:
 
 def _square(call: Call) -> None:
     call.op("pow", [call.args["self"]], exponent=2)
+
+
+def _log_sigmoid(call: Call) -> None:
+    """-log(1 + exp(-x))"""
+    x = call.args["self"]
+    negative = call.step("neg", [x], x.shape)
+    grown = call.step("softplus", [negative], x.shape, beta=1, threshold=20)
+    call.op("neg", [grown])
 
 
 def _shaped(call: Call, *, kind: str, attrs: tuple[str, ...]) -> None:
@@ -140,9 +149,11 @@ CONVERTERS: dict[str, Converter] = {
     "add": partial(_sum, kind="add"),
     "sub": partial(_sum, kind="sub"),
     "rsub": _reversed_difference,
+    "floor_divide": partial(_binary, kind="floor_div"),
     "pow": _power,
     "square": _square,
     "reciprocal": _reciprocal,
+    "log_sigmoid": _log_sigmoid,
     "leaky_relu": partial(_shaped, kind="leaky_relu", attrs=("negative_slope",)),
     "elu": partial(_shaped, kind="elu", attrs=("alpha",)),
     "softplus": partial(_shaped, kind="softplus", attrs=("beta", "threshold")),

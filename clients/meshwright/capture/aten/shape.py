@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -77,6 +78,76 @@ def _repeat(call: Call) -> None:
     return call.op("reshape", [grown])
 
 
+def _repeat_each(call: Call) -> None:
+    """repeat_interleave by one number: a dim behind the repeated one, expanded and merged."""
+    source: Value = call.args["self"]
+    times = call.args["repeats"]
+    if not isinstance(times, int):
+        return call.unknown()
+    if call.args.get("dim") is None:
+        source = call.step("reshape", [source], [math.prod(source.shape)])
+    dim = (call.args.get("dim") or 0) % source.rank
+    before, after = source.shape[: dim + 1], source.shape[dim + 1 :]
+    opened = call.step("reshape", [source], [*before, 1, *after])
+    grown = call.step("expand", [opened], [*before, times, *after])
+    return call.op("reshape", [grown])
+
+
+def _difference(call: Call) -> None:
+    """What each place of a dim is more than the one before it."""
+    source: Value = call.args["self"]
+    ends = [call.args.get(name) for name in ("prepend", "append")]
+    dim = call.args["dim"] % source.rank
+    if call.args["n"] != 1 or source.dtype == "bool":
+        return call.unknown()
+    parts = [value for value in (ends[0], source, ends[1]) if value is not None]
+    shape = list(source.shape)
+    shape[dim] = sum(value.shape[dim] for value in parts)
+    whole = source if len(parts) == 1 else call.step("concat", parts, shape, dim=dim)
+    later = _slice_of(call, whole, dim, 1, shape[dim])
+    return call.op("sub", [later, _slice_of(call, whole, dim, 0, shape[dim] - 1)])
+
+
+def _copied(call: Call) -> None:
+    """What is written over all of a tensor, in its shape and dtype."""
+    source = call.cast(call.args["src"], call.out.dtype)
+    if source.shape == call.out.shape:
+        return call.alias(source)
+    return call.op("expand", [source])
+
+
+def _written_slice(call: Call) -> None:
+    """slice_scatter: what lies before, what is written, what lies behind."""
+    source: Value = call.args["self"]
+    dim = call.args["dim"] % source.rank
+    start, end = _bounds(call, source.shape[dim])
+    if call.args["step"] != 1:
+        return call.unknown()
+    return _written(call, source, call.args["src"], dim, start, end)
+
+
+def _written_row(call: Call) -> None:
+    """select_scatter: the same, one place long."""
+    source: Value = call.args["self"]
+    dim = call.args["dim"] % source.rank
+    place = call.args["index"] % source.shape[dim]
+    row = [1 if d == dim else size for d, size in enumerate(source.shape)]
+    written = call.step("reshape", [call.args["src"]], row)
+    return _written(call, source, written, dim, place, place + 1)
+
+
+def _written(call: Call, source: Value, written: Value, dim: int, start: int, end: int) -> None:
+    extent = source.shape[dim]
+    parts = [written]
+    if start > 0:
+        parts.insert(0, _slice_of(call, source, dim, 0, start))
+    if end < extent:
+        parts.append(_slice_of(call, source, dim, end, extent))
+    if len(parts) == 1:
+        return call.alias(written)
+    return call.op("concat", parts, dim=dim)
+
+
 def _slice_of(call: Call, source: Value, dim: int, start: int, end: int, step: int = 1) -> Value:
     shape = list(source.shape)
     shape[dim] = -(-(end - start) // step)
@@ -87,18 +158,19 @@ def _slice(call: Call) -> None:
     source: Value = call.args["self"]
     dim = call.args.get("dim", 0) % source.rank
     extent = source.shape[dim]
-    start, end = (
-        min(max(place + extent if place < 0 else place, 0), extent)
-        for place in (call.args.get("start") or 0, _end(call.args.get("end"), extent))
-    )
+    start, end = _bounds(call, extent)
     step = call.args.get("step", 1)
     if (start, end, step) == (0, extent, 1):
         return call.alias(source)
     return call.op("slice", [source], dim=dim, start=start, end=end, step=step)
 
 
-def _end(end: int | None, extent: int) -> int:
-    return extent if end is None else end
+def _bounds(call: Call, extent: int) -> tuple[int, int]:
+    """The arguments start and end, counted from the front and within the dim."""
+    start, end = call.args.get("start"), call.args.get("end")
+    places = (0 if start is None else start, extent if end is None else end)
+    start, end = (min(max(p + extent if p < 0 else p, 0), extent) for p in places)
+    return start, end
 
 
 def _narrow(call: Call) -> None:
@@ -240,6 +312,11 @@ CONVERTERS: dict[str, Converter] = {
     "broadcast_to": _expand,
     "broadcast_tensors": _broadcast,
     "repeat": _repeat,
+    "repeat_interleave": _repeat_each,
+    "diff": _difference,
+    "copy": _copied,
+    "slice_scatter": _written_slice,
+    "select_scatter": _written_row,
     "slice": _slice,
     "narrow": _narrow,
     "select": _select,

@@ -92,6 +92,8 @@ KERNELS: dict[str, Kernel] = {
     **{name: partial(_unary, function=getattr(torch, name)) for name in _UNARY},
     **{name: partial(_binary, function=getattr(torch, name)) for name in _BINARY},
     **{name: partial(_reduction, function=getattr(torch, name)) for name in _REDUCTIONS},
+    "floor_div": partial(_binary, function=partial(torch.div, rounding_mode="floor")),
+    "trunc_div": partial(_binary, function=partial(torch.div, rounding_mode="trunc")),
     "prod": _product,
     "pow": _power,
     **{name: partial(_activation, function=getattr(F, name)) for name in _ACTIVATIONS},

@@ -14,11 +14,14 @@ from meshwright.capture.program import Node, Program, Value
 _ELEMENTWISE = frozenset({
     "add", "sub", "mul", "div", "neg", "exp", "log", "sqrt", "rsqrt", "pow", "silu", "gelu",
     "relu", "tanh", "sigmoid", "cos", "sin", "cast", "dropout", "where", "masked_fill", "eq",
-    "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_not", "clamp", "erf",
-    "maximum", "minimum",
+    "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_not", "bitwise_not",
+    "clamp", "erf", "maximum", "minimum",
 })  # fmt: skip
 _ALONG_DIM = frozenset(
-    {"softmax", "log_softmax", "topk", "cumsum", "sort", "argmax", "split", "concat"}
+    {
+        *("softmax", "log_softmax", "topk", "cumsum", "sort", "argmax", "split", "concat"),
+        *("gather", "scatter"),
+    }
 )
 _REDUCTIONS = frozenset({"sum", "mean", "amax", "amin", "prod", "any", "all"})
 _ROWS_OF_FIRST = frozenset({"linear", "layer_norm", "rms_norm"})
@@ -28,12 +31,14 @@ def keep_leading_dims(program: Program) -> None:
     """Move each merge of leading dims behind the row-wise ops that follow it."""
     apart: dict[Value, Value] = {}
     nodes: list[Node] = []
+    makers = program.producers()
     for node in program.nodes:
-        if node.kind == "reshape":
+        if node.kind == "reshape" and not _keeps_rows(node, apart):
             nodes += _in_two_steps(node)
             if _merges_leading(node):
                 apart[node.output] = node.inputs[0]
             continue
+        nodes += _fills_apart(node, apart, makers)
         nodes.append(node)
         plan = _apart_inputs(node, apart)
         if plan is None:
@@ -51,6 +56,32 @@ def keep_leading_dims(program: Program) -> None:
             nodes.append(Node("reshape", [new], [old], module=node.module))
             apart[old] = new
     program.nodes = nodes
+
+
+def _keeps_rows(node: Node, apart: dict[Value, Value]) -> bool:
+    """A reshape of what stands in each row of merged ones."""
+    source, shape = node.inputs[0], node.output.shape
+    return source in apart and bool(shape) and shape[0] == source.shape[0]
+
+
+def _fills_apart(node: Node, apart: dict[Value, Value], makers: dict[Value, Node]) -> list[Node]:
+    """Rows that a `full` makes for this node, with the leading dims of the rows beside them."""
+    leads = [
+        (apart[v].shape[: apart[v].rank - v.rank + 1], v.shape[0])
+        for v in node.inputs
+        if v in apart
+    ]
+    if not leads or node.kind not in _ALONG_DIM:
+        return []
+    lead, rows = leads[0]
+    added = []
+    for value in node.inputs:
+        maker = makers.get(value)
+        if maker is None or maker.kind != "full" or value in apart or value.shape[:1] != (rows,):
+            continue
+        apart[value] = Value("", (*lead, *value.shape[1:]), value.dtype)
+        added.append(Node("full", [], [apart[value]], maker.attrs, maker.module))
+    return added
 
 
 def _in_two_steps(node: Node) -> list[Node]:
@@ -96,6 +127,8 @@ def _row_inputs(node: Node) -> list[Value] | None:
         return node.inputs
     if node.kind == "embedding":
         return [node.inputs[1]] if node.inputs[1].rank else None
+    if node.kind in ("reshape", "expand"):
+        return list(node.inputs) if node.inputs[0].shape[:1] == node.output.shape[:1] else None
     if node.kind in _ALONG_DIM:
         return None if node.attrs["dim"] == 0 else list(node.inputs)
     if node.kind in _REDUCTIONS:

@@ -51,6 +51,7 @@ class _Region:
     """The experts of one layer while they are rewritten; `slots` maps sorted rows to slots."""
 
     upstream: Upstream
+    order: Value
     permutation: Value
     tokens: Value
     index: Value
@@ -91,7 +92,7 @@ class _Region:
                 continue
             experts = grouped.inputs[1].shape[0]
             capacity = _slots(program, length, choices, experts)
-            region = cls(upstream, permutation, tokens, index, experts, capacity)
+            region = cls(upstream, sort.outputs[0], permutation, tokens, index, experts, capacity)
             region.module = gather.module
             region.slots[gather.output] = region._add(
                 "moe_dispatch",
@@ -135,9 +136,26 @@ class _Region:
             return True
         if node.kind in _ROW_WISE and all(v in self.slots for v in node.inputs):
             return self._row_wise(node, dict(node.attrs))
-        if node.kind == "split" and node.attrs["dim"] == 1:
+        if node.kind in ("split", "slice") and node.attrs["dim"] == 1:
             return self._row_wise(node, {**node.attrs, "dim": 3})
+        if node.kind == "add" and len(rows) == 1 and len(node.inputs) == 2:
+            return self._biased(node, first)
         return False
+
+    def _biased(self, node: Node, rows: Value) -> bool:
+        """rows + bias[the expert of each row]; slots that nobody takes are never read."""
+        other = next(value for value in node.inputs if value is not rows)
+        picked = self.upstream.made_by(other, "index")
+        if picked is None or not self._numbers_experts(picked.inputs[1]):
+            return False
+        bias, x = picked.inputs[0], self.slots[rows]
+        opened = self._add("reshape", [bias], (bias.shape[0], 1, 1, bias.shape[1]), bias)
+        self.slots[node.output] = self._add("add", [x, opened], x.shape, node.output)
+        return True
+
+    def _numbers_experts(self, index: Value) -> bool:
+        """The expert of each sorted row, perhaps kept below the number of experts."""
+        return self.upstream.through(index, "clamp") is self.order
 
     def _multiplied(self, node: Node, rows: Value) -> bool:
         weight, layout = node.inputs[1], "ehf"

@@ -1,0 +1,111 @@
+"""What a model of transformers is fed in training: tensors on the meta device, by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from meshwright.capture.witness import BATCH_WITNESS
+from meshwright.schema.errors import GraphError
+
+Sizes = Mapping[str, int]
+Feed = Callable[[Sizes], dict[str, Any]]
+
+DEFAULT_SEQ = 2048
+_SHORT = 128  # chosen: below it, primes that no size of the model is near run out
+_DEFAULT_SIDE = 224  # published: the side of ImageNet crops, where a configuration names none
+_DEFAULT_SAMPLES = 160_000  # chosen: ten seconds at 16 kHz, where no length is asked for
+
+
+class HeadInputs:
+    """The inputs of one head, and which of their sizes stay symbolic.
+
+    symbols: `batch`, and `seq` where the head reads text. limits: as `capture_module` has them.
+    """
+
+    def __init__(
+        self, head: Any, config: Any, dtype: torch.dtype, *, batch: int, seq: int | None
+    ) -> None:
+        self._head, self._config, self._dtype = head, config, dtype
+        self._parameters = inspect.signature(head.forward).parameters
+        self._main = getattr(head, "main_input_name", "input_ids")
+        self._samples = seq or _DEFAULT_SAMPLES
+        self.symbols = {"batch": batch}
+        self.limits: dict[str, int] = {}
+        if self._reads_text:
+            self._take_length(seq)
+
+    def __call__(self, sizes: Sizes) -> dict[str, Any]:
+        """The forward's arguments at these sizes."""
+        made: dict[str, Any] = {}
+        if self._main in ("pixel_values", "input_features", "input_values"):
+            made[self._main] = {
+                "pixel_values": self._pixels,
+                "input_features": self._features,
+                "input_values": self._sound,
+            }[self._main](sizes)
+        if self._reads_text and "input_features" not in made:
+            made["input_ids"] = _ids(sizes, "batch", "seq")
+        if self._is_contrastive:
+            made["pixel_values"] = self._pixels(sizes)
+            return {**made, "return_loss": True}
+        made["labels"] = _ids(sizes, *(("batch", "seq") if self._reads_text else ("batch",)))
+        if "next_sentence_label" in self._parameters:
+            made["next_sentence_label"] = _ids(sizes, "batch")
+            made["token_type_ids"] = _ids(sizes, "batch", "seq")
+        return made
+
+    @property
+    def _is_contrastive(self) -> bool:
+        return "return_loss" in self._parameters
+
+    @property
+    def _reads_text(self) -> bool:
+        """Text goes in, or comes out of a decoder."""
+        if self._is_contrastive or "decoder_input_ids" in self._parameters:
+            return True
+        return self._main == "input_ids"
+
+    def _take_length(self, seq: int | None) -> None:
+        text = self._config.get_text_config()
+        longest = getattr(text, "max_position_embeddings", None) or getattr(
+            text, "max_target_positions", None
+        )
+        self.symbols["seq"] = seq or longest or DEFAULT_SEQ
+        if longest and self.symbols["seq"] > longest:
+            raise GraphError(
+                f"a sequence of {self.symbols['seq']} is longer than the model's {longest} "
+                "positions (max_position_embeddings)"
+            )
+        self.limits["seq"] = _traced_length(self.symbols["seq"], longest or BATCH_WITNESS)
+
+    def _pixels(self, sizes: Sizes) -> torch.Tensor:
+        eyes = getattr(self._config, "vision_config", self._config)
+        side = getattr(eyes, "image_size", None) or _DEFAULT_SIDE
+        height, width = (side, side) if isinstance(side, int) else side
+        shape = (sizes["batch"], eyes.num_channels, height, width)
+        return torch.zeros(shape, dtype=self._dtype, device="meta")
+
+    def _features(self, sizes: Sizes) -> torch.Tensor:
+        """Frames of a spectrogram, which the first convolutions halve."""
+        shape = (
+            sizes["batch"],
+            self._config.num_mel_bins,
+            2 * self._config.max_source_positions,
+        )
+        return torch.zeros(shape, dtype=self._dtype, device="meta")
+
+    def _sound(self, sizes: Sizes) -> torch.Tensor:
+        return torch.zeros((sizes["batch"], self._samples), dtype=self._dtype, device="meta")
+
+
+def _traced_length(asked: int, longest: int) -> int:
+    """The longest sequence to trace at: the one asked for, as some models change beyond it."""
+    return asked if asked >= _SHORT else longest
+
+
+def _ids(sizes: Sizes, *names: str) -> torch.Tensor:
+    return torch.zeros([sizes[n] for n in names], dtype=torch.long, device="meta")
