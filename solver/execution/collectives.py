@@ -22,16 +22,13 @@ from math import prod
 import numpy as np
 
 from meshwright.schema import Axis, Layout, Mesh, Rank
+from meshwright.schema.regions import Region, chunks_of, region, stored_shape
 from solver.execution.shards import (
     Array,
-    Region,
     Shards,
-    chunks_of,
     neutral,
     reduced,
     reduction_of,
-    region,
-    stored_shape,
     window,
 )
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from meshwright.schema import Layout, Mesh, Stage
+from meshwright.schema.regions import region
 from solver.execution.accumulation import Accumulation
 from solver.execution.collectives import StepError
 from solver.execution.kernels import KERNELS, Call
@@ -37,7 +38,6 @@ from solver.execution.shards import (
     from_parts,
     parts_shape,
     put,
-    region,
     shard,
     stored,
     to_parts,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.schema import Axis, Dim, Layout, SubDim
+from meshwright.schema.regions import region
 from solver.execution.kernels import Call
 from solver.execution.loaded_order import LoadedOrder
 from solver.execution.own_steps import Direction, OwnSteps
@@ -22,7 +23,6 @@ from solver.execution.shards import (
     from_parts,
     parts_shape,
     put,
-    region,
     to_parts,
     window,
 )

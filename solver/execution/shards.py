@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Layout, LayoutError, Mesh
-from meshwright.schema.layout import Reduction, SubDim
+from meshwright.schema.layout import Reduction
+from meshwright.schema.regions import Region, region, stored_shape
 
 Array = NDArray[Any]
-Region = tuple[tuple[int, int], ...]
 Shards = list[Array]
 
 
@@ -61,25 +61,6 @@ def parts_shape(layout: Layout) -> tuple[int, ...]:
     return tuple(part.size for dim in layout.dims for part in dim.parts)
 
 
-def region(layout: Layout, mesh: Mesh, rank: int) -> Region:
-    """The stretch of every sub-dim that a device holds."""
-    return tuple(part.chunk(index, ways) for part, index, ways in chunks_of(layout, mesh, rank))
-
-
-def chunks_of(layout: Layout, mesh: Mesh, rank: int) -> list[tuple[SubDim, int, int]]:
-    """Every sub-dim, which of its chunks a device holds, and of how many."""
-    at = mesh.coordinates(rank)
-    sizes = {axis.name: axis.size for axis in mesh.axes}
-    found = []
-    for dim in layout.dims:
-        for part in dim.parts:
-            index, ways = 0, 1
-            for axis in part.axes:
-                index, ways = index * sizes[axis] + at[axis], ways * sizes[axis]
-            found.append((part, index, ways))
-    return found
-
-
 def window(inside: Region) -> tuple[slice, ...]:
     """A region as an index."""
     return tuple(slice(start, stop) for start, stop in inside)
@@ -93,11 +74,6 @@ def stored(parts: Array, layout: Layout, mesh: Mesh, rank: int) -> Array:
     filled = np.zeros(stored_shape(layout, mesh), dtype=parts.dtype)
     filled[tuple(slice(0, length) for length in own.shape)] = own
     return filled
-
-
-def stored_shape(layout: Layout, mesh: Mesh) -> tuple[int, ...]:
-    """The shape of the longest chunks: of every shard of a padded layout."""
-    return tuple(part.longest(mesh.size(part.axes)) for dim in layout.dims for part in dim.parts)
 
 
 def put(whole: Array, own: Array, inside: Region) -> None:
