@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from meshwright.capture.interpreter import arithmetic, layers, mixture, recurrence, shape
 from meshwright.capture.interpreter.run import Kernel, Run
-from meshwright.schema import Graph
+from meshwright.schema import Graph, Op
 from meshwright.schema.sizes import evaluate
 
 KERNELS: dict[str, Kernel] = {
@@ -20,7 +20,7 @@ KERNELS: dict[str, Kernel] = {
     **recurrence.KERNELS,
 }
 
-__all__ = ["KERNELS", "interpret"]
+__all__ = ["KERNELS", "Run", "interpret", "results_of", "run_of"]
 
 
 def interpret(
@@ -41,24 +41,54 @@ def interpret(
     shapes = graph.instantiate(symbols or {})
     names = {tensor.name: tensor.dtype for tensor in graph.tensors}
     made = dict(values)
-
-    def dtype(name: str) -> torch.dtype:
-        found: torch.dtype = (dtypes or {}).get(name) or getattr(torch, name)
-        return found
-
     for op in graph.ops:
-        run = Run(
+        run = run_of(
             op,
             [made[name] for name in op.inputs],
-            {key: _read(value, sizes, dtype) for key, value in op.attrs.items()},
-            [shapes[name] for name in op.outputs],
-            [dtype(names[name]) for name in op.outputs],
-            capacity_factor,
+            shapes=[shapes[name] for name in op.outputs],
+            dtypes=[names[name] for name in op.outputs],
+            sizes=sizes,
+            replaced=dtypes or {},
+            capacity_factor=capacity_factor,
         )
-        result = KERNELS.get(op.kind, _aten)(run)
-        results = result if isinstance(result, (list, tuple)) else [result]
-        made.update(zip(op.outputs, results, strict=True))
+        made.update(zip(op.outputs, results_of(run), strict=True))
     return made
+
+
+def run_of(
+    op: Op,
+    inputs: Sequence[torch.Tensor],
+    *,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[str],
+    sizes: Mapping[str, int],
+    replaced: Mapping[str, torch.dtype],
+    capacity_factor: float | None = None,
+) -> Run:
+    """One op as its kernel sees it.
+
+    shapes, dtypes: of its outputs. sizes: of the symbols. replaced: dtypes of the graph that run as
+    others.
+    """
+
+    def dtype(name: str) -> torch.dtype:
+        found: torch.dtype = replaced.get(name) or getattr(torch, name)
+        return found
+
+    return Run(
+        op,
+        list(inputs),
+        {key: _read(value, sizes, dtype) for key, value in op.attrs.items()},
+        list(shapes),
+        [dtype(name) for name in dtypes],
+        capacity_factor,
+    )
+
+
+def results_of(run: Run) -> Sequence[torch.Tensor]:
+    """What an op makes; NotImplementedError for a kind without a meaning here."""
+    made = KERNELS.get(run.op.kind, _aten)(run)
+    return made if isinstance(made, (list, tuple)) else [made]
 
 
 def _read(value: Any, sizes: Mapping[str, int], dtype: Callable[[str], torch.dtype]) -> Any:
