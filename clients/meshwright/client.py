@@ -35,6 +35,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.agent import Measure
 from meshwright.schema.observation import Observation
+from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
 from meshwright.schema.simulation import Simulation
@@ -225,6 +226,16 @@ class Client:
         """A stored plan."""
         return Plan.from_dict(self._json("GET", f"/v1/plans/{segment(plan)}"))
 
+    def get_rank_strategy(
+        self, plan: str, rank: int, known: RankStrategy | None = None
+    ) -> RankStrategy:
+        """What one rank of a stored plan does; `known`, where that is still it."""
+        path = f"/v1/plans/{segment(plan)}/ranks/{rank}/strategy"
+        response = self._send("GET", path, tag=None if known is None else known.id)
+        if known is not None and response.status_code == 304:
+            return known
+        return RankStrategy.from_dict(self._value(response))
+
     def certificate(self, plan: str) -> Certificate:
         """What executing a stored plan showed; NotFound where nobody asked for that."""
         path = f"/v1/plans/{segment(plan)}/certificate"
@@ -334,7 +345,9 @@ class Client:
             given["page_token"] = page["next_page_token"]
 
     def _json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        response = self._send(method, path, body)
+        return self._value(self._send(method, path, body))
+
+    def _value(self, response: httpx.Response) -> dict[str, Any]:
         try:
             value = response.json()
         except ValueError:
@@ -347,8 +360,11 @@ class Client:
             raise self._strange()
         raise error_of(value)
 
-    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
-        headers: dict[str, str] = {}
+    def _send(
+        self, method: str, path: str, body: dict[str, Any] | None = None, tag: str | None = None
+    ) -> httpx.Response:
+        """tag: the ETag of what the caller has."""
+        headers = {} if tag is None else {"If-None-Match": f'"{tag}"'}
         content: bytes | None = None
         if body is not None:
             headers["Content-Type"] = "application/json"

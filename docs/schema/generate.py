@@ -8,6 +8,7 @@ from pathlib import Path
 from meshwright.planfile import PlanFile
 from meshwright.schema import Calibration, Document, Graph, Plan, Request, Setup, Topology
 from meshwright.schema.observation import Observation
+from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.samples import Samples
 from meshwright.schema.simulation import Simulation
 from meshwright.schema.transfer import DeviceTransfer, Transfer
@@ -20,6 +21,7 @@ KINDS: dict[str, type[Document]] = {
     "observation": Observation,
     "plan": Plan,
     "planfile": PlanFile,
+    "rankstrategy": RankStrategy,
     "request": Request,
     "samples": Samples,
     "setup": Setup,

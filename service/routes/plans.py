@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
-from meshwright.schema import Certificate, Plan
+from meshwright.runtime import rank_strategy
+from meshwright.schema import Certificate, Document, Graph, Plan, Setup
+from meshwright.schema.rank_strategy import RankStrategy
 from service import certificates, documents, immutable
 from service.paging import Paging
 from service.resources import PlanList, plan_entry_of
@@ -16,6 +18,10 @@ from service.state import Service
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
 ONE: dict[int | str, dict[str, Any]] = {200: {"model": Plan}}
 CERTIFICATE: dict[int | str, dict[str, Any]] = {200: {"model": Certificate}}
+STRATEGY: dict[int | str, dict[str, Any]] = {
+    200: {"model": RankStrategy},
+    304: {"description": "The caller has it: If-None-Match names its ETag"},
+}
 Filter = Annotated[str | None, Query(max_length=100)]
 
 
@@ -40,8 +46,26 @@ def get_certificate(request: Request, service: Service, plan: str) -> Response:
     """What executing a plan showed; 404 where nobody asked for that."""
     with service.database.reading() as connection:
         certificate = certificates.read(connection, plan)
-    # a later execution may replace it
-    headers = {**immutable.headers_of(certificate.id), "Cache-Control": "private, no-cache"}
-    if immutable.holds(request, certificate.id):
+    return _recent(request, certificate)  # a later execution may replace it
+
+
+@router.get("/{plan}/ranks/{rank}/strategy", responses=STRATEGY, summary="Read one rank's share")
+def get_rank_strategy(
+    request: Request, service: Service, plan: str, rank: Annotated[int, Path(ge=0, le=2**20)]
+) -> Response:
+    """What one rank of a training job does: its coordinates, groups, local shapes, layouts and
+    collectives, and which part of every input it loads."""
+    with service.database.reading() as connection:
+        found = documents.parsed(connection, Plan, plan)
+        graph = documents.parsed(connection, Graph, found.graph)
+        setup = documents.parsed(connection, Setup, found.setup)
+    # a newer version of the service may say more
+    return _recent(request, rank_strategy(found, graph, setup, rank))
+
+
+def _recent(request: Request, document: Document) -> Response:
+    """A document that may be another one later."""
+    headers = {**immutable.headers_of(document.id), "Cache-Control": "private, no-cache"}
+    if immutable.holds(request, document.id):
         return Response(status_code=304, headers=headers)
-    return Response(certificate.to_json(), media_type=immutable.MEDIA_TYPE, headers=headers)
+    return Response(document.to_json(), media_type=immutable.MEDIA_TYPE, headers=headers)

@@ -250,6 +250,8 @@ def test_half_a_character_is_refused(
         ("GET", "/v1/jobs/job_0?wait=-1", 422, "invalid-parameter"),
         ("GET", "/v1/plans/plan_0/certificate", 404, "not-found"),
         ("POST", "/v1/plans/plan_0/certificate", 405, "method-not-allowed"),
+        ("GET", "/v1/plans/plan_0/ranks/0/strategy", 404, "not-found"),
+        ("GET", "/v1/plans/plan_0/ranks/-1/strategy", 422, "invalid-parameter"),
     ],
 )
 def test_a_bad_address_is_a_problem_too(
