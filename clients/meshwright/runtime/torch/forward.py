@@ -1,0 +1,120 @@
+"""One forward pass of one microbatch on one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import torch
+
+from meshwright.capture.interpreter import results_of, run_of
+from meshwright.runtime.stage import PlanReader
+from meshwright.runtime.torch.again import GatheredAgain
+from meshwright.runtime.torch.collectives import Collectives
+from meshwright.runtime.torch.kernels import LocalOp, run_local
+from meshwright.runtime.torch.program import Given, PlannedOp, Program, Way
+from meshwright.runtime.torch.redistribute import parameter_read, redistributed
+from meshwright.schema import Layout, PlanError
+
+T = torch.Tensor
+Take = Callable[[str, PlanReader, T, Layout], None]  # the gradient of a parameter, by who read it
+
+
+class Forward:
+    """Values of one pass. sources: parts of inputs and labels; whole buffers and constants.
+
+    parameters: values at rest. take: gets their gradients, in the backward pass. replaced: dtypes
+    of the graph that run as others.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        collectives: Collectives,
+        *,
+        sources: Mapping[str, T],
+        parameters: Mapping[str, T],
+        take: Take,
+        replaced: Mapping[str, torch.dtype],
+    ) -> None:
+        self.program = program
+        self.collectives = collectives
+        self.parameters = parameters
+        self.take = take
+        self.replaced = replaced
+        self.made: dict[str, T] = dict(sources)
+        self._as_read: dict[str, T] = {}
+        self._again = GatheredAgain()
+
+    def run(self, sizes: Mapping[str, int]) -> dict[str, T]:
+        """All values that nobody in the stage reads; sizes: of the graph's symbols."""
+        last = self.program.last_reader
+        with self._again.hooks():
+            for place, op in enumerate(self.program.ops):
+                results = self._run(op, [self._fetch(own) for own in op.inputs], sizes)
+                self.made.update(zip(op.op.outputs, results, strict=True))
+                for own in op.inputs:
+                    if last[own.root] == place:
+                        self.made.pop(own.root, None)
+                        self._as_read.pop(own.root, None)
+                        self._again.let_go(own.root)
+        return self.made
+
+    def _run(self, op: PlannedOp, inputs: Sequence[T], sizes: Mapping[str, int]) -> Sequence[T]:
+        run = run_of(
+            op.op,
+            inputs,
+            shapes=op.shapes,
+            dtypes=[self.program.dtypes[name] for name in op.op.outputs],
+            sizes=sizes,
+            replaced=self.replaced,
+        )
+        if op.is_whole:
+            return [
+                own if way is None else self._travel(own, way)
+                for own, way in zip(results_of(run), op.made, strict=True)
+            ]
+        return run_local(LocalOp(run, op.planned, op.terms, op.whole_shapes, self.collectives))
+
+    def _fetch(self, given: Given) -> T:
+        """An input as the op needs it."""
+        root = given.root
+        if given.shared is not None:
+            if root not in self._as_read:
+                self._as_read[root] = self._first(root, given.shared)
+            local = self._travel(self._as_read[root], given.own)
+        else:
+            local = self._first(root, given.own)
+        if given.around is not None:
+            local = self._travel(local, given.around)
+        for view in given.views:
+            local = view.of(local)
+        return local
+
+    def _first(self, root: str, way: Way) -> T:
+        """A value from where it rests."""
+        if root not in self.parameters:
+            if root not in self.made:
+                raise PlanError(f"tensor {root!r} has no value: it is neither given nor made")
+            return self._travel(self.made[root], way)
+        take = partial(self._take, way)
+        return self._moved(self.parameters[root], way, partial(parameter_read, take=take))
+
+    def _take(self, way: Way, gradient: T) -> None:
+        moved = self.collectives.move(gradient, way.backward)
+        self.take(way.backward.tensor, way.reader, moved, way.backward.after)
+
+    def _travel(self, local: T, way: Way) -> T:
+        if not (way.forward.steps or way.backward.steps):
+            return local
+        back = partial(self.collectives.move, move=way.backward)
+        return self._moved(local, way, partial(redistributed, backward=back))
+
+    def _moved(self, local: T, way: Way, function: Callable[..., T]) -> T:
+        forth = partial(self.collectives.move, move=way.forward)
+        made = function(local, forward=forth)
+        if way.is_again and way.forward.steps:
+            source, move = local.detach(), way.forward
+            gather = partial(self.collectives.move, source, move, cause="again")
+            self._again.hold(move.tensor, made, gather)
+        return made

@@ -1,0 +1,188 @@
+"""Ops on what one rank holds of their inputs.
+
+As a rule that is the op itself on smaller tensors. Others differ where an axis lies on what they
+sum, count or index:
+
+linear, conv         what is summed in parts adds its bias once: on the first rank
+mean                 is over all elements, of which a rank has some
+embedding            of rows in parts: those of other ranks count for nothing
+attention            of query rows in parts: a causal mask as those rows see it
+cross_entropy        mean over the labels of all ranks; classes in parts by maximum and sum
+split                lengths of the part
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from meshwright.capture.interpreter import KERNELS, Run, results_of
+from meshwright.runtime.torch.class_parts import rows_of_class_parts
+from meshwright.runtime.torch.collectives import Collectives
+from meshwright.schema import Axis, Mesh, OpPlan, parse_notation
+from meshwright.schema.notation import Notation, Segments, Term
+
+T = torch.Tensor
+
+# summed factors may lie on axes: what every rank makes is its part of the sum
+SUMS = frozenset(
+    {"linear", "matmul", "conv", "expert_matmul", "sum", "mean", "embedding", "cross_entropy"}
+)
+# their place along a dim decides what they make, whichever factor the rule calls sharded
+PLACED = frozenset({"tril", "triu", "group_norm", "one_hot", "dropout"})
+
+
+@dataclass(frozen=True)
+class LocalOp:
+    """One op on one rank: its run on local inputs, and which axes lie on what."""
+
+    run: Run
+    planned: OpPlan
+    terms: tuple[Term, ...]
+    whole_shapes: Sequence[tuple[int, ...]]  # of its inputs
+    collectives: Collectives
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.collectives.mesh
+
+    def axes(self, dims: Sequence[Segments]) -> tuple[Axis, ...]:
+        """The axes on some dims of the rule, slowest first of each factor."""
+        factors = dict.fromkeys(f for dim in dims for product in dim for f in product)
+        return tuple(a for f in factors for a in self.planned.strategy.get(f, ()))
+
+    def part(self, axes: Sequence[Axis]) -> int:
+        """Which of the parts over these axes this rank has."""
+        index = 0
+        for axis in axes:
+            index = index * self.mesh.size((axis,)) + self.collectives.at[axis]
+        return index
+
+    @cached_property
+    def summed(self) -> tuple[Axis, ...]:
+        """The axes on what the op sums."""
+        assert self.planned.rule is not None
+        own = parse_notation(self.planned.rule).summed
+        return tuple(a for f, axes in self.planned.strategy.items() if f in own for a in axes)
+
+
+def run_local(op: LocalOp) -> Sequence[T]:
+    """What a rank makes of its parts of the inputs."""
+    kernel = LOCAL.get(op.run.op.kind)
+    if kernel is None or not op.terms:
+        return results_of(op.run)
+    made = kernel(op)
+    return made if isinstance(made, (list, tuple)) else [made]
+
+
+def why_whole(planned: OpPlan, attrs: Mapping[str, Any]) -> str:
+    """Why an op is not run on parts under its strategy; nothing where it is."""
+    if planned.rule is None or not (planned.strategy or planned.partial):
+        return ""
+    rule: Notation = parse_notation(planned.rule)
+    used = {f for f, axes in planned.strategy.items() if axes}
+    kind = planned.kind
+    if kind not in KERNELS:
+        return "its kind has no kernel of its own"
+    if planned.followers:
+        return "what follows other axes by choice travels between ranks"
+    if used & rule.halo:
+        return "neighbours need rows of each other"
+    if used & rule.reused and kind != "cross_entropy":
+        return "its statistics are over several ranks"
+    if used & rule.summed and kind not in SUMS:
+        return "it sums over several ranks"
+    if used and kind in PLACED:
+        return "what it makes depends on where a part lies"
+    if attrs.get("groups", 1) != 1 and kind == "conv" and _is_on_channels(rule, used):
+        return "its groups lie on several ranks"
+    return ""
+
+
+def _is_on_channels(rule: Notation, used: set[Any]) -> bool:
+    return any(f in used for product in rule.inputs[0][1] for f in product)
+
+
+def _with_bias(op: LocalOp) -> Sequence[T]:
+    if len(op.run.inputs) < 3 or not op.summed:
+        return results_of(op.run)
+    # times zero elsewhere, so that the backward pass has the same steps on all ranks
+    bias = op.run.inputs[2] * float(op.part(op.summed) == 0)
+    return results_of(replace(op.run, inputs=[*op.run.inputs[:2], bias]))
+
+
+def _mean(op: LocalOp) -> T:
+    dims = op.run.attrs["dims"]
+    if not dims:
+        return op.run.x
+    count = prod(op.whole_shapes[0][d] for d in dims)
+    part: T = op.run.x.sum(dim=dims, keepdim=op.run.attrs["keepdim"]) / count
+    return part
+
+
+def _split(op: LocalOp) -> Sequence[T]:
+    dim = op.run.attrs["dim"]
+    return torch.split(op.run.x, [shape[dim] for shape in op.run.shapes], dim)
+
+
+def _embedding(op: LocalOp) -> T:
+    table, ids = op.run.inputs
+    axes = op.axes(op.terms[0][:1])
+    if not axes:
+        return F.embedding(ids, table)
+    own = ids - op.part(axes) * table.shape[0]
+    is_here = (own >= 0) & (own < table.shape[0])
+    rows: T = F.embedding(own.where(is_here, 0), table) * is_here[..., None]
+    return rows
+
+
+def _attention(op: LocalOp) -> Sequence[T]:
+    axes = op.axes(op.terms[0][2:3])
+    if not axes or not op.run.attrs["causal"]:
+        return results_of(op.run)
+    rows, columns = op.run.x.shape[2], op.run.inputs[1].shape[2]
+    first = op.part(axes) * rows
+    seen = torch.ones(rows, columns, dtype=torch.bool).tril(first)
+    inputs = [*op.run.inputs[:3], seen]
+    attrs = {**op.run.attrs, "causal": False}
+    return results_of(replace(op.run, inputs=inputs, attrs=attrs))
+
+
+def _cross_entropy(op: LocalOp) -> T:
+    logits, labels = op.run.inputs
+    ignored = op.run.attrs["ignore_index"]
+    classes, rows = op.axes(op.terms[0][-1:]), op.axes(op.terms[0][:-1])
+    flat, own = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
+    if classes:
+        first = op.part(classes) * logits.shape[-1]
+
+        def reduce(part: T, how: str) -> T:
+            return op.collectives.all_reduce(part, classes, op.planned.op, "own", how)
+
+        each = rows_of_class_parts(flat, own, first, ignored, reduce)
+    else:
+        each = F.cross_entropy(flat, own, reduction="none", ignore_index=ignored)
+    reduction = op.run.attrs["reduction"]
+    if reduction == "none":
+        return each.reshape(labels.shape)
+    if reduction == "sum":
+        return each.sum()
+    count = (own != ignored).sum()
+    return each.sum() / op.collectives.all_reduce(count, rows, op.planned.op, "count")
+
+
+LOCAL: Mapping[str, Callable[[LocalOp], Any]] = {
+    "linear": _with_bias,
+    "conv": _with_bias,
+    "mean": _mean,
+    "split": _split,
+    "embedding": _embedding,
+    "attention": _attention,
+    "cross_entropy": _cross_entropy,
+}

@@ -1,0 +1,88 @@
+"""From a module and a plan to what one rank trains."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from meshwright.runtime.ranks import axes_of_groups
+from meshwright.runtime.source import PlanSource
+from meshwright.runtime.torch.collectives import Collectives, Names
+from meshwright.runtime.torch.record import Record
+from meshwright.runtime.torch.trained import Trained
+from meshwright.schema import PlanError
+from meshwright.schema.rank_strategy import RankStage
+
+_LOG = logging.getLogger(__name__)
+
+
+def parallelize(
+    module: torch.nn.Module,
+    plan: str | Path,
+    *,
+    server: str | None = None,
+    cache: Path | None = None,
+    timeout_s: float = 600,
+) -> Trained:
+    """What this process trains of a module under a plan: a file, a URL, or an id at `server`.
+
+    The process group is torch.distributed's default one; where there is none yet, one is made of
+    what the launcher says (torchrun), and left on closing. cache: a folder, in which a restart
+    finds what it needs without the service. Raises PlanError where the plan is for another number
+    of ranks or another module.
+    """
+    close = _joined(timeout_s)
+    try:
+        rank, world_size = dist.get_rank(), dist.get_world_size()
+        strategy, graph = PlanSource(plan, server=server, cache=cache).of_rank(rank, world_size)
+        if len(strategy.stages) > 1 or strategy.stages[0].planned.passes is not None:
+            raise PlanError("plans of several pipeline stages are not carried out yet")
+        trained = Trained(
+            module,
+            strategy,
+            graph,
+            collectives=lambda record: _collectives(strategy.stages[0], record, timeout_s),
+            close=close,
+        )
+    except BaseException:
+        close()
+        raise
+    for op, why in trained.fallen_back.items():
+        if rank == 0:
+            _LOG.warning("op %r is run whole on every rank: %s", op, why)
+    return trained
+
+
+def _collectives(stage: RankStage, record: Record, timeout_s: float) -> Collectives:
+    """With groups over every set of axes that anything runs over, made in one order everywhere."""
+    mesh, first = stage.planned.mesh, stage.planned.ranks_from
+    everyone = list(range(dist.get_world_size()))
+    groups: dict[Names, dist.ProcessGroup | None] = {}
+    for axes in axes_of_groups(stage.planned):
+        names = frozenset(axis for axis in axes if mesh.size((axis,)) > 1)
+        if names in groups:
+            continue
+        for ranks in mesh.groups([axis for axis in mesh.names if axis in names]):
+            own = [first + rank for rank in ranks]
+            made = (
+                None
+                if own == everyone
+                else dist.new_group(own, timeout=timedelta(seconds=timeout_s))
+            )
+            if dist.get_rank() in own:
+                groups[names] = made
+    return Collectives(stage, groups, record)
+
+
+def _joined(timeout_s: float) -> Callable[[], None]:
+    """Be in a process group; what leaves it where it was made here."""
+    if dist.is_initialized():
+        return lambda: None
+    device = "nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(device, timeout=timedelta(seconds=timeout_s))
+    return dist.destroy_process_group

@@ -1,0 +1,115 @@
+"""Parameters of one rank: at rest in their optimizer's layout, spread for a step, reduced after it.
+
+The optimizer works on the finest shards. Before a step its result goes to where the values rest
+between readers; gradients are added up over microbatches where the plan says, and go to the
+optimizer's layout once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.distributed as dist
+
+from meshwright.runtime.stage import ALL_READERS, PlannedStage, PlanReader
+from meshwright.runtime.torch.collectives import Collectives, Move
+from meshwright.runtime.torch.whole import from_whole, to_whole, whole_of
+from meshwright.schema import Layout, ParameterPlan, PlanError
+
+T = torch.Tensor
+
+
+class Parameters:
+    """Names are those of the module that was captured; of tied ones the first."""
+
+    def __init__(
+        self, planned: PlannedStage, collectives: Collectives, module: torch.nn.Module
+    ) -> None:
+        self._planned = planned
+        self._collectives = collectives
+        own = dict(module.named_parameters(remove_duplicate=False))
+        _check(planned, own)
+        self.shards: dict[str, torch.nn.Parameter] = {}
+        for name, layout in self.layouts.items():
+            local = self._part_of(name, own[name].detach(), layout)
+            self.shards[name] = torch.nn.Parameter(local, requires_grad=own[name].requires_grad)
+        self._gradients: dict[tuple[str, PlanReader], tuple[T, Layout]] = {}
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """How parameters lie between steps."""
+        return {name: _at_rest(own) for name, own in self._planned.parameters.items()}
+
+    def spread(self) -> dict[str, T]:
+        """The values of a step, as the plan says that they rest between readers."""
+        return {
+            name: self._spread(name, shard).requires_grad_(shard.requires_grad)
+            for name, shard in self.shards.items()
+        }
+
+    def take(self, name: str, reader: PlanReader, gradient: T, lies: Layout) -> None:
+        """A microbatch's gradient, by who read the parameter."""
+        before = self._gradients.get((name, reader))
+        total = gradient if before is None else before[0] + gradient
+        self._gradients[name, reader] = (total, lies)
+
+    def reduce(self) -> None:
+        """All that was taken becomes the gradients of the optimizer's shards."""
+        planned = self._planned
+        for (name, reader), (gradient, lies) in self._gradients.items():
+            steps = planned.steps(name, reader, "gradient", "per_step")
+            found = self._collectives.move(gradient, Move(name, lies, steps, "step"))
+            shard = self.shards[name]
+            shard.grad = found if shard.grad is None else shard.grad + found
+        self._gradients.clear()
+
+    def whole(self, name: str) -> T:
+        """A parameter put together from all ranks, which all have to ask for it."""
+        layout = self.layouts[name]
+        return self._collectives.move(
+            self.shards[name].detach(), Move(name, layout, to_whole(layout), "report")
+        )
+
+    def whole_gradient(self, name: str) -> T | None:
+        """Its gradient, the same way."""
+        gradient, layout = self.shards[name].grad, self.layouts[name]
+        if gradient is None:
+            return None
+        return self._collectives.move(gradient, Move(name, layout, to_whole(layout), "report"))
+
+    def _spread(self, name: str, shard: T) -> T:
+        steps = self._planned.steps(name, ALL_READERS, "parameter", "per_step")
+        move = Move(name, self.layouts[name], steps, "step")
+        return self._collectives.move(shard.detach(), move)
+
+    def _part_of(self, name: str, whole: T, layout: Layout) -> T:
+        """This rank's part of what the first rank has: equal everywhere, whatever the seeds."""
+        value = whole.clone(memory_format=torch.contiguous_format)
+        members = self._collectives
+        dist.broadcast(value, src=members.first, group=members.all_ranks)
+        return members.move(value, Move(name, whole_of(layout), from_whole(layout), "step"))
+
+
+def _at_rest(own: ParameterPlan) -> Layout:
+    return own.optimizer or own.value
+
+
+def _check(planned: PlannedStage, own: Mapping[str, T]) -> None:
+    """PlanError naming both, where this is not the module that was planned."""
+    for name in planned.parameters:
+        shape = planned.shapes[name]
+        if name not in own:
+            raise PlanError(
+                f"the plan's graph {planned.graph.id} has the parameter {name!r} of shape "
+                f"{list(shape)}, the module has none of this name"
+            )
+        if tuple(own[name].shape) != shape:
+            raise PlanError(
+                f"parameter {name!r} has the shape {list(shape)} in the plan's graph "
+                f"{planned.graph.id}, and {list(own[name].shape)} in the module"
+            )
+        if own[name].is_meta:
+            raise PlanError(
+                f"parameter {name!r} of the module is on the meta device, without value"
+            )

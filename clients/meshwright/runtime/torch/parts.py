@@ -1,0 +1,77 @@
+"""What a rank holds of a tensor, in its own dims and in *parts form*: a dim for every sub-dim.
+
+A dim of several segments is in parts form segment by segment: the factor that all have in common
+first, what is left of every segment behind it in the last sub-dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+
+from meshwright.schema import Layout, Mesh, SubDim
+from meshwright.schema.regions import Region, stored_shape
+
+T = torch.Tensor
+
+
+def to_parts(local: T, layout: Layout, mesh: Mesh) -> T:
+    """What a rank holds, in parts form."""
+    for d, dim in enumerate(layout.dims):
+        if dim.segments:
+            common, ways = _common(dim.parts, mesh)
+            lengths = [length // ways for length in dim.segments]
+            pieces = [
+                piece.reshape(*piece.shape[:d], common, -1, *piece.shape[d + 1 :])
+                for piece in torch.split(local, lengths, dim=d)
+            ]
+            joined = torch.cat(pieces, dim=d + 1)
+            local = joined.reshape(*joined.shape[:d], -1, *joined.shape[d + 2 :])
+    return local.reshape(stored_shape(layout, mesh))
+
+
+def from_parts(parts: T, layout: Layout, mesh: Mesh) -> T:
+    """What a rank holds, from parts form."""
+    local = parts.reshape(layout.local_shape(mesh))
+    for d, dim in enumerate(layout.dims):
+        if dim.segments:
+            common, ways = _common(dim.parts, mesh)
+            joined = local.reshape(*local.shape[:d], common, -1, *local.shape[d + 1 :])
+            lengths = [length // (ways * common) for length in dim.segments]
+            pieces = [
+                piece.reshape(*local.shape[:d], -1, *local.shape[d + 1 :])
+                for piece in torch.split(joined, lengths, dim=d + 1)
+            ]
+            local = torch.cat(pieces, dim=d)
+    return local
+
+
+def within(inside: Region, outer: Region) -> tuple[slice, ...]:
+    """A region as an index into what another one holds."""
+    return tuple(
+        slice(start - first, stop - first)
+        for (start, stop), (first, _) in zip(inside, outer, strict=True)
+    )
+
+
+def overlap(a: Region, b: Region) -> Region | None:
+    """What two regions have in common."""
+    found = tuple(
+        (max(start, first), min(stop, last))
+        for (start, stop), (first, last) in zip(a, b, strict=True)
+    )
+    return None if any(start >= stop for start, stop in found) else found
+
+
+def shape_of(inside: Region) -> tuple[int, ...]:
+    """The shape of a region."""
+    return tuple(stop - start for start, stop in inside)
+
+
+def _common(parts: Sequence[SubDim], mesh: Mesh) -> tuple[int, int]:
+    """What a rank holds of the factor that all segments have, and in how many parts that is."""
+    own = [(p.size, mesh.size(p.axes)) for p in parts[:-1]]
+    ways = prod(w for _, w in own)
+    return prod(size for size, _ in own) // ways, ways

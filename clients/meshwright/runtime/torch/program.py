@@ -1,0 +1,224 @@
+"""A stage as one rank runs it, worked out once: every op with the moves of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from meshwright.runtime.ranks import loaded
+from meshwright.runtime.stage import ALL_READERS, PlannedStage, PlanReader
+from meshwright.runtime.torch.collectives import Move
+from meshwright.runtime.torch.kernels import why_whole
+from meshwright.runtime.torch.whole import from_whole, gradient_of, to_whole, whole_of
+from meshwright.runtime.views import viewed
+from meshwright.schema import Layout, Op, OpPlan, PlanError
+from meshwright.schema.notation import Term
+
+T = torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """There and back: moves of a value, then those of its gradient. is_again: the value's moves are
+    repeated in the backward pass. reader: as the plan names it."""
+
+    forward: Move
+    backward: Move
+    reader: PlanReader = ALL_READERS
+    is_again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view of what a rank holds: other dims in order, or another shape."""
+
+    order: tuple[int, ...] | None
+    shape: tuple[int, ...]
+
+    def of(self, local: T) -> T:
+        return local.reshape(self.shape) if self.order is None else local.permute(self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An input on its way to an op.
+
+    shared: what all readers do first. own: then this one. around: then, where the op is run whole.
+    """
+
+    root: str
+    shared: Way | None
+    own: Way
+    around: Way | None
+    views: tuple[View, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOp:
+    """One op. made: ways of outputs from whole to parts, where it is run whole."""
+
+    op: Op
+    planned: OpPlan
+    terms: tuple[Term, ...]
+    inputs: tuple[Given, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    whole_shapes: tuple[tuple[int, ...], ...]
+    is_free: bool
+    is_whole: bool
+    made: tuple[Way | None, ...]
+
+
+class Program:
+    """Ops in order. fallen_back: those that are run whole though the plan shards them -> why."""
+
+    def __init__(self, planned: PlannedStage) -> None:
+        self.planned = planned
+        self.loaded: Mapping[str, Layout] = loaded(planned)
+        self.fallen_back: dict[str, str] = {}
+        self.dtypes = {tensor.name: tensor.dtype for tensor in planned.graph.tensors}
+        _check(planned)
+        self.ops = tuple(self._planned(op) for op in planned.order)
+        self.last_reader: dict[str, int] = {}
+        for place, own in enumerate(self.ops):
+            self.last_reader |= dict.fromkeys((given.root for given in own.inputs), place)
+
+    def _planned(self, op: Op) -> PlannedOp:
+        planned = self.planned
+        own = planned.ops[op.name]
+        is_free = all(planned.is_free(name) for name in op.outputs)
+        why = "" if is_free else why_whole(own, op.attrs)
+        if why:
+            self.fallen_back[op.name] = why
+        is_whole = bool(why) or is_free
+        shapes = tuple(
+            planned.shapes[name] if is_whole else planned.made_shape(op, k)
+            for k, name in enumerate(op.outputs)
+        )
+        return PlannedOp(
+            op=op,
+            planned=own,
+            terms=() if is_whole else planned.terms(op),
+            inputs=tuple(self._given(op, k, bool(why)) for k in range(len(op.inputs))),
+            shapes=shapes,
+            whole_shapes=tuple(planned.shapes[name] for name in op.inputs),
+            is_free=is_free,
+            is_whole=is_whole,
+            made=tuple(self._made(name) if why else None for name in op.outputs),
+        )
+
+    def _given(self, op: Op, k: int, runs_whole: bool) -> Given:
+        planned = self.planned
+        source = planned.source(op.inputs[k])
+        root, needed = source.root, planned.needed(op, k)
+        reader: PlanReader = (op.name, k)
+        own = planned.ops[op.name]
+        used = [*(axis for axes in own.strategy.values() for axis in axes), *own.partial]
+        gradient = gradient_of(needed, used, planned.mesh)
+        shared = self._shared(root)
+        if planned.is_free(root):
+            held = self.held(root, needed)
+            cut = Move(root, held, from_whole(needed), "forward")
+            forth = Way(cut, Move(root, needed, (), "backward"), reader)
+        elif root in planned.parameters and shared is None:
+            forth = self._way(root, reader, planned.at_rest(root), gradient, "parameter")
+        else:
+            before = planned.as_read(root) or planned.at_rest(root)
+            forth = self._way(root, reader, before, gradient, "activation")
+        around = None
+        if runs_whole:
+            around = _around(root, needed, gradient, inwards=True)
+            needed = whole_of(needed)
+        views = []
+        for view in source.views:
+            needed = viewed(needed, view, planned.shapes[view.outputs[0]], planned.mesh)
+            order = tuple(view.attrs["dims"]) if view.kind == "transpose" else None
+            views.append(View(order, needed.local_shape(planned.mesh)))
+        return Given(root, shared, forth, around, tuple(views))
+
+    def held(self, root: str, needed: Layout) -> Layout:
+        """What a rank has of a free value: its share of the dataset, or all; in such sub-dims as
+        a reader needs."""
+        own, whole = self.loaded.get(root), whole_of(needed)
+        if own is None:
+            return whole
+        dims = [
+            need if need == have else bare
+            for need, have, bare in zip(needed.dims, own.dims, whole.dims, strict=True)
+        ]
+        return Layout(dims=tuple(dims))
+
+    def _shared(self, root: str) -> Way | None:
+        planned = self.planned
+        read = planned.tensors[root].read if root in planned.tensors else None
+        if read is None:
+            return None
+        traffic = "parameter" if root in planned.parameters else "activation"
+        gradient = read.gradient or Layout(dims=read.value.dims)
+        return self._way(root, ALL_READERS, planned.at_rest(root), gradient, traffic)
+
+    def _way(
+        self, root: str, reader: PlanReader, before: Layout, gradient: Layout, traffic: str
+    ) -> Way:
+        planned = self.planned
+        back = "gradient" if traffic == "parameter" else traffic
+        return Way(
+            Move(root, before, planned.steps(root, reader, traffic, "forward"), "forward"),
+            Move(root, gradient, planned.steps(root, reader, back, "backward"), "backward"),
+            reader,
+            planned.is_again(root, reader, traffic),
+        )
+
+    def _made(self, name: str) -> Way | None:
+        own = self.planned.tensors.get(name)
+        if own is None:
+            return None
+        gradient = own.rest.gradient or Layout(dims=own.rest.value.dims)
+        return _around(name, own.rest.value, gradient, inwards=False)
+
+
+def _around(root: str, value: Layout, gradient: Layout, *, inwards: bool) -> Way:
+    """From parts to whole and the gradient back, or the other way round."""
+    if inwards:
+        return Way(
+            Move(root, value, to_whole(value), "fallback"),
+            Move(root, whole_of(gradient), from_whole(gradient), "fallback"),
+        )
+    return Way(
+        Move(root, whole_of(value), from_whole(value), "fallback"),
+        Move(root, gradient, to_whole(gradient), "fallback"),
+    )
+
+
+def _check(planned: PlannedStage) -> None:
+    """Refuse what is not carried out yet, by name."""
+    for parameter in planned.parameters.values():
+        for has, what in (
+            (parameter.sparse_gradient, "has a gradient of rows (sparse_gradients)"),
+            (parameter.owner, "is dealt out whole (whole_parameters)"),
+            (parameter.on_host, "lies on the host (offload)"),
+        ):
+            if has:
+                raise PlanError(f"parameter {parameter.tensor!r} {what}: not carried out yet")
+    for tensor, layout in _layouts(planned):
+        if layout.padded or any(p.span or p.chunks for dim in layout.dims for p in dim.parts):
+            raise PlanError(
+                f"tensor {tensor!r} lies in unequal chunks ({layout}): not carried out yet; plan "
+                "with uneven: refuse"
+            )
+    for op in planned.order:
+        if op.kind == "dropout" and op.attrs.get("p", 0):
+            raise PlanError(
+                f"op {op.name!r} drops out {op.attrs['p']}: ranks that hold copies would drop "
+                "different elements; set it to 0"
+            )
+
+
+def _layouts(planned: PlannedStage) -> list[tuple[str, Layout]]:
+    found: list[tuple[str, Layout | None]] = []
+    for parameter in planned.parameters.values():
+        own = (parameter.value, parameter.gradient, parameter.optimizer)
+        found += [(parameter.tensor, layout) for layout in own]
+    found += [(tensor.tensor, tensor.rest.value) for tensor in planned.tensors.values()]
+    return [(name, layout) for name, layout in found if layout is not None]

@@ -1,0 +1,135 @@
+"""Worlds of real processes: each started once, all its cases run in it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import multiprocessing as processes
+
+import meshwright
+from meshwright.runtime.torch import Ran, Trained
+from tests.runtime.models import MODELS, Model
+
+STEPS = 10
+ROWS = 8
+T = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan file and the model that it is of."""
+
+    name: str
+    model: str
+    plan: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one case: the largest difference of a loss, and of a gradient as a share of its norm, and
+    where; what ran in the last step on rank 0, and what fell back."""
+
+    loss_error: float
+    gradient_error: float
+    worst: str
+    ran: tuple[Ran, ...]
+    fallen_back: dict[str, str]
+
+
+def run_world(
+    size: int, cases: Sequence[Case], folder: Path, example: str = ""
+) -> dict[str, Outcome]:
+    """All cases in one world of processes; raises what a process raises.
+
+    example: a program that is run after them, in the folder, with `model` and `batches`.
+    """
+    multiprocessing.set_forkserver_preload([__name__])
+    processes.start_processes(
+        _rank, (size, tuple(cases), folder, example), nprocs=size, start_method="forkserver"
+    )
+    found = json.loads((folder / "outcomes.json").read_text())
+    return {name: _outcome(own) for name, own in found.items()}
+
+
+def _rank(rank: int, size: int, cases: Sequence[Case], folder: Path, example: str) -> None:
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(folder / "store"), size)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    found = {case.name: asdict(_trained(case)) for case in cases}
+    os.chdir(folder)
+    model = MODELS["llama"]
+    batches = [model.batch(ROWS) for _ in range(2)]
+    exec(example, {"model": model.build().double(), "batches": batches})
+    if rank == 0:
+        (folder / "outcomes.json").write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+def _trained(case: Case) -> Outcome:
+    """Ten steps beside a single process, with the same optimizer."""
+    model = MODELS[case.model]
+    torch.manual_seed(0)
+    alone = model.build().double()
+    # every rank starts from values of its own: those of the first count
+    torch.manual_seed(dist.get_rank())
+    module = model.build().double()
+    with meshwright.parallelize(module, case.plan) as trained:
+        optimizers = [torch.optim.AdamW(own.parameters(), lr=1e-2) for own in (alone, trained)]
+        return _compared(model, alone, trained, optimizers)
+
+
+def _compared(
+    model: Model,
+    alone: torch.nn.Module,
+    trained: Trained,
+    optimizers: Sequence[torch.optim.Optimizer],
+) -> Outcome:
+    is_first = dist.get_rank() == 0
+    loss_error, errors = 0.0, {"": 0.0}
+    for step in range(STEPS):
+        torch.manual_seed(step)
+        batch = model.batch(ROWS)
+        trained.record.ran.clear()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        found = trained.step(**trained.slice(batch))
+        ran = tuple(trained.record.ran)
+        wanted = _alone(alone, batch, trained.strategy.microbatches) if is_first else found
+        loss_error = max(loss_error, float((found - wanted).abs()))
+        for name, parameter in alone.named_parameters():
+            gradient = trained.whole_gradient(name)
+            if is_first:
+                assert gradient is not None
+                assert parameter.grad is not None
+                difference = (gradient - parameter.grad).norm() / parameter.grad.norm()
+                errors[f"{name} at step {step}"] = float(difference)
+        for optimizer in optimizers:
+            optimizer.step()
+    worst = max(errors, key=lambda name: errors[name])
+    return Outcome(loss_error, errors[worst], worst, ran, dict(trained.fallen_back))
+
+
+def _alone(module: torch.nn.Module, batch: dict[str, T], microbatches: int) -> T:
+    total = torch.zeros((), dtype=torch.float64)
+    parts = [own.chunk(microbatches) for own in batch.values()]
+    for values in zip(*parts, strict=True):
+        loss = module(**dict(zip(batch, values, strict=True))) / microbatches
+        loss.backward()
+        total += loss.detach()
+    return total
+
+
+def _outcome(own: dict[str, Any]) -> Outcome:
+    ran = tuple(
+        Ran(**{**one, "axes": tuple(one["axes"]), "ranks": tuple(one["ranks"])})
+        for one in own["ran"]
+    )
+    return Outcome(**{**own, "ran": ran})
