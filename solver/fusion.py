@@ -67,7 +67,7 @@ def buckets_of(stage: Stage, graph: Graph, fusion: Fusion, least_bytes: int) -> 
     small = _small(stage.parameters, graph, least_bytes)
     for moved, direction, step in _collectives(stage, graph):
         own: CollectiveFusion = getattr(fusion, step.kind)
-        key = (moved.traffic, step.kind, step.axes, direction)
+        key = (_type(moved, graph), step.kind, step.axes, direction)
         number, held = filled.get(key, (0, 0))
         if own.mode == "index":
             number = sum(last <= reduced for last in own.index)
@@ -79,6 +79,11 @@ def buckets_of(stage: Stage, graph: Graph, fusion: Fusion, least_bytes: int) -> 
         filled[key] = number, held + step.payload_bytes
         buckets.setdefault((key, number), []).append((moved.tensor, direction, step))
     return tuple(_bucket(own) for own in buckets.values() if len(own) > 1)
+
+
+def _type(moved: Redistribution, graph: Graph) -> Hashable:
+    """What has to be equal in a buffer: gradients are all of the setup's type."""
+    return "gradient" if moved.traffic == "gradient" else graph.tensor(moved.tensor).dtype
 
 
 def _bucket(own: list[tuple[str, Direction, Step]]) -> Bucket:

@@ -8,15 +8,22 @@ executing them (`solver.verify`).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TypeVar
 
-from meshwright.schema import Cost, Model, PlanError, Redistribution, Search, Stage
-from meshwright.schema.plan import Moment
+from meshwright.schema import Cost, Model, Padding, Plan, PlanError, Redistribution, Search, Stage
+from meshwright.schema.plan import Bucket, Moment
 from solver.dealing import with_owners
+from solver.fusion import buckets_of
 from solver.ledger import ledger_of
 from solver.lowering import Models
+from solver.mesh_outcome import TOLERANCE
 from solver.moments.stage import stage_moments
 from solver.moments.use import every_moment
+from solver.notes import repeated_work
+from solver.padding import paddings
+from solver.parameter_states import OPTIMIZER_SHARD_BYTES
 from solver.plan_document import stage_document
 from solver.problem import Problem
 from solver.stage_assignment import assignment_of_stage
@@ -35,6 +42,7 @@ def check_cost(said: Cost, judged: Cost, search: Search) -> None:
             raise PlanError(
                 f"the plan says search.gap {search.gap}, its cost and its bound say {gap}"
             )
+    _check_bound(search)
     bound = search.step_bound_ns
     if bound is not None and bound > judged.step_ns * (1 + ROUNDING):
         raise PlanError(
@@ -42,8 +50,54 @@ def check_cost(said: Cost, judged: Cost, search: Search) -> None:
         )
 
 
-def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = False) -> None:
-    """Raise PlanError where the items of a stage have other numbers. problem: of it alone.
+def _check_bound(search: Search) -> None:
+    """The plan itself, and the cheapest that its search says it found, are no less than the bound;
+    what is proved to be the cheapest is on it."""
+    cheapest = search.cost_ns - search.faster_ns - search.simplicity_ns
+    slack = ROUNDING * search.cost_ns
+    if search.lower_bound_ns > cheapest + slack:
+        raise PlanError(
+            f"the plan says search.lower_bound_ns {search.lower_bound_ns}, and a plan of {cheapest}"
+        )
+    open_ns = cheapest - search.lower_bound_ns
+    if search.outcome == "optimal" and open_ns > TOLERANCE * cheapest + slack:
+        raise PlanError(
+            f"the plan says that it is optimal, and {cheapest} above its bound of "
+            f"{search.lower_bound_ns}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a stage says of itself beside numbers of its items."""
+
+    repeated_work: float
+    padding: tuple[Padding, ...]
+    unknown_kinds: frozenset[str]
+
+
+def check_facts(plan: Plan, stages: Sequence[Facts]) -> None:
+    """Raise PlanError where a plan repeats more work than it says, fills up other dims or runs
+    other kinds of ops that are not known."""
+    _compare(plan.repeated_work, max(own.repeated_work for own in stages), "repeated_work")
+    unknown = sorted({kind for own in stages for kind in own.unknown_kinds})
+    if sorted(plan.unknown_kinds) != unknown:
+        raise PlanError(f"the plan says unknown_kinds {list(plan.unknown_kinds)}, not {unknown}")
+    padding = {own for stage in stages for own in stage.padding}
+    for said in plan.padding:
+        if said not in padding:
+            raise PlanError(f"the plan says padding {_padded(said)}, its layouts do not")
+    for own in sorted(padding.difference(plan.padding), key=str):
+        raise PlanError(f"the plan lacks the padding {_padded(own)}, which its layouts need")
+
+
+def _padded(own: Padding) -> str:
+    return f"of {own.tensor!r}, dim {own.dim}, from {own.size} to {own.padded}"
+
+
+def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = False) -> Facts:
+    """Raise PlanError where the items of a stage have other numbers, or its buckets others in them.
+    problem: of it alone.
 
     is_only: no schedule decides what it holds at which moment.
     """
@@ -59,6 +113,33 @@ def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = F
     _compare_items(stage.tensors, judged.tensors, lambda own: own.tensor, f"{where}tensor")
     _compare_items(stage.parameters, judged.parameters, lambda own: own.tensor, f"{where}parameter")
     _compare_items(stage.redistributions, judged.redistributions, _served, f"{where}redistribution")
+    _check_buckets(problem, stage, where)
+    chosen = [(position, codes, 1) for position, codes in assignment.ops.items()]
+    return Facts(
+        repeated_work(models, chosen),
+        paddings(models, stage),
+        frozenset(op.op.kind for op in problem.ops if op.known is None),
+    )
+
+
+def _check_buckets(problem: Problem, stage: Stage, where: str) -> None:
+    filled = buckets_of(stage, problem.graph, problem.setup.fusion, OPTIMIZER_SHARD_BYTES)
+    for number, (said, own) in enumerate(zip_longest(stage.buckets, filled)):
+        if said != own:
+            raise PlanError(
+                f"the plan says {where}bucket {number} is of {_held(said)}, its steps fill one of "
+                f"{_held(own)}"
+            )
+
+
+def _held(bucket: Bucket | None) -> str:
+    if bucket is None:
+        return "nothing"
+    how = f"{bucket.collective} over {', '.join(bucket.axes)}"
+    return (
+        f"{len(bucket.tensors)} tensors from {bucket.tensors[0]!r} to {bucket.tensors[-1]!r}, "
+        f"payload_bytes {bucket.payload_bytes}, by {how}"
+    )
 
 
 def check_places(said: Sequence[Stage], judged: Sequence[Stage]) -> None:

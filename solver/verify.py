@@ -2,8 +2,9 @@
 
 Every value at rest, its gradient and every parameter's gradient, put together from all devices, has
 to equal the unsharded run's, both passes, within TOLERANCE of the largest element of the tensor.
-The layouts, groups and steps executed are those of the plan document; sizes are scaled down
-(`solver.execution.scale`), the structure is the plan's own.
+The layouts, groups, steps and buckets executed are those of the plan document; sizes are scaled
+down (`solver.execution.scale`), the structure is the plan's own. What it says of repeated work,
+padding, unknown kinds and its bound is held against its layouts (`solver.own_word`).
 
 Stages of a pipeline are executed one by one: each from random values of what it receives and random
 gradients of what it sends. What is right for any of these is right for those that its neighbours
@@ -41,7 +42,7 @@ from solver.execution.loaded_order import LoadedOrder
 from solver.execution.scale import ScaleError, scale_down
 from solver.execution.shards import Array, DisagreementError, Shards, unshard
 from solver.execution.whole import Run, run_whole, seeds_of
-from solver.own_word import check_cost, check_places, check_stage
+from solver.own_word import check_cost, check_facts, check_places, check_stage
 from solver.pipeline.placement import group_of
 from solver.pipeline.price import priced
 from solver.pipeline.staged import Staged
@@ -72,8 +73,10 @@ def verify_documents(
     own = calibration or shipped_calibration(plan.calibration) or default_calibration()
     if plan.schedule is not None:
         staged, stages = _pipeline(plan, graph, topology, setup, own)
-        for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True)):
+        facts = [
             check_stage(executed.problem, stage, f"stage {number} ")
+            for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True))
+        ]
         judged = priced(staged, plan.stages)
         check_places(plan.stages, judged.stages)
         cost = judged.cost
@@ -84,7 +87,8 @@ def verify_documents(
         if plan.topology != topology.id:
             raise PlanError(f"the plan is for {plan.topology}, not for {topology.id}")
         cost = evaluate(stages[0].problem, plan.model_copy(update={"topology": group.id}))
-        check_stage(stages[0].problem, plan.stages[0], "", is_only=True)
+        facts = [check_stage(stages[0].problem, plan.stages[0], "", is_only=True)]
+    check_facts(plan, facts)
     check_cost(plan.cost, cost, plan.search)
     return _verified(plan, stages, seed)
 
@@ -125,7 +129,7 @@ class _Stage:
 
 
 def _verified(plan: Plan, stages: Sequence[_Stage], seed: int) -> Certificate:
-    tensors = gradients = 0
+    tensors = gradients = buckets = 0
     worst = 0.0
     for number, (own, stage) in enumerate(zip(stages, plan.stages, strict=True)):
         where = f"stage {number}: " if len(stages) > 1 else ""
@@ -138,6 +142,7 @@ def _verified(plan: Plan, stages: Sequence[_Stage], seed: int) -> Certificate:
             detail = str(wrong)
         else:
             tensors, gradients = tensors + len(found.values), gradients + len(found.gradients)
+            buckets += found.buckets
             worst = max(worst, error)
             continue
         return Certificate(plan=plan.id, outcome=outcome, detail=where + detail, seed=seed)
@@ -146,6 +151,7 @@ def _verified(plan: Plan, stages: Sequence[_Stage], seed: int) -> Certificate:
         outcome="verified",
         tensors=tensors,
         gradients=gradients,
+        buckets=buckets,
         worst_error=worst,
         seed=seed,
     )

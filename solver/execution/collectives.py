@@ -44,11 +44,7 @@ def run_step(
     _check_kind(kind, axes, before, after)
     if kind == "permute" and _cuts(before, mesh) != _cuts(after, mesh):
         raise StepError(f"the parts of {after} are not those of {before} in other places")
-    spans = _spans(before, after)
-    held = [_stretch(before, spans, mesh, rank) for rank in range(mesh.device_count)]
-    wanted = [_stretch(after, spans, mesh, rank) for rank in range(mesh.device_count)]
-    if spans:
-        shards = [_filled(own, inside) for own, inside in zip(shards, held, strict=True)]
+    held, wanted, shards = stretches(before, after, shards, mesh)
     result: list[Array | None] = [None] * mesh.device_count
     for group in mesh.groups(axes):
         if kind == "permute":
@@ -58,11 +54,21 @@ def run_step(
             continue
         for rank in group:
             result[rank] = _on(rank, kind, axes, group, shards, (before, after), held, wanted, mesh)
-    made = [own for own in result if own is not None]
-    if not spans:
-        return made
     trimmed = window(tuple((0, length) for length in stored_shape(after, mesh)))
-    return [own[trimmed] for own in made]
+    return [own[trimmed] for own in result if own is not None]
+
+
+def stretches(
+    before: Layout, after: Layout, shards: Shards, mesh: Mesh
+) -> tuple[list[Region], list[Region], Shards]:
+    """What every device holds before a step and after it, and its shards, filled up where padding
+    takes part in the step."""
+    spans = _spans(before, after)
+    held = [_stretch(before, spans, mesh, rank) for rank in range(mesh.device_count)]
+    wanted = [_stretch(after, spans, mesh, rank) for rank in range(mesh.device_count)]
+    if spans:
+        shards = [_filled(own, inside) for own, inside in zip(shards, held, strict=True)]
+    return held, wanted, shards
 
 
 def _spans(before: Layout, after: Layout) -> Mapping[int, int]:
@@ -215,7 +221,7 @@ def _on(
         at = mesh.coordinates(rank)
         if any(at[axis] for axis in axes if axis not in split):
             return zero
-        _paste(zero, target, shards[rank], own)
+        paste(zero, target, shards[rank], own)
         return zero
     return _gathered(rank, kind, axes, group, shards, held, target)
 
@@ -247,8 +253,8 @@ def _gathered(
     made = np.zeros([stop - start for start, stop in target], dtype=shards[rank].dtype)
     covered = np.zeros(made.shape, dtype=np.bool_)
     for other in members:
-        _paste(made, target, shards[other], held[other])
-        _paste(covered, target, np.ones(shards[other].shape, dtype=np.bool_), held[other])
+        paste(made, target, shards[other], held[other])
+        paste(covered, target, np.ones(shards[other].shape, dtype=np.bool_), held[other])
     if not covered.all():
         raise StepError(
             f"{kind} over {', '.join(axes)}: device {rank} needs parts that no member of its "
@@ -261,11 +267,11 @@ def _cut(array: Array, own: Region, target: Region, kind: str) -> Array:
     made = np.zeros([stop - start for start, stop in target], dtype=array.dtype)
     if any(a < c or b > d for (a, b), (c, d) in zip(target, own, strict=True)):
         raise StepError(f"{kind} cannot give a part that its group does not hold")
-    _paste(made, target, array, own)
+    paste(made, target, array, own)
     return made
 
 
-def _paste(made: Array, target: Region, source: Array, inside: Region) -> None:
+def paste(made: Array, target: Region, source: Array, inside: Region) -> None:
     """Copy what `source` (a region) and `made` (a region) have in common."""
     into, out_of = [], []
     for (a, b), (c, d) in zip(target, inside, strict=True):

@@ -51,10 +51,14 @@ from solver.values import Value
 
 @dataclass(slots=True)
 class ShardedRun:
-    """What the devices hold: by root of value, with the layout it lies in."""
+    """What the devices hold: by root of value, with the layout it lies in.
+
+    buckets: so many collectives of several tensors ran too, to the same shards.
+    """
 
     values: dict[str, tuple[Layout, Shards]] = field(default_factory=dict)
     gradients: dict[str, tuple[Layout, Shards]] = field(default_factory=dict)
+    buckets: int = 0
 
 
 def run_sharded(
@@ -110,6 +114,7 @@ class _Executor:
                     self.accumulation.collect(position)
         for root in self.planned.parameters:
             self._finish_parameter(root)
+        self.result.buckets = self.planned.buckets.check(self.planned.ran, self.mesh)
         return self.result
 
     def _seeds(self, seeds: Mapping[str, Array]) -> dict[str, tuple[Layout, Shards]]:

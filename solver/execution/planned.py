@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.schema import Axis, Layout, LayoutPair, OwnStep, Redistribution, Stage, Step
 from solver.assignment import Codes, pair_of
 from solver.execution.collectives import StepError, run_step
+from solver.execution.fused import Buckets, Ran
 from solver.execution.rooted import ROOTED, run_rooted
 from solver.execution.shards import Array, Shards
 from solver.lowering import Models
@@ -38,6 +39,8 @@ class Planned:
             t.tensor: t.read for t in stage.tensors if t.read is not None
         }
         self.parameters = {p.tensor: p for p in stage.parameters}
+        self.buckets = Buckets(stage)
+        self.ran: dict[int, Ran] = {}  # of what is in a bucket, by identity of the step
         self._own_steps = {op.op: op.own_steps for op in stage.ops}
         self._moved: dict[tuple[str, PlanReader, str], list[Redistribution]] = {}
         for r in stage.redistributions:
@@ -67,10 +70,12 @@ class Planned:
         """
         for step in steps:
             if step.kind in ROOTED:
-                shards = run_rooted(step, shards, before, owner, self.mesh)
+                made = run_rooted(step, shards, before, owner, self.mesh)
             else:
-                shards = run_step(step.kind, step.axes, shards, before, step.to, self.mesh)
-            before = step.to
+                made = run_step(step.kind, step.axes, shards, before, step.to, self.mesh)
+            if id(step) in self.buckets.inside:
+                self.ran[id(step)] = Ran(before, step.to, shards, made)
+            shards, before = made, step.to
         if before != target:
             raise StepError(f"{what}: the steps end in {before}, needed is {target}")
         return shards

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meshwright.schema import Pipeline, Plan, PlanError, Request, Setup
+from meshwright.schema import Pin, Pipeline, Plan, PlanError, Request, Setup
 from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
 from tests.solver.requests import mlp_request, planned
@@ -26,7 +26,6 @@ REQUESTS = {
 # what is chosen or stands for itself, and is no number that the judge finds
 CHOSEN = {
     "simplicity_ns", "faster_ns", "lower_bound_ns", "step_bound_ns", "history", "considered",
-    "buckets",
 }  # fmt: skip
 
 
@@ -79,6 +78,68 @@ def test_no_plan_is_shorter_than_what_it_says_of_all():
     lie = plan.model_copy(update={"search": search})
     with pytest.raises(PlanError, match="step_bound_ns"):
         verify_documents(lie, request.graph, request.topology, request.setup)
+
+
+def lies(plan: Plan, **changes: Any) -> Plan:
+    return plan.model_copy(update=changes)
+
+
+def refused(request: Request, plan: Plan, why: str) -> None:
+    with pytest.raises(PlanError, match=why):
+        verify_documents(plan, request.graph, request.topology, request.setup)
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_no_plan_is_cheaper_than_its_bound(name: str) -> None:
+    request = REQUESTS[name]
+    plan = planned(request)
+    bound = plan.search.cost_ns * 1.01
+    gap = (plan.search.cost_ns - bound) / plan.search.cost_ns
+    search = plan.search.model_copy(update={"lower_bound_ns": bound, "gap": gap})
+    refused(request, lies(plan, search=search), "lower_bound_ns")
+
+
+def test_what_is_optimal_is_on_its_bound():
+    request = REQUESTS["one stage"]
+    plan = planned(request)
+    assert plan.search.outcome == "optimal"
+    search = plan.search.model_copy(update={"lower_bound_ns": plan.search.cost_ns / 2, "gap": 0.5})
+    refused(request, lies(plan, search=search), "optimal")
+
+
+def test_buckets_are_those_that_the_steps_fill():
+    request = REQUESTS["one stage"]
+    plan = planned(request)
+    (stage,) = plan.stages
+    own, *others = stage.buckets
+    for buckets in (
+        others,
+        [own.model_copy(update={"tensors": own.tensors[::-1]}), *others],
+    ):
+        lie = stage.model_copy(update={"buckets": tuple(buckets)})
+        refused(request, lies(plan, stages=(lie,)), "bucket 0")
+
+
+def test_repeated_work_and_unknown_kinds_are_those_of_the_stages():
+    # nothing divides by 2: both devices do all
+    request = mlp_request(15, topology(2), rows=15, width=15)
+    plan = planned(request)
+    assert plan.repeated_work == pytest.approx(0.5)
+    refused(request, lies(plan, repeated_work=0.0), "repeated_work")
+    refused(request, lies(plan, unknown_kinds=("gelu",)), "unknown_kinds")
+
+
+def test_padding_is_what_the_layouts_fill_up():
+    request = mlp_request(15, topology(2), rows=30, width=15)
+    setup = Setup(uneven="pad", microbatches=1)
+    request = request.model_copy(
+        update={"setup": setup, "pins": (Pin(op="down", strategy={"n": ("gpu",)}),)}
+    )
+    plan = planned(request)
+    assert plan.padding
+    refused(request, lies(plan, padding=plan.padding[1:]), "padding")
+    more = plan.padding[0].model_copy(update={"padded": 64})
+    refused(request, lies(plan, padding=(*plan.padding, more)), "padding")
 
 
 def _with_whole_bytes(document: Any) -> Any:

@@ -23,6 +23,7 @@ class Certificate(Document):
     failed           `detail` names the first tensor, op or step that is wrong
     not verifiable   `detail` says what cannot be executed; never a pass
 
+    buckets: so many collectives of several tensors ran too, each to what these make alone.
     worst_error: the largest difference, as a share of its tensor's largest element.
     detail: cut off after MAX_DETAIL characters.
     """
@@ -36,5 +37,6 @@ class Certificate(Document):
     detail: Annotated[str, AfterValidator(_shortened)] = ""
     tensors: int = Field(default=0, ge=0)
     gradients: int = Field(default=0, ge=0)
+    buckets: int = Field(default=0, ge=0)
     worst_error: float = Field(default=0.0, ge=0)
     seed: int = 0
