@@ -6,13 +6,14 @@ they take whatever layout is asked for. `solver.shardable` says what is worth sh
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from meshwright.schema.collector import uncollected
 from solver.op_info import OpInfo
 from solver.problem import Problem
+from solver.saves import saves_of
 from solver.shardable import Reader, Root, Shardable
 
 
@@ -113,13 +114,10 @@ def find_values(problem: Problem) -> Values:
         members.setdefault(root, {})[name] = mapping
     producers: dict[str, Reader] = {}
     readers: dict[str, list[Reader]] = {root: [] for root in members}
-    saves = _Saves(problem)
+    saves = saves_of(problem, frozenset(views), {name: root for name, (root, _) in roots.items()})
     saved: set[str] = set()
     saving: dict[str, list[Reader]] = {}
-    saved_inputs = []
-    for position, op in enumerate(problem.ops):
-        own = saves.of(op) if position not in views else _NOTHING
-        saved_inputs.append(own.inputs)
+    for position, (op, own) in enumerate(zip(problem.ops, saves, strict=True)):
         if position in views:
             continue
         for k, port in enumerate(op.outputs):
@@ -154,7 +152,7 @@ def find_values(problem: Problem) -> Values:
         {name: value for value in values for name in value.slot_of},
         frozenset(views),
         tuple(shardable.parts),
-        tuple(saved_inputs),
+        tuple([own.inputs for own in saves]),
         tuple(shardable.looks),
     )
 
@@ -201,58 +199,4 @@ def _is_view(problem: Problem, op: OpInfo) -> bool:
         and set(given.slot_of) == set(made.slot_of)
         and sorted(given.slot_of.values()) == list(range(len(a.slots)))
         and sorted(made.slot_of.values()) == list(range(len(b.slots)))
-    )
-
-
-class _Saved(NamedTuple):
-    """Which inputs and outputs an op needs in its backward pass."""
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-
-_NOTHING = _Saved((), ())
-
-
-class _Saves:
-    """What ops save, once for all of equal rule and gradients."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self._known: dict[Hashable, _Saved] = {}
-
-    def of(self, op: OpInfo) -> _Saved:
-        tensors = self.problem.tensors
-        gradients = [tensors[port.tensor].has_gradient for port in (*op.inputs, *op.outputs)]
-        key = (id(op.known), len(op.inputs), *gradients)
-        found = self._known.get(key)
-        if found is None:
-            count = len(op.inputs)
-            found = self._known[key] = _saved(op, gradients[:count], gradients[count:])
-        return found
-
-
-def _saved(op: OpInfo, inputs: list[bool], outputs: list[bool]) -> _Saved:
-    """inputs, outputs: whether each has a gradient."""
-    if not any(outputs):
-        return _NOTHING
-    if op.known is None:
-        return _Saved(tuple(range(len(inputs))), ())
-    return _Saved(
-        tuple(k for k in range(len(inputs)) if _saves_input(op, k, inputs)),
-        tuple(k for k in range(len(outputs)) if k in op.known.rule.saves_outputs),
-    )
-
-
-def _saves_input(op: OpInfo, k: int, has_gradient: list[bool]) -> bool:
-    assert op.known is not None
-    rule = op.known.rule
-    if rule.saves_inputs is not None and k not in rule.saves_inputs:
-        return False
-    if not rule.linear:
-        return True
-    # a product needs one operand only for the gradient of another
-    own = next((group for group in rule.linear if k in group), ())
-    return any(
-        has_gradient[other] for other in range(len(op.inputs)) if other != k and other not in own
     )

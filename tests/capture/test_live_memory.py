@@ -83,6 +83,7 @@ def plan_of(case: Case, microbatches: int, gradient_dtype: str) -> Plan:
         gradient_dtype=gradient_dtype,  # type: ignore[arg-type]  # the name of one
         master_dtype=None,
         memory_reserve=0.0,
+        execution="eager",
     )
     return planned(
         Request(

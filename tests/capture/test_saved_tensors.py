@@ -45,7 +45,7 @@ COMPOSED = {"rms_norm", "moe_dispatch", "moe_combine"}
 
 def check(graph: Graph, values: Mapping[str, T], symbols: Mapping[str, int]) -> set[str]:
     """Compare every op whose result has a gradient; the kinds that were compared."""
-    setup = Setup(symbols=dict(symbols), microbatches=1)
+    setup = Setup(symbols=dict(symbols), microbatches=1, execution="eager")
     problem = build_problem(graph, topology(1), setup, default_calibration())
     found = find_values(problem)
     made = {k: v.detach() for k, v in interpret(graph, values, symbols=symbols).items()}
@@ -185,7 +185,7 @@ def test_a_whole_model_keeps_what_its_plan_says():
     graph = capture_module(
         module, lambda _: {k: v.to("meta") for k, v in inputs.items()}, symbols={}, name="gpt"
     )
-    setup, budget = Setup(microbatches=1), Budget(max_axes=1)
+    setup, budget = Setup(microbatches=1, execution="eager"), Budget(max_axes=1)
     answer = plan(Request(graph=graph, topology=topology(1), setup=setup, budget=budget))
     assert answer.plan is not None
     own = dict(module.named_parameters())

@@ -33,7 +33,8 @@ class Setup(Document):
     copies: 2 where microbatches go in pairs that take turns, so that one communicates while the
     other computes (the halves of a batch): `microbatches` counts the halves. `auto`: where that is
     faster; the plan says it.
-    execution: compiled stacks fuse memory-bound ops into their neighbours' kernels.
+    execution: compiled stacks fuse memory-bound ops into their neighbours' kernels; what of these
+    the gradients need they make again there from what is kept anyway, eager ones keep it.
     gradients: over the batch; for the runtime, no cost depends on it.
     master_dtype: a copy of the parameters that the optimizer updates; None = no copy.
     uneven: sizes that axes do not divide: `refuse` leaves them whole; `chunk` cuts them into equal
