@@ -21,8 +21,8 @@ from typing import TextIO
 
 import numpy as np
 
-from bench.published_models import NotPredictable, Row, number
-from bench.published_rows import Rows, read, rows_of
+from bench.published_rows import Rows, rows_of
+from bench.published_table import NotPredictable, Row, measured, read
 from bench.scores import Column, Score, anchor, score
 from bench.timing import say
 from costmodel.transformer.constants import Constants
@@ -46,8 +46,10 @@ class Measured:
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Measured:
-        timed = [row for row in rows if (row.get("step_time_s") or "").strip()]
-        return cls(rows_of(timed))
+        timed = cls(rows_of(row for row in rows if measured(row, "step_time_s") > 0))
+        if not timed.rows.rows:
+            raise NotPredictable("no row has a step_time_s and can be predicted")
+        return timed
 
     @property
     def names(self) -> list[str]:
@@ -82,25 +84,29 @@ class Measured:
 
 def predictions(rows: list[Row], profile: Profile, anchored: bool) -> list[dict[str, str]]:
     """One record a row, in their order."""
+    names = [row.get("row_id") or f"row {place + 1}" for place, row in enumerate(rows)]
+    records = [{"row_id": name, "notes": ""} for name in names]
     found = rows_of(rows)
-    seconds = steps(found.runs, profile.constants).total
-    notes = list(found.notes)
-    if anchored:
-        seconds, notes = _anchored(found, seconds, notes)
-    fullest, fitting = found.memory_bytes, found.fits
-    by_id = {id(row): place for place, row in enumerate(found.rows)}
-    records = []
-    for before, row in enumerate(rows):
-        name = row.get("row_id") or f"row {before + 1}"
-        place = by_id.get(id(row))
-        if place is None:
-            records.append({"row_id": name, "notes": found.reasons[name]})
+    for place, reason in found.reasons.items():
+        records[place]["notes"] = reason
+    if not found.rows:
+        return records
+    with np.errstate(all="ignore"):
+        seconds = steps(found.runs, profile.constants).total
+        fullest, fitting = found.memory_bytes / GIB, found.fits
+        notes = list(found.notes)
+        if anchored:
+            seconds, notes = _anchored(found, seconds, notes)
+    said = np.isfinite(seconds) & np.isfinite(fullest) & (seconds > 0)
+    for each, place in enumerate(found.places):
+        if not said[each]:
+            records[place]["notes"] = "its numbers are beyond what a run can have"
             continue
         values = (
-            name, f"{seconds[place]:.6g}", f"{fullest[place] / GIB:.2f}",
-            str(bool(fitting[place])).lower(), profile.id, notes[place],
+            names[place], f"{seconds[each]:.6g}", f"{fullest[each]:.2f}",
+            str(bool(fitting[each])).lower(), profile.id, notes[each],
         )  # fmt: skip
-        records.append(dict(zip(COLUMNS, values, strict=True)))
+        records[place] = dict(zip(COLUMNS, values, strict=True))
     return records
 
 
@@ -120,13 +126,13 @@ def _anchored(found: Rows, seconds: Column, notes: list[str]) -> tuple[Column, l
     return seconds, notes
 
 
-def say_scores(measured: Measured, constants: Constants) -> None:
+def say_scores(timed: Measured, constants: Constants) -> None:
     """A line a source, and their mean."""
-    found = measured.scores(steps(measured.rows.runs, constants).total)
+    found = timed.scores(steps(timed.rows.runs, constants).total)
     say("source              rows   MAPE  median  anchored   tau  regret   left out  anchored")
     table = []
     for name, own in found.items():
-        alone = measured.left_out(name) if len(found) > 1 else own
+        alone = timed.left_out(name) if len(found) > 1 else own
         table.append((own.mape, own.anchored, own.tau, own.regret, alone.mape, alone.anchored))
         say(
             f"{name:18} {own.rows:5} {own.mape:6.1f} {own.median:7.1f} {own.anchored:9.1f} "
@@ -134,15 +140,15 @@ def say_scores(measured: Measured, constants: Constants) -> None:
         )
     means = [float(np.nanmean(column)) for column in np.array(table).T]
     say(
-        f"{'mean':18} {len(measured.rows.rows):5} {means[0]:6.1f} {'':7} {means[1]:9.1f} "
+        f"{'mean':18} {len(timed.rows.rows):5} {means[0]:6.1f} {'':7} {means[1]:9.1f} "
         f"{means[2]:5.2f} {means[3]:7.1f} {means[4]:10.1f} {means[5]:9.1f}"
     )
 
 
 def say_memory(rows: Rows) -> None:
     """Error of memory by source, and what is said of runs that fitted and that did not."""
-    measured = np.array([number(row, "mem_gib", float("nan")) for row in rows.rows])
-    error = 100 * np.abs(rows.memory_bytes / GIB / measured - 1)
+    shown = np.array([measured(row, "mem_gib") for row in rows.rows])
+    error = 100 * np.abs(rows.memory_bytes / GIB / shown - 1)
     for name in sorted(set(rows.sources[np.isfinite(error)].tolist())):
         own = error[(rows.sources == name) & np.isfinite(error)]
         say(f"memory of {name}: {len(own)} rows, MAPE {own.mean():.1f}")
@@ -151,13 +157,13 @@ def say_memory(rows: Rows) -> None:
     say(f"refused: {(~others.fits).sum()} of {len(others.rows)} that did not fit")
 
 
-def say_ablation(measured: Measured) -> None:
+def say_ablation(timed: Measured) -> None:
     """What each term is worth: without it, and everything else fitted again."""
     say("| without | MAPE | tau | regret |")
     say("|---|---|---|---|")
     for term in ("", *TERMS):
-        _, predicted = measured.fitted(frozenset({term} - {""}))
-        found = measured.scores(predicted).values()
+        _, predicted = timed.fitted(frozenset({term} - {""}))
+        found = timed.scores(predicted).values()
         mape, tau, regret = (
             float(np.nanmean([getattr(own, key) for own in found]))
             for key in ("mape", "tau", "regret")
@@ -183,8 +189,6 @@ def main() -> None:
 
 def run(given: argparse.Namespace) -> None:
     rows = read(given.steps)
-    if not rows:
-        raise NotPredictable(f"{given.steps} has no rows")
     if given.fit:
         profile, _ = Measured.of(rows).fitted()
         given.fit.write_text(profile.to_json(), encoding="utf-8")
@@ -193,9 +197,9 @@ def run(given: argparse.Namespace) -> None:
     else:
         profile = published_profile()
     if given.score:
-        measured = Measured.of(rows)
-        say_scores(measured, profile.constants)
-        say_memory(measured.rows)
+        timed = Measured.of(rows)
+        say_scores(timed, profile.constants)
+        say_memory(timed.rows)
     if given.ablation:
         say_ablation(Measured.of(rows))
     if given.output or not (given.score or given.ablation or given.fit):

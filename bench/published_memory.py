@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.published import GIVEN
-from bench.published_models import Row
-from bench.published_rows import read
+from bench.published_table import Row, read
 from bench.timing import say
 from costmodel.presets import preset
 from meshwright.schema import Degrees, Graph, MemoryUse, Pipeline, Request, Setup

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-Row = Mapping[str, str]
+from bench.published_table import Row, amount, flag, needed, text_of
+
 Model = dict[str, float]
 
 _HYBRIDS = Path(__file__).parent / "data" / "hybrid_models.json"
@@ -23,6 +24,22 @@ _LATENT = re.compile(r"mla|deepseek[-_ ]?(v[23]|r1)|kimi[-_ ]?k2")
 # published: DeepSeek-V3 (arXiv:2412.19437), section 4.2: ranks of queries and of keys and values,
 # head dimensions with and without rotation
 _QUERY_RANK, _KEY_RANK, _PLAIN, _ROTATED = 1536, 512, 128, 64
+# pattern of the name, billion parameters that a token visits; published by who made them:
+# arXiv:2412.19437, 2405.04434, 2507.20534, 2508.10925; release notes of DBRX, Grok-1 and Llama 4
+_ACTIVE = (
+    (r"deepseek_?(v3|r1)", 37.0),
+    (r"deepseek_?v2_lite", 2.4),
+    (r"deepseek_?v2", 21.0),
+    (r"kimi_?k2", 32.0),
+    (r"gpt_?oss_120b", 5.1),
+    (r"gpt_?oss_20b", 3.6),
+    (r"dbrx", 36.0),
+    (r"grok_?1", 86.0),
+    (r"llama_?4", 17.0),
+)
+# published: Mixtral's 13 of 47 billion (arXiv:2401.04088), of names like 8x7b
+_SEVERAL = re.compile(r"(?:^|_)(\d+)x(\d+(?:_\d+)?)b(?:_|$)")
+SEVERAL_ACTIVE, SEVERAL_TOTAL = 13 / 47, 47 / 56
 # pattern of the name, tokens of a window, share of the layers that have one
 _WINDOWS = (
     # published: arXiv:2508.10925, section 2.2; arXiv:2310.06825, table 1; arXiv:2408.00118, section
@@ -37,19 +54,11 @@ ASPECT = 128.0  # chosen: hidden numbers a layer, as GPT-3 and Llama have 100 to
 HEAD = 128.0
 
 
-_SILENT = ("", "-", "?", "auto", "n/a", "na", "nan", "none", "unknown", "unstated")
-_WORDS = {"true": 1.0, "yes": 1.0, "on": 1.0, "false": 0.0, "no": 0.0, "off": 0.0}
-
-
-class NotPredictable(ValueError):
-    """A row that says too little; the message says what lacks."""
-
-
 def model_of(row: Row) -> tuple[Model, str]:
     """Columns of a run, and a note on what was filled in."""
-    if any((row.get(name) or "").strip() for name in ("layers", "hidden", "heads")):
+    if any(text_of(row, name) for name in ("layers", "hidden", "heads")):
         return _stated(row), ""
-    name = re.sub(r"[-. ]+", "_", (row.get("model") or "").lower())
+    name = re.sub(r"[-. ]+", "_", text_of(row, "model"))
     for known, own in _hybrids().items():
         if name.startswith(known):
             return _hybrid(row, own), f"dimensions of {known}"
@@ -59,11 +68,11 @@ def model_of(row: Row) -> tuple[Model, str]:
 def _stated(row: Row) -> Model:
     hidden, heads = needed(row, "hidden"), needed(row, "heads")
     layers = needed(row, "layers")
-    experts = number(row, "moe_experts", 0.0)
-    kv_heads = number(row, "kv_heads", heads)
-    head_dim = number(row, "head_dim", hidden / heads)
+    experts = amount(row, "moe_experts", 0.0)
+    kv_heads = amount(row, "kv_heads", heads)
+    head_dim = amount(row, "head_dim", hidden / heads)
     qkv = (heads + 2 * kv_heads) * head_dim
-    if _LATENT.search(f"{row.get('arch_family') or ''} {row.get('model') or ''}".lower()):
+    if _LATENT.search(f"{text_of(row, 'arch_family')} {text_of(row, 'model')}"):
         queries = _QUERY_RANK * (hidden + heads * (_PLAIN + _ROTATED))
         keys = hidden * (_KEY_RANK + _ROTATED) + _KEY_RANK * heads * 2 * _PLAIN
         qkv = (queries + keys) / hidden
@@ -74,16 +83,16 @@ def _stated(row: Row) -> Model:
         "kv_heads": kv_heads,
         "head_dim": head_dim,
         "qkv_width": qkv,
-        "ffn": number(row, "ffn", 0.0 if experts else 4 * hidden),
-        "ups": 2.0 if number(row, "glu", 0.0) > 0 else 1.0,
-        "vocabulary": number(row, "vocab", 50257.0),
+        "ffn": amount(row, "ffn", 0.0 if experts else 4 * hidden),
+        "ups": 1.0 + flag(row, "glu", 0.0, "glu"),
+        "vocabulary": amount(row, "vocab", 50257.0),
         "experts": experts,
-        "top_k": number(row, "moe_topk", 1.0 if experts else 0.0),
-        "expert_ffn": number(row, "moe_ffn", number(row, "ffn", 0.0)) if experts else 0.0,
-        "shared_ffn": number(row, "moe_shared_ffn", 0.0) if experts else 0.0,
+        "top_k": amount(row, "moe_topk", 1.0 if experts else 0.0),
+        "expert_ffn": amount(row, "moe_ffn", amount(row, "ffn", 0.0)) if experts else 0.0,
+        "shared_ffn": amount(row, "moe_shared_ffn", 0.0) if experts else 0.0,
         "expert_ups": 2.0,
         "expert_hidden": hidden,
-        "dense_layers": number(row, "moe_dense_layers", 0.0) if experts else layers,
+        "dense_layers": min(amount(row, "moe_dense_layers", 0.0), layers) if experts else layers,
         "attention_layers": layers,
         "attended": _attended(row),
         "state_layers": 0.0,
@@ -95,7 +104,7 @@ def _stated(row: Row) -> Model:
 def _attended(row: Row) -> float:
     """Of s^2 / 2 pairs of tokens, the share that a window of w leaves: (2 w s - w^2) / s^2."""
     for pattern, window, layers in _WINDOWS:
-        if re.search(pattern, (row.get("model") or "").lower()):
+        if re.search(pattern, text_of(row, "model")):
             part = min(window / needed(row, "seq_len"), 1.0)
             return 1 - layers * (1 - part) ** 2
     return 1.0
@@ -120,7 +129,7 @@ def _hybrid(row: Row, own: Mapping[str, float | str]) -> Model:
         "qkv_width": (size["heads"] + 2 * size["kv_heads"]) * size["head_dim"],
         "ffn": size["ffn"] * dense / max(mixers - routed, 1.0),
         "ups": 1.0,
-        "vocabulary": number(row, "vocab", VOCABULARY),
+        "vocabulary": amount(row, "vocab", VOCABULARY),
         "experts": experts,
         "top_k": size.get("top_k", 0.0),
         "expert_ffn": size.get("expert_ffn", 0.0),
@@ -138,12 +147,7 @@ def _hybrid(row: Row, own: Mapping[str, float | str]) -> Model:
 
 def _guessed(row: Row, name: str) -> tuple[Model, str]:
     """A GPT of so many parameters as a token visits: 12 layers hidden^2, hidden = ASPECT layers."""
-    active = re.search(r"(?:^|_)a(\d+(?:_\d+)?)b(?:_|$)", name)
-    total = re.search(r"(?:^|[a-z_])(\d+(?:_\d+)?)b(?:_|$)", name)
-    found = active or total
-    billions = float(found[1].replace("_", ".")) if found else 0.0
-    if not active:
-        billions = number(row, "params_b", billions)
+    billions = _active_billions(row, name)
     if billions <= 0:
         needed(row, "hidden")
     layers = max(1.0, round((billions * 1e9 / (12 * ASPECT**2)) ** (1 / 3)))
@@ -151,29 +155,30 @@ def _guessed(row: Row, name: str) -> tuple[Model, str]:
     stated = {"layers": f"{layers:g}", "hidden": f"{hidden:g}", "heads": f"{hidden / HEAD:g}"}
     own = {key: value for key, value in row.items() if not key.startswith(("moe_", "kv_", "head_"))}
     note = f"dimensions guessed from {billions:g} billion parameters a token"
-    return _stated({**own, **stated, "ffn": "", "glu": ""}), note
+    return _stated({**own, **stated, "ffn": "", "glu": "", "model": "", "arch_family": ""}), note
+
+
+def _active_billions(row: Row, name: str) -> float:
+    """Parameters that a token visits; 0 where nothing says how many."""
+    known = next((own for pattern, own in _ACTIVE if re.search(pattern, name)), 0.0)
+    active = re.search(r"(?:^|_)a(\d+(?:_\d+)?)b(?:_|$)", name)
+    several = _SEVERAL.search(name)
+    if known:
+        return known
+    if active:
+        return _decimal(active[1])
+    if several:
+        total = SEVERAL_TOTAL * float(several[1]) * _decimal(several[2])
+        return SEVERAL_ACTIVE * amount(row, "params_b", total)
+    named = re.search(r"(?:^|[a-z_])(\d+(?:_\d+)?)b(?:_|$)", name)
+    return amount(row, "params_b", _decimal(named[1]) if named else 0.0)
+
+
+def _decimal(text: str) -> float:
+    return float(text.replace("_", "."))
 
 
 @cache
 def _hybrids() -> Mapping[str, Mapping[str, float | str]]:
     models = json.loads(_HYBRIDS.read_text(encoding="utf-8"))["models"]
     return {str(name): own for name, own in models.items()}
-
-
-def needed(row: Row, name: str) -> float:
-    """A positive number; NotPredictable where the row has none."""
-    found = number(row, name, float("nan"))
-    if not found > 0:
-        raise NotPredictable(f"{name} is {row.get(name) or 'not stated'!r}, needed: a number")
-    return found
-
-
-def number(row: Row, name: str, default: float) -> float:
-    """A column's number, `default` where it is silent; NotPredictable for what is no number."""
-    text = (row.get(name) or "").strip().lower()
-    if text in _SILENT:
-        return default
-    try:
-        return _WORDS[text] if text in _WORDS else float(text.replace(",", ""))
-    except ValueError:
-        raise NotPredictable(f"{name} is {text!r}, needed: a number") from None

@@ -102,7 +102,7 @@ CONSTANTS = (
         "passed on and read 5, scan 3, gate and norm 3 (arXiv:2405.21060, section 6)",
     ),
     *_each(
-        "launch", STACKS, (8e-4, 4e-4, 4e-4, 2e-4, 5e-5, 1e-5, 4e-4), 0.7,
+        "launch", STACKS, (8e-4, 4e-4, 4e-4, 2e-4, 5e-5, 1e-5, 4e-4, 4e-4), 0.7,
         "s that the host needs for a layer's pass: no pass is shorter",
         "published: 0.56 to 0.87 ms a layer of BERT's forward pass at batch 1 (NVIDIA "
         "FasterTransformer, docs/encoder_guide.md, PyTorch on V100 and T4); the others chosen: "
@@ -133,14 +133,15 @@ CONSTANTS = (
         "published: 10-20 us for 8 bytes in one node (aws-samples)",
     ),
     *_each(
-        "tensor_exposed", STACKS, (1.0, 0.9, 0.9, 0.9, 0.5, 0.5, 0.9), 0.2,
+        "tensor_exposed", STACKS, (1.0, 0.9, 0.9, 0.9, 0.5, 0.5, 0.9, 0.9), 0.2,
         "share of tensor-parallel collectives that computation does not hide",
         "chosen: only newer stacks split products to send while they multiply",
     ),
     *_each(
-        "overlapped", STACKS, (0.05, 1.0, 1.0, 1.0, 1.0, 1.0, 0.01), 0.5,
+        "overlapped", STACKS, (0.05, 1.0, 1.0, 1.0, 1.0, 1.0, 0.01, 1.0), 0.5,
         "share of a pass beside which its parameters are gathered and its gradients reduced",
-        "chosen: stacks of 2021 waited, newer ones prefetch and reduce in buckets",
+        "chosen: stacks of 2021 waited, PaddleNLP does by default; others prefetch and reduce in "
+        "buckets",
     ),
     Constant(
         "interference", 0.15, 0.3, "share of an overlapped collective's time that is felt",
@@ -151,7 +152,7 @@ CONSTANTS = (
         "chosen: only some stacks let the next step's forward pass begin before its end",
     ),
     *_each(
-        "messages", STACKS, (4.0, 1.0, 12.0, 4.0, 4.0, 1.0, 4.0), 0.5,
+        "messages", STACKS, (4.0, 1.0, 12.0, 4.0, 4.0, 1.0, 4.0, 4.0), 0.5,
         "messages a layer in which gradients and parameters travel",
         "chosen: a layer, its matrices, or each of its tensors",
     ),

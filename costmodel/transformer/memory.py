@@ -20,12 +20,12 @@ EIGHT_BIT_BYTES = 2.0
 # PaddleNLP in the parameters' type, NeMo's recipes too
 GRADIENT_BYTES = {
     "eager": 2.0, "fsdp": 2.0, "zero": 2.0, "megatron": 4.0, "nemo": 2.0, "compiled": 4.0,
-    "other": 2.0,
+    "paddle": 2.0, "other": 2.0,
 }  # fmt: skip
 # logits in 16 bits, and in float32 with their gradient; a fused loss writes it in their place
 LOGIT_BYTES = {
     "eager": 10.0, "fsdp": 4.0, "zero": 6.0, "megatron": 10.0, "nemo": 10.0, "compiled": 6.0,
-    "other": 10.0,
+    "paddle": 10.0, "other": 10.0,
 }  # fmt: skip
 # chosen: layers whose gathered parameters lie in memory at once: one is read, one is fetched;
 # where tensors are gathered one by one, the largest, a third of a GPT's layer

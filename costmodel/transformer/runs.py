@@ -13,7 +13,7 @@ Column = NDArray[np.float64]
 
 # Which constants a run has: by what its devices are, and by what software runs on them.
 GENERATIONS = ("ampere", "hopper", "blackwell")
-STACKS = ("eager", "fsdp", "zero", "megatron", "nemo", "compiled", "other")
+STACKS = ("eager", "fsdp", "zero", "megatron", "nemo", "compiled", "paddle", "other")
 # stacks whose kernels follow the newest devices: chosen, as they call cuDNN or a compiler
 NATIVE = ("megatron", "nemo", "compiled")
 NONE, SELECTIVE, FULL, PRODUCTS = 0.0, 1.0, 2.0, 3.0

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from bench.published import GIVEN, TOO_LARGE, Measured, predictions, run
-from bench.published_rows import read, rows_of
+from bench.published_rows import rows_of
+from bench.published_table import read
 from bench.scores import score
 from costmodel.transformer.profile import published_profile
 from costmodel.transformer.runs import FULL, NONE, PRODUCTS, SELECTIVE

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.published_models import NotPredictable, model_of
+from bench.published_models import model_of
 from bench.published_rows import rows_of
+from bench.published_table import NotPredictable
 from costmodel.transformer.runs import Runs
 
 STRATEGY = {"hw": "H100", "gpus": "8", "gbs": "64", "seq_len": "4096"}
@@ -63,6 +64,9 @@ def test_a_window_leaves_few_pairs_of_tokens():
     ("row", "billions"),
     [
         ({"model": "unheard-of-13b"}, 13),
+        ({"model": "Mixtral 8x7B"}, 13),
+        ({"model": "unheard-of-8x22b", "params_b": "141"}, 39),
+        ({"model": "DeepSeek-V3", "params_b": "671"}, 37),
         ({"model": "unheard_of", "params_b": "70.6"}, 70.6),
         ({"model": "unheard-of-30b-a3b", "params_b": "30.5"}, 3),
         ({"model": "mpt-1.5b-chat"}, 1.5),
