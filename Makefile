@@ -52,7 +52,7 @@ $(VENV)/.run: $(PROJECTS) | $(PY)
 $(VENV)/.test: $(PROJECTS) | $(PY)
 	@echo "Installing what the tests need into $(VENV)"
 	@$(PIP) torch==2.13.0
-	@$(PIP) --editable './clients[capture]' --editable '.[test]'
+	@$(PIP) --editable './clients[capture,onnx]' --editable '.[test]'
 	@touch $(VENV)/.run $@
 
 # as root on Debian install what tests/apt.txt names; elsewhere say what is missing

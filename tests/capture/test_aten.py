@@ -44,7 +44,10 @@ CASES = {
     "comparison": (lambda x: (x > 0) & ~(x >= 1) | (x == 2), square),
     "extremes": (lambda x: torch.maximum(x, -x) + torch.minimum(x, x + 1), square),
     "bits": (lambda x: (x.long() & 3) | 4, square),
-    "where": (lambda x: torch.where(x > 0, x, -1.0) + torch.where(x > 0, x, x * 2), square),
+    "where": (
+        lambda x: torch.where(x > 0, x, -1.0) + torch.where(x > 0, 2.0, x * 2),
+        square,
+    ),
     "masked fill": (lambda x: x.masked_fill(x > 0, float("-inf")), square),
     "clamp": (lambda x: x.clamp(min=-1, max=1) + x.clamp_min(0), square),
     "casts": (lambda x: x.double().to(torch.int32).float(), square),

@@ -1,23 +1,42 @@
-"""Real PyTorch programs -> Graph, on the machine that has the framework, without weights."""
+"""Real programs -> Graph, on the machine that has the framework, without weights.
+
+Each name is imported when it is asked for: an ONNX model needs no PyTorch, a job that trains no
+transformers.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meshwright.capture.factory import Recipe, capture_factory
-from meshwright.capture.interpreter import interpret
-from meshwright.capture.module import capture_module
-
 if TYPE_CHECKING:
+    from meshwright.capture.factory import Recipe, capture_factory
     from meshwright.capture.hf import capture_hf
+    from meshwright.capture.interpreter import interpret
+    from meshwright.capture.module import capture_module
+    from meshwright.capture.onnx import capture_onnx
 
-__all__ = ["Recipe", "capture_factory", "capture_hf", "capture_module", "interpret"]
+_HOMES = {
+    "Recipe": "factory",
+    "capture_factory": "factory",
+    "capture_hf": "hf",
+    "capture_module": "module",
+    "capture_onnx": "onnx",
+    "interpret": "interpreter",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """A job that trains needs no transformers, which take seconds to import."""
-    if name != "capture_hf":
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from meshwright.capture.hf import capture_hf
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
-    return capture_hf
+
+__all__ = [
+    "Recipe",
+    "capture_factory",
+    "capture_hf",
+    "capture_module",
+    "capture_onnx",
+    "interpret",
+]

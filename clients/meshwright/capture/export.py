@@ -27,6 +27,7 @@ _INLINED = frozenset(
     {"wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint"}
 )
 _DROPPED = frozenset({"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_size"})
+_COMMUNICATE = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor"})
 _VIEW_KINDS = frozenset({"reshape", "transpose", "expand", "slice", "split"})
 
 
@@ -176,6 +177,12 @@ class _Reader:
         if not isinstance(node.target, torch._ops.OpOverload):
             raise GraphError(f"torch.export left {name!r}, which is not a tensor operation")
         packet = node.target.overloadpacket.__name__
+        if node.target.namespace in _COMMUNICATE:
+            raise GraphError(
+                f"{_module_of(node, path) or 'the module'} communicates between devices "
+                f"({node.target.namespace}.{packet}); capture the model of one device, from which "
+                "the planner makes the communication"
+            )
         results = _results(node.meta.get("val"))
         if packet in _DROPPED or not results:
             return None

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 
 from meshwright.capture.export import export_program
-from meshwright.capture.names import name_values
+from meshwright.capture.finish import finished, is_label
 from meshwright.capture.passes import PASSES
 from meshwright.capture.witness import BATCH_WITNESS, Witness
 from meshwright.schema import Graph
 
 Inputs = Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
-_LABEL_WORDS = ("label", "target")
 
 
 def capture_module(
@@ -46,18 +45,9 @@ def capture_module(
     program = export_program(_without_weights(module), arguments, witness=witness)
     label_names = set(labels)
     for value in program.sources:
-        if value.role == "input" and (
-            value.name in label_names or any(word in value.name for word in _LABEL_WORDS)
-        ):
+        if value.role == "input" and (value.name in label_names or is_label(value.name)):
             value.role = "label"
-    for rewrite in PASSES:
-        rewrite(program)
-    name_values(program)
-    used = {value for node in program.nodes for value in node.inputs} | set(program.outputs)
-    program.sources = [value for value in program.sources if value in used]
-    unknown = sorted({node.kind for node in program.nodes if "." in node.kind})
-    program.notes += [f"no canonical kind for {kind}; it is kept replicated" for kind in unknown]
-    return program.to_graph(name=name, symbols=symbols)
+    return finished(program, PASSES, name=name, symbols=symbols)
 
 
 def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""`meshwright capture`: real programs into graph files. Needs PyTorch, on this machine only."""
+"""`meshwright capture`: real programs into graph files. Needs their framework, but no server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from meshwright.cli.consoles import notices
 from meshwright.files import write_whole
-from meshwright.schema import Graph, Unavailable
+from meshwright.schema import Graph, GraphError, Unavailable
 
 capture = typer.Typer(help="Capture a model as a graph.", no_args_is_help=True)
 
@@ -27,7 +27,7 @@ def hf(
     output: Output,
 ) -> None:
     """Capture a Hugging Face model from its configuration, without weights."""
-    _write(_captures().capture_hf(config, batch=batch, seq=seq), output)
+    _write(_captured("capture_hf", config, batch=batch, seq=seq), output)
 
 
 @capture.command()
@@ -41,18 +41,43 @@ def torch(
     The function returns a meshwright.capture.Recipe; its module is looked for in this folder first.
     """
     sys.path.insert(0, "")  # as `python -m` does; a console script has its own folder there
-    _write(_captures().capture_factory(factory, batch=batch), output)
+    _write(_captured("capture_factory", factory, batch=batch), output)
 
 
-def _captures() -> Any:
-    """The package meshwright.capture; Unavailable where its frameworks are missing."""
+@capture.command()
+def onnx(
+    file: Annotated[Path, typer.Argument(help="ONNX model; weights in other files are not read.")],
+    output: Output,
+    size: Annotated[
+        list[str] | None, typer.Option(help="A named dim of the inputs: batch=32. Repeatable.")
+    ] = None,
+) -> None:
+    """Capture an ONNX model: its forward pass, shapes inferred."""
+    _write(_captured("capture_onnx", file, sizes=_sizes(size or [])), output)
+
+
+def _sizes(given: list[str]) -> dict[str, int]:
+    sizes = {}
+    for item in given:
+        name, _, number = item.partition("=")
+        if not name or not number.isdecimal():
+            raise GraphError(f"--size {item!r} is not of the form NAME=NUMBER")
+        sizes[name] = int(number)
+    return sizes
+
+
+def _captured(name: str, *arguments: Any, **options: Any) -> Graph:
+    """What a function of meshwright.capture gives; Unavailable where its framework is missing."""
     try:
-        return import_module("meshwright.capture")
+        function = getattr(import_module("meshwright.capture"), name)
     except ModuleNotFoundError as missing:
+        extra = "onnx" if missing.name == "onnx" else "capture"
         raise Unavailable(
             f"capture needs the package {missing.name}; install it with "
-            "pip install 'meshwright[capture]'"
+            f"pip install 'meshwright[{extra}]'"
         ) from None
+    graph: Graph = function(*arguments, **options)
+    return graph
 
 
 def _write(graph: Graph, output: Path) -> None:

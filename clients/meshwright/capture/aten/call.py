@@ -47,7 +47,7 @@ class Call:
     def out(self) -> Value:
         return self.results[0]
 
-    def op(self, kind: str, inputs: Sequence[Value], **attrs: Any) -> None:
+    def op(self, kind: str, inputs: Sequence[Value], /, **attrs: Any) -> None:
         """The node that makes the results."""
         self._add(kind, inputs, self.results, attrs)
         self.values = self.results

@@ -37,8 +37,14 @@ PASSES: tuple[Pass, ...] = (
     drop_dead_code,
 )
 
+# where values are not known: masks are recognised by running them in torch
+TORCH_FREE: tuple[Pass, ...] = tuple(
+    rewrite for rewrite in PASSES if rewrite not in (recognise_masks, recognise_mixture)
+)
+
 __all__ = [
     "PASSES",
+    "TORCH_FREE",
     "Pass",
     "drop_dead_code",
     "drop_identities",

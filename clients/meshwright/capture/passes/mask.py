@@ -6,9 +6,6 @@ size, larger than every number in it (a window of 4,096 shows at 4,100 positions
 
 from __future__ import annotations
 
-import torch
-
-from meshwright.capture.interpreter import interpret
 from meshwright.capture.names import name_values
 from meshwright.capture.program import Node, Program, Value
 from meshwright.capture.witness import Witness
@@ -34,6 +31,11 @@ def recognise_masks(program: Program) -> None:
 
 
 def _meaning(program: Program, mask: Value) -> str | None:
+    # only programs that came from torch have masks to recognise
+    import torch
+
+    from meshwright.capture.interpreter import interpret
+
     part = program.upstream([mask])
     if part.sources:
         return None
