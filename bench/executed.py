@@ -2,8 +2,8 @@
 
 The examples of docs/examples.md, the published configurations as they are stated, and the plans
 that searches over pipelines and recompute find for five of these. Devices: of the scaled-down
-meshes of all stages; ops: run on them, one for each device; CPU seconds of verification alone. Step: as the plan says,
-as its simulation has it, and by how much the former is off.
+meshes of all stages; ops: run on them, one for each device; CPU s: of verification alone. Step: as
+the plan says, as its simulation has it, and by how much the former is off.
 """
 
 from __future__ import annotations
