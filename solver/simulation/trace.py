@@ -179,8 +179,9 @@ def _complete(
         "cat": category,
         "pid": rank,
         "tid": thread,
-        "ts": round(start / NS_PER_US, 3),
-        "dur": round((end - start) / NS_PER_US, 3),
+        "ts": round(start) / NS_PER_US,
+        # from one rounded time to another, so that no event ends after the next has begun
+        "dur": (round(end) - round(start)) / NS_PER_US,
         "args": args,
     }
 
@@ -202,6 +203,6 @@ def _samples(step: Step, rank: int, curve: Curve) -> Iterator[Event]:
             "name": "memory bytes",
             "pid": rank,
             "tid": 0,
-            "ts": round(float(curve.ns[k]) / NS_PER_US, 3),
+            "ts": round(float(curve.ns[k])) / NS_PER_US,
             "args": held,
         }

@@ -1,9 +1,8 @@
-"""Traces hold to the Trace Event Format: what Perfetto's importer asks of them."""
+"""What a trace shows of a step; its format is held in test_trace_format.py."""
 
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -28,26 +27,13 @@ def events(step: Step, phase: str, **more: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("kind", "count"), [("1f1b", 1), ("zb_h1", 1), ("interleaved_1f1b", 2)])
-def test_events_have_what_the_format_asks(kind: ScheduleKind, count: int) -> None:
+def test_events_end_when_the_step_does(kind: ScheduleKind, count: int) -> None:
     step = stepped(kind, count)
-    named = {(own["pid"], own["tid"]) for own in events(step, "M") if own["name"] == "thread_name"}
     complete = events(step, "X")
     for own in complete:
         assert {"name", "cat", "pid", "tid", "ts", "dur", "args"} == {*own} - {"ph"}
-        assert (own["pid"], own["tid"]) in named, own["name"]
-        assert own["ts"] >= 0
-        assert own["dur"] >= 0
     # microseconds: the last event ends when the step does
     assert max(own["ts"] + own["dur"] for own in complete) == pytest.approx(step.ns / 1e3, abs=0.01)
-    # events of a thread may nest but not cross; here none share time
-    for thread in named:
-        here = sorted(
-            (own["ts"], own["ts"] + own["dur"])
-            for own in complete
-            if (own["pid"], own["tid"]) == thread
-        )
-        for (_, end), (start, _) in pairwise(here):
-            assert start >= end - 0.002
 
 
 def test_compute_and_traffic_are_all_there() -> None:
