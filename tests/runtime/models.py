@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import nn
 
-from meshwright.capture import capture_module
+from examples.models.face_head import FaceHead
+from examples.models.wide_deep import WideDeep
+from meshwright.capture import capture_hf, capture_module, interpret
 from meshwright.schema import Graph
 
 T = torch.Tensor
@@ -17,11 +20,16 @@ T = torch.Tensor
 
 @dataclass(frozen=True)
 class Model:
-    """build: the module. inputs: random ones of these sizes. lengths: sizes beside the batch."""
+    """build: the module. inputs: random ones of these sizes. lengths: sizes beside the batch.
+
+    captured: its graph for so many rows, loss: of a batch, where not as of any module.
+    """
 
     build: Callable[[], nn.Module]
     inputs: Callable[[Mapping[str, int]], dict[str, T]]
     lengths: Mapping[str, int] = field(default_factory=dict)
+    captured: Callable[[int], Graph] | None = None
+    loss: Callable[[nn.Module, Mapping[str, T]], T] = lambda module, batch: module(**batch)
 
     def batch(self, rows: int) -> dict[str, T]:
         """Random inputs of so many rows."""
@@ -29,6 +37,8 @@ class Model:
 
     def graph(self, rows: int) -> Graph:
         """Captured with these sizes as its symbols."""
+        if self.captured is not None:
+            return self.captured(rows)
 
         def inputs(sizes: Mapping[str, int]) -> dict[str, T]:
             return {name: own.to("meta") for name, own in self.inputs(sizes).items()}
@@ -110,4 +120,104 @@ def text(sizes: Mapping[str, int]) -> dict[str, T]:
     return {"ids": ids, "labels": ids.where(kept, -100)}
 
 
-MODELS = {"llama": Model(Llama, text, {"seq": 8})}
+class Gpt(nn.Module):
+    """One projection of query, key and value side by side, biases, a table of places, one table for
+    words and logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        hidden, self.heads, vocabulary = 32, 4, 64
+        self.words, self.places = nn.Embedding(vocabulary, hidden), nn.Embedding(8, hidden)
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "first": nn.LayerNorm(hidden), "fused": nn.Linear(hidden, 3 * hidden),
+                    "out": nn.Linear(hidden, hidden), "second": nn.LayerNorm(hidden),
+                    "up": nn.Linear(hidden, 64), "down": nn.Linear(64, hidden),
+                }
+            )
+            for _ in range(2)
+        )  # fmt: skip
+        self.norm = nn.LayerNorm(hidden)
+        self.head = nn.Linear(hidden, vocabulary, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids: T, labels: T) -> T:
+        rows, length = ids.shape
+        x = self.words(ids) + self.places(torch.arange(length))
+        for layer in self.layers:
+            assert isinstance(layer, nn.ModuleDict)
+            fused = layer["fused"](layer["first"](x)).split(x.shape[-1], dim=-1)
+            query, key, value = (
+                own.view(rows, length, self.heads, -1).transpose(1, 2) for own in fused
+            )
+            seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+            x = x + layer["out"](seen.transpose(1, 2).reshape(x.shape))
+            x = x + layer["down"](F.gelu(layer["up"](layer["second"](x))))
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+
+
+def clicks(sizes: Mapping[str, int]) -> dict[str, T]:
+    """Ids of four fields with weights, and whether it was clicked."""
+    rows = sizes["batch"]
+    return {
+        "ids": torch.randint(0, 64, (rows, 4)),
+        "weights": torch.rand(rows, 4, dtype=torch.float64),
+        "labels": torch.randint(0, 2, (rows,)).double(),
+    }
+
+
+def faces(sizes: Mapping[str, int]) -> dict[str, T]:
+    """Images, and whose they are."""
+    rows = sizes["batch"]
+    images = torch.rand(rows, 3, 16, 16, dtype=torch.float64)
+    return {"images": images, "labels": torch.randint(0, 64, (rows,))}
+
+
+MIXTRAL = {
+    "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "dtype": "float32",
+    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4,
+    "num_experts_per_tok": 2, "max_position_embeddings": 128, "sliding_window": None,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def mixtral() -> nn.Module:
+    """From transformers, with random weights."""
+    config = transformers.AutoConfig.for_model(**MIXTRAL)
+    config.use_cache = False
+    found: nn.Module = transformers.MixtralForCausalLM._from_config(
+        config, dtype=torch.float32, attn_implementation="sdpa"
+    )
+    return found.train()
+
+
+def mixtral_graph(rows: int) -> Graph:
+    """Captured from its configuration."""
+    return capture_hf(MIXTRAL, batch=rows, seq=8, name="mixtral")
+
+
+def by_ops(module: nn.Module, batch: Mapping[str, T]) -> T:
+    """The loss of its graph: experts with a fixed number of slots, as no module has them."""
+    rows = batch["input_ids"].shape[0]
+    graph = mixtral_graph(rows)
+    assert graph.loss is not None
+    values = {**dict(module.named_parameters()), **dict(module.named_buffers()), **batch}
+    return interpret(graph, values, dtypes={"float32": torch.float64})[graph.loss]
+
+
+def of_transformers(sizes: Mapping[str, int]) -> dict[str, T]:
+    """As `text`, under the names that transformers has."""
+    own = text(sizes)
+    return {"input_ids": own["ids"], "labels": own["labels"]}
+
+
+MODELS = {
+    "llama": Model(Llama, text, {"seq": 8}),
+    "gpt": Model(Gpt, lambda sizes: text({**sizes, "seq": 8})),
+    "wide and deep": Model(lambda: WideDeep(rows=64, dim=8, fields=4, hidden=(16, 8)), clicks),
+    "faces": Model(lambda: FaceHead(blocks=(1,), width=8, feature=16, identities=64), faces),
+    "mixtral": Model(mixtral, of_transformers, {"seq": 8}, mixtral_graph, by_ops),
+}

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from meshwright.planfile import PlanFile
 from meshwright.runtime.torch import Ran
 from meshwright.schema import (
+    DTYPE_BYTES,
     Constraints,
     Degrees,
+    Graph,
     Mesh,
     OptimizerParallel,
+    Pin,
     Plan,
     Request,
     Setup,
@@ -22,65 +26,91 @@ from meshwright.schema import (
 )
 from solver.planner import plan
 from tests.runtime.models import MODELS
-from tests.runtime.worlds import ROWS, Case
+from tests.runtime.worlds import ROWS, Case, Outcome, run_world
 from tests.solver.small_graphs import topology
 
-Key = tuple[str, str, tuple[str, ...], int, str]  # cause, kind, axes, bytes, tensor
+Key = tuple[str, str, tuple[str, ...], int, str]  # cause, kind, axes, elements, tensor
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A case to be planned. degrees: None = searched. zero: the level, of all parameters."""
+    """A case to be planned: as degrees say, or searched with these pins."""
 
     name: str
     model: str
     degrees: dict[str, Any] | None = None
-    zero: int | None = None
+    pins: tuple[Pin, ...] = ()
     microbatches: int = 2
-    setup: dict[str, Any] = field(default_factory=dict)
 
 
-def written(wanted: Wanted, sizes: tuple[int, ...], folder: Path) -> tuple[Case, Plan]:
+def written(wanted: Wanted, sizes: tuple[int, ...], folder: Path) -> tuple[Case, Plan, Graph]:
     """Plan a case and write its file."""
     graph = MODELS[wanted.model].graph(ROWS // wanted.microbatches)
     devices: Topology = topology(*sizes)
+    (dtype,) = {t.dtype for t in graph.tensors if t.role == "parameter"}
     setup = Setup(
         global_batch=ROWS,
         microbatches=wanted.microbatches,
-        gradient_dtype="float64",
+        gradient_dtype=dtype,
         master_dtype=None,
-        **wanted.setup,
     )
-    level = None if wanted.zero is None else OptimizerParallel(level=wanted.zero, threshold_kb=0)
+    small = OptimizerParallel(threshold_kb=0)
     request = Request(
         graph=graph,
         topology=devices,
         setup=setup,
+        pins=wanted.pins,
         degrees=None if wanted.degrees is None else Degrees(**wanted.degrees),
-        constraints=Constraints(optimizer_parallel=level or OptimizerParallel()),
+        constraints=Constraints(optimizer_parallel=small),
     )
     found = plan(request).plan
     assert found is not None
     file = folder / f"{wanted.name}.json"
     PlanFile(plan=found, graph=graph, topology=devices, setup=setup).write(file)
-    return Case(wanted.name, wanted.model, file), found
+    return Case(wanted.name, wanted.model, file), found, graph
 
 
-def expected(plan: Plan) -> Counter[Key]:
-    """What a step of a plan of one stage runs: kind, axes, bytes and tensor of every collective."""
+@dataclass(frozen=True)
+class Run:
+    """What a case's plan says, and what came of it."""
+
+    plan: Plan
+    graph: Graph
+    outcome: Outcome
+
+
+def trained(
+    cases: Sequence[Wanted], sizes: tuple[int, ...], folder: Path, example: str = ""
+) -> dict[str, Run]:
+    """All cases planned for a cluster of these levels, and run in one world."""
+    planned = {wanted.name: written(wanted, sizes, folder) for wanted in cases}
+    (folder / "plan.json").write_text(planned[cases[0].name][0].plan.read_text())
+    found = run_world(prod(sizes), [case for case, _, _ in planned.values()], folder, example)
+    return {name: Run(plan, graph, found[name]) for name, (_, plan, graph) in planned.items()}
+
+
+def expected(plan: Plan, graph: Graph) -> Counter[Key]:
+    """What a step of a plan of one stage runs: kind, axes, elements and tensor of every collective.
+
+    A lookup needs no table in its backward pass: that one is gathered again for nobody, and is not.
+    """
     found: Counter[Key] = Counter()
     stage = plan.stages[0]
+    lookups = {op.op for op in stage.ops if op.kind == "embedding"}
     for moved in stage.redistributions:
+        is_again = moved.again and moved.op not in lookups
+        element_bytes = DTYPE_BYTES[graph.tensor(moved.tensor).dtype]
         for cause, steps, times in (
             ("forward", moved.forward, plan.microbatches),
             ("backward", moved.backward, plan.microbatches),
-            ("again", moved.forward if moved.again else (), plan.microbatches),
+            ("again", moved.forward if is_again else (), plan.microbatches),
             ("step", moved.per_step, 1),
         ):
             for step in steps:
                 if step.kind not in ("slice", "mask"):
                     axes = _ordered(stage.mesh, step.axes)
-                    found[cause, step.kind, axes, step.payload_bytes, moved.tensor] += times
+                    elements = step.payload_bytes // element_bytes
+                    found[cause, step.kind, axes, elements, moved.tensor] += times
     return found
 
 
@@ -88,7 +118,7 @@ def ran(of: Iterable[Ran]) -> Counter[Key]:
     """The redistributions that ran, counted the same way."""
     causes = ("forward", "backward", "again", "step")
     return Counter(
-        (own.cause, own.kind, own.axes, own.bytes, own.of) for own in of if own.cause in causes
+        (own.cause, own.kind, own.axes, own.elements, own.of) for own in of if own.cause in causes
     )
 
 

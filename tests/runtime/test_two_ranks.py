@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.schema import Plan
-from tests.runtime.planned import Wanted, expected, ran, written
-from tests.runtime.worlds import Outcome, run_world
+from tests.runtime.planned import Run, Wanted, expected, ran, trained
 
 DOCS = Path(__file__).parents[2] / "docs" / "runtime.md"
 CASES = (
@@ -18,28 +16,24 @@ CASES = (
     Wanted("sequence parallel", "llama", {"tp": 2, "sequence_parallel": True}),
     Wanted("ring attention", "llama", {"cp": 2}),
 )
-Run = tuple[Plan, Outcome]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     folder: Path = tmp_path_factory.mktemp("two")
-    planned = {wanted.name: written(wanted, (2,), folder) for wanted in CASES}
-    (folder / "plan.json").write_text(planned["tensor parallel"][0].plan.read_text())
     (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert len(example.split("\n\n")[-1].splitlines()) < 10
-    found = run_world(2, [case for case, _ in planned.values()], folder, example)
-    return {name: (plan, found[name]) for name, (_, plan) in planned.items()}
+    return trained(CASES, (2,), folder, example)
 
 
 @pytest.mark.parametrize("name", [wanted.name for wanted in CASES])
 def test_losses_and_gradients_are_those_of_one_process(runs: dict[str, Run], name: str) -> None:
-    _, outcome = runs[name]
+    outcome = runs[name].outcome
     assert outcome.loss_error < 1e-10
     assert outcome.gradient_error < 1e-10, outcome.worst
 
 
 @pytest.mark.parametrize("name", [wanted.name for wanted in CASES])
 def test_the_collectives_that_ran_are_the_plans(runs: dict[str, Run], name: str) -> None:
-    plan, outcome = runs[name]
-    assert ran(outcome.ran) == expected(plan)
+    run = runs[name]
+    assert ran(run.outcome.ran) == expected(run.plan, run.graph)

@@ -8,6 +8,7 @@ mean                 is over all elements, of which a rank has some
 embedding            of rows in parts: those of other ranks count for nothing
 attention            of query rows in parts: a causal mask as those rows see it
 cross_entropy        mean over the labels of all ranks; classes in parts by maximum and sum
+norms, softmax       statistics over all parts of what they normalise
 split                lengths of the part
 """
 
@@ -25,6 +26,7 @@ import torch.nn.functional as F
 from meshwright.capture.interpreter import KERNELS, Run, results_of
 from meshwright.runtime.torch.class_parts import rows_of_class_parts
 from meshwright.runtime.torch.collectives import Collectives
+from meshwright.runtime.torch.statistics import NORMALISED
 from meshwright.schema import Axis, Mesh, OpPlan, parse_notation
 from meshwright.schema.notation import Notation, Segments, Term
 
@@ -34,6 +36,8 @@ T = torch.Tensor
 SUMS = frozenset(
     {"linear", "matmul", "conv", "expert_matmul", "sum", "mean", "embedding", "cross_entropy"}
 )
+# what they reduce and use again may lie on axes
+STATISTICS = frozenset({*NORMALISED, "cross_entropy"})
 # their place along a dim decides what they make, whichever factor the rule calls sharded
 PLACED = frozenset({"tril", "triu", "group_norm", "one_hot", "dropout"})
 
@@ -94,7 +98,7 @@ def why_whole(planned: OpPlan, attrs: Mapping[str, Any]) -> str:
         return "what follows other axes by choice travels between ranks"
     if used & rule.halo:
         return "neighbours need rows of each other"
-    if used & rule.reused and kind != "cross_entropy":
+    if used & rule.reused and kind not in STATISTICS:
         return "its statistics are over several ranks"
     if used & rule.summed and kind not in SUMS:
         return "it sums over several ranks"
@@ -177,6 +181,19 @@ def _cross_entropy(op: LocalOp) -> T:
     return each.sum() / op.collectives.all_reduce(count, rows, op.planned.op, "count")
 
 
+def _normalised(op: LocalOp) -> Any:
+    """Statistics over the parts of other ranks too, where the dims that they are over are cut."""
+    reused = parse_notation(op.planned.rule or "").reused
+    axes = tuple(a for f, own in op.planned.strategy.items() if f in reused for a in own)
+    if op.mesh.size(axes) == 1:
+        return results_of(op.run)
+
+    def reduce(part: T, how: str) -> T:
+        return op.collectives.all_reduce(part, axes, op.planned.op, "own", how)
+
+    return NORMALISED[op.run.op.kind](op.run, reduce, op.mesh.size(axes))
+
+
 LOCAL: Mapping[str, Callable[[LocalOp], Any]] = {
     "linear": _with_bias,
     "conv": _with_bias,
@@ -185,4 +202,5 @@ LOCAL: Mapping[str, Callable[[LocalOp], Any]] = {
     "embedding": _embedding,
     "attention": _attention,
     "cross_entropy": _cross_entropy,
+    **dict.fromkeys(NORMALISED, _normalised),
 }
