@@ -14,14 +14,13 @@ from math import prod
 import numpy as np
 
 from meshwright.schema import Axis, Bucket, Layout, Mesh, Redistribution, Stage, Step
+from meshwright.schema.regions import Region, stored_shape
 from solver.execution.collectives import StepError, paste, stretches
 from solver.execution.shards import (
     Array,
-    Region,
     Shards,
     reduced,
     reduction_of,
-    stored_shape,
     window,
 )
 
