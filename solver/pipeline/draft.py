@@ -20,6 +20,7 @@ from meshwright.schema import (
     RequestError,
     Topology,
 )
+from meshwright.schema.collector import uncollected
 from meshwright.schema.cuts import Cuts, axes_of, counts_of
 from solver.deadline import Deadline, OutOfTime
 from solver.elimination.eliminator import TableTooLarge
@@ -66,6 +67,7 @@ class Draft:
         return part.topology.model_copy(update={"device": device})
 
 
+@uncollected
 def drafted(request: Request, anatomy: Anatomy, own: Draft, deadline: Deadline) -> Drafted:
     """From the cheapest to the leanest. Why no plan fits even so; None where the graph cannot be
     run in so many microbatches, or the time was over.
@@ -163,6 +165,14 @@ def within(request: Request, deadline: Deadline, share: float = 1.0) -> Request:
         return request
     budget = request.budget.model_copy(update={"seconds": max(left * share, _LEAST_S)})
     return request.model_copy(update={"budget": budget})
+
+
+def on_meshes(request: Request, axes: int, *, is_final: bool) -> Request:
+    """The request for meshes of so many axes; what is no answer need not be simple."""
+    update: dict[str, object] = {"max_axes": axes}
+    if not is_final:
+        update["simplicity"] = 0.0
+    return request.model_copy(update={"budget": request.budget.model_copy(update=update)})
 
 
 def coarsest_axes(request: Request, part: Topology) -> int:

@@ -9,29 +9,22 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
-from costmodel.calibrations import default_calibration
-from meshwright.schema import Infeasible, RecomputePolicy, Request
+from meshwright.schema import Infeasible, RecomputePolicy
 from solver.deadline import Deadline
 from solver.pipeline.coarse import Coarse, mixed, undominated
 from solver.pipeline.configurations import Configuration
 from solver.pipeline.draft import Draft, Drafted, coarsest_axes, drafted
-from solver.pipeline.estimate import Estimate
-from solver.pipeline.fan import fanned
-from solver.pipeline.layers import layer_begins
-from solver.pipeline.options import Option, option, tight_option
+from solver.pipeline.estimating import Estimating
+from solver.pipeline.options import Cut, Option
 from solver.pipeline.outlook import outlook_ns
-from solver.pipeline.pace import Pace
-from solver.pipeline.placement import Placement, Share, parts_of, sends_ns
-from solver.pipeline.stage_graph import Anatomy
+from solver.pipeline.placement import Placement, Share, parts_of
+from solver.pipeline.shared import Searches, Shared
 from solver.recompute.tries import FULL, POLICIES
 
 Say = Callable[[str, int, int], None]
@@ -89,21 +82,14 @@ class Drafts:
     """Makes drafts and estimates. refused: why a group has none; of those, the nearest to fit.
     coarse_only: shares on whose finer meshes plans would take too long."""
 
-    def __init__(
-        self, request: Request, anatomy: Anatomy, executor: Executor | None, say: Say
-    ) -> None:
-        self.request = request
-        self.anatomy = anatomy
-        self.executor = executor
+    def __init__(self, searches: Searches, say: Say) -> None:
+        self.searches = searches
+        self.request = searches.shared.request
+        self.estimator = searches.shared.estimator
         self.say = say
-        self.layers = layer_begins(anatomy)
-        self.layers = self.layers[self.layers > 0]
-        self.usable = 1 - request.setup.memory_reserve
-        self.calibration = request.calibration or default_calibration()
         self.refused: Infeasible | None = None
         self.coarse_only: set[Placement] = set()
         self._known: dict[Draft, Drafted] = {}
-        self._paces: dict[tuple[str, int, int, int], Pace] = {}
 
     @property
     def policies(self) -> tuple[RecomputePolicy, ...]:
@@ -165,14 +151,13 @@ class Drafts:
         return done
 
     def _draft(self, groups: Sequence[Group], deadline: Deadline) -> None:
-        tight = []
-        for own in groups:
-            if not self._is_tight(own):
-                own.ways = list(own.free)
-                self.estimate(own)
-            if len(own.options) < len(own.configurations):
-                own.ways = []
-                tight.append(own)
+        easy = [own for own in groups if not self._is_tight(own)]
+        for own in easy:
+            own.ways = list(own.free)
+        self.estimate(easy, deadline)
+        tight = [own for own in groups if len(own.options) < len(own.configurations)]
+        for own in tight:
+            own.ways = []
         wanted = [
             (own, own.draft(place, policy, own.most_held, axes))
             for own in tight
@@ -180,15 +165,14 @@ class Drafts:
             for policy in self.policies
         ]
         self._keep(wanted, deadline)
-        for own in tight:
-            self.estimate(own)
+        self.estimate(tight, deadline)
 
     def _is_tight(self, own: Group) -> bool:
         """Whether there could be other plans of its stages in the memory there is."""
         if not own.free:
             return True
         (part, *_) = parts_of(self.request.topology, own.shares[:1])
-        pool = part.topology.device.memory_bytes * self.usable * own.ranks
+        pool = part.topology.device.memory_bytes * self.estimator.usable * own.ranks
         weights = own.free[0].weights
         held = weights.static_bytes.sum() + own.most_held * weights.saved_bytes.sum()
         return bool(held + own.ranks * weights.passing_bytes.max(initial=0.0) > FULL * pool)
@@ -230,14 +214,8 @@ class Drafts:
             for draft in self._more(own, place)
         ]
         self._keep(wanted, deadline)
-        for own in groups:
-            self.estimate(own)
-        best_ns = min((own.ns for own in groups), default=np.inf)
-        for own in groups:
-            own.options = [
-                self._shifted(own, one) if one.estimated_ns <= _SHIFTED * best_ns else one
-                for one in own.options
-            ]
+        self.estimate(groups, deadline)
+        self._shift(groups, deadline)
 
     def _more(self, own: Group, place: int) -> Iterator[Draft]:
         """On finer meshes, with the policies that its best stages have. With more microbatches in
@@ -256,29 +234,33 @@ class Drafts:
             for held in dict.fromkeys(in_flight):
                 yield own.draft(place, policy, held, axes)
 
-    def estimate(self, group: Group) -> None:
-        """The group's options, of the drafts there are."""
-        group.options = []
-        if not group.is_drafted:
-            return
-        for own in group.configurations:
-            estimate, ops = self._estimate(group, own), len(self.anatomy.order)
-            found = option(own, estimate, self.layers, ops, max(group.axes), shift=False)
-            if found is not None:
-                group.options.append(found)
+    def estimate(self, groups: Sequence[Group], deadline: Deadline) -> None:
+        """The groups' options, of the drafts there are."""
+        for own in groups:
+            own.options = []
+        drafted = [own for own in groups if own.is_drafted]
+        asked = [Estimating(tuple(own.ways), tuple(own.configurations)) for own in drafted]
+        made = self.searches.fanned(_cuts, asked, deadline)
+        for own, task, cuts in zip(drafted, asked, made, strict=False):
+            own.options = self.estimator.options(task, cuts, max(own.axes))
 
-    def _shifted(self, group: Group, own: Option) -> Option:
-        ops, axes = len(self.anatomy.order), max(group.axes)
-        found = option(own.configuration, own.estimate, self.layers, ops, axes, shift=True)
-        return found or own
-
-    def without(self, own: Option, more: Sequence[RecomputePolicy]) -> Option | None:
-        """The option with no stage that does again as much as these policies, if it fits so."""
-        ways = tuple(way for way in own.estimate.ways if way.policy not in more)
-        if not ways:
-            return None
-        estimate, ops = replace(own.estimate, ways=ways), len(self.anatomy.order)
-        return option(own.configuration, estimate, self.layers, ops, own.axes, shift=True)
+    def _shift(self, groups: Sequence[Group], deadline: Deadline) -> None:
+        """Shift the cuts of options that are near the best."""
+        best_ns = min((own.ns for own in groups), default=np.inf)
+        near = [
+            (group, place, option)
+            for group in groups
+            for place, option in enumerate(group.options)
+            if option.estimated_ns <= _SHIFTED * best_ns
+        ]
+        asked = [
+            Estimating(tuple(group.ways), (option.configuration,), shift=True)
+            for group, _, option in near
+        ]
+        made = self.searches.fanned(_cuts, asked, deadline)
+        for (group, place, _), task, cuts in zip(near, asked, made, strict=False):
+            for found in self.estimator.options(task, cuts, max(group.axes)):
+                group.options[place] = found
 
     def tight_options(self, groups: Sequence[Group], most: int) -> list[Option]:
         """Where no cuts of any group seem to keep the memory."""
@@ -286,31 +268,9 @@ class Drafts:
         for group in groups:
             for own in group.configurations if group.is_drafted else ():
                 if len(found) < most:
-                    estimate, ops = self._estimate(group, own), len(self.anatomy.order)
-                    made = tight_option(own, estimate, ops, max(group.axes))
+                    made = self.estimator.tight(tuple(group.ways), own, max(group.axes))
                     found += [] if made is None else [made]
         return found
-
-    def _estimate(self, group: Group, own: Configuration) -> Estimate:
-        key = own.schedule, own.ranks, own.microbatches, own.stages_per_rank
-        if key not in self._paces:
-            self._paces[key] = Pace.of(*key)
-        parts = parts_of(self.request.topology, own.shares)
-        pace = self._paces[key]
-        each = max(1, len(self.layers) // (own.ranks * own.stages_per_rank))
-        ways = tuple([way for way in group.ways if way.layers <= each])
-        return Estimate(
-            ways,
-            pace,
-            np.array([part.topology.device.memory_bytes * self.usable for part in parts]),
-            np.array([part.group for part in parts]),
-            sends_ns(
-                parts,
-                pace.runs[-1].rank_of,
-                ways[0].crossing_bytes,
-                self.calibration.link_efficiency,
-            ),
-        )
 
     def _refuse(self, own: Group, why: Infeasible) -> None:
         detail = "no configuration found fits; closest: "
@@ -323,12 +283,8 @@ class Drafts:
 
     def made(self, drafts: Sequence[Draft], deadline: Deadline) -> Iterator[Drafted]:
         """In their order, each made once however often it is wanted."""
-        if self.executor is None:
-            work = partial(_drafted_here, self.request, self.anatomy)
-        else:
-            work = partial(_drafted_elsewhere, pickle.dumps(self.request))
         new = [own for own in dict.fromkeys(drafts) if own not in self._known]
-        results = zip(new, fanned(work, new, deadline, self.executor), strict=False)
+        results = zip(new, self.searches.fanned(_drafted, new, deadline), strict=False)
         for done, own in enumerate(drafts):
             if own not in self._known:
                 again = f", recompute {own.policy}" if own.policy != "none" else ""
@@ -348,16 +304,9 @@ def _missed(why: Infeasible) -> float:
     return why.needed_bytes / why.available_bytes
 
 
-def _drafted_here(request: Request, anatomy: Anatomy, own: Draft, deadline: Deadline) -> Drafted:
-    return drafted(request, anatomy, own, deadline)
+def _drafted(shared: Shared, own: Draft, deadline: Deadline) -> Drafted:
+    return drafted(shared.request, shared.anatomy, own, deadline)
 
 
-def _drafted_elsewhere(packed: bytes, own: Draft, deadline: Deadline) -> Drafted:
-    """In another process, which unpacks a request once for all its drafts."""
-    return drafted(*_unpacked(packed), own, deadline)
-
-
-@lru_cache(maxsize=1)
-def _unpacked(packed: bytes) -> tuple[Request, Anatomy]:
-    request: Request = pickle.loads(packed)  # of the process that asks
-    return request, Anatomy(request.graph)
+def _cuts(shared: Shared, asked: Estimating, _: Deadline) -> list[Cut | None]:
+    return shared.estimator.cuts(asked)

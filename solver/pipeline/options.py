@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,20 +24,40 @@ _PLENTY = 4  # chosen: layers a stage; stages are then equal within some per cen
 _SIMPLER = 0.005  # chosen: by so much may cuts between whole layers be slower than others
 
 
-@dataclass(slots=True)
+class Cut(NamedTuple):
+    """A configuration's cuts, and what a step is estimated to take with them: time, and memory on
+    the device that is fullest, its reserve included."""
+
+    cuts: tuple[int, ...]
+    ns: float
+    fullest_bytes: float
+
+
+@dataclass
 class Option:
     """A configuration, and what is known of it so far.
 
-    axes: of the meshes of which the estimate is. refused: why it has no plan.
+    axes: of the meshes of which the estimate is. estimated: makes it. refused: why it has no plan.
     """
 
     configuration: Configuration
-    cuts: tuple[int, ...]
-    estimate: Estimate
-    estimated_ns: float
+    cut: Cut
     axes: int
+    estimated: Callable[[], Estimate]
     plans: StagePlans | None = None
     refused: Infeasible | None = None
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        return self.estimated()
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        return self.cut.cuts
+
+    @property
+    def estimated_ns(self) -> float:
+        return self.cut.ns
 
     @property
     def ns(self) -> float:
@@ -64,10 +86,10 @@ class Option:
             _MOST_LABELS,
         )
 
-    def memory_bytes(self, usable: float) -> int:
-        """usable: the share of a device's memory that is not reserved."""
+    @property
+    def memory_bytes(self) -> int:
         if self.plans is None:
-            return round(self.estimate.of_fullest(self.cuts, usable))
+            return round(self.cut.fullest_bytes)
         return self.plans.priced.cost.memory_bytes.total
 
     def considered(self, best_ns: float, memory_bytes: int, *, on_front: bool) -> Considered:
@@ -85,18 +107,24 @@ class Option:
         )
 
 
-def option(
-    own: Configuration, estimate: Estimate, layers: IntArray, ops: int, axes: int, *, shift: bool
-) -> Option | None:
-    """A configuration with the best cuts found, None where none keep the memory.
+def cut(
+    own: Configuration,
+    estimate: Estimate,
+    layers: IntArray,
+    ops: int,
+    usable: float,
+    *,
+    shift: bool,
+) -> Cut | None:
+    """The best cuts found of a configuration, None where none keep the memory.
 
-    layers: where cuts leave layers whole; taken where that is about as fast as any.
-    shift: whether cuts are shifted while that makes the step faster; else only those between layers
-    are looked at where there are plenty.
+    layers: where cuts leave layers whole; taken where that is about as fast as any. usable: the
+    share of a device's memory that is not reserved. shift: whether cuts are shifted while that
+    makes the step faster; else only those between layers are looked at where there are plenty.
     """
     if own.cuts is not None:
         ns = estimate.step_ns(own.cuts)
-        return Option(own, own.cuts, estimate, ns, axes) if ns < np.inf else None
+        return _cut(own.cuts, ns, estimate, usable) if ns < np.inf else None
     tries = min(_MOST_TRIES, int(_SHIFTING_NS / estimate.pace.run_ns)) if shift else 0
     found: list[tuple[float, tuple[int, ...]]] = []
     rough = not shift and len(layers) >= _PLENTY * estimate.order.stages
@@ -108,16 +136,20 @@ def option(
     if not found:
         return None
     cuts = min(found)[1]
-    return Option(own, cuts, estimate, estimate.step_ns(cuts), axes)
+    return _cut(cuts, estimate.step_ns(cuts), estimate, usable)
 
 
-def tight_option(own: Configuration, estimate: Estimate, ops: int, axes: int) -> Option | None:
+def leanest_cut(own: Configuration, estimate: Estimate, ops: int, usable: float) -> Cut | None:
     """Where no cuts seem to keep the memory: those that need least of it. Plans of the whole need
     not be the ones that hold least, so that stages planned for it may fit."""
     cuts = own.cuts or estimate.leanest(places_for(estimate, ops))
     if cuts is None:
         return None
-    return Option(own, cuts, estimate, estimate.step_anyway_ns(cuts), axes)
+    return _cut(cuts, estimate.step_anyway_ns(cuts), estimate, usable)
+
+
+def _cut(cuts: tuple[int, ...], ns: float, estimate: Estimate, usable: float) -> Cut:
+    return Cut(cuts, ns, estimate.of_fullest(cuts, usable))
 
 
 def places_for(estimate: Estimate, ops: int) -> IntArray:
@@ -129,14 +161,14 @@ def places_for(estimate: Estimate, ops: int) -> IntArray:
 
 
 def all_considered(
-    options: Sequence[Option], best_ns: float, best_bytes: int, usable: float
+    options: Sequence[Option], best_ns: float, best_bytes: int
 ) -> tuple[Considered, ...]:
     """The fastest, and all for which nothing is at once as fast and smaller; the best plan's step
     and memory are of none of them."""
     found = []
     least = best_bytes
     for place, own in enumerate(sorted(options, key=lambda own: own.ns)):
-        size = own.memory_bytes(usable)
+        size = own.memory_bytes
         on_front = own.refused is None and size < least
         if on_front:
             least = size

@@ -31,7 +31,6 @@ from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     Answer,
     Calibration,
-    Considered,
     Infeasible,
     InvalidInput,
     Plan,
@@ -40,26 +39,26 @@ from meshwright.schema import (
     Topology,
 )
 from solver.deadline import Deadline, Stop, never
-from solver.pipeline.alone import check_on_groups, plan_on_one_group
+from solver.pipeline.alone import Alone, check_on_groups
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.document import document
-from solver.pipeline.draft import coarsest_axes, within
+from solver.pipeline.draft import coarsest_axes, on_meshes
 from solver.pipeline.drafts import Drafts, Group
 from solver.pipeline.least_step import least_step_ns
 from solver.pipeline.options import Option, all_considered
 from solver.pipeline.schedules import schedule
 from solver.pipeline.scout import scouted
+from solver.pipeline.shared import Searches, Shared
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import plan_stages_that_fit
 from solver.pipeline.staged import Staged
-from solver.stage_planner import Report, check, microbatch_counts, plan_stage, states_alone
+from solver.stage_planner import Report, check, microbatch_counts, states_alone
 
 _TIGHT = 3  # chosen: the same where none seems to fit
 _PLANNED = 3  # chosen: configurations that are planned stage by stage; about a second each
 _COARSE_TOLERANCE = 1e-2  # chosen: of stages' plans that choose between configurations
 _FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
-_ALONE = 0.3  # chosen: of the time, the share for the plan without a pipeline
-_ESTIMATING = 0.5  # chosen: of what is left then, the share for estimates
+_ESTIMATING = 0.5  # chosen: of the time, the share for estimates
 _ENOUGH = 16  # chosen: degrees of mixed clusters that are drafted, of hundreds
 _NEAR = 1.1  # chosen: drafts on finer meshes seldom gain so much
 _AS_GOOD = 1.03  # measured: gpt3-175b on 1,024 A100, estimates up to 3.6 % off
@@ -106,17 +105,25 @@ class _PipelineSearch:
         self.deadline = Deadline.after(request.budget.seconds, stop)
         self.calibration: Calibration = request.calibration or default_calibration()
         self.anatomy = Anatomy(request.graph)
-        self.drafts = Drafts(request, self.anatomy, executor, self._say)
+        self.searches = Searches(Shared(request, self.anatomy), executor)
+        self.drafts = Drafts(self.searches, self._say)
         self.notes: list[str] = []
 
     def answer(self) -> Answer:
         impossible = states_alone(self.request)
         if impossible is not None:
             return Answer(infeasible=impossible)
-        single = self._alone(self._coarsest)
+        alone = None
+        if self._may_be_alone:
+            self._say("no pipeline", 0, 1)
+            alone = Alone(self.searches, self._coarsest, self.deadline)
         options = sorted(self._options(), key=lambda own: own.estimated_ns)
+        if alone is not None:
+            alone.expect(options[0].ns if options else np.inf)
         promising = self._planned(options)
-        single = self._alone_at_its_best(single, promising)
+        single = None
+        if alone is not None:
+            single = alone.best(promising[0].ns if promising else np.inf)
         if not promising:
             if single is not None:
                 return single
@@ -134,14 +141,14 @@ class _PipelineSearch:
             self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
         self.notes += _idle(self.request.topology, best.configuration)
         others = [own for own in options if own is not best]
-        considered = self._considered(others, best.ns, best.memory_bytes(self.drafts.usable))
+        considered = all_considered(others, best.ns, best.memory_bytes)
         plan = document(self.request, self._staged(best), best.plans, considered, self.notes)
         return Answer(plan=self._with_bound(plan))
 
     def _with_considered(self, single: Answer, options: list[Option]) -> Answer:
         assert single.plan is not None
         cost = single.plan.cost
-        others = self._considered(options, cost.step_ns, cost.memory_bytes.total)
+        others = all_considered(options, cost.step_ns, cost.memory_bytes.total)
         search = single.plan.search.model_copy(update={"considered": others})
         plan = self._with_bound(single.plan.model_copy(update={"search": search}))
         return single.model_copy(update={"plan": plan})
@@ -159,44 +166,11 @@ class _PipelineSearch:
     def _may_be_alone(self) -> bool:
         return self.request.pipeline.ranks is None and not self.request.pipeline.cuts
 
-    def _considered(
-        self, options: Sequence[Option], best_ns: float, best_bytes: int
-    ) -> tuple[Considered, ...]:
-        return all_considered(options, best_ns, best_bytes, self.drafts.usable)
-
     @property
     def _coarsest(self) -> int:
         """The axes of the coarsest mesh of all devices, or of all of one kind."""
         groups = self.request.topology.groups
         return max(coarsest_axes(self.request, group) for group in groups)
-
-    def _alone(self, axes: int) -> Answer | None:
-        """Without a pipeline, on meshes of so many axes, where that is a choice."""
-        if not self._may_be_alone:
-            return None
-        self._say("no pipeline", 0, 1)
-        is_final = axes == self.request.budget.max_axes
-        share = _ALONE / len(self.request.topology.groups)
-        own = within(_on_meshes(self.request, axes, is_final=is_final), self.deadline, share)
-        return plan_on_one_group(own, lambda one: plan_stage(one, None, self.deadline.stop))
-
-    def _alone_at_its_best(
-        self, coarse_one: Answer | None, promising: Sequence[Option]
-    ) -> Answer | None:
-        """Planned on the finest meshes too, unless pipelines on the coarsest are far ahead."""
-        if coarse_one is None or self.request.budget.max_axes <= self._coarsest:
-            return coarse_one
-        if coarse_one.plan is not None:
-            ns = coarse_one.plan.cost.step_ns
-            far_ahead = bool(promising) and ns > _FAR_AHEAD * promising[0].ns
-            if far_ahead or self.deadline.is_over():
-                return coarse_one
-        found = self._alone(self.request.budget.max_axes)
-        if found is None or found.plan is None:
-            return found if coarse_one.plan is None else coarse_one
-        if coarse_one.plan is not None and coarse_one.plan.cost.step_ns < found.plan.cost.step_ns:
-            return coarse_one
-        return found
 
     def _options(self) -> list[Option]:
         """Every configuration that can be estimated, the promising ones better than the rest."""
@@ -255,12 +229,12 @@ class _PipelineSearch:
         first, *more = self.drafts.policies
         if option.policies == (first,):
             return
-        plainer = self.drafts.without(option, more)
+        plainer = self.drafts.estimator.without(option, more)
         if plainer is None or plainer.estimated_ns > _AS_GOOD * min(best_ns, option.ns):
             return
         self._plan(plainer, plainer.axes, _COARSE_TOLERANCE)
         if plainer.plans is not None and (option.plans is None or plainer.ns < option.ns):
-            option.cuts, option.estimate = plainer.cuts, plainer.estimate
+            option.cut, option.estimate = plainer.cut, plainer.estimate
             option.plans, option.refused = plainer.plans, None
 
     def _may_win(self, option: Option, single: Answer) -> bool:
@@ -295,7 +269,7 @@ class _PipelineSearch:
         elif is_final:
             wishes = replace(wishes, meshes=option.estimate.every_mesh(option.cuts))
         found = plan_stages_that_fit(
-            _on_meshes(self.request, axes, is_final=is_final),
+            on_meshes(self.request, axes, is_final=is_final),
             option.configuration,
             staged,
             wishes,
@@ -357,14 +331,6 @@ def _idle(topology: Topology, own: Configuration) -> Iterator[str]:
     for number, group in enumerate(topology.groups):
         if number not in used:
             yield f"{group.device_count} {group.device.name} are idle: nothing found gains by them"
-
-
-def _on_meshes(request: Request, axes: int, *, is_final: bool) -> Request:
-    """The request for meshes of so many axes; what is no answer need not be simple."""
-    update: dict[str, object] = {"max_axes": axes}
-    if not is_final:
-        update["simplicity"] = 0.0
-    return request.model_copy(update={"budget": request.budget.model_copy(update=update)})
 
 
 def _closest(options: Sequence[Option]) -> Infeasible | None:

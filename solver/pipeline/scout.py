@@ -51,7 +51,7 @@ class _Rates:
     ) -> None:
         self.batch = step_batch(request.graph, request.setup) or 1
         self.limits = [
-            group.device.memory_bytes * drafts.usable for group in request.topology.groups
+            group.device.memory_bytes * drafts.estimator.usable for group in request.topology.groups
         ]
         counts = sorted({own.microbatches for own in groups})
         few = sorted({counts[len(counts) // 2], counts[-1]}, reverse=True)

@@ -1,0 +1,99 @@
+"""Estimates of configurations: of each the best cuts that are found, and how long its step takes.
+
+They do not depend on each other. Another process that makes some is told the ways that there are
+and tells cuts and sums; whoever then needs more of an estimate makes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from costmodel.calibrations import default_calibration
+from meshwright.schema import RecomputePolicy, Request
+from solver.pipeline.coarse import Coarse
+from solver.pipeline.configurations import Configuration
+from solver.pipeline.estimate import Estimate
+from solver.pipeline.layers import layer_begins
+from solver.pipeline.options import Cut, Option, cut, leanest_cut
+from solver.pipeline.pace import Pace
+from solver.pipeline.placement import parts_of, sends_ns
+from solver.pipeline.stage_graph import Anatomy
+
+
+@dataclass(frozen=True, slots=True)
+class Estimating:
+    """Configurations of the same ranks and microbatches, and the ways in which their stages may be
+    planned. shift: see `cut`."""
+
+    ways: tuple[Coarse, ...]
+    configurations: tuple[Configuration, ...]
+    shift: bool = False
+
+
+class Estimator:
+    """Makes estimates for one request."""
+
+    def __init__(self, request: Request, anatomy: Anatomy) -> None:
+        self.usable = 1 - request.setup.memory_reserve
+        self._topology = request.topology
+        self._calibration = request.calibration or default_calibration()
+        self._ops = len(anatomy.order)
+        self._layers = layer_begins(anatomy)
+        self._layers = self._layers[self._layers > 0]
+        self._paces: dict[tuple[str, int, int, int], Pace] = {}
+
+    def cuts(self, asked: Estimating) -> list[Cut | None]:
+        """By configuration; None where no cuts keep the memory."""
+        return [self._cut(asked.ways, own, shift=asked.shift) for own in asked.configurations]
+
+    def options(self, asked: Estimating, cuts: Sequence[Cut | None], axes: int) -> list[Option]:
+        """Of the configurations that have cuts. axes: see `Option`."""
+        return [
+            self._option(asked.ways, own, found, axes)
+            for own, found in zip(asked.configurations, cuts, strict=True)
+            if found is not None
+        ]
+
+    def without(self, own: Option, more: Sequence[RecomputePolicy]) -> Option | None:
+        """The option with no stage that does again as much as these policies, if it fits so."""
+        ways = tuple(way for way in own.estimate.ways if way.policy not in more)
+        found = self._cut(ways, own.configuration, shift=True) if ways else None
+        return None if found is None else self._option(ways, own.configuration, found, own.axes)
+
+    def tight(self, ways: tuple[Coarse, ...], own: Configuration, axes: int) -> Option | None:
+        """With the cuts that hold least, whether that fits or not."""
+        found = leanest_cut(own, self.estimate(ways, own), self._ops, self.usable)
+        return None if found is None else self._option(ways, own, found, axes)
+
+    def estimate(self, ways: tuple[Coarse, ...], own: Configuration) -> Estimate:
+        key = own.schedule, own.ranks, own.microbatches, own.stages_per_rank
+        if key not in self._paces:
+            self._paces[key] = Pace.of(*key)
+        parts = parts_of(self._topology, own.shares)
+        pace = self._paces[key]
+        each = max(1, len(self._layers) // (own.ranks * own.stages_per_rank))
+        return Estimate(
+            tuple([way for way in ways if way.layers <= each]),
+            pace,
+            np.array([part.topology.device.memory_bytes * self.usable for part in parts]),
+            np.array([part.group for part in parts]),
+            sends_ns(
+                parts,
+                pace.runs[-1].rank_of,
+                ways[0].crossing_bytes,
+                self._calibration.link_efficiency,
+            ),
+        )
+
+    def _cut(self, ways: tuple[Coarse, ...], own: Configuration, *, shift: bool) -> Cut | None:
+        estimate = self.estimate(ways, own)
+        return cut(own, estimate, self._layers, self._ops, self.usable, shift=shift)
+
+    def _option(
+        self, ways: tuple[Coarse, ...], own: Configuration, found: Cut, axes: int
+    ) -> Option:
+        return Option(own, found, axes, partial(self.estimate, ways, own))

@@ -1,0 +1,71 @@
+"""What all searches for one request share, in this process or unpacked once in another."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from typing import TypeVar
+
+from meshwright.schema import Request
+from solver.deadline import Deadline
+from solver.pipeline.estimating import Estimator
+from solver.pipeline.fan import begun, fanned
+from solver.pipeline.stage_graph import Anatomy
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Shared:
+    request: Request
+    anatomy: Anatomy
+
+    @cached_property
+    def estimator(self) -> Estimator:
+        return Estimator(self.request, self.anatomy)
+
+
+Work = Callable[[Shared, Task, Deadline], Result]
+
+
+class Searches:
+    """Runs searches of one request by whatever executor there is; see `fan.py`."""
+
+    def __init__(self, shared: Shared, executor: Executor | None) -> None:
+        self.shared = shared
+        self.executor = executor
+
+    def fanned(
+        self, work: Work[Task, Result], tasks: Sequence[Task], deadline: Deadline
+    ) -> Iterator[Result]:
+        return fanned(self._bound(work), tasks, deadline, self.executor)
+
+    def begun(
+        self, work: Work[Task, Result], task: Task, deadline: Deadline
+    ) -> Callable[[], Result | None]:
+        return begun(self._bound(work), task, deadline, self.executor)
+
+    def _bound(self, work: Work[Task, Result]) -> Callable[[Task, Deadline], Result]:
+        if self.executor is None:
+            return partial(work, self.shared)
+        return partial(_elsewhere, self._packed, work)
+
+    @cached_property
+    def _packed(self) -> bytes:
+        """A graph of many layers says the same again and again: a tenth of it is left."""
+        return zlib.compress(pickle.dumps(self.shared.request), level=1)
+
+
+def _elsewhere(packed: bytes, work: Work[Task, Result], task: Task, deadline: Deadline) -> Result:
+    return work(_unpacked(packed), task, deadline)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> Shared:
+    request: Request = pickle.loads(zlib.decompress(packed))  # of the process that asks
+    return Shared(request, Anatomy(request.graph))
