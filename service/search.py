@@ -12,7 +12,7 @@ import sys
 import traceback
 from typing import Any
 
-from meshwright.planner import find_planner
+from meshwright.planner import find_planner, planner_modules
 from meshwright.processes import processes
 from meshwright.schema import MeshwrightError, Request
 from meshwright.stopping import StopSignal
@@ -32,7 +32,7 @@ def main() -> None:
 def _message(text: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any]:
     try:
         request = Request.from_json(text)
-        with processes(int(sys.argv[2])) as executor:
+        with processes(int(sys.argv[2]), planner_modules(sys.argv[1])) as executor:
             more = {} if executor is None else {"executor": executor}
             answer = find_planner(sys.argv[1])(request, reporter, stop, **more)
     except MeshwrightError as error:

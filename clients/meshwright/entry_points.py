@@ -15,3 +15,8 @@ def loaded(group: str, name: str, lack: str) -> Any:
     for point in entry_points(group=group, name=name):
         return point.load()
     raise Unavailable(f"{lack}: {INSTALL}")
+
+
+def module_of(group: str, name: str) -> list[str]:
+    """The module that has the object of this name, which is not loaded; none without one."""
+    return [point.module for point in entry_points(group=group, name=name)][:1]

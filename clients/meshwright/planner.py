@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from meshwright.entry_points import loaded
+from meshwright.entry_points import loaded, module_of
 from meshwright.schema import (
     Answer,
     Calibration,
@@ -51,6 +51,13 @@ class Planner(Protocol):
 def find_planner(name: str = "default") -> Planner:
     """The planner of this name, or `module:function`; Unavailable where there is none."""
     return cast(Planner, _found("meshwright.planner", name, "no planner is installed here"))
+
+
+def planner_modules(name: str = "default") -> list[str]:
+    """The modules that `find_planner` loads for this name, for processes that are to be quick."""
+    if ":" in name:
+        return [name.partition(":")[0]]
+    return module_of("meshwright.planner", name)
 
 
 class Verifier(Protocol):

@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import (
+    connection,
+    forkserver,
+    get_all_start_methods,
+    get_context,
+    parent_process,
+)
+from multiprocessing.context import BaseContext
 
 MAX_PROCESSES = 256  # chosen: more than a machine has cores
-_USUAL = 2  # chosen: an interpreter takes a second to start
+_USUAL = 2  # chosen: what a search gains by more is not measured
 
 
 def usual_processes() -> int:
@@ -20,19 +27,34 @@ def usual_processes() -> int:
 
 
 @contextmanager
-def processes(count: int) -> Iterator[Executor | None]:
-    """So many processes, each a new interpreter; None for one, which is this process itself.
+def processes(count: int, modules: Sequence[str] = ()) -> Iterator[Executor | None]:
+    """So many processes that share nothing with this one; None for one, which is this one itself.
 
-    What they still do at the end is not waited for longer than their tasks take.
+    modules: loaded for all of them at once, while this process goes on, where the system can copy
+    processes. What they still do at the end is not waited for longer than their tasks take.
     """
     if count <= 1:
         yield None
         return
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin)
+    pool = ProcessPoolExecutor(count, mp_context=_context(modules), initializer=_begin)
     try:
         yield pool
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _context(modules: Sequence[str]) -> BaseContext:
+    """Copies of a process without threads, if there can be one; a process's first modules stay."""
+    if "forkserver" not in get_all_start_methods():
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(list(modules))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # it loads deaf to Ctrl-C
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return context
 
 
 def _begin() -> None:

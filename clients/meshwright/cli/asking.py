@@ -12,7 +12,7 @@ from meshwright.cli.progress import ProgressLine
 from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.planfile import PlanFile
-from meshwright.planner import certificate_of, find_planner, find_verifier, preset
+from meshwright.planner import certificate_of, find_planner, find_verifier, planner_modules, preset
 from meshwright.processes import processes
 from meshwright.schema import (
     Answer,
@@ -70,14 +70,13 @@ def ask(
 
 def _searched(request: Request, workers: int) -> Answer:
     """The planner's answer; the first Ctrl-C asks it for the best plan so far."""
-    planner = find_planner()
     with (
         StopSignal(signal.SIGINT) as stop,
         ProgressLine(stop) as line,
-        processes(workers) as executor,
+        processes(workers, planner_modules()) as executor,
     ):
         more = {} if executor is None else {"executor": executor}
-        answer = planner(request, line, stop, **more)
+        answer = find_planner()(request, line, stop, **more)
     return answer.model_copy(update={"ended_early": stop.heeded})
 
 
