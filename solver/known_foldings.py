@@ -1,11 +1,12 @@
-"""Foldings of one graph, for searches that ask for them again and again."""
+"""Foldings of one graph, and what is done again in it, for searches that ask again and again."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 
 from meshwright.schema import Graph
 from solver.folding import Folding, foldings
+from solver.remade import Remade
 
 
 class Foldings:
@@ -14,6 +15,13 @@ class Foldings:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._known: list[tuple[Mapping[str, Hashable], list[Folding], Iterator[Folding]]] = []
+        self._remade: dict[Hashable, Remade] = {}
+
+    def remade(self, terms: Hashable, make: Callable[[], Remade]) -> Remade:
+        """terms: all but the graph that it depends on."""
+        if terms not in self._remade:
+            self._remade[terms] = make()
+        return self._remade[terms]
 
     def of(self, marks: Mapping[str, Hashable]) -> Iterator[Folding]:
         """As `foldings` has them."""

@@ -318,7 +318,10 @@ class _StageSearch:
     def _remade(self, policy: RecomputePolicy, count: int) -> Remade:
         if policy == "none" or self.request.setup.phase != "training":
             return NOTHING
-        return remade(*self._as_given(count), policy, self.request.recompute.blocks)
+        device = self.request.topology.device.model_dump_json(exclude={"memory_bytes"})
+        blocks, setup = self.request.recompute.blocks, self.request.setup
+        terms = policy, count, blocks, setup.id, self.calibration.id, device, self.place.sent
+        return self.ways.remade(terms, lambda: remade(*self._as_given(count), policy, blocks))
 
     def _as_given(self, count: int) -> tuple[Problem, Values]:
         """The whole graph, with nothing done again."""

@@ -21,6 +21,9 @@ from solver.pipeline.waiting import waiting_of_ops
 from solver.portions import Portion
 from solver.states import IntArray
 
+# op, tensor, and ns, static bytes, saved bytes and waiting bytes
+_Item = tuple[str | None, str, tuple[float, float, float, float]]
+
 # chosen: shares of layers that are planned as in the other of two, and of how many that is a part
 _BETWEEN = ((0.25, 4), (0.5, 2), (0.75, 4))
 
@@ -125,12 +128,11 @@ def weights_of(
     ns, static, saved, waiting, passing = found = np.zeros((5, len(anatomy.order)))
     for portion, stage in zip(folded.portions, folded.stages, strict=True):
         items = [*_items(stage), *_waiting(folded.models, portion)]
+        own = np.array([each for _, _, each in items]).reshape(-1, 4)
         for copy in portion.copies:
-            names = copy.names
-            for op, tensor, own in items:
-                at = place.of(op and names.get(op, op), names.get(tensor, tensor))
-                if at is not None:
-                    found[:4, at] += own
+            places = place.of_all(items, copy.names)
+            known = places >= 0
+            np.add.at(found[:4].T, places[known], own[known])
     for name, at in folded.unfolding.place_of_ops.items():
         if name in anatomy.place and at < len(folded.moments.passing_bytes):
             passing[anatomy.place[name]] = folded.moments.passing_bytes[at]
@@ -140,39 +142,43 @@ def weights_of(
     return Weights(ns + whole.step_ns * step, static, saved, waiting, passing), step
 
 
-def _waiting(models: Models, portion: Portion) -> Iterator[tuple[str | None, str, FloatArray]]:
+def _waiting(models: Models, portion: Portion) -> Iterator[_Item]:
     """What waits for the weights' half of a split backward pass."""
     found = waiting_of_ops(models, portion.assignment, portion.share.ops)
     for (_, root), size in found.items():
-        yield None, root, np.array([0.0, 0.0, 0.0, size])
+        yield None, root, (0.0, 0.0, 0.0, size)
 
 
-def _items(stage: Stage) -> Iterator[tuple[str | None, str, FloatArray]]:
+def _items(stage: Stage) -> Iterator[_Item]:
     """Op and tensor of whatever takes time in a step, or memory, static or saved."""
     for op in stage.ops:
-        yield op.op, "", np.array([op.compute_ns + op.communication_ns, 0.0, 0.0, 0.0])
+        yield op.op, "", (op.compute_ns + op.communication_ns, 0.0, 0.0, 0.0)
     for moved in stage.redistributions:
-        yield moved.op, moved.tensor, np.array([moved.counted_ns, 0.0, 0.0, 0.0])
+        yield moved.op, moved.tensor, (moved.counted_ns, 0.0, 0.0, 0.0)
     for own in stage.parameters:
         held = own.value_bytes + own.gradient_bytes + own.optimizer_bytes
-        yield None, own.tensor, np.array([0.0, held, 0.0, 0.0])
+        yield None, own.tensor, (0.0, held, 0.0, 0.0)
     for made in stage.tensors:
         if made.saved_bytes:
-            yield None, made.tensor, np.array([0.0, 0.0, made.saved_bytes, 0.0])
+            yield None, made.tensor, (0.0, 0.0, made.saved_bytes, 0.0)
 
 
 class Places:
     """Which op an item of a plan belongs to: its reader, its maker, or the first to read it."""
 
     def __init__(self, anatomy: Anatomy) -> None:
-        self.place: Mapping[str, int] = anatomy.place
-        self.made: Mapping[str, int] = anatomy.made_at
-        self.read: dict[str, int] = {}
+        self._of_op: Mapping[str, int] = anatomy.place
+        read: dict[str, int] = {}
         for at, op in enumerate(anatomy.order):
             for name in op.inputs:
-                self.read.setdefault(name, at)
+                read.setdefault(name, at)
+        self._of_tensor = {**read, **anatomy.made_at}
 
-    def of(self, op: str | None, tensor: str) -> int | None:
-        if op is not None and op in self.place:
-            return self.place[op]
-        return self.made.get(tensor, self.read.get(tensor))
+    def of_all(self, items: Sequence[_Item], names: Mapping[str, str]) -> IntArray:
+        """By item, under its name in a copy: none is -1."""
+        ops, tensors = self._of_op, self._of_tensor
+        found = []
+        for op, tensor, _ in items:
+            at = None if op is None else ops.get(names.get(op, op))
+            found.append(tensors.get(names.get(tensor, tensor), -1) if at is None else at)
+        return np.array(found, dtype=np.int64)

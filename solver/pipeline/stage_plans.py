@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from meshwright.schema import Answer, Infeasible, Mesh, Plan, RecomputePolicy, Request
+from meshwright.schema.collector import uncollected
 from solver.deadline import Deadline, Stop
 from solver.misfit import Misfit
 from solver.outcome import MOST_LABELS
@@ -80,6 +81,7 @@ class Planned:
     cost: StageCost | None = None
 
 
+@uncollected
 def _planned(task: _Task, deadline: Deadline) -> Planned:
     answer = _answered(task, task.policy, deadline)
     if answer.plan is None and task.policy is not None:
