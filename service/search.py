@@ -32,7 +32,9 @@ def main() -> None:
 def _message(text: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any]:
     try:
         request = Request.from_json(text)
-        with processes(int(sys.argv[2]), planner_modules(sys.argv[1])) as executor:
+        # a single stage is one search
+        count = 1 if request.pipeline.ranks == 1 else int(sys.argv[2])
+        with processes(count, planner_modules(sys.argv[1])) as executor:
             more = {} if executor is None else {"executor": executor}
             answer = find_planner(sys.argv[1])(request, reporter, stop, **more)
     except MeshwrightError as error:

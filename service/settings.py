@@ -16,7 +16,8 @@ class Settings(BaseSettings):
     database_url: empty = SQLite in `data_dir`.
     planner: a name in the entry point group `meshwright.planner`, or `module:function`.
     workers: worker loops in this process; each runs one solve at a time.
-    search_processes: that one solve hands independent searches to.
+    search_processes: that one solve for pipelines hands independent searches to; 0 = as many as
+        there are cores, eight at the most.
     verifier: the same for what executes plans, in the group `meshwright.verifier`.
     solve_s: a solve that runs longer is asked for its best plan; where none comes its job fails.
     solve_grace_s, cancel_grace_s: how long it has for that, and after a cancel. Chosen: writing the
@@ -36,7 +37,7 @@ class Settings(BaseSettings):
     planner: str = "default"
     verifier: str = "default"
     workers: int = Field(default=1, ge=0, le=64)
-    search_processes: int = Field(default=1, ge=1, le=MAX_PROCESSES)
+    search_processes: int = Field(default=0, ge=0, le=MAX_PROCESSES)
     poll_s: float = Field(default=0.1, gt=0, le=10)
     lease_s: float = Field(default=15, gt=0)
     solve_s: float = Field(default=900, gt=0)

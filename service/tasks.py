@@ -6,6 +6,7 @@ import logging
 from typing import Any, Literal, Protocol
 
 from meshwright.problems import error_of
+from meshwright.processes import usual_processes
 from meshwright.schema import Certificate, Infeasible, Plan, Progress
 from service import cancelled
 from service.database import Database
@@ -48,7 +49,8 @@ class SearchTask:
     def __init__(
         self, claim: Claim, database: Database, leases: Leases, settings: Settings
     ) -> None:
-        self.arguments = [settings.planner, str(settings.search_processes)]
+        processes = settings.search_processes or usual_processes()
+        self.arguments = [settings.planner, str(processes)]
         self.plan: str | None = None
         self.limit_s = settings.solve_s
         self.late_grace_s = settings.solve_grace_s

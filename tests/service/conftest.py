@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +60,28 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             return stack.enter_context(TestClient(app, raise_server_exceptions=False))
 
         yield start
+
+
+@contextmanager
+def server(
+    data: Path, *, planner: str = "tests.service.planners:tiny"
+) -> Iterator[tuple[str, int]]:
+    """Its URL and process id; ended by SIGTERM, as supervisors do."""
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data-dir", str(data)]
+    environment = {**os.environ, "MESHWRIGHT_PLANNER": planner}
+    with (data / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, env=environment, text=True
+        )
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://[0-9.]+:\d+", process.stdout.readline())
+            assert found, (data / "errors").read_text()
+            yield found[0], process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=20)
+            process.stdout.close()
 
 
 def until(what: Callable[[], Any], *, seconds: float = 20) -> Any:

@@ -6,7 +6,9 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any, TypeVar
 
 from meshwright.schema import (
     Answer,
@@ -29,6 +31,8 @@ from meshwright.stopping import Stop, never
 
 Report = Callable[[Progress], None]
 COUNT = "COUNT_FILE"
+T = TypeVar("T")
+MOST = 4  # busy processes of `crowded`
 
 
 def tiny(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
@@ -128,6 +132,46 @@ def endless(request: Request, report: Report | None = None, stop: Stop = never) 
         _report(report, incumbent_ns=5.0)
         stop()
         time.sleep(0.02)
+
+
+def noting(
+    request: Request,
+    report: Report | None = None,
+    stop: Stop = never,
+    executor: Executor | None = None,
+) -> Answer:
+    """The planner itself; every search that another process makes for it leaves a line with that
+    process's id in the file that COUNT names."""
+    from solver.planner import plan
+
+    return plan(request, report, stop, None if executor is None else _Noting(executor))
+
+
+class _Noting(Executor):
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **more: Any) -> Future[T]:
+        return self.executor.submit(_noted, work, *args, **more)
+
+
+def _noted(work: Callable[..., T], /, *args: Any, **more: Any) -> T:
+    with Path(os.environ[COUNT]).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    return work(*args, **more)
+
+
+def crowded(
+    request: Request,
+    report: Report | None = None,
+    stop: Stop = never,
+    executor: Executor | None = None,
+) -> Answer:
+    """As endless, with as many other processes busy as it is given."""
+    assert executor is not None
+    for _ in range(MOST):
+        executor.submit(time.sleep, 60)
+    return endless(request, report, stop)
 
 
 def _say_running() -> None:

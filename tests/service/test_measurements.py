@@ -19,9 +19,8 @@ from meshwright.schema import Graph, MeshwrightError
 from meshwright.schema.agent import Measure
 from meshwright.schema.samples import Samples
 from service.errors import NoAgent
-from tests.service.conftest import until
+from tests.service.conftest import server, until
 from tests.service.samples import GRAPH
-from tests.service.test_server import server
 
 SMALL: dict[str, Any] = {"largest": 256, "largest_bytes": 1024}
 LONG: dict[str, Any] = {"seconds": 60, "largest": 512, "largest_bytes": 2**18}

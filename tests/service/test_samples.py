@@ -14,9 +14,8 @@ from meshwright.schema import Calibration, Graph, Topology
 from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
 from tests.costmodel.test_fitting import samples
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, server
 from tests.service.samples import GRAPH
-from tests.service.test_server import server
 
 
 def test_samples_are_stored_once_with_what_comes_of_them(serve: Serve) -> None:

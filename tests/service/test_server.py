@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2 as httpx
@@ -20,32 +17,10 @@ from meshwright.cli import main
 from meshwright.client import Client
 from meshwright.planfile import read_plan
 from meshwright.schema import Graph, Topology, Unavailable
-from tests.service.conftest import ROOT, until
+from tests.service.conftest import ROOT, server, until
 from tests.service.planners import COUNT
 from tests.service.samples import GRAPH, TOPOLOGY
 from tests.service.verifiers import MARK
-
-
-@contextmanager
-def server(
-    data: Path, *, planner: str = "tests.service.planners:tiny"
-) -> Iterator[tuple[str, int]]:
-    """Its URL and process id; ended by SIGTERM, as supervisors do."""
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data-dir", str(data)]
-    environment = {**os.environ, "MESHWRIGHT_PLANNER": planner}
-    with (data / "errors").open("w") as errors:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, env=environment, text=True
-        )
-        try:
-            assert process.stdout is not None
-            found = re.search(r"http://[0-9.]+:\d+", process.stdout.readline())
-            assert found, (data / "errors").read_text()
-            yield found[0], process.pid
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=20)
-            process.stdout.close()
 
 
 def test_a_plan_is_found_and_outlives_the_server(tmp_path: Path) -> None:

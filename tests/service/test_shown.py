@@ -12,8 +12,9 @@ from meshwright.client import Client
 from meshwright.schema import Graph, Topology
 from meshwright.schema.observation import Observation
 from tests.costmodel.test_fitting import samples
+from tests.service.conftest import server
 from tests.service.samples import GRAPH, TOPOLOGY
-from tests.service.test_server import command, server
+from tests.service.test_server import command
 
 
 def test_residuals_and_measured_steps_are_shown(

@@ -57,7 +57,7 @@ def plan(
         typer.Option(
             min=1,
             max=MAX_PROCESSES,
-            help="Processes that search pipelines; the plan is the same. Two of as many cores.",
+            help="Processes that search pipelines; the plan is the same. One a core, 8 at most.",
         ),
     ] = None,
     simplicity: Annotated[
