@@ -92,6 +92,7 @@ def plan_of(case: Case, degrees: Degrees) -> Plan:
         gradient_dtype="float32",
         master_dtype=None,
         memory_reserve=0.0,
+        execution="eager",
     )
     devices = topology(*sizes, memory_bytes=1 << 36)
     return planned(Request(graph=case.graph, topology=devices, setup=setup, degrees=degrees))
