@@ -20,7 +20,8 @@ Where a row is silent:
                        needs hw_peak_tflops
 
 Where dp is stated and leaves devices over, and the batch has too few sequences for more, the rest
-share sequences, as context ranks.
+share sequences, as context ranks; so do ranks beyond a sequence each. A microbatch that no row says
+is one that fits.
 """
 
 from __future__ import annotations
@@ -44,7 +45,13 @@ from bench.published_table import (
     text_of,
 )
 from costmodel.transformer.accelerators import GB, TERA, Accelerator, accelerator, stand_in
-from costmodel.transformer.memory import GRADIENT_BYTES, MASTER_BYTES, memory
+from costmodel.transformer.memory import (
+    FUSED_LOGIT_BYTES,
+    GRADIENT_BYTES,
+    LOGIT_BYTES,
+    MASTER_BYTES,
+    memory,
+)
 from costmodel.transformer.runs import (
     FULL,
     GENERATIONS,
@@ -79,6 +86,7 @@ _ADDED_IN_SINGLE = re.compile(r"fp32 (grad|accum)")
 # published: microbatches of Megatron-LM's scripts for arXiv:2104.04473, table 1 (examples/sc21), of
 # 1 to 16 sequences, have 2^25 to 2^27 numbers between two layers
 RECOMPUTED_NUMBERS = 2.0**26
+_FUSED_LOSS = re.compile(r"foundry|composer|liger|unsloth")  # published: their loss's kernel
 ANOTHER_MODEL = 0.2  # chosen: data sheets and drivers differ by a tenth in what a GB is
 _SINGLE = re.compile(r"(fp?|tf|float)[-_ ]?32|single|full$|32")
 _EIGHT_BIT = re.compile(r"fp[-_ ]?[48]|float[-_ ]?[48]|int[-_ ]?8|e4m3|e5m2|hybrid|w8a8")
@@ -167,7 +175,17 @@ def rows_of(rows: Iterable[Row]) -> Rows:
         notes.append(note)
     names = [field.name for field in fields(Runs)]
     runs = Runs.of({name: [own[name] for own in columns] for name in names})
-    return Rows(tuple(kept), runs, tuple(notes), tuple(places), reasons)
+    return _fitting(Rows(tuple(kept), runs, tuple(notes), tuple(places), reasons))
+
+
+def _fitting(rows: Rows) -> Rows:
+    """With a microbatch that was not stated halved as long as that is what does not fit."""
+    silent = np.array([np.isnan(measured(row, "mbs")) for row in rows.rows], bool)
+    while (over := silent & ~rows.fits & (rows.runs.microbatch > 1)).any():
+        less = np.maximum(rows.runs.microbatch / 2, 1.0)
+        runs = replace(rows.runs, microbatch=np.where(over, less, rows.runs.microbatch))
+        rows = replace(rows, runs=runs)
+    return rows
 
 
 def _columns(row: Row) -> tuple[dict[str, float], str]:
@@ -183,6 +201,10 @@ def _columns(row: Row) -> tuple[dict[str, float], str]:
     own = max(GRADIENT_BYTES[stack], found["number_bytes"])
     added = found["number_bytes"] + MASTER_BYTES
     found["gradient_bytes"] = added if _ADDED_IN_SINGLE.search(precision) else own
+    if stack == "fsdp" and found["recompute"] == SELECTIVE:
+        found["recompute"] = PRODUCTS  # as PyTorch's selective checkpointing does
+    fused = _FUSED_LOSS.search(text_of(row, "framework")) is not None
+    found["logit_bytes"] = FUSED_LOGIT_BYTES if fused else LOGIT_BYTES[stack]
     found["flash"] = flag(row, "flash_attn", 0.0 if eager else 1.0, _FUSED)
     framework = text_of(row, "framework")
     split = found["tp"] > 1 and stack in _SEQUENCE_PARALLEL
@@ -214,6 +236,8 @@ def _strategy(row: Row, between_layers: float) -> dict[str, float]:
     stated = amount(row, "dp", left)
     if stated < left and batch < left * microbatch:
         cp = devices / (tp * pp * stated)
+    if batch < devices / (tp * pp * cp):
+        cp = devices / (tp * pp * batch)
     dp = devices / (tp * pp * cp)
     if dp < 1:
         raise NotPredictable(f"tp {tp:g} * pp {pp:g} * cp {cp:g} is more than {devices:g} devices")

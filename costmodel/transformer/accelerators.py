@@ -50,7 +50,7 @@ _PRESETS = (
     (r"910|ascend", "910a", "ampere", "A100"),
     (r"a[18]00.*40", "a100-40g", "ampere", None),
     (r"a[18]00", "a100-80g", "ampere", None),
-    (r"v100", "v100", "ampere", "A100"),
+    (r"(?<!bi[-_ ])v100", "v100", "ampere", "A100"),
     (r"h200|gh200", "h200", "hopper", "H100"),
     (r"h[18]00", "h100", "hopper", None),
     (r"b200", "b200", "blackwell", None),
@@ -66,13 +66,18 @@ _OTHERS = (
     # NVIDIA DGX B300 data sheet; HGX B100 in the Blackwell architecture brief
     (r"b300", "B300", "blackwell", "B200", 2250, 4500, 8000, 268, 8, 900, 100),
     (r"\bb100", "B100", "blackwell", "B200", 1750, 3500, 8000, 180, 8, 900, 50),
+    # NVIDIA V100 data sheet: 16 GB, and PCIe
+    (r"v100.*pcie.*16|v100.*16.*pcie", "V100 PCIe 16GB", "ampere", "A100", 112, 112, 900, 16, 8,
+     15.8, 12.5),
+    (r"v100.*pcie", "V100 PCIe", "ampere", "A100", 112, 112, 900, 32, 8, 15.8, 12.5),
+    (r"v100.*\b16 ?g", "V100 16GB", "ampere", "A100", 125, 125, 900, 16, 8, 150, 6.25),
     # NVIDIA H100 data sheet, PCIe and NVL
-    (r"h100.*pcie", "H100 PCIe", "hopper", "H100", 756, 1513, 2039, 80, 8, 63, 25),
+    (r"h[18]00.*pcie", "H100 PCIe", "hopper", "H100", 756, 1513, 2039, 80, 8, 63, 25),
     (r"h100.*nvl", "H100 NVL", "hopper", "H100", 835, 1671, 3938, 94, 8, 63, 25),
     # NVIDIA A100 data sheet, PCIe
-    (r"a100.*pcie.*40|a100.*40.*pcie", "A100 PCIe 40GB", "ampere", "A100", 312, 312, 1555, 40, 8,
-     31.5, 25),
-    (r"a100.*pcie", "A100 PCIe", "ampere", "A100", 312, 312, 1935, 80, 8, 31.5, 25),
+    (r"a[18]00.*pcie.*40|a[18]00.*40.*pcie", "A100 PCIe 40GB", "ampere", "A100", 312, 312, 1555, 40,
+     8, 31.5, 25),
+    (r"a[18]00.*pcie", "A100 PCIe", "ampere", "A100", 312, 312, 1935, 80, 8, 31.5, 25),
     # as A100 and H100 with 8 and 8 links of 25 GB/s, resellers' data sheets
     (r"a800.*40", "A800 40GB", "ampere", None, 312, 312, 1555, 40, 8, 200, 25),
     (r"a800", "A800", "ampere", None, 312, 312, 2039, 80, 8, 200, 25),
@@ -83,13 +88,14 @@ _OTHERS = (
     (r"mi325", "MI325X", "hopper", "H100", 1307.4, 2614.9, 6000, 256, 8, 448, 50),
     (r"mi350", "MI350X", "blackwell", "B200", 2306.9, 4613.7, 8000, 288, 8, 537, 50),
     (r"mi355", "MI355X", "blackwell", "B200", 2516.6, 5033.2, 8000, 288, 8, 537, 50),
-    # Google Cloud TPU system architecture pages; a pod counts as one fast domain of 256
-    (r"tpu.*v3", "TPU v3", "ampere", "A100", 123, 123, 900, 32, 256, 70, 12.5),
-    (r"tpu.*v4|\bv4", "TPU v4", "ampere", "A100", 275, 275, 1228, 32, 256, 150, 12.5),
-    (r"v5p", "TPU v5p", "hopper", "H100", 459, 459, 2765, 95, 256, 300, 25),
+    # Google Cloud TPU system architecture pages; a pod is one fast domain
+    (r"tpu.*v2", "TPU v2", "ampere", "A100", 45, 45, 700, 16, 512, 62, 12.5),
+    (r"tpu.*v3", "TPU v3", "ampere", "A100", 123, 123, 900, 32, 1024, 70, 12.5),
+    (r"tpu.*v4|\bv4", "TPU v4", "ampere", "A100", 275, 275, 1228, 32, 4096, 150, 12.5),
+    (r"v5p", "TPU v5p", "hopper", "H100", 459, 459, 2765, 95, 8960, 300, 25),
     (r"v5e|v5 ?lite", "TPU v5e", "ampere", "A100", 197, 394, 819, 16, 256, 100, 12.5),
     (r"v6e|trillium", "TPU v6e", "hopper", "H100", 918, 1836, 1640, 32, 256, 224, 25),
-    (r"tpu.*7|ironwood", "TPU7x", "blackwell", "B200", 2307, 4614, 7380, 192, 256, 600, 50),
+    (r"tpu.*7|ironwood", "TPU7x", "blackwell", "B200", 2307, 4614, 7380, 192, 9216, 600, 50),
     # AWS Neuron documentation, Trainium and Trainium2 architecture; EC2 Trn1 and Trn2 pages
     (r"trainium ?2|trn2", "Trainium2", "hopper", "H100", 667, 1299, 2900, 96, 16, 320, 25),
     (r"trainium|trn1", "Trainium", "ampere", "A100", 190, 190, 820, 32, 16, 192, 6.25),
@@ -97,23 +103,28 @@ _OTHERS = (
     (r"gaudi ?-?3", "Gaudi 3", "hopper", "H100", 1678, 1678, 3700, 128, 8, 525, 75),
     (r"gaudi|hl-?225", "Gaudi 2", "ampere", "A100", 432, 865, 2450, 96, 8, 262.5, 37.5),
     # Huawei CloudMatrix384 (arXiv:2506.12708): a package of two dies
-    (r"910c|ascend.?a3", "Ascend 910C", "ampere", "A100", 752, 1504, 3200, 128, 384, 196, 50),
+    (r"910c|ascend.?a3|atlas.*a3", "Ascend 910C", "ampere", "A100", 752, 1504, 3200, 128, 384, 196,
+     50),
     # bins of `costmodel/devices/910b.json`
     (r"910b1", "Ascend 910B1", "ampere", "A100", 373.9, 747.8, 1600, 64, 8, 196, 25),
     (r"910b2", "Ascend 910B2", "ampere", "A100", 353.9, 707.8, 1600, 64, 8, 196, 25),
     (r"910b4", "Ascend 910B4", "ampere", "A100", 245.8, 491.5, 800, 32, 8, 196, 25),
-    # NVIDIA H20 (reseller data sheets, no product page)
+    # NVIDIA H20 (reseller data sheets, no product page), H20-3e with the memory of an H200
+    (r"h20-?3e|h20\b.*141", "H20-3e", "hopper", "H100", 148, 296, 4800, 141e9 / 2**30, 8, 450, 50),
     (r"h20\b", "H20", "hopper", "H100", 148, 296, 4000, 96, 8, 450, 50),
-    # NVIDIA data sheets of A10, A30, A40, RTX A6000, L20, L40, L40S, T4: PCIe
+    # NVIDIA data sheets of A10, A30, A40, RTX A6000, RTX 6000 Ada, L4, L20, L40, L40S, T4: PCIe
     (r"a10g?\b", "A10", "ampere", "A100", 125, 125, 600, 24, 8, 31.5, 12.5),
     (r"a30\b", "A30", "ampere", "A100", 165, 165, 933, 24, 8, 31.5, 12.5),
     (r"a40\b", "A40", "ampere", "A100", 149.7, 149.7, 696, 48, 8, 31.5, 12.5),
     (r"a6000", "RTX A6000", "ampere", "A100", 154.8, 154.8, 768, 48, 8, 31.5, 12.5),
+    (r"6000.?ada", "RTX 6000 Ada", "hopper", "H100", 364, 728, 960, 48, 8, 31.5, 12.5),
+    (r"\bl4\b", "L4", "hopper", "H100", 121, 242, 300, 24, 8, 31.5, 12.5),
     (r"\bl20\b", "L20", "hopper", "H100", 119.5, 239, 864, 48, 8, 31.5, 25),
     (r"l40s", "L40S", "hopper", "H100", 362, 733, 864, 48, 8, 31.5, 25),
     (r"\bl40\b", "L40", "hopper", "H100", 181, 362, 864, 48, 8, 31.5, 25),
     (r"\bt4\b", "T4", "ampere", "A100", 65, 130, 320, 16, 4, 15.8, 3.1),
-    # NVIDIA Ampere GA102 and Ada architecture white papers: float32 accumulation
+    # NVIDIA Ampere GA102, Ada and RTX Blackwell architecture white papers: float32 accumulation
+    (r"5090", "RTX 5090", "blackwell", "B200", 209.5, 419, 1792, 32, 8, 63, 12.5),
     (r"4090", "RTX 4090", "hopper", "H100", 165.2, 330.3, 1008, 24, 8, 31.5, 12.5),
     (r"3090", "RTX 3090", "ampere", "A100", 71, 142, 936, 24, 8, 31.5, 12.5),
 )  # fmt: skip
@@ -132,6 +143,7 @@ _BEST_PRODUCT = {
 }
 # published: flash-attention's README needs Ampere or newer
 _WITHOUT_FLASH = ("v100", "t4")
+_WITHOUT_TF32 = ("v100", "910", "t4")
 
 
 def accelerator(name: str) -> Accelerator | None:
@@ -143,7 +155,7 @@ def accelerator(name: str) -> Accelerator | None:
             return Accelerator(
                 called, generation, relative, plain * TERA, plain / 2 * TERA, eight * TERA,
                 memory * GB, gib * 2.0**30, int(per_node), inside * GB, between * GB,
-                _BEST_PRODUCT.get(called, 1.0), called.lower() not in _WITHOUT_FLASH,
+                _BEST_PRODUCT.get(called, 1.0), not called.lower().startswith(_WITHOUT_FLASH),
             )  # fmt: skip
     for pattern, called, generation, kin in _PRESETS:
         if re.search(pattern, wanted):
@@ -168,7 +180,7 @@ def stand_in(name: str, flops_per_s: float, memory_bytes: float) -> Accelerator:
 
 def _has_tf32(called: str) -> bool:
     """Whether products of float32 run at half the rate of 16-bit ones."""
-    return not called.startswith(("v100", "910"))
+    return not called.lower().startswith(_WITHOUT_TF32)
 
 
 @cache

@@ -22,9 +22,10 @@ GRADIENT_BYTES = {
     "eager": 2.0, "fsdp": 2.0, "zero": 2.0, "megatron": 4.0, "nemo": 2.0, "compiled": 4.0,
     "paddle": 2.0, "other": 2.0,
 }  # fmt: skip
-# logits in 16 bits, and in float32 with their gradient; a fused loss writes it in their place
+# logits in 16 bits, in float32, and its gradient; a fused loss writes that in their place
+FUSED_LOGIT_BYTES = 4.0
 LOGIT_BYTES = {
-    "eager": 10.0, "fsdp": 4.0, "zero": 6.0, "megatron": 10.0, "nemo": 10.0, "compiled": 6.0,
+    "eager": 10.0, "fsdp": 10.0, "zero": 6.0, "megatron": 10.0, "nemo": 10.0, "compiled": 6.0,
     "paddle": 10.0, "other": 10.0,
 }  # fmt: skip
 # chosen: layers whose gathered parameters lie in memory at once: one is read, one is fetched;
@@ -130,4 +131,4 @@ def _in_flight(runs: Runs) -> Column:
 
 
 def _logits(runs: Runs) -> Column:
-    return runs.of_stack(LOGIT_BYTES) * runs.tokens * runs.vocabulary / runs.tp
+    return runs.logit_bytes * runs.tokens * runs.vocabulary / runs.tp

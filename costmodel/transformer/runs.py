@@ -39,10 +39,10 @@ class Runs:
 
     Strategy: devices = dp * tp * pp * cp; ep lies within dp and cp; stages_per_rank; zero: ZeRO's
     stage, sharded: ranks in a sharding group; gradient_bytes: of a parameter while gradients are
-    added up; microbatch and batch, sequences; recompute: NONE, SELECTIVE (the attention core),
-    PRODUCTS (every second one, and what is element-wise) or FULL; sequence_parallel; flash: whether
-    attention is one kernel. stack: index in STACKS. per_tensor: whether parameters are gathered one
-    by one.
+    added up; logit_bytes: of a logit, with its gradient; microbatch and batch, sequences;
+    recompute: NONE, SELECTIVE (the attention core), PRODUCTS (every second one, and what is
+    element-wise) or FULL; sequence_parallel; flash: whether attention is one kernel. stack: index
+    in STACKS. per_tensor: whether parameters are gathered one by one.
     """
 
     layers: Column
@@ -85,6 +85,7 @@ class Runs:
     stages_per_rank: Column
     zero: Column
     gradient_bytes: Column
+    logit_bytes: Column
     sharded: Column
     microbatch: Column
     batch: Column

@@ -147,6 +147,31 @@ def test_frameworks_that_shard_parameters_do_so_where_a_row_is_silent():
     assert rows_of([{**ROW, "framework": "MaxText", "zero_stage": "1"}]).runs.zero[0] == 1
 
 
+def test_a_microbatch_that_nobody_states_is_one_that_fits():
+    # 16 sequences a rank: 16 do not fit, 1 does
+    row = {**ROW, "framework": "MaxText", "recompute": "none"}
+    rows = rows_of([row, {**row, "mbs": "16"}])
+    assert rows.fits.tolist() == [True, False]
+    assert 1 <= rows.runs.microbatch[0] < 16
+
+
+def test_ranks_beyond_a_sequence_each_share_sequences():
+    # 32 ranks of tp 2, eight sequences
+    runs = rows_of([{**ROW, "gbs": "8"}]).runs
+    assert (runs.dp[0], runs.cp[0], runs.microbatches[0]) == (8, 4, 1)
+
+
+def test_selective_checkpointing_of_pytorch_makes_products_again():
+    row = {**ROW, "framework": "torchtitan", "recompute": "selective"}
+    assert rows_of([row]).runs.recompute[0] == PRODUCTS
+
+
+def test_a_fused_loss_holds_no_second_copy_of_logits():
+    names = {"torchtitan": 10, "llm-foundry": 4, "Megatron-LM": 10}
+    for name, bytes_each in names.items():
+        assert rows_of([{**ROW, "framework": name}]).runs.logit_bytes[0] == bytes_each
+
+
 def test_devices_left_over_by_a_stated_dp_share_sequences():
     # 64 devices, tp 2, dp 4 stated and 4 sequences in the batch: 8 ranks for each sequence
     runs = rows_of([{**ROW, "dp": "4", "gbs": "4"}]).runs

@@ -30,6 +30,13 @@ from costmodel.transformer.accelerators import accelerator, stand_in
         ("MI355X", 2516.6, "blackwell", "B200"),
         ("A40", 149.7, "ampere", "A100"),
         ("L40S", 362, "hopper", "H100"),
+        ("L4", 121, "hopper", "H100"),
+        ("RTX 6000 Ada", 364, "hopper", "H100"),
+        ("RTX 5090", 209.5, "blackwell", "B200"),
+        ("V100-PCIE-32GB", 112, "ampere", "A100"),
+        ("TPU v2", 45, "ampere", "A100"),
+        ("Atlas 900 A3 SuperPoD", 752, "ampere", "A100"),
+        ("H800 PCIe", 756, "hopper", "H100"),
     ],
 )
 def test_names_in_tables_are_known(
@@ -48,6 +55,21 @@ def test_a_40_gb_a100_has_less_bandwidth():
     assert small.memory_bytes_per_s < large.memory_bytes_per_s
 
 
+@pytest.mark.parametrize(
+    ("written", "gigabytes"),
+    [("V100-SXM2-16GB", 17.2), ("V100-SXM2-32GB", 34.4), ("H20", 103), ("H20-3e", 141),
+     ("A800-SXM-40GB", 42.9), ("Ascend 910B4", 34.4), ("GB300", 300), ("TPU v5e", 17.2)],
+)  # fmt: skip
+def test_models_of_a_device_have_their_own_memory(written: str, gigabytes: float):
+    found = accelerator(written)
+    assert found is not None
+    assert found.memory_bytes / 1e9 == pytest.approx(gigabytes, rel=0.01)
+
+
+def test_another_maker_s_v100_is_unknown():
+    assert accelerator("BI-V100") is None
+
+
 def test_a_device_s_best_product_is_held_against_its_relative_s():
     names = ("MI300X", "GB200", "H200")
     shares = [own.best_product for own in map(accelerator, names) if own is not None]
@@ -55,7 +77,13 @@ def test_a_device_s_best_product_is_held_against_its_relative_s():
 
 
 def test_devices_older_than_ampere_have_no_fused_attention():
-    for name, fused in (("V100", False), ("T4", False), ("A100", True), ("910B", True)):
+    for name, fused in (
+        ("V100", False),
+        ("V100 16GB", False),
+        ("T4", False),
+        ("A100", True),
+        ("910B", True),
+    ):
         found = accelerator(name)
         assert found is not None
         assert found.flash is fused
