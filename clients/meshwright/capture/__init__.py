@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from meshwright.capture.factory import Recipe, capture_factory
     from meshwright.capture.hf import capture_hf
     from meshwright.capture.interpreter import interpret
+    from meshwright.capture.jax import JaxRecipe, capture_jax
     from meshwright.capture.module import capture_module
     from meshwright.capture.onnx import capture_onnx
 
 _HOMES = {
+    "JaxRecipe": "jax",
     "Recipe": "factory",
     "capture_factory": "factory",
     "capture_hf": "hf",
+    "capture_jax": "jax",
     "capture_module": "module",
     "capture_onnx": "onnx",
     "interpret": "interpreter",
@@ -33,9 +36,11 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "JaxRecipe",
     "Recipe",
     "capture_factory",
     "capture_hf",
+    "capture_jax",
     "capture_module",
     "capture_onnx",
     "interpret",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
 
 from meshwright.capture.module import Inputs, capture_module
+from meshwright.capture.named import named_function
 from meshwright.schema import Graph
 from meshwright.schema.errors import GraphError
 
@@ -32,7 +32,7 @@ class Recipe:
 def capture_factory(spec: str, *, batch: int | None = None) -> Graph:
     """The graph of the Recipe that `pkg.module:factory` returns when called on the meta device."""
     with torch.device("meta"):
-        recipe = _factory(spec)()
+        recipe = named_function(spec)()
     if not isinstance(recipe, Recipe):
         raise GraphError(
             f"{spec} returned a {type(recipe).__name__}; it must return a meshwright.capture.Recipe"
@@ -43,17 +43,3 @@ def capture_factory(spec: str, *, batch: int | None = None) -> Graph:
     return capture_module(
         recipe.module, recipe.inputs, symbols=symbols, limits=recipe.limits, name=recipe.name
     )
-
-
-def _factory(spec: str) -> Callable[[], object]:
-    path, _, name = spec.partition(":")
-    if not name or not all(part.isidentifier() for part in path.split(".")):
-        raise GraphError(f"{spec!r} is not of the form pkg.module:factory")
-    try:
-        module = importlib.import_module(path)
-    except ImportError as failure:
-        raise GraphError(f"cannot import {path!r}: {failure}") from None
-    factory = getattr(module, name, None)
-    if not callable(factory):
-        raise GraphError(f"{path} has no function {name!r}")
-    return factory  # type: ignore[no-any-return]  # its result is checked where it is called

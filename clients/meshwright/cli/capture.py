@@ -56,6 +56,21 @@ def onnx(
     _write(_captured("capture_onnx", file, sizes=_sizes(size or [])), output)
 
 
+@capture.command()
+def jax(
+    factory: Annotated[str, typer.Argument(help="pkg.module:function that makes the recipe.")],
+    batch: Batch,
+    output: Output,
+) -> None:
+    """Capture a JAX function that a function of yours names, without arrays.
+
+    The function returns a meshwright.capture.JaxRecipe; its module is looked for in this folder
+    first. Annotations of shardings come out as pins for `meshwright plan --pin`.
+    """
+    sys.path.insert(0, "")  # as `python -m` does; a console script has its own folder there
+    _write(_captured("capture_jax", factory, batch=batch), output)
+
+
 def _sizes(given: list[str]) -> dict[str, int]:
     sizes = {}
     for item in given:
@@ -71,7 +86,7 @@ def _captured(name: str, *arguments: Any, **options: Any) -> Graph:
     try:
         function = getattr(import_module("meshwright.capture"), name)
     except ModuleNotFoundError as missing:
-        extra = "onnx" if missing.name == "onnx" else "capture"
+        extra = missing.name if missing.name in ("onnx", "jax") else "capture"
         raise Unavailable(
             f"capture needs the package {missing.name}; install it with "
             f"pip install 'meshwright[{extra}]'"

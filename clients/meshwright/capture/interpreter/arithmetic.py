@@ -15,7 +15,8 @@ T = torch.Tensor
 
 _UNARY = (
     "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "relu", "tanh", "sigmoid",
-    "cos", "sin", "tan", "erf", "sign", "floor", "ceil", "round", "isnan", "isinf", "logical_not",
+    "cos", "sin", "tan", "erf", "sign", "floor", "ceil", "round", "isnan", "isinf", "isfinite",
+    "logical_not",
     "bitwise_not",
 )  # fmt: skip
 _BINARY = (
@@ -41,8 +42,8 @@ def _binary(run: Run, *, function: Callable[[T, Any], T]) -> T:
     if other is not None:
         return function(run.x, other)
     scalar = run.attrs["other"]
-    if run.op.kind.startswith("logical"):
-        scalar = torch.tensor(scalar)
+    if run.op.kind.startswith(("logical", "maximum", "minimum")):
+        scalar = torch.tensor(scalar, dtype=run.x.dtype)
     return function(run.x, scalar)
 
 

@@ -40,6 +40,7 @@ def _scatter(run: Run) -> T:
 
 
 KERNELS: dict[str, Kernel] = {
+    "identity": lambda run: run.x,
     "reshape": lambda run: run.x.reshape(run.shapes[0]),
     "transpose": lambda run: run.x.permute(run.attrs["dims"]),
     "expand": lambda run: run.x.expand(run.shapes[0]),
@@ -52,7 +53,7 @@ KERNELS: dict[str, Kernel] = {
     "flip": lambda run: run.x.flip(run.attrs["dims"]),
     "tril": lambda run: run.x.tril(run.attrs["diagonal"]),
     "triu": lambda run: run.x.triu(run.attrs["diagonal"]),
-    "gather": lambda run: run.x.gather(run.attrs["dim"], run.inputs[1]),
+    "gather": lambda run: run.x.gather(run.attrs["dim"], run.inputs[1].long()),
     "index_select": lambda run: run.x.index_select(run.attrs["dim"], run.inputs[1]),
     "index": _index,
     "scatter": _scatter,

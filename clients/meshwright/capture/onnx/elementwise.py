@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from meshwright.capture.onnx.call import Converter, NodeCall
+from meshwright.capture.node_call import Converter, NodeCall
 from meshwright.capture.program import Value
 
 _UNARY = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from meshwright.capture.onnx.call import Converter, NodeCall
+from meshwright.capture.node_call import Converter, NodeCall
 from meshwright.capture.program import Value
 
 _MODES = {"linear": ("linear", "bilinear", "trilinear"), "nearest": ("nearest",) * 3}

@@ -12,8 +12,8 @@ import onnx
 from onnx import inliner, shape_inference
 
 from meshwright.capture.finish import finished, is_label
+from meshwright.capture.node_call import Converter, NodeCall
 from meshwright.capture.onnx import elementwise, layers, shape
-from meshwright.capture.onnx.call import Converter, NodeCall
 from meshwright.capture.onnx.constants import Array, evaluated, small_array
 from meshwright.capture.passes import TORCH_FREE
 from meshwright.capture.program import Program, Value
@@ -226,6 +226,7 @@ class _Reader:
             _attributes(node),
             results,
             _module_of(node),
+            "onnx",
         )
         if found is not None:
             self._told(node, found, call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.capture.onnx.call import Converter, NodeCall
+from meshwright.capture.node_call import Converter, NodeCall
 from meshwright.capture.program import Value
 
 

@@ -1,4 +1,4 @@
-"""One ONNX node as converters see it."""
+"""One node of an ONNX model or of a jaxpr, as converters see it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from meshwright.schema.graph import DType
 class NodeCall:
     """A node with its attributes; inputs that are left out are None.
 
-    numbers: the inputs whose values are known, by position. Converters append to `nodes` through
-    `step` and finish with `op`, or with `alias` where the result is one of the inputs.
+    namespace: what stands before the name of an operator without a kind. numbers: the inputs whose
+    values are known, by position. Converters append to `nodes` through `step` and finish with `op`,
+    or with `alias` where the result is one of the inputs.
     """
 
     kind: str
@@ -26,6 +27,7 @@ class NodeCall:
     attrs: Mapping[str, Any]
     results: list[Value]
     module: str
+    namespace: str
     nodes: list[Node] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
 
@@ -86,7 +88,7 @@ class NodeCall:
         """Keep the operator's name; attrs hold its attributes."""
         inputs = [value for value in self.inputs if value is not None]
         plain = {key: own for key, own in self.attrs.items() if _is_plain(own)}
-        self.op(f"onnx.{self.kind}.default", inputs, **plain)
+        self.op(f"{self.namespace}.{self.kind}.default", inputs, **plain)
 
 
 def _is_plain(value: object) -> bool:

@@ -1,0 +1,99 @@
+"""Primitives that move elements, and those that make arrays from nothing."""
+
+from __future__ import annotations
+
+from meshwright.capture.jax.elementwise import plain
+from meshwright.capture.node_call import Converter, NodeCall
+
+
+def _reshape(call: NodeCall) -> None:
+    if call.attrs.get("dimensions") is not None:
+        return call.unknown()
+    return call.op("reshape", [call.x])
+
+
+def _transpose(call: NodeCall) -> None:
+    call.op("transpose", [call.x], dims=list(call.attrs["permutation"]))
+
+
+def _broadcast(call: NodeCall) -> None:
+    """Dims to their places, ones between them, then expanded."""
+    number = call.scalar(0)
+    if number is not None:
+        return call.op("full", [], value=plain(number))
+    places = call.attrs["broadcast_dimensions"]
+    opened = [1] * call.out.rank
+    for size, place in zip(call.x.shape, places, strict=True):
+        opened[place] = size
+    if tuple(opened) == call.out.shape:
+        return call.op("reshape", [call.x])
+    source = call.x
+    if source.shape != tuple(opened):
+        source = call.step("reshape", [source], opened)
+    return call.op("expand", [source])
+
+
+def _concat(call: NodeCall) -> None:
+    values = call.given(*range(len(call.inputs)))
+    if len(values) == 1:
+        return call.alias(values[0])
+    return call.op("concat", values, dim=call.attrs["dimension"])
+
+
+def _split(call: NodeCall) -> None:
+    call.op("split", [call.x], dim=call.attrs["axis"], sizes=list(call.attrs["sizes"]))
+
+
+def _slice(call: NodeCall) -> None:
+    """Dim after dim."""
+    rank = call.x.rank
+    starts, ends = call.attrs["start_indices"], call.attrs["limit_indices"]
+    steps = call.attrs["strides"] or [1] * rank
+    value = call.x
+    for dim in range(rank):
+        start, end, step = starts[dim], ends[dim], steps[dim]
+        if (start, end, step) == (0, value.shape[dim], 1):
+            continue
+        shape = [*value.shape]
+        shape[dim] = -(-(end - start) // step)
+        value = call.step("slice", [value], shape, dim=dim, start=start, end=end, step=step)
+    call.alias(value)
+
+
+def _pad(call: NodeCall) -> None:
+    value, config = call.scalar(1), call.attrs["padding_config"]
+    if value is None or any(a < 0 or b < 0 or inner for a, b, inner in config):
+        return call.unknown()
+    pads = [[a, b] for a, b, _ in config]
+    return call.op("pad", [call.x], pads=pads, mode="constant", value=plain(value))
+
+
+def _flip(call: NodeCall) -> None:
+    call.op("flip", [call.x], dims=list(call.attrs["dimensions"]))
+
+
+def _iota(call: NodeCall) -> None:
+    """Numbers along one dim."""
+    dim, shape = call.attrs["dimension"], call.out.shape
+    if len(shape) == 1:
+        return call.op("arange", [], start=0, end=shape[0], step=1)
+    made = call.step("arange", [], [shape[dim]], call.out.dtype, start=0, end=shape[dim], step=1)
+    opened = [size if place == dim else 1 for place, size in enumerate(shape)]
+    if tuple(opened) == shape:
+        return call.op("reshape", [made])
+    return call.op("expand", [call.step("reshape", [made], opened)])
+
+
+CONVERTERS: dict[str, Converter] = {
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "transpose": _transpose,
+    "broadcast_in_dim": _broadcast,
+    "concatenate": _concat,
+    "split": _split,
+    "slice": _slice,
+    "pad": _pad,
+    "rev": _flip,
+    "iota": _iota,
+}
