@@ -55,7 +55,7 @@ class StageWishes:
 _OVER = "the time was over before all stages had plans"
 
 # number of the stage, share of the memory, microbatches held, bytes for what passes by
-_Wish = tuple[int, float, float, float]
+Wish = tuple[int, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def plan_stages_that_fit(
     the weights' half of a split backward pass can be more, and is known when there is a plan.
     """
     closest: StagePlans | None = None
-    known: dict[_Wish, Planned] = {}
+    known: dict[Wish, Planned] = {}
     batch = step_batch(request.graph, request.setup)
     for _ in range(_ROUNDS):
         found = plan_stages(
@@ -194,7 +194,7 @@ def plan_stages(
     tolerance: float,
     planned: StagePlanner = plan_stage,
     executor: Executor | None = None,
-    known: dict[_Wish, Planned] | None = None,
+    known: dict[Wish, Planned] | None = None,
 ) -> StagePlans | Infeasible:
     """tolerance: of the search for each stage. planned: that search, a function of a module.
     known: answers of before, to which these are added.
@@ -208,7 +208,7 @@ def plan_stages(
     first = [kinds.index(own) for own in kinds]
     different = sorted(set(first))
     known = {} if known is None else known
-    wanted: dict[int, _Wish] = {}
+    wanted: dict[int, Wish] = {}
     for number in different:
         members = [stage for stage, own in enumerate(first) if own == number]
         share = min(wishes.shares[stage] for stage in members)

@@ -29,7 +29,6 @@ from meshwright.schema import (
 from solver.deadline import Deadline, Stop, never
 from solver.folding import fold
 from solver.lowering import Models
-from solver.mesh_outcome import TOLERANCE
 from solver.misfit import GIB, PARTS
 from solver.notes import once
 from solver.pins import matching_pins
@@ -38,13 +37,13 @@ from solver.pipeline.document import document
 from solver.pipeline.schedules import schedule
 from solver.pipeline.split import split
 from solver.pipeline.stage_graph import Anatomy
-from solver.pipeline.stage_plans import StageWishes, plan_stages
 from solver.pipeline.staged import Staged
 from solver.problem import build_problem, step_batch
 from solver.stage_planner import Report, check, plan_stage
 from solver.stated.cuts import equal_cuts
 from solver.stated.leanest import plan_anyway
 from solver.stated.mesh import stated_mesh
+from solver.stated.stages import plan_shared
 from solver.stated.strategies import stated_strategies, uncut_products
 from solver.values import find_values
 
@@ -163,9 +162,7 @@ def _pipeline(request: Request, stop: Stop) -> Answer:
     cuts = own.cuts or equal_cuts(anatomy, request.setup, order.stages)
     staged = Staged(anatomy, request.topology, request.setup, calibration, order, cuts)
     deadline = Deadline.after(request.budget.seconds, stop)
-    shares = (1 / own.stages_per_rank,) * order.stages
-    wishes = StageWishes.of(shares, order)
-    found = plan_stages(request, own, staged, wishes, deadline, TOLERANCE, plan_anyway)
+    found = plan_shared(request, own, staged, deadline)
     if isinstance(found, Infeasible):
         return Answer(infeasible=found)
     axes = max(len(stage.mesh.axes) for stage in found.priced.stages)
