@@ -10,6 +10,9 @@ gradients on link l,
              for the rest of it; s_l / 2 = sum of squares / (2 B_l), the mean residual service of
              queueing theory (Kleinrock 1975, Queueing Systems I, section 5.2)
 
+In the first forward pass it is known which parameters are on the links when, in the last backward
+pass which gradients: there activations wait for the very bucket that they meet.
+
 A pass takes its path and its waits; what links cannot do beside the passes over a microbatch is
 added to the last of these. At the begin of a step comes what the first forward pass lacks of
 parameters, at its end what is left of the gradients, the update, and what hosts do longer.
@@ -27,13 +30,7 @@ import numpy as np
 
 from solver.overlap.columns import EDGE_VALUE
 from solver.overlap.course import Course
-from solver.overlap.paths import (
-    ACTIVATION,
-    COUNT,
-    GRADIENT,
-    PARAMETER,
-    SQUARES,
-    TIME,
+from solver.overlap.passes import (
     Found,
     Half,
     backward,
@@ -41,6 +38,7 @@ from solver.overlap.paths import (
     forward,
     forward_from_rest,
 )
+from solver.overlap.paths import ACTIVATION, COUNT, GRADIENT, PARAMETER, SQUARES, TIME
 from solver.states import FloatArray
 
 BESIDE = (PARAMETER, GRADIENT)
@@ -93,7 +91,7 @@ def lengths_of(course: Course, *, training: bool, split: bool) -> Lengths:
     times[-1] += beyond
     ahead = forward_from_rest(course)
     least = max(ahead.longest_ns, _busiest(ahead.moved))
-    begin = max(0.0, least + _waits(ahead.moved, own[0].longest_ns) - times[0])
+    begin = max(0.0, least - times[0])
     gradient_end = host_end = 0.0
     update = course.update_ns if training else 0.0
     if training:
@@ -101,7 +99,7 @@ def lengths_of(course: Course, *, training: bool, split: bool) -> Lengths:
         reduced = float(behind.ends[GRADIENT].max(initial=0.0))
         updated = max(behind.worked_ns, reduced) + update
         least = max(behind.longest_ns, updated, _busiest(behind.moved))
-        least += _waits(behind.moved, own[-1].longest_ns + update)
+        least += _waits(behind.moved, own[-1].longest_ns + update, beside=(PARAMETER,))
         gradient_end = max(0.0, least - update - times[-1])
         host_end = max(0.0, reduced + _hosts_ns(course) - max(behind.longest_ns, updated))
     work = sum(found.work_ns for found in own)
@@ -137,10 +135,10 @@ def _busiest(moved: FloatArray) -> float:
     return float(moved[:, :, TIME].sum(axis=0).max(initial=0.0))
 
 
-def _waits(moved: FloatArray, path: float) -> float:
+def _waits(moved: FloatArray, path: float, beside: tuple[int, ...] = BESIDE) -> float:
     """Of activations, for buckets that are on their link when they come."""
     total = 0.0
-    buckets = moved[PARAMETER] + moved[GRADIENT]
+    buckets = moved[list(beside)].sum(axis=0)
     for link in range(moved.shape[1]):
         count, urgent = moved[ACTIVATION, link, COUNT], moved[ACTIVATION, link, TIME]
         often, busy, squares = buckets[link, COUNT], buckets[link, TIME], buckets[link, SQUARES]

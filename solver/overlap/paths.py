@@ -1,17 +1,22 @@
 """The longest way through a pass: compiled, over the arrays of a `Course`.
 
 Work waits for what it needs and for the work before it, a collective for what it needs and for
-those of its kind on its link. Rows of what is moved: activations, parameters, gradients.
+those of its kind on its link. What may wait, parameters and gradients where they are *timed*, goes
+bucket by bucket: an activation waits for the end of the bucket that it meets on its link, what is
+left of that and all behind it for the end of the activation.
+
+One file, so that what is called in the inner loops is compiled into them; `_sent` is written into
+its callers, since most chains are empty and handing arrays on would cost more than all the rest.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
-from solver.overlap.chains import Chains
+from solver.overlap.chains import NOTHING, Chains
 from solver.overlap.columns import (
     ALL,
     EDGE_AGAIN,
@@ -31,7 +36,6 @@ from solver.overlap.columns import (
     OP_BACK_BESIDE,
     OP_BEFORE,
     OP_BESIDE,
-    OP_IS_AGAIN,
     OP_RUNS_BACKWARD,
     OP_SEGMENT,
     OP_WEIGHTS,
@@ -45,106 +49,29 @@ from solver.overlap.columns import (
     VALUE_SPREAD,
     VALUE_THERE,
 )
-from solver.overlap.course import Course
 from solver.states import FloatArray, IntArray
 
 ACTIVATION, PARAMETER, GRADIENT = range(3)
 COUNT, TIME, SQUARES = range(3)
+# of what may wait; of a link's row 0: how many rows follow, how many of those were done before its
+# last activation began, and when that was
+READY, START, END, BUCKETS = range(4)
+ROWS, DONE, BEGUN = range(3)
+NOWHERE = 0
+CLOSE = 1e-9  # of a bucket: sums of the same times differ by less
 
-Half = Literal["whole", "inputs", "weights"]
 
+class Links(NamedTuple):
+    """ends: by kind and link, of what was sent last. moved: by kind and link, how many collectives,
+    their time, and the sum of its squares. waiting: by link, what may wait, in its order."""
 
-class Found(NamedTuple):
-    """longest_ns: the end of what ends last. worked_ns: that of the last work. work_ns: of all work
-    alone. ends: of every kind on every link. moved: by kind and link, how many collectives, their
-    time, and the sum of its squares."""
-
-    longest_ns: float
-    worked_ns: float
-    work_ns: float
     ends: FloatArray
     moved: FloatArray
-
-
-def forward(course: Course) -> Found:
-    """The forward pass, of parameters that are there."""
-    return _forward_found(course, with_parameters=False)
-
-
-def forward_from_rest(course: Course) -> Found:
-    """The first forward pass, once parameters are spread and as they are gathered."""
-    return _forward_found(course, with_parameters=True)
-
-
-def backward(course: Course, half: Half) -> Found:
-    """The backward pass or a half of it; gradients of parameters are reduced when there is time."""
-    return _backward_found(course, half, with_gradients=False)
-
-
-def backward_to_rest(course: Course, half: Half) -> Found:
-    """The last one, with the reductions in it and behind it."""
-    return _backward_found(course, half, with_gradients=True)
-
-
-def _forward_found(course: Course, *, with_parameters: bool) -> Found:
-    ends, moved = _streams(course)
-    worked_ns = _forward(
-        course.chains, course.ops, course.ns, course.edges, course.edge_first, course.values,
-        with_parameters, ends, moved,
-    )  # fmt: skip
-    return _found(worked_ns, float(course.ns[:, 0].sum()), ends, moved)
-
-
-def _backward_found(course: Course, half: Half, *, with_gradients: bool) -> Found:
-    ends, moved = _streams(course)
-    worked_ns = _backward(
-        course.chains, course.ops, course.ns, course.edges, course.edge_first, course.values,
-        course.made_first, course.made, course.segment_first, course.segments,
-        half != "weights", half != "inputs", with_gradients, ends, moved,
-    )  # fmt: skip
-    work_ns = 0.0
-    if half != "weights":
-        again = course.ns[course.ops[:, OP_IS_AGAIN] > 0, 0]
-        runs = course.ops[:, OP_RUNS_BACKWARD] > 0
-        work_ns += float(course.ns[runs, 1].sum() + again.sum())
-    if half != "inputs":
-        work_ns += course.weights_ns
-    return _found(worked_ns, work_ns, ends, moved)
-
-
-def _found(worked_ns: float, work_ns: float, ends: FloatArray, moved: FloatArray) -> Found:
-    return Found(max(worked_ns, float(ends.max(initial=0.0))), worked_ns, work_ns, ends, moved)
-
-
-def _streams(course: Course) -> tuple[FloatArray, FloatArray]:
-    return np.zeros((3, course.links)), np.zeros((3, course.links, 3))
+    waiting: FloatArray
 
 
 @numba.njit(cache=True, nogil=True)
-def _moved(
-    chains: Chains,
-    chain: int,
-    need: float,
-    kind: int,
-    timed: bool,
-    ends: FloatArray,
-    moved: FloatArray,
-) -> float:
-    """When a chain that begins at `need` ends."""
-    for k in range(chains.first[chain], chains.first[chain + 1]):
-        link, ns = chains.link[k], chains.ns[k]
-        parts = 1 if kind == ACTIVATION else chains.buckets[k]
-        moved[kind, link, COUNT] += parts
-        moved[kind, link, TIME] += ns
-        moved[kind, link, SQUARES] += ns * ns / parts
-        if timed:
-            need = max(need, ends[kind, link]) + ns
-            ends[kind, link] = need
-    return need
-
-
-@numba.njit(cache=True, nogil=True)
-def _forward(
+def walk_forward(
     chains: Chains,
     ops: IntArray,
     ns: FloatArray,
@@ -152,61 +79,64 @@ def _forward(
     edge_first: IntArray,
     values: IntArray,
     with_parameters: bool,
-    ends: FloatArray,
-    moved: FloatArray,
+    links: Links,
 ) -> float:
     count = len(values)
     ready = np.full(count, -1.0)  # of values as their readers share them
-    spread = np.zeros(count)
+    known = np.zeros(count, dtype=np.bool_)
+    # of what brings a parameter, to all of its readers and to one
+    link, place = np.zeros(count, dtype=np.int64), np.full(count, NOWHERE)
+    own_link, own_place = np.zeros(len(edges), dtype=np.int64), np.full(len(edges), NOWHERE)
     done = np.zeros(len(ops))
     work = 0.0
     if with_parameters:
-        seen = np.zeros(count, dtype=np.bool_)
         for e in range(len(edges)):
             v = edges[e, EDGE_VALUE]
-            if values[v, VALUE_PRODUCER] < 0 and not seen[v]:
-                seen[v] = True
-                spread[v] = _moved(
-                    chains, values[v, VALUE_SPREAD], 0.0, PARAMETER, True, ends, moved
-                )
+            if values[v, VALUE_PRODUCER] < 0 and not known[v]:
+                known[v] = True
+                _sent(chains, values[v, VALUE_SPREAD], 0.0, PARAMETER, True, links)
+                link[v], place[v] = _place_of(chains, values[v, VALUE_SPREAD], links)
+        known[:] = False
+    for e in range(len(edges)):
+        v = edges[e, EDGE_VALUE]
+        if values[v, VALUE_PRODUCER] >= 0:
+            continue
+        if not known[v]:
+            known[v] = True
+            gather = values[v, VALUE_GATHER]
+            spread = _end_of(link[v], place[v], links)
+            _sent(chains, gather, spread, PARAMETER, with_parameters, links)
+            if with_parameters and gather != NOTHING:
+                link[v], place[v] = _place_of(chains, gather, links)
+        own_link[e], own_place[e], gather = link[v], place[v], edges[e, EDGE_GATHER]
+        there = _end_of(link[v], place[v], links)
+        _sent(chains, gather, there, PARAMETER, with_parameters, links)
+        if with_parameters and gather != NOTHING:
+            own_link[e], own_place[e] = _place_of(chains, gather, links)
     for i in range(len(ops)):
         need = 0.0
         for e in range(edge_first[i], edge_first[i + 1]):
             v = edges[e, EDGE_VALUE]
             producer = values[v, VALUE_PRODUCER]
             if producer < 0:
-                if ready[v] < 0:
-                    ready[v] = _moved(
-                        chains, values[v, VALUE_GATHER], spread[v], PARAMETER, with_parameters,
-                        ends, moved,
-                    )  # fmt: skip
-                there = _moved(
-                    chains, edges[e, EDGE_GATHER], ready[v], PARAMETER, with_parameters, ends, moved
-                )
+                there = _end_of(own_link[e], own_place[e], links)
             else:
                 if ready[v] < 0:
-                    ready[v] = _moved(
-                        chains,
-                        values[v, VALUE_THERE],
-                        done[producer],
-                        ACTIVATION,
-                        True,
-                        ends,
-                        moved,
+                    ready[v] = _sent(
+                        chains, values[v, VALUE_THERE], done[producer], ACTIVATION, True, links
                     )
                 there = ready[v]
-            need = max(
-                need, _moved(chains, edges[e, EDGE_THERE], there, ACTIVATION, True, ends, moved)
-            )
-        need = _moved(chains, ops[i, OP_BEFORE], need, ACTIVATION, True, ends, moved)
+            need = max(need, _sent(chains, edges[e, EDGE_THERE], there, ACTIVATION, True, links))
+        need = _sent(chains, ops[i, OP_BEFORE], need, ACTIVATION, True, links)
         work = max(work, need) + ns[i, 0]
-        beside = _moved(chains, ops[i, OP_BESIDE], need, ACTIVATION, True, ends, moved)
-        done[i] = _moved(chains, ops[i, OP_AFTER], max(work, beside), ACTIVATION, True, ends, moved)
+        beside = _sent(chains, ops[i, OP_BESIDE], need, ACTIVATION, True, links)
+        done[i] = _sent(chains, ops[i, OP_AFTER], max(work, beside), ACTIVATION, True, links)
+    _settle(PARAMETER, links)
     return work
 
 
 @numba.njit(cache=True, nogil=True)
-def _backward(
+def walk_backward(
     chains: Chains,
     ops: IntArray,
     ns: FloatArray,
@@ -220,8 +150,7 @@ def _backward(
     inputs: bool,
     weights: bool,
     with_gradients: bool,
-    ends: FloatArray,
-    moved: FloatArray,
+    links: Links,
 ) -> float:
     count = len(values)
     left = np.zeros(count, dtype=np.int64)
@@ -245,7 +174,7 @@ def _backward(
             v = made[k]
             if ready[v] < 0:
                 ready[v] = _half(
-                    inputs, chains, values[v, VALUE_BACK], gradient[v], ACTIVATION, ends, moved
+                    inputs, chains, values[v, VALUE_BACK], gradient[v], ACTIVATION, links
                 )
             given = max(given, ready[v])
         own = ops[i, OP_SEGMENT]
@@ -260,17 +189,17 @@ def _backward(
                             need,
                             _read_again(
                                 e, given, chains, edges, values, made_again, shared_again, again,
-                                ends, moved,
+                                links,
                             ),
                         )  # fmt: skip
-                need = _moved(chains, ops[j, OP_AGAIN], need, ACTIVATION, True, ends, moved)
+                need = _sent(chains, ops[j, OP_AGAIN], need, ACTIVATION, True, links)
                 work = max(work, need) + ns[j, 0]
                 made_again[j] = work
         if not ops[i, OP_RUNS_BACKWARD]:
             continue
         share = ops[i, OP_WEIGHTS]
         first = weights if share == ALL else inputs
-        given = _half(first, chains, ops[i, OP_BACK_BEFORE], given, ACTIVATION, ends, moved)
+        given = _half(first, chains, ops[i, OP_BACK_BEFORE], given, ACTIVATION, links)
         need_inputs, need_weights = given, given
         for e in range(edge_first[i], edge_first[i + 1]):
             v = edges[e, EDGE_VALUE]
@@ -281,10 +210,10 @@ def _backward(
                     if not gathered[v, half]:
                         gathered[v, half] = True
                         gathers = max(gathers, values[v, VALUE_GATHER])
-                    _moved(chains, gathers, 0.0, PARAMETER, False, ends, moved)
+                    _sent(chains, gathers, 0.0, PARAMETER, False, links)
             elif edges[e, EDGE_SAVING] and inputs:
                 there = _read_again(
-                    e, given, chains, edges, values, made_again, shared_again, again, ends, moved
+                    e, given, chains, edges, values, made_again, shared_again, again, links
                 )
                 if share > 0:
                     need_weights = max(need_weights, there)
@@ -302,9 +231,9 @@ def _backward(
                 of_weights = work
             if share == ALL:
                 done = of_weights
-        beside = _half(first, chains, ops[i, OP_BACK_BESIDE], given, ACTIVATION, ends, moved)
+        beside = _half(first, chains, ops[i, OP_BACK_BESIDE], given, ACTIVATION, links)
         done = max(done, beside)
-        done = _half(first, chains, ops[i, OP_BACK_AFTER], done, ACTIVATION, ends, moved)
+        done = _half(first, chains, ops[i, OP_BACK_AFTER], done, ACTIVATION, links)
         for e in range(edge_first[i], edge_first[i + 1]):
             if not edges[e, EDGE_HAS_GRADIENT]:
                 continue
@@ -314,22 +243,22 @@ def _backward(
             back = _half(
                 weights if of_half or share == ALL else inputs,
                 chains, edges[e, EDGE_BACK], of_weights if of_half else done, ACTIVATION,
-                ends, moved,
+                links,
             )  # fmt: skip
             gradient[v] = max(gradient[v], back)
             left[v] -= 1
             if is_parameter:
                 if weights:
-                    back = _moved(
-                        chains, edges[e, EDGE_OFTEN], back, GRADIENT, with_gradients, ends, moved
+                    back = _sent(
+                        chains, edges[e, EDGE_OFTEN], back, GRADIENT, with_gradients, links
                     )
                     if edges[e, EDGE_ONCE]:
                         once_chain[reductions], once_need[reductions] = edges[e, EDGE_ONCE], back
                         reductions += 1
                     if left[v] == 0:
-                        back = _moved(
+                        back = _sent(
                             chains, values[v, VALUE_OFTEN], gradient[v], GRADIENT, with_gradients,
-                            ends, moved,
+                            links,
                         )  # fmt: skip
                         if values[v, VALUE_ONCE]:
                             once_chain[reductions], once_need[reductions] = (
@@ -339,11 +268,12 @@ def _backward(
                             reductions += 1
             elif left[v] == 0:
                 ready[v] = _half(
-                    inputs, chains, values[v, VALUE_BACK], gradient[v], ACTIVATION, ends, moved
+                    inputs, chains, values[v, VALUE_BACK], gradient[v], ACTIVATION, links
                 )
     if with_gradients:
         for k in range(reductions):
-            _moved(chains, once_chain[k], once_need[k], GRADIENT, True, ends, moved)
+            _sent(chains, once_chain[k], once_need[k], GRADIENT, True, links)
+    _settle(GRADIENT, links)
     return work
 
 
@@ -354,13 +284,12 @@ def _half(
     chain: int,
     need: float,
     kind: int,
-    ends: FloatArray,
-    moved: FloatArray,
+    links: Links,
 ) -> float:
     """The same in a half of the backward pass; nothing where that is not what runs."""
     if not runs:
         return 0.0
-    return _moved(chains, chain, need, kind, True, ends, moved)
+    return _sent(chains, chain, need, kind, True, links)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -373,8 +302,7 @@ def _read_again(
     made_again: FloatArray,
     shared_again: FloatArray,
     again: FloatArray,
-    ends: FloatArray,
-    moved: FloatArray,
+    links: Links,
 ) -> float:
     """When a value is there once more as a reader needs it, moved again where the plan says so."""
     if again[e] < 0:
@@ -383,8 +311,104 @@ def _read_again(
             base = made_again[values[v, VALUE_PRODUCER]]
             base = base if base >= 0 else given
             chain = values[v, VALUE_THERE] if values[v, VALUE_AGAIN] else 0
-            shared_again[v] = _moved(chains, chain, base, ACTIVATION, True, ends, moved)
+            shared_again[v] = _sent(chains, chain, base, ACTIVATION, True, links)
         chain = edges[e, EDGE_THERE] if edges[e, EDGE_AGAIN] else 0
-        again[e] = _moved(chains, chain, shared_again[v], ACTIVATION, True, ends, moved)
+        again[e] = _sent(chains, chain, shared_again[v], ACTIVATION, True, links)
     found: float = again[e]
     return found
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _sent(chains: Chains, chain: int, need: float, kind: int, timed: bool, links: Links) -> float:
+    """When a chain that begins at `need` ends, as far as is known so far."""
+    if chain != NOTHING:
+        need = _all_sent(chains, chain, need, kind, timed, links)
+    return need
+
+
+@numba.njit(cache=True, nogil=True)
+def _all_sent(
+    chains: Chains, chain: int, need: float, kind: int, timed: bool, links: Links
+) -> float:
+    for k in range(chains.first[chain], chains.first[chain + 1]):
+        link, ns = chains.link[k], chains.ns[k]
+        parts = 1 if kind == ACTIVATION else chains.buckets[k]
+        links.moved[kind, link, COUNT] += parts
+        links.moved[kind, link, TIME] += ns
+        links.moved[kind, link, SQUARES] += ns * ns / parts
+        if not timed:
+            continue
+        own = links.waiting[link]
+        if kind == ACTIVATION:
+            need = _begin(max(need, links.ends[kind, link]), ns, own) + ns
+        else:
+            need = _beside(need, ns, parts, links.ends[ACTIVATION, link], own)
+        links.ends[kind, link] = max(links.ends[kind, link], need)
+    return need
+
+
+@numba.njit(cache=True, nogil=True)
+def _place_of(chains: Chains, chain: int, links: Links) -> tuple[int, int]:
+    """Where the last collective of a chain stands that was sent just now, and may wait."""
+    if chain == NOTHING:
+        return 0, NOWHERE
+    link = chains.link[chains.first[chain + 1] - 1]
+    return link, int(links.waiting[link, 0, ROWS])
+
+
+@numba.njit(cache=True, nogil=True)
+def _end_of(link: int, place: int, links: Links) -> float:
+    """When what stands there ends, as far as is known so far."""
+    found: float = 0.0 if place == NOWHERE else links.waiting[link, place, END]
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _settle(kind: int, links: Links) -> None:
+    """Ends of a kind that may wait, once no activation comes any more."""
+    for link in range(len(links.waiting)):
+        rows = int(links.waiting[link, 0, ROWS])
+        if rows:
+            links.ends[kind, link] = max(links.ends[kind, link], links.waiting[link, rows, END])
+
+
+@numba.njit(cache=True, nogil=True)
+def _begin(begin: float, ns: float, own: FloatArray) -> float:
+    """When an activation begins that could at `begin`; what has to makes room for it."""
+    rows, next_one = int(own[0, ROWS]), int(own[0, DONE]) + 1
+    while next_one <= rows and own[next_one, END] <= begin:
+        next_one += 1
+    behind, free = next_one, begin + ns
+    if next_one <= rows and own[next_one, START] < begin:
+        start, end, buckets = own[next_one, START], own[next_one, END], own[next_one, BUCKETS]
+        bucket = (end - start) / buckets
+        done = np.ceil((begin - start) / bucket - CLOSE)
+        begin = max(begin, start + done * bucket)
+        free, behind = begin + ns, next_one + 1
+        if done < buckets:
+            own[next_one, START], own[next_one, BUCKETS] = free, buckets - done
+            free += (buckets - done) * bucket
+            own[next_one, END] = free
+        else:
+            next_one += 1
+    own[0, DONE], own[0, BEGUN] = next_one - 1, begin
+    for k in range(behind, rows + 1):
+        start = max(own[k, READY], free)
+        if own[k, START] >= start:
+            break
+        free = start + own[k, END] - own[k, START]
+        own[k, START], own[k, END] = start, free
+    return begin
+
+
+@numba.njit(cache=True, nogil=True)
+def _beside(need: float, ns: float, buckets: int, activations_end: float, own: FloatArray) -> float:
+    """The end of what may wait, if no activation comes before."""
+    rows = int(own[0, ROWS]) + 1
+    start = need if rows == 1 else max(need, own[rows - 1, END])
+    if start + ns > own[0, BEGUN]:
+        start = max(start, activations_end)
+    own[0, ROWS] = rows
+    own[rows, READY], own[rows, START] = need, start
+    own[rows, END], own[rows, BUCKETS] = start + ns, buckets
+    return start + ns

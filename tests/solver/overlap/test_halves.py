@@ -20,7 +20,7 @@ from solver.overlap.columns import (
 )
 from solver.overlap.course import Course, indexed
 from solver.overlap.halves import in_halves
-from solver.overlap.paths import forward
+from solver.overlap.passes import forward
 from solver.simulation.step import step_of
 from solver.simulation.tasks import Kind
 from tests.solver.requests import planned
