@@ -68,11 +68,12 @@ def test_every_strategy_is_stretched_by_its_own_sizes():
         flops = 2 * m * n * k
         moved = 2 * (m * k + k * n + m * n)
         common = {"dtype": "bfloat16", "device": device, "calibration": CURVED}
-        forth = op_ns("matmul", flops * rates.stretch("matmul", own), bytes_moved=moved, **common)
+        stretch = rates.stretch("matmul", own, "bfloat16")
+        forth = op_ns("matmul", flops * stretch, bytes_moved=moved, **common)
         assert forward[place] == pytest.approx(forth)
         # x is an input of the graph: only the weights' gradient is made
         back = op_ns(
-            "matmul", flops * rates.stretch("matmul", own.of_right),
+            "matmul", flops * rates.stretch("matmul", own.of_right, "bfloat16"),
             bytes_moved=2 * (m * k + k * n + m * n), **common,
         )  # fmt: skip
         assert inputs[place] + weights[place] == pytest.approx(back)

@@ -43,8 +43,8 @@ def agrees(request: Request, tolerance: float = TOLERANCE) -> Plan:
 @pytest.mark.parametrize("calibration", [datasheet_calibration(), published_calibration()],
                          ids=lambda own: own.name)  # fmt: skip
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: f"{case.name}-{case.topology}")
-def test_the_examples_are_within_half_a_percent(case: Case, calibration: Calibration) -> None:
-    agrees(case.request.model_copy(update={"calibration": calibration}), tolerance=0.005)
+def test_the_examples_are_within_one_percent(case: Case, calibration: Calibration) -> None:
+    agrees(case.request.model_copy(update={"calibration": calibration}), tolerance=0.01)
 
 
 STATED: dict[str, tuple[str, dict[str, object], Pipeline, RecomputePolicy, int]] = {
