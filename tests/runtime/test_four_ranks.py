@@ -15,7 +15,6 @@ CASES = (
     Wanted("zero 1", "llama", {"dp": 4, "zero": 1}),
     Wanted("zero 2", "llama", {"dp": 4, "zero": 2}),
     Wanted("zero 3", "llama", {"dp": 4, "zero": 3}),
-    Wanted("searched", "llama"),
     Wanted("fused projections", "gpt", {"dp": 2, "tp": 2}),
     Wanted("experts", "mixtral", {"dp": 4, "ep": 4}),
     Wanted(
@@ -50,9 +49,11 @@ def test_losses_and_gradients_are_those_of_one_process(runs: dict[str, Run], nam
     outcome = runs[name].outcome
     assert outcome.loss_error < 1e-10
     assert outcome.gradient_error < 1e-10, outcome.worst
+    assert outcome.parameter_error < 1e-8  # AdamW magnifies rounding
 
 
 @pytest.mark.parametrize("name", [wanted.name for wanted in CASES])
 def test_the_collectives_that_ran_are_the_plans(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     assert ran(run.outcome.ran) == expected(run.plan, run.graph)
+    assert not run.outcome.fallen_back

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import multiprocessing as processes
+from torch.distributed.tensor import DTensor
 
 import meshwright
 from meshwright.runtime.torch import Ran, Trained
@@ -37,13 +38,17 @@ class Case:
 @dataclass(frozen=True)
 class Outcome:
     """Of one case: the largest difference of a loss, and of a gradient as a share of its norm, and
-    where; what ran in the last step on rank 0, and what fell back."""
+    where; what ran in the last step on rank 0, and what fell back.
+
+    parameter_error: of the parameters after the last step, read through their DTensors.
+    """
 
     loss_error: float
     gradient_error: float
     worst: str
     ran: tuple[Ran, ...]
     fallen_back: dict[str, str]
+    parameter_error: float
 
 
 def run_world(
@@ -124,7 +129,22 @@ def _compared(
         for optimizer in optimizers:
             optimizer.step()
     worst = max(errors, key=lambda name: errors[name])
-    return Outcome(loss_error, errors[worst], worst, ran, dict(trained.fallen_back))
+    left = _parameter_error(alone, trained, optimizers[1])
+    return Outcome(loss_error, errors[worst], worst, ran, dict(trained.fallen_back), left)
+
+
+def _parameter_error(
+    alone: torch.nn.Module, trained: Trained, optimizer: torch.optim.Optimizer
+) -> float:
+    wanted = {name: own.detach() for name, own in alone.named_parameters()}
+    largest = 0.0
+    for name, parameter in trained.named_parameters():
+        assert isinstance(parameter, DTensor)
+        assert isinstance(optimizer.state[parameter]["exp_avg"], DTensor)
+        whole = parameter.detach().full_tensor()
+        assert torch.equal(whole, trained.whole(name))
+        largest = max(largest, float((whole - wanted[name]).norm() / wanted[name].norm()))
+    return largest
 
 
 def _alone(model: Model, module: torch.nn.Module, batch: dict[str, T], microbatches: int) -> T:

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from meshwright.runtime.stage import ALL_READERS, PlannedStage, PlanReader
+from meshwright.runtime.torch.at_rest import AtRest, local_of
 from meshwright.runtime.torch.collectives import Collectives, Move
 from meshwright.runtime.torch.whole import from_whole, to_whole, whole_of
 from meshwright.schema import Layout, ParameterPlan, PlanError
@@ -31,9 +32,12 @@ class Parameters:
         own = dict(module.named_parameters(remove_duplicate=False))
         _check(planned, own)
         self.shards: dict[str, torch.nn.Parameter] = {}
+        device = next(iter(own.values())).device.type
+        self.at_rest = AtRest(self.layouts, planned.mesh, collectives.first, device)
         for name, layout in self.layouts.items():
             local = self._part_of(name, own[name].detach(), layout)
-            self.shards[name] = torch.nn.Parameter(local, requires_grad=own[name].requires_grad)
+            shard = self.at_rest.wrapped(name, local)
+            self.shards[name] = torch.nn.Parameter(shard, requires_grad=own[name].requires_grad)
         self._gradients: dict[tuple[str, PlanReader], tuple[T, Layout]] = {}
 
     @property
@@ -60,15 +64,15 @@ class Parameters:
         for (name, reader), (gradient, lies) in self._gradients.items():
             steps = planned.steps(name, reader, "gradient", "per_step")
             found = self._collectives.move(gradient, Move(name, lies, steps, "step"))
-            shard = self.shards[name]
-            shard.grad = found if shard.grad is None else shard.grad + found
+            shard, own = self.shards[name], self.at_rest.wrapped(name, found)
+            shard.grad = own if shard.grad is None else shard.grad + own
         self._gradients.clear()
 
     def whole(self, name: str) -> T:
         """A parameter put together from all ranks, which all have to ask for it."""
         layout = self.layouts[name]
         return self._collectives.move(
-            self.shards[name].detach(), Move(name, layout, to_whole(layout), "report")
+            local_of(self.shards[name].detach()), Move(name, layout, to_whole(layout), "report")
         )
 
     def whole_gradient(self, name: str) -> T | None:
@@ -76,19 +80,22 @@ class Parameters:
         gradient, layout = self.shards[name].grad, self.layouts[name]
         if gradient is None:
             return None
-        return self._collectives.move(gradient, Move(name, layout, to_whole(layout), "report"))
+        move = Move(name, layout, to_whole(layout), "report")
+        return self._collectives.move(local_of(gradient), move)
 
     def _spread(self, name: str, shard: T) -> T:
         steps = self._planned.steps(name, ALL_READERS, "parameter", "per_step")
         move = Move(name, self.layouts[name], steps, "step")
-        return self._collectives.move(shard.detach(), move)
+        return self._collectives.move(local_of(shard.detach()), move)
 
     def _part_of(self, name: str, whole: T, layout: Layout) -> T:
         """This rank's part of what the first rank has: equal everywhere, whatever the seeds."""
         value = whole.clone(memory_format=torch.contiguous_format)
         members = self._collectives
         dist.broadcast(value, src=members.first, group=members.all_ranks)
-        return members.move(value, Move(name, whole_of(layout), from_whole(layout), "step"))
+        part = members.move(value, Move(name, whole_of(layout), from_whole(layout), "step"))
+        # a part of a larger storage cannot be saved by itself
+        return part.clone()
 
 
 def _at_rest(own: ParameterPlan) -> Layout:

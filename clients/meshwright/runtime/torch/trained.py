@@ -25,7 +25,8 @@ class Trained:
     """One rank's share of a model. Use it in a `with`, or close it.
 
     strategy: what the rank does, `dataset` what it loads. record: the collectives that ran.
-    fallen_back: ops that are run whole though the plan shards them, with the reason.
+    fallen_back: ops that are run whole though the plan shards them, with the reason. why_plain:
+    why parameters are no DTensors, where they are none.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Trained:
         self._program = Program(planned)
         self.fallen_back: Mapping[str, str] = self._program.fallen_back
         self._parameters = Parameters(planned, self._collectives, module)
+        self.why_plain = self._parameters.at_rest.why_plain
         self._buffers = _buffers(graph, module)
         self._replaced = _dtypes(graph, module)
 

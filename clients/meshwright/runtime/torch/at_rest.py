@@ -1,0 +1,49 @@
+"""Shards as DTensors: what an optimizer, a checkpoint and a norm over all ranks know how to read.
+
+Where one of a plan's layouts is none of DTensor's (segments of unequal lengths, each cut by itself)
+all shards are plain tensors, as optimizers do not mix the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Placement
+
+from meshwright.convert import grid_of, to_dtensor
+from meshwright.schema import ConversionError, Layout, Mesh
+
+T = torch.Tensor
+
+
+class AtRest:
+    """Wraps the shards of a stage. why_plain: what keeps them from being DTensors, if anything."""
+
+    def __init__(
+        self, layouts: Mapping[str, Layout], mesh: Mesh, first: int, device_type: str
+    ) -> None:
+        self.why_plain = ""
+        self._mesh: DeviceMesh | None = None
+        self._placements: dict[str, tuple[Placement, ...]] = {}
+        grid = grid_of(mesh, ranks_from=first)
+        try:
+            for name, layout in layouts.items():
+                self._placements[name] = to_dtensor(layout, grid, name=name).to_torch()
+        except ConversionError as why:
+            self.why_plain = why.detail
+            return
+        if mesh.axes:
+            self._mesh = grid.to_torch(device_type)
+
+    def wrapped(self, name: str, local: T) -> T:
+        """A rank's shard of a parameter, or of its gradient."""
+        if self._mesh is None:
+            return local
+        return DTensor.from_local(local, self._mesh, self._placements[name], run_check=False)
+
+
+def local_of(tensor: T) -> T:
+    """What the rank holds."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -1,0 +1,27 @@
+"""Eight processes train under plans of three axes, and equal one process to rounding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.planned import Run, Wanted, expected, ran, trained
+
+CASES = (Wanted("mixed", "llama", {"dp": 4, "tp": 2, "sequence_parallel": True}),)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    folder: Path = tmp_path_factory.mktemp("eight")
+    return trained(CASES, (2, 2, 2), folder)
+
+
+@pytest.mark.parametrize("name", [wanted.name for wanted in CASES])
+def test_it_equals_one_process_by_the_plans_collectives(runs: dict[str, Run], name: str) -> None:
+    run = runs[name]
+    assert run.outcome.loss_error < 1e-10
+    assert run.outcome.gradient_error < 1e-10, run.outcome.worst
+    assert run.outcome.parameter_error < 1e-8  # AdamW magnifies rounding
+    assert ran(run.outcome.ran) == expected(run.plan, run.graph)
+    assert not run.outcome.fallen_back

@@ -1,0 +1,87 @@
+"""What a job is told when plan and module do not fit, before any process waits for another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+from torch import nn
+
+import meshwright
+from meshwright.planfile import PlanFile, read_plan
+from meshwright.schema import InvalidInput, PlanError, Request, Setup
+from solver.planner import plan
+from tests.runtime.models import MODELS, Llama
+from tests.solver.small_graphs import topology
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A world of this process."""
+    store = dist.FileStore(str(tmp_path_factory.mktemp("alone") / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planned(tmp_path_factory.mktemp("plan") / "plan.json", 1)
+
+
+def planned(path: Path, ranks: int) -> Path:
+    graph, devices = MODELS["llama"].graph(4), topology(ranks)
+    setup = Setup(global_batch=8, microbatches=2)
+    found = plan(Request(graph=graph, topology=devices, setup=setup)).plan
+    assert found is not None
+    PlanFile(plan=found, graph=graph, topology=devices, setup=setup).write(path)
+    return path
+
+
+def test_a_module_without_a_planned_parameter_is_named(file: Path) -> None:
+    module = Llama()
+    del module.norm
+    with pytest.raises(
+        PlanError, match=r"graph_\w+ has the parameter 'norm.weight' of shape \[32\], .* none"
+    ):
+        meshwright.parallelize(module, file)
+
+
+def test_a_parameter_of_another_shape_is_named(file: Path) -> None:
+    module = Llama()
+    module.head = nn.Linear(32, 65, bias=False)
+    with pytest.raises(
+        PlanError, match=r"'head.weight' has the shape \[64, 32\] .* and \[65, 32\]"
+    ):
+        meshwright.parallelize(module, file)
+
+
+def test_a_plan_for_more_ranks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="is for 2 ranks, this job has 1"):
+        meshwright.parallelize(Llama(), planned(tmp_path / "plan.json", 2))
+
+
+def test_an_input_that_is_missing_or_of_another_share_is_named(file: Path) -> None:
+    with meshwright.parallelize(Llama().double(), file) as trained:
+        batch = MODELS["llama"].batch(8)
+        with pytest.raises(InvalidInput, match="the batch has no 'labels'"):
+            trained.slice({"ids": batch["ids"]})
+        with pytest.raises(InvalidInput, match="step got no 'ids'"):
+            trained.step(labels=batch["labels"])
+        with pytest.raises(InvalidInput, match=r"'ids' has the shape \[3, 8\] .* is \[4, 8\]"):
+            trained.step(ids=batch["ids"][:6], labels=batch["labels"])
+        with pytest.raises(InvalidInput, match="7 rows cannot be cut into 2 equal microbatches"):
+            trained.step(ids=batch["ids"][:7], labels=batch["labels"])
+
+
+def test_what_is_not_carried_out_is_refused_by_name(file: Path, tmp_path: Path) -> None:
+    held = read_plan(file)
+    (stage,) = held.plan.stages
+    first = stage.parameters[0].model_copy(update={"sparse_gradient": True})
+    stage = stage.model_copy(update={"parameters": (first, *stage.parameters[1:])})
+    changed = held.plan.model_copy(update={"stages": (stage,)})
+    PlanFile(plan=changed, graph=held.graph, setup=held.setup).write(tmp_path / "plan.json")
+    with pytest.raises(PlanError, match=f"{first.tensor!r} has a gradient of rows"):
+        meshwright.parallelize(Llama(), tmp_path / "plan.json")
