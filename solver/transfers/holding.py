@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -38,6 +39,15 @@ class Site:
         sizes = [axis.size for axis in self.mesh.axes]
         found = np.unravel_index(np.arange(len(self.devices)), sizes)
         return {name: at.astype(np.int64) for name, at in zip(self.mesh.names, found, strict=True)}
+
+    def part(self, at: Mapping[Axis, int]) -> Site:
+        """The devices at these coordinates: a mesh of which those axes have one place."""
+        axes = [
+            axis.model_copy(update={"size": 1}) if axis.name in at else axis
+            for axis in self.mesh.axes
+        ]
+        here = [self.coordinates[axis] == own for axis, own in at.items()]
+        return Site(Mesh(axes=tuple(axes)), self.devices[np.logical_and.reduce(here)])
 
     @cached_property
     def order(self) -> IntArray:

@@ -7,7 +7,7 @@ of the second one is device `first`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -107,11 +107,10 @@ def transfer_plans(
 def _items(
     source: PlanDocuments, target: PlanDocuments, states: tuple[TransferState, ...], first: int
 ) -> Iterator[Item]:
-    held = {parameter.tensor: (parameter, site) for parameter, site in _parameters(source, 0)}
     dtypes = {tensor.name: tensor.dtype for tensor in source.graph.tensors}
-    needed = list(_parameters(target, first))
     for state in states:
-        for parameter, site in needed:
+        held = {own.tensor: (own, site) for own, site in _resting(source, 0, state)}
+        for parameter, site in _resting(target, first, state):
             before, here = held[parameter.tensor]
             layouts = _layout(before, state), _layout(parameter, state)
             if layouts[0] is None or layouts[1] is None:
@@ -133,6 +132,21 @@ def _parameters(documents: PlanDocuments, first: int) -> Iterator[tuple[Paramete
         for parameter in stage.parameters:
             if parameter.tensor in own:
                 yield parameter, site
+
+
+def _resting(
+    documents: PlanDocuments, first: int, state: TransferState
+) -> Iterator[tuple[ParameterPlan, Site]]:
+    """Parameters, and the devices that hold a state of them: its owners, where it is dealt out."""
+    owners: dict[Hashable, Site] = {}
+    for parameter, site in _parameters(documents, first):
+        if state == "value" or not parameter.owner:
+            yield parameter, site
+            continue
+        key = id(site), *sorted(parameter.owner.items())
+        if key not in owners:
+            owners[key] = site.part(parameter.owner)
+        yield parameter, owners[key]
 
 
 def _layout(parameter: ParameterPlan, state: TransferState) -> Layout | None:
@@ -178,14 +192,6 @@ def _check_optimizers(source: PlanDocuments, target: PlanDocuments) -> None:
         )
     if not wants or not has:
         return
-    for documents in (source, target):
-        owned = [p.tensor for p, _ in _parameters(documents, 0) if p.owner]
-        if owned:
-            raise PlanError(
-                f"the optimizer state of {owned[0]!r} lies whole on one device of a group "
-                f"({len(owned)} parameters do), which is not moved; with --state value "
-                "only the parameters move"
-            )
     for field in ("optimizer", "master_dtype"):
         one, other = getattr(source.setup, field), getattr(target.setup, field)
         if one != other:

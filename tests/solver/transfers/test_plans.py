@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from meshwright.schema import Graph, PlanError, Request, Setup, Topology
+from meshwright.schema import (
+    Constraints,
+    Graph,
+    NotFound,
+    OptimizerParallel,
+    PlanError,
+    Request,
+    Setup,
+    Topology,
+)
 from solver.planner import plan
 from solver.transfers.pieces import device_transfer
 from solver.transfers.plans import PlanDocuments, transfer_plans
@@ -62,6 +71,63 @@ def test_every_device_ends_with_what_the_plan_says(
     assert (document.from_plan, document.to_plan) == (six.plan.id, four.plan.id)
     assert (document.kept_bytes == 0) == (first == 6)
     assert document.levels[0][1] == (3 if first < 6 else 5)  # nodes of two devices
+
+
+def dealt(*sizes: int) -> PlanDocuments:
+    """Four parameters of which no dim divides by the nodes: their states are dealt out whole."""
+    wish = OptimizerParallel(level=1, whole_parameters=True, threshold_kb=0)
+    setup = Setup(global_batch=75, microbatches=1, memory_reserve=0.0, master_dtype=None)
+    request = Request(
+        graph=graph(98),
+        topology=topology(*sizes),
+        setup=setup,
+        constraints=Constraints(optimizer_parallel=wish),
+    )
+    answer = plan(request)
+    assert answer.plan is not None
+    return PlanDocuments(answer.plan, request.graph, request.topology, setup)
+
+
+def state_of(documents: PlanDocuments, rank: int) -> dict[str, int]:
+    """Bytes of optimizer state of every parameter that a rank holds, as the plan says."""
+    (stage,) = documents.plan.stages
+    at = stage.mesh.coordinates(rank)
+    return {
+        own.tensor: own.dealt_bytes if own.owner else own.optimizer_bytes
+        for own in stage.parameters
+        if own.owner.items() <= at.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [((3, 1), (5, 1)), ((3, 1), (2, 1)), ((2, 1), (3, 1))]
+)
+def test_what_is_dealt_out_goes_from_owners_to_owners(
+    before: tuple[int, ...], after: tuple[int, ...]
+) -> None:
+    source, target = dealt(*before), dealt(*after)
+    owners = [any(p.owner for p in own.plan.stages[0].parameters) for own in (source, target)]
+    assert owners == [sizes[0] != 2 for sizes in (before, after)]
+    document = transfer_plans(source, target, state="optimizer", cluster=topology(8, 1))
+    for rank in range(after[0]):
+        wanted = state_of(target, rank)
+        if not wanted:
+            with pytest.raises(NotFound):
+                device_transfer(document, rank)
+            continue
+        does = device_transfer(document, rank)
+        found = dict.fromkeys(wanted, 0)
+        for piece in (*does.receives, *does.keeps):
+            for name in piece.tensors:
+                found[name] += piece.bytes
+                assert name in state_of(source, piece.source)
+        assert found == wanted
+
+
+def test_a_dealt_plan_moved_to_itself_stays() -> None:
+    own = dealt(3, 1)
+    document = transfer_plans(own, own)
+    assert (document.moved_bytes, document.sends) == (0, 0)
 
 
 def test_a_plan_moved_to_itself_stays(six: PlanDocuments) -> None:
