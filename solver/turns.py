@@ -19,8 +19,8 @@ def check_turns(request: Request) -> None:
     """Raise SetupError where microbatches that take turns are not planned."""
     if request.pipeline.ranks != 1:
         raise SetupError(
-            "microbatches that take turns within a pipeline are not planned: its schedules run "
-            "one microbatch beside another's waits already; copies 1 or no pipeline would do",
+            "microbatches that take turns within a pipeline are not planned; copies 1 or no "
+            "pipeline would do",
             pointer="/copies",
         )
     if request.constraints.offload != "none":
