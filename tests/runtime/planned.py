@@ -122,5 +122,13 @@ def ran(of: Iterable[Ran]) -> Counter[Key]:
     )
 
 
+def equals_one_process(run: Run) -> None:
+    """Losses and gradients of all steps, and the parameters after them."""
+    outcome = run.outcome
+    assert outcome.loss_error < 1e-10
+    assert outcome.gradient_error < 1e-10, outcome.worst
+    assert outcome.parameter_error < 1e-8  # AdamW magnifies rounding
+
+
 def _ordered(mesh: Mesh, axes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(axis for axis in mesh.names if axis in axes)

@@ -46,5 +46,5 @@ class _Rows(torch.autograd.Function):
     def backward(ctx: Any, *sent: T) -> tuple[T | None, ...]:
         shares, place, is_here, counts = ctx.saved_tensors
         gradient = shares * counts[:, None]
-        gradient[torch.arange(len(place)), place] -= is_here.to(shares.dtype)
+        gradient[torch.arange(len(place), device=place.device), place] -= is_here.to(shares.dtype)
         return gradient * sent[0][:, None], None, None, None, None

@@ -36,7 +36,7 @@ def parallelize(
     finds what it needs without the service. Raises PlanError where the plan is for another number
     of ranks or another module.
     """
-    close = _joined(timeout_s)
+    close = _joined(next(module.parameters()).device, timeout_s)
     try:
         rank, world_size = dist.get_rank(), dist.get_world_size()
         strategy, graph = PlanSource(plan, server=server, cache=cache).of_rank(rank, world_size)
@@ -88,10 +88,10 @@ def _collectives(stage: RankStage, record: Record, timeout_s: float) -> Collecti
     return Collectives(stage, groups, record)
 
 
-def _joined(timeout_s: float) -> Callable[[], None]:
+def _joined(device: torch.device, timeout_s: float) -> Callable[[], None]:
     """Be in a process group; what leaves it where it was made here."""
     if dist.is_initialized():
         return lambda: None
-    device = "nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(device, timeout=timedelta(seconds=timeout_s))
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
     return dist.destroy_process_group

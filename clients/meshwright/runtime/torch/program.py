@@ -128,7 +128,7 @@ class Program:
             forth = self._way(root, reader, before, gradient, "activation")
         around = None
         if runs_whole:
-            around = _around(root, needed, gradient, inwards=True)
+            around = _into_whole(root, needed, gradient)
             needed = whole_of(needed)
         views = []
         for view in source.views:
@@ -175,16 +175,19 @@ class Program:
         if own is None:
             return None
         gradient = own.rest.gradient or Layout(dims=own.rest.value.dims)
-        return _around(name, own.rest.value, gradient, inwards=False)
+        return _out_of_whole(name, own.rest.value, gradient)
 
 
-def _around(root: str, value: Layout, gradient: Layout, *, inwards: bool) -> Way:
-    """From parts to whole and the gradient back, or the other way round."""
-    if inwards:
-        return Way(
-            Move(root, value, to_whole(value), "fallback"),
-            Move(root, whole_of(gradient), from_whole(gradient), "fallback"),
-        )
+def _into_whole(root: str, value: Layout, gradient: Layout) -> Way:
+    """From parts to whole, and the gradient back."""
+    return Way(
+        Move(root, value, to_whole(value), "fallback"),
+        Move(root, whole_of(gradient), from_whole(gradient), "fallback"),
+    )
+
+
+def _out_of_whole(root: str, value: Layout, gradient: Layout) -> Way:
+    """From whole to parts, and the gradient back."""
     return Way(
         Move(root, whole_of(value), from_whole(value), "fallback"),
         Move(root, gradient, to_whole(gradient), "fallback"),

@@ -47,6 +47,7 @@ class Trained:
         self._program = Program(planned)
         self.fallen_back: Mapping[str, str] = self._program.fallen_back
         self._parameters = Parameters(planned, self._collectives, module)
+        self._device = next(module.parameters()).device
         self.why_plain = self._parameters.at_rest.why_plain
         self._buffers = _buffers(graph, module)
         self._replaced = _dtypes(graph, module)
@@ -107,7 +108,8 @@ class Trained:
         count = self.strategy.microbatches
         share = 1 / count if self.strategy.gradients == "mean" else 1.0
         for number in range(count):
-            loss = self._forward(values, batch, number)
+            with self._device:  # where ops make tensors of nothing
+                loss = self._forward(values, batch, number)
             torch.autograd.backward(loss * share)
             losses.append(loss.detach())
         self._parameters.reduce()
