@@ -220,9 +220,35 @@ class _Sizes:
             for k in info.chunks:
                 self.chunks[info.name] = _small_chunks(needed[self.find((info.name, k))])
                 chosen[self.find((info.name, k))] = sum(self.chunks[info.name])
+        self._keep_longer(chosen, needed)
         self._sum_segments(chosen)
         self._set_spans({key: chosen[key] for key in uneven}, needed)
         return chosen
+
+    def _keep_longer(self, chosen: dict[Key, int], needed: Mapping[Key, int]) -> None:
+        """What a top-k or a cut reads stays longer than what is left of it.
+
+        A cut dim lies on no axis, and no multiple of what is left, which would be another cut.
+        """
+        for op in self.problem.ops:
+            if op.op.kind not in ("topk", "slice"):
+                continue
+            given, made = op.inputs[0].tensor, op.outputs[0].tensor
+            before, after = (self.problem.tensors[name] for name in (given, made))
+            for dim, (long, short) in enumerate(zip(before.shape, after.shape, strict=True)):
+                keys = [
+                    [self.find((info.name, k)) for k, s in enumerate(info.slots) if s.dim == dim]
+                    for info in (before, after)
+                ]
+                if long <= short or any(len(own) != 1 for own in keys):
+                    continue
+                (whole,), (left,) = keys
+                if chosen[whole] > chosen[left] or whole == left:
+                    continue
+                if op.op.kind == "slice" and needed[whole] == 1 and long % short:
+                    chosen[whole] = chosen[left] + 1
+                elif op.op.kind == "topk":
+                    chosen[whole] *= -(-chosen[left] // chosen[whole])
 
     def _uneven(self, old: Mapping[Key, int]) -> dict[Key, bool]:
         """Classes that the plan cuts unevenly, and whether its last chunk is empty."""
