@@ -233,6 +233,7 @@ class _Sizes:
         for op in self.problem.ops:
             if op.op.kind not in ("topk", "slice"):
                 continue
+            step = int(op.op.attrs.get("step", 1))
             given, made = op.inputs[0].tensor, op.outputs[0].tensor
             before, after = (self.problem.tensors[name] for name in (given, made))
             for dim, (long, short) in enumerate(zip(before.shape, after.shape, strict=True)):
@@ -240,7 +241,12 @@ class _Sizes:
                     [self.find((info.name, k)) for k, s in enumerate(info.slots) if s.dim == dim]
                     for info in (before, after)
                 ]
-                if long <= short or any(len(own) != 1 for own in keys):
+                if long <= short:
+                    continue
+                sizes = [math.prod(chosen[own] for own in of) for of in keys]
+                if step > 1 and sizes[0] != step * sizes[1]:
+                    raise ScaleError(f"op {op.name!r}: a cut in steps of {step} does not scale")
+                if any(len(own) != 1 for own in keys):
                     continue
                 (whole,), (left,) = keys
                 if chosen[whole] > chosen[left] or whole == left:

@@ -49,3 +49,13 @@ def test_a_plan_with_a_longer_dim_is_verified(kind, width, left, attrs):
     assert answer.plan is not None
     certificate = certificate_of(find_verifier(), answer.plan, request)
     assert certificate.outcome == "verified", certificate.detail
+
+
+def test_a_cut_in_steps_that_does_not_scale_is_named():
+    attrs = {"dim": 1, "start": 1, "end": 256, "step": 2}
+    request = Request(graph=graph("slice", 256, 128, attrs), topology=preset("h100-1x8"))
+    answer = find_planner()(request)
+    assert answer.plan is not None
+    certificate = certificate_of(find_verifier(), answer.plan, request)
+    assert certificate.outcome == "not verifiable"
+    assert "'part': a cut in steps of 2 does not scale" in certificate.detail
