@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from costmodel.calibrations import default_calibration, shipped_calibration
+from costmodel.calibrations import calibration_of
 from meshwright.schema import (
     Calibration,
     Certificate,
@@ -70,7 +70,7 @@ def verify_documents(
 
     Raises PlanError where the plan does not fit them, or has another number than `evaluate` finds.
     """
-    own = calibration or shipped_calibration(plan.calibration) or default_calibration()
+    own = calibration_of(plan, calibration)
     if plan.schedule is not None:
         staged, stages = _pipeline(plan, graph, topology, setup, own)
         facts = [
@@ -97,7 +97,7 @@ def execute_pipeline(
     plan: Plan, graph: Graph, topology: Topology, setup: Setup, *, seed: int = 0
 ) -> Certificate:
     """Execute a plan of several stages and compare, whatever numbers it says of itself."""
-    _, stages = _pipeline(plan, graph, topology, setup, default_calibration())
+    _, stages = _pipeline(plan, graph, topology, setup, calibration_of(plan, None))
     return _verified(plan, stages, seed)
 
 

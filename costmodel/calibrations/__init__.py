@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from meshwright.schema import Calibration
+from meshwright.schema import Calibration, Plan
 
 
 @cache
@@ -30,6 +30,11 @@ def shipped_calibration(id_: str) -> Calibration | None:
     """One of these by its id: a plan names it, a plan file leaves it out, and nobody stores it."""
     found = (made() for made in (datasheet_calibration, published_calibration))
     return next((own for own in found if own.id == id_), None)
+
+
+def calibration_of(plan: Plan, given: Calibration | None) -> Calibration:
+    """What is given, or what the plan names of these, or else the default."""
+    return given or shipped_calibration(plan.calibration) or default_calibration()
 
 
 def _read(name: str) -> Calibration:

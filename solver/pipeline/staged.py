@@ -9,7 +9,7 @@ from itertools import combinations, groupby
 
 import numpy as np
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import calibration_of
 from meshwright.schema import (
     Calibration,
     Graph,
@@ -108,7 +108,7 @@ class Staged:
             anatomy,
             topology,
             setup,
-            calibration or default_calibration(),
+            calibration_of(plan, calibration),
             made,
             tuple(begins[1:]),
             _placement_of(plan, topology, made),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from costmodel.calibrations import default_calibration, shipped_calibration
+from costmodel.calibrations import calibration_of
 from meshwright.schema import Calibration, Graph, Plan, PlanError, Setup, Stage, Topology
 from solver.dealing import stage_extra_bytes
 from solver.evaluate import check_documents, check_mesh
@@ -72,7 +72,7 @@ def step_of(
     calibration: Calibration | None = None,
 ) -> Step:
     """Raises PlanError where the plan does not fit the documents."""
-    own = calibration or shipped_calibration(plan.calibration) or default_calibration()
+    own = calibration_of(plan, calibration)
     check_documents(plan, graph.id, topology.id, setup.id)
     if plan.calibration != own.id:
         raise PlanError(f"the plan was priced with {plan.calibration}, not with {own.id}")

@@ -1,9 +1,11 @@
 from costmodel.calibrations import (
+    calibration_of,
     datasheet_calibration,
     default_calibration,
     published_calibration,
     shipped_calibration,
 )
+from meshwright.schema import Plan
 
 
 def test_the_default_calibration_says_where_every_number_is_from():
@@ -31,3 +33,11 @@ def test_plans_name_what_came_with_the_planner_by_its_id():
         assert shipped_calibration(calibration.id) == calibration
     other = datasheet_calibration().model_copy(update={"launch_ns": 1})
     assert shipped_calibration(other.id) is None
+
+
+def test_what_is_given_comes_before_what_a_plan_names_and_that_before_the_default():
+    given = datasheet_calibration().model_copy(update={"launch_ns": 1})
+    curved = Plan.model_construct(calibration=published_calibration().id)
+    assert calibration_of(curved, given) is given
+    assert calibration_of(curved, None) is published_calibration()
+    assert calibration_of(Plan.model_construct(calibration=given.id), None) is default_calibration()
