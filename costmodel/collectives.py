@@ -32,7 +32,8 @@ with step_p a_l for a_l, and share_p of the bare link for b_l. fill_p: where a c
 node to node, until all of them have something to pass on; an all_reduce does so twice, and where
 every pair exchanges directly (all_to_all, send) nothing has to fill. Where the
 switch adds up (NVLS), an all-reduce inside a node has one line more: every device sends N and
-receives N, at the share of the link that was measured.
+receives N, at the share of the link that was measured. Where curves know a kind by itself, its
+latencies and its times a byte are multiplied by what was fitted.
 
 Why (g_l - 1) / (g_l m_l): gathered level by level, slowest level first, each unit of level l gets
 1/g_l of what its parent needs by itself and the rest from its g_l - 1 siblings, and its m_l members
@@ -145,6 +146,7 @@ class Interconnect:
     one; where not it takes for ever. between_stages: of a send to the next pipeline stage. fused:
     by kind of collective the share of the latency that each pays, where several are sent as one.
     protocols: of the device's curves; none where links have their latency and bandwidth alone.
+    by_kind: (kind, of its latency, of its time a byte), for kinds that curves know by themselves.
     """
 
     levels: tuple[str, ...]
@@ -156,6 +158,7 @@ class Interconnect:
     between_stages: CollectiveCost = FREE
     fused: tuple[tuple[str, float], ...] = ()
     protocols: tuple[Sending, ...] = ()
+    by_kind: tuple[tuple[str, float, float], ...] = ()
 
     @classmethod
     def of(
@@ -179,6 +182,7 @@ class Interconnect:
             all_to_all=all_to_all,
             between_stages=FREE if stage_link is None else _sent_over(stage_link, calibration),
             protocols=() if curves is None else tuple(_sendings(curves, links)),
+            by_kind=() if curves is None else tuple(_by_kind(curves)),
         )
 
     def extents(self, mesh: Mesh, axes: Collection[Axis]) -> Extents:
@@ -245,6 +249,9 @@ def collective_lines(
             for (latency_ns, _), own in zip(list(found), interconnect.sendings, strict=True)
             if own.in_switch_bytes_per_s
         ]
+    for name, start, slope in interconnect.by_kind:
+        if name == kind:
+            return [(start * latency_ns, slope * ns_per_byte) for latency_ns, ns_per_byte in found]
     return found
 
 
@@ -318,6 +325,10 @@ def port_share(
 def _sent_over(link: Link, calibration: Calibration) -> CollectiveCost:
     bytes_per_s = link.device_bytes_per_s * calibration.link_efficiency
     return CollectiveCost(latency_ns=link.latency_ns, ns_per_byte=NS_PER_S / bytes_per_s)
+
+
+def _by_kind(curves: DeviceCurves) -> Iterator[tuple[str, float, float]]:
+    return ((own.name, own.start.value, own.slope.value) for own in curves.collectives)
 
 
 def _sendings(curves: DeviceCurves, links: list[Link]) -> Iterator[Sending]:

@@ -3,11 +3,14 @@
 Over all constants of the device's curves and the launch time, by `costmodel.least_squares`. A
 prediction is what `op_ns` or `collective_cost` says. The noise of a sample is its quartiles'
 distance, or NOISE where that is less. The prior is the curves of the published calibration, the
-device's own or its nearest relative's, within PRIOR_WIDTH: what no sample is about keeps them.
+device's own or its nearest relative's, within PRIOR_WIDTH: what no sample is about keeps them. Each
+kind of collective that was measured has factors of its own, held to 1 within KIND_WIDTH; but an
+all_to_all, which a search takes to be cheaper than the gather of what it exchanges.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,14 +24,17 @@ from costmodel.least_squares import fitted_logs
 from costmodel.sample_times import collective_sample_ns, kernel_sample_ns
 from meshwright.schema import Calibration, Device, InvalidInput, Topology
 from meshwright.schema.calibration import Fitted
-from meshwright.schema.curves import DeviceCurves
+from meshwright.schema.curves import CollectiveCurve, Constant, DeviceCurves
 from meshwright.schema.samples import Samples
 
 NOISE = 0.15  # chosen: what curves are off for one shape of many is no noise of measuring
 PRIOR_WIDTH = 1.0  # chosen: a relative's constants are right within a factor of e
+KIND_WIDTH = 0.5  # chosen: gloo's all-reduce takes 3 times a byte what its broadcast does
 LAUNCH = "launch"
+KINDS = "collectives."
 SMALLEST, LARGEST = 1e-6, 1.0  # of a share
 STEP = 1e-2  # of a logarithm, for slopes; a calibration's launch is whole ns
+AS_SENT = Constant(value=1.0, spread=KIND_WIDTH, source="chosen: what its protocols say")
 SHARES = ("share", "share_between", "memory", "in_switch", "unhidden")
 
 
@@ -40,7 +46,8 @@ class _Model:
     constants: CurveConstants
 
     @classmethod
-    def of(cls, device: Device) -> _Model:
+    def of(cls, device: Device, kinds: Iterable[str]) -> _Model:
+        """kinds: of collectives that have samples."""
         base = published_calibration()
         rates = rates_of(base, device)
         assert rates.curves is not None
@@ -51,6 +58,9 @@ class _Model:
             flops_per_s=device.peak_flops_per_s("bfloat16"),
             relative=None,
             product=product.like(fill=fill),
+            collectives=tuple(
+                CollectiveCurve(name=kind, start=AS_SENT, slope=AS_SENT) for kind in kinds
+            ),
         )
         return cls(base, CurveConstants.of(own))
 
@@ -63,6 +73,11 @@ class _Model:
         return np.append(self.constants.logs, np.log(max(self.base.launch_ns, 1)))
 
     @property
+    def widths(self) -> Column:
+        kinds = [name.startswith(KINDS) for name in self.names]
+        return np.where(kinds, KIND_WIDTH, PRIOR_WIDTH)
+
+    @property
     def bounds(self) -> tuple[Column, Column]:
         is_share = np.array([name.rpartition(".")[2] in SHARES for name in self.names])
         low = np.where(is_share, SMALLEST, 1e-9)
@@ -73,8 +88,7 @@ class _Model:
 
     def told(self, logs: Column, spreads: Column, source: str) -> Calibration:
         """The fitted calibration, each constant with its spread and where it is from."""
-        widths = np.full(len(logs) - 1, PRIOR_WIDTH)
-        curves = self.constants.fitted(logs[:-1], spreads[:-1], widths, source)
+        curves = self.constants.fitted(logs[:-1], spreads[:-1], self.widths[:-1], source)
         return self._with(curves, float(np.exp(logs[-1])))
 
     def _with(self, curves: DeviceCurves, launch_ns: float) -> Calibration:
@@ -100,14 +114,15 @@ def fit_calibration(samples: Samples, topology: Topology | None = None) -> Calib
     _check(samples, cluster)
     if not samples.kernels and not samples.collectives:
         raise InvalidInput("there are no samples to fit a calibration to")
-    model = _Model.of(cluster.device)
+    kinds = dict.fromkeys(own.kind for own in samples.collectives)
+    model = _Model.of(cluster.device, [kind for kind in kinds if kind != "all_to_all"])
     measured, noise = _measured(samples)
 
     def predicted(logs: Column) -> Column:
         return np.log(_predicted(samples, cluster, model.calibration(logs)))
 
     logs, spreads = fitted_logs(
-        predicted, measured, noise, model.prior, PRIOR_WIDTH, bounds=model.bounds, step=STEP
+        predicted, measured, noise, model.prior, model.widths, bounds=model.bounds, step=STEP
     )
     source = f"fitted: {len(measured)} samples of {samples.measured_at}"
     return _told(model.told(logs, spreads, source), samples, cluster, measured, source)

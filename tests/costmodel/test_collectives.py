@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -277,6 +278,13 @@ def test_small_messages_go_by_the_quick_protocol_and_large_ones_by_the_other():
     for payload, per_byte in ((meeting * 0.99, 0.03), (meeting * 1.01, 0.0075)):
         step = ns("all_gather", (1, 4), payload + 1, ranged())
         assert step - ns("all_gather", (1, 4), payload, ranged()) == pytest.approx(per_byte)
+
+
+def test_a_kind_that_curves_know_by_itself_has_factors_of_its_own():
+    # 1400 ns and 0.0075 ns a byte as its protocols say: twice and three times that
+    links = replace(ranged(), by_kind=(("all_gather", 2.0, 3.0),))
+    assert ns("all_gather", (1, 4), GB, links) == pytest.approx(2 * 1400 + 3 * 7_500_000)
+    assert ns("reduce_scatter", (1, 4), GB, links) == ns("reduce_scatter", (1, 4), GB, ranged())
 
 
 def test_arrays_of_payloads_take_the_fastest_protocol_each():

@@ -14,6 +14,7 @@ from costmodel.operators import op_ns
 from costmodel.presets import preset
 from meshwright.agent.tasks import Kernel
 from meshwright.schema import Calibration, InvalidInput
+from meshwright.schema.curves import CollectiveCurve, Constant
 from meshwright.schema.samples import CollectiveSample, KernelSample, Samples
 
 H100 = preset("h100-2x8")
@@ -127,6 +128,28 @@ def test_fitting_tells_shapes_and_messages_that_were_not_measured():
     assert found.fitted is not None
     assert found.fitted.median_error < 0.02
     assert found.fitted.samples == samples().id
+
+
+def test_kinds_of_collectives_that_differ_are_told_apart():
+    def factor(name: str, start: float, slope: float) -> CollectiveCurve:
+        values = [Constant(value=own, spread=0, source="true") for own in (start, slope)]
+        return CollectiveCurve(name=name, start=values[0], slope=values[1])
+
+    kinds = (factor("all_reduce", 1.0, 2.5), factor("all_gather", 2.0, 1.0))
+    curves = TRUE.curves[0].like(collectives=kinds)
+    true = TRUE.model_copy(update={"curves": (curves,)})
+    found = fit_calibration(samples(true))
+    payloads = tuple(3 * payload for payload in PAYLOADS)
+    unseen = zip(collectives(found, payloads), collectives(true, payloads), strict=True)
+    assert np.median([abs(own.ns / each.ns - 1) for own, each in unseen]) < 0.05
+    own = {each.name: each for each in found.curves[0].collectives}
+    assert set(own) == {"all_reduce", "all_gather", "send"}
+    assert own["all_reduce"].slope.value / own["all_gather"].slope.value == pytest.approx(
+        2.5, rel=0.15
+    )
+    assert own["all_gather"].start.value / own["all_reduce"].start.value == pytest.approx(
+        2, rel=0.15
+    )
 
 
 def test_noise_and_wrong_samples_move_it_little():

@@ -35,15 +35,20 @@ PROTOCOLS = (
     Sending(0.0, (500.0, 10.0), (1e8, 1e9), (50.0, 0.0)),
     Sending(100.0, (2000.0, 200.0), (2e9, 4e9), (3000.0, 0.0), in_switch_bytes_per_s=8e9),
 )
+BY_KIND = (("all_reduce", 3.0, 0.4), ("all_gather", 0.5, 2.0), ("reduce_scatter", 2.0, 3.0))
 SOURCES = 64  # states of a space, from and to which all ways are compared
 
 
 # uneven parts are priced as large messages are: not by the protocol that suits the rest of them
 @pytest.mark.parametrize(
-    ("imbalance", "protocols"), [(1.0, ()), (1.7, ()), (1.0, PROTOCOLS)], ids=str
+    ("imbalance", "protocols", "by_kind"),
+    [(1.0, (), ()), (1.7, (), ()), (1.0, PROTOCOLS, ()), (1.0, PROTOCOLS, BY_KIND)],
+    ids=str,
 )
 @pytest.mark.parametrize(("axis_sizes", "slot_sizes"), MESHES)
-def test_no_sequence_of_collectives_is_cheaper(axis_sizes, slot_sizes, imbalance, protocols):
+def test_no_sequence_of_collectives_is_cheaper(
+    axis_sizes, slot_sizes, imbalance, protocols, by_kind
+):
     for seed in range(2):
         random = np.random.default_rng([seed, *axis_sizes, *slot_sizes])
         levels = tuple(sorted(random.integers(0, 2, len(axis_sizes)).tolist()))
@@ -51,7 +56,7 @@ def test_no_sequence_of_collectives_is_cheaper(axis_sizes, slot_sizes, imbalance
         experts = slot_sizes[0] if slot_sizes else 1
         load = ExpertLoad((0,), experts, imbalance) if imbalance > 1 else None
         space = StateSpace(slot_sizes, axis_sizes, bytes_, has_gradient=True, load=load)
-        between = replace(links(random), protocols=protocols)
+        between = replace(links(random), protocols=protocols, by_kind=by_kind)
         moves = Redistributions(space, levels, between)
         states = random.permutation(len(space.states))[:SOURCES]
         value = [value_lay(moves, int(state)) for state in states]

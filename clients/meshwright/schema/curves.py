@@ -66,13 +66,25 @@ class Protocol(Model):
     share_between: Constant
 
 
+class CollectiveCurve(Model):
+    """What one kind of collective takes beside what its protocols say.
+
+    name: all_reduce and so on. start: of its latencies; slope: of its time a byte.
+    """
+
+    name: Line
+    start: Constant
+    slope: Constant
+
+
 class DeviceCurves(Model):
     """All of one device, and of the links and the library that come with it.
 
     flops_per_s: its 16-bit peak, by which the nearest of others is found. relative: the device
     whose curves these are, where its own were never measured. memory: share of the bandwidth that
     memory-bound ops reach. in_switch: of a link's bandwidth, what all-reduces reach whose sums the
-    switch makes; None where it makes none.
+    switch makes; None where it makes none. collectives: of kinds that were measured by themselves;
+    others take what their protocols say.
     """
 
     device: Line
@@ -83,6 +95,7 @@ class DeviceCurves(Model):
     memory: Constant
     protocols: tuple[Protocol, ...] = Field(min_length=1)
     in_switch: Constant | None = None
+    collectives: tuple[CollectiveCurve, ...] = ()
 
     def constants(self) -> Iterator[tuple[str, Constant]]:
         """All of them by name: `product.share`, `protocols.LL.start_ns`."""
