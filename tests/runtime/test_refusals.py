@@ -11,7 +11,8 @@ from torch import nn
 
 import meshwright
 from meshwright.planfile import PlanFile, read_plan
-from meshwright.schema import InvalidInput, PlanError, Request, Setup
+from meshwright.runtime import rank_strategy
+from meshwright.schema import InvalidInput, PlanError, Request, Schedule, SequenceOrder, Setup
 from solver.planner import plan
 from tests.runtime.models import MODELS, Llama
 from tests.solver.small_graphs import topology
@@ -77,11 +78,30 @@ def test_an_input_that_is_missing_or_of_another_share_is_named(file: Path) -> No
 
 
 def test_what_is_not_carried_out_is_refused_by_name(file: Path, tmp_path: Path) -> None:
-    held = read_plan(file)
-    (stage,) = held.plan.stages
+    plan_ = read_plan(file).plan
+    (stage,) = plan_.stages
     first = stage.parameters[0].model_copy(update={"sparse_gradient": True})
-    stage = stage.model_copy(update={"parameters": (first, *stage.parameters[1:])})
-    changed = held.plan.model_copy(update={"stages": (stage,)})
-    PlanFile(plan=changed, graph=held.graph, setup=held.setup).write(tmp_path / "plan.json")
-    with pytest.raises(PlanError, match=f"{first.tensor!r} has a gradient of rows"):
-        meshwright.parallelize(Llama(), tmp_path / "plan.json")
+    rows = stage.model_copy(update={"parameters": (first, *stage.parameters[1:])})
+    refused = {
+        f"{first.tensor!r} has a gradient of rows": {"stages": (rows,)},
+        "sequences in zigzag order": {"order": (SequenceOrder(size=8, chunks=4),)},
+        "several pipeline stages": {"schedule": Schedule(kind="1f1b", ranks=2)},
+    }
+    for said, changes in refused.items():
+        changed = PlanFile(
+            plan=plan_.model_copy(update=changes),
+            graph=read_plan(file).graph,
+            setup=read_plan(file).setup,
+        )
+        changed.write(tmp_path / "plan.json")
+        with pytest.raises(PlanError, match=said):
+            meshwright.parallelize(Llama(), tmp_path / "plan.json")
+
+
+def test_a_plan_for_inference_trains_nothing(file: Path) -> None:
+    held = read_plan(file)
+    assert held.graph is not None
+    setup = Setup(phase="inference")
+    changed = held.plan.model_copy(update={"setup": setup.id})
+    with pytest.raises(PlanError, match="is for the phase inference; a job trains"):
+        rank_strategy(changed, held.graph, setup, 0)

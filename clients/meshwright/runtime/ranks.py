@@ -20,6 +20,8 @@ def rank_strategy(plan: Plan, graph: Graph, setup: Setup, rank: int) -> RankStra
     for what, own, found in (("graph", plan.graph, graph.id), ("setup", plan.setup, setup.id)):
         if own != found:
             raise PlanError(f"the plan was made for the {what} {own}, this is {found}")
+    if setup.phase != "training":
+        raise PlanError(f"the plan is for the phase {setup.phase}; a job trains")
     world_size = max(stage.ranks_from + stage.mesh.device_count for stage in plan.stages)
     if not 0 <= rank < world_size:
         raise PlanError(f"the plan has {world_size} ranks, 0 to {world_size - 1}; none is {rank}")
@@ -44,6 +46,8 @@ def rank_strategy(plan: Plan, graph: Graph, setup: Setup, rank: int) -> RankStra
         gradients=setup.gradients,
         dataset=tuple(dataset.values()),
         stages=tuple(_stage(number, stage, rank) for number, stage, _ in numbered),
+        schedule=plan.schedule,
+        order=plan.order,
     )
 
 

@@ -9,7 +9,9 @@ from pydantic import Field
 from meshwright.schema.errors import PlanError
 from meshwright.schema.mesh import Axis
 from meshwright.schema.model import Document, Model
+from meshwright.schema.pipeline import Schedule
 from meshwright.schema.plan import Stage
+from meshwright.schema.sequence_order import SequenceOrder
 
 
 class Group(Model):
@@ -45,7 +47,8 @@ class RankStage(Model):
 
 class RankStrategy(Document):
     """What one rank does. symbols: the graph's, in one microbatch. gradients: what the setup says
-    of them over all microbatches."""
+    of them over all microbatches. schedule: of a plan with several stages. order: in which
+    sequences are loaded, as the plan says."""
 
     prefix: ClassVar[str] = "rank"
     error: ClassVar[type[PlanError]] = PlanError
@@ -60,3 +63,5 @@ class RankStrategy(Document):
     gradients: Literal["mean", "sum"] = "mean"
     dataset: tuple[DatasetSlice, ...] = ()
     stages: tuple[RankStage, ...]
+    schedule: Schedule | None = None
+    order: tuple[SequenceOrder, ...] = ()

@@ -15,8 +15,8 @@ from meshwright.runtime.source import PlanSource
 from meshwright.runtime.torch.collectives import Collectives, Names
 from meshwright.runtime.torch.record import Record
 from meshwright.runtime.torch.trained import Trained
-from meshwright.schema import PlanError
-from meshwright.schema.rank_strategy import RankStage
+from meshwright.schema import Graph, PlanError
+from meshwright.schema.rank_strategy import RankStage, RankStrategy
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,8 +40,7 @@ def parallelize(
     try:
         rank, world_size = dist.get_rank(), dist.get_world_size()
         strategy, graph = PlanSource(plan, server=server, cache=cache).of_rank(rank, world_size)
-        if len(strategy.stages) > 1 or strategy.stages[0].planned.passes is not None:
-            raise PlanError("plans of several pipeline stages are not carried out yet")
+        _check(strategy, graph)
         trained = Trained(
             module,
             strategy,
@@ -55,6 +54,19 @@ def parallelize(
     if rank == 0:
         _tell(trained)
     return trained
+
+
+def _check(strategy: RankStrategy, graph: Graph) -> None:
+    """Refuse what is not carried out yet, and what cannot be trained."""
+    if strategy.schedule is not None:
+        raise PlanError("the plan has several pipeline stages: not carried out yet; plan with one")
+    if strategy.order:
+        raise PlanError(
+            "the plan loads sequences in zigzag order: not carried out yet; plan with "
+            "sequence_order: contiguous"
+        )
+    if graph.loss is None:
+        raise PlanError(f"the graph {graph.id} has no loss; capture a forward that returns it")
 
 
 def _tell(trained: Trained) -> None:
