@@ -132,6 +132,20 @@ def rows_looked_up() -> GraphMaker:
     return maker
 
 
+def experts() -> GraphMaker:
+    maker = GraphMaker()
+    which = maker.input("which", 1, 4, 1, dtype="int64")
+    sent = maker.op(
+        "moe_dispatch", [maker.input("x", 1, 4, 64), which], [2, 1, 2, 64], "send",
+        attrs={"capacity_factor": 1.0},
+    )  # fmt: skip
+    maker.op(
+        "expert_matmul", [sent, maker.parameter("we", 2, 512, 64)], [2, 1, 2, 512], "it",
+        attrs={"weight_layout": "efh"},
+    )  # fmt: skip
+    return maker
+
+
 TINY = [
     ("a chain on one axis", chain, "act:out", (4,), 1),
     ("a chain on two axes", chain, "act:out", (2, 2), 2),
@@ -139,6 +153,7 @@ TINY = [
     ("a shared parameter", tied, "b:out", (2,), 1),
     ("keys that go round or are gathered", rows_attending, "it:out", (2,), 1),
     ("rows asked for, summed or whole", rows_looked_up, "it:out", (2,), 1),
+    ("experts, their slots or their columns", experts, "it:out", (2,), 1),
 ]
 UNEVEN = [
     ("chunks of a chain on one axis", odd_chain, "act:out", (4,), 1),
@@ -146,7 +161,7 @@ UNEVEN = [
     ("chunks of a shared parameter", odd_tied, "b:out", (2,), 1),
 ]
 # what passes by is nearly all that these hold, and less of it in plans that rest on more
-MAY_BE_MISSED = (tied, odd_tied)
+MAY_BE_MISSED = (tied, odd_tied, experts)
 
 
 @pytest.mark.parametrize(
