@@ -29,7 +29,7 @@ from meshwright.schema.transfer import MovedStates, Transfer, TransferState
 from solver.parameter_states import optimizer_element_bytes
 from solver.transfer import Item, transfer
 from solver.transfers.holding import Site
-from solver.transfers.links import Cluster
+from solver.transfers.joined import wiring_of
 
 STATES: Mapping[MovedStates, tuple[TransferState, ...]] = {
     "value": ("value",),
@@ -82,26 +82,45 @@ def transfer_plans(
     other parameters or optimizers, or lie on devices of which no cluster is known.
     """
     _check(source, target, state)
-    for given in (source.topology, target.topology, cluster):
-        if given is not None and given.beside:
-            raise PlanError(
-                f"{given.name or 'a topology'} has several kinds of devices; transfers are planned "
-                "between devices of one kind"
-            )
+    cluster = _of_several_kinds(source, target, first, cluster) or _of_one_kind(
+        source, target, first, cluster
+    )
+    return transfer(
+        _items(source, target, STATES[state], first),
+        wiring_of(cluster, calibration or default_calibration()),
+        from_plan=source.plan.id,
+        to_plan=target.plan.id,
+    )
+
+
+def _of_several_kinds(
+    source: PlanDocuments, target: PlanDocuments, first: int, cluster: Topology | None
+) -> Topology | None:
+    """The mixed cluster that both plans are for; None where all have devices of one kind."""
+    given = [own for own in (source.topology, target.topology, cluster) if own is not None]
+    if not any(own.beside for own in given):
+        return None
+    if first or len({own.id for own in given}) > 1:
+        mixed = next(own for own in given if own.beside)
+        raise PlanError(
+            f"{mixed.name or 'a topology'} has several kinds of devices; what moves from there or "
+            "to there is planned between plans for that same topology, both from its first device"
+        )
+    return given[0]
+
+
+def _of_one_kind(
+    source: PlanDocuments, target: PlanDocuments, first: int, cluster: Topology | None
+) -> Topology:
     reach = max(source.topology.device_count, first + target.topology.device_count)
     if cluster is None:
-        cluster = _joint(source.topology, target.topology, reach)
-    elif cluster.device_count < reach:
+        return _joint(source.topology, target.topology, reach)
+    if cluster.device_count < reach:
         raise PlanError(
             f"the plans lie on the devices 0 to {reach - 1}, the cluster {cluster.name!r} has "
             f"{cluster.device_count}"
         )
-    return transfer(
-        _items(source, target, STATES[state], first),
-        Cluster.of(cluster, calibration or default_calibration()),
-        from_plan=source.plan.id,
-        to_plan=target.plan.id,
-    )
+    return cluster
 
 
 def _items(
