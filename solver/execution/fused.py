@@ -19,6 +19,7 @@ from solver.execution.collectives import StepError, paste, stretches
 from solver.execution.shards import (
     Array,
     Shards,
+    close,
     reduced,
     reduction_of,
     window,
@@ -70,7 +71,7 @@ class Buckets:
             alone = [ran[id(step)] for step in steps]
             together = run_bucket(bucket.collective, bucket.axes, alone, mesh)
             for tensor, own, made in zip(bucket.tensors, alone, together, strict=True):
-                if not all(map(np.array_equal, own.made, made)):
+                if not all(map(close, own.made, made)):
                     raise StepError(f"{_said(bucket)} makes another {tensor!r} than alone")
         return len(self.steps)
 

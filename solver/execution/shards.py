@@ -106,7 +106,7 @@ def unshard(shards: Sequence[Array], layout: Layout, mesh: Mesh) -> Array:
         key = (inside, tuple(at[axis] for axis in layout.partial))
         if key in written:
             other = shards[written[key]]
-            if not _close(own, other):
+            if not close(own, other):
                 raise DisagreementError(written[key], rank)
             continue
         written[key] = rank
@@ -143,7 +143,8 @@ class DisagreementError(Exception):
         super().__init__(f"devices {first} and {second} hold different copies of the same part")
 
 
-def _close(a: Array, b: Array) -> bool:
+def close(a: Array, b: Array) -> bool:
+    """Equal but for rounding: sums in another order."""
     finite = np.abs(a[np.isfinite(a)]) if a.dtype.kind == "f" else np.zeros(0)
     scale = max(1.0, float(finite.max(initial=0.0)))
     return bool(np.allclose(a, b, rtol=1e-9, atol=1e-9 * scale, equal_nan=False))

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from meshwright.schema import Bucket, Dim, Layout, Mesh, MeshAxis, Plan, SubDim
-from solver.execution.collectives import run_step
+from meshwright.schema import (
+    Bucket,
+    Dim,
+    Layout,
+    Mesh,
+    MeshAxis,
+    Plan,
+    Redistribution,
+    Stage,
+    Step,
+    SubDim,
+)
+from solver.execution.collectives import StepError, run_step
 from solver.execution.executor import run_sharded
-from solver.execution.fused import Ran, run_bucket
+from solver.execution.fused import Buckets, Ran, run_bucket
 from solver.execution.scale import scale_down
 from solver.execution.shards import Shards, shard
 from solver.problem import Problem
@@ -80,6 +92,28 @@ def test_one_collective_for_all_gives_what_one_for_each_does(kind: str, padded: 
     # it is no step over the other axis
     other = run_bucket(kind, ("node",), runs, MESH)
     assert not all(map(np.array_equal, runs[0].made, other[0]))
+
+
+def test_sums_in_another_order_are_equal() -> None:
+    """Of one element a device: numpy adds eight of them in pairs, and whole rows one by one."""
+    mesh = Mesh(axes=(MeshAxis(name="gpu", size=8, level="gpu"),))
+    before = Layout(dims=(Dim(parts=(SubDim(size=8),)),), partial={"gpu": "sum"})
+    after = Layout(dims=(Dim(parts=(SubDim(size=8, axes=("gpu",)),)),))
+    moved, ran = [], {}
+    for seed, name in enumerate(("a", "b")):
+        held = list(np.random.default_rng(seed).standard_normal((8, 8)))
+        step = Step(kind="reduce_scatter", axes=("gpu",), payload_bytes=32, ns=1.0, to=after)
+        made = run_step("reduce_scatter", ("gpu",), held, before, after, mesh)
+        ran[id(step)] = Ran(before, after, held, made)
+        moved.append(Redistribution(tensor=name, op=None, traffic="gradient", backward=(step,)))
+    bucket = Bucket(collective="reduce_scatter", axes=("gpu",), direction="backward",
+                    tensors=("a", "b"), payload_bytes=64)  # fmt: skip
+    stage = Stage(mesh=mesh, ops=(), tensors=(), parameters=(), redistributions=tuple(moved),
+                  buckets=(bucket,))  # fmt: skip
+    assert Buckets(stage).check(ran, mesh) == 1
+    wrong = {key: replace(one, made=[part + 1 for part in one.made]) for key, one in ran.items()}
+    with pytest.raises(StepError, match="makes another 'a' than alone"):
+        Buckets(stage).check(wrong, mesh)
 
 
 def plan_with_buckets() -> tuple[Problem, Plan]:
