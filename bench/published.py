@@ -115,7 +115,7 @@ def _anchored(found: Rows, seconds: Column, notes: list[str]) -> tuple[Column, l
     seconds = seconds.copy()
     for name in sorted(set(found.sources.tolist())):
         own = found.sources == name
-        timed = own & np.isfinite(found.measured_s)
+        timed = own & np.isfinite(found.measured_s) & np.isfinite(seconds)
         if timed.any():
             by = anchor(seconds[timed], found.measured_s[timed])
             seconds[own] /= by

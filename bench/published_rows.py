@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from bench.published_models import model_of
 from bench.published_table import (
+    SILENT,
     NotPredictable,
     Row,
     amount,
@@ -143,9 +144,9 @@ class Rows:
 
     def _least(self, plain: Column, recomputed: Column) -> Column:
         """What recomputes is not always stated: in recipes as much as has to, so that it fits."""
-        silent = np.array(
-            [text_of(row, "recompute") in ("", "unstated") for row in self.rows], bool
-        )
+        said = [text_of(row, "recompute") for row in self.rows]
+        # "none" is an answer here
+        silent = np.array([words in SILENT and words != "none" for words in said], bool)
         silent &= self.runs.of_stack({own: float(own in _RECIPES) for own in STACKS}) > 0
         least = np.maximum(recomputed, self.runs.memory_bytes)
         return np.where(silent, np.minimum(plain, least), plain)

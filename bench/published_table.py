@@ -21,7 +21,7 @@ Row = Mapping[str, str]
 
 LARGEST = 1e18  # chosen: of what a cell counts; its inverse is the smallest
 LARGEST_CELL = 2**24  # chosen: characters; Python's own limit is 131,072
-_SILENT = ("", "-", "–", "?", "auto", "default", "n/a", "na", "nan", "none", "null", "unknown",
+SILENT = ("", "-", "–", "?", "auto", "default", "n/a", "na", "nan", "none", "null", "unknown",
            "unstated")  # fmt: skip
 _YES = ("true", "t", "yes", "y", "on", "enabled")
 _NO = ("false", "f", "no", "n", "off", "disabled")
@@ -74,7 +74,7 @@ def text_of(row: Row, name: str) -> str:
 def number(row: Row, name: str, default: float) -> float:
     """A number that a run can have, `default` where a column is silent; else NotPredictable."""
     text = text_of(row, name)
-    if text in _SILENT:
+    if text in SILENT:
         return default
     if text in _YES:
         return 1.0

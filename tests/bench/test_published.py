@@ -155,6 +155,19 @@ def test_a_microbatch_that_nobody_states_is_one_that_fits():
     assert 1 <= rows.runs.microbatch[0] < 16
 
 
+def test_what_is_not_said_of_recomputation_is_as_much_as_has_to_be():
+    row = {**ROW, "framework": "NeMo", "mbs": "16", "seq_len": "8192"}
+    said = [{**row, "recompute": words} for words in ("", "unknown", "none")]
+    assert rows_of(said).fits.tolist() == [True, True, False]
+
+
+def test_a_row_beyond_what_a_run_can_have_moves_no_anchor():
+    timed = {**ROW, "step_time_s": "2"}
+    wild = {**timed, **dict.fromkeys(("layers", "hidden", "seq_len", "gbs", "vocab"), "9e17")}
+    (own, *_) = predictions([timed, *[wild] * 5], published_profile(), True)
+    assert float(own["predicted_step_time_s"]) > 0
+
+
 def test_ranks_beyond_a_sequence_each_share_sequences():
     # 32 ranks of tp 2, eight sequences
     runs = rows_of([{**ROW, "gbs": "8"}]).runs
