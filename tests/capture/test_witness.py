@@ -22,6 +22,8 @@ WITNESS = Witness({"batch": 10007, "seq": 8179})
         (8180, "seq+1"),
         (8178, "seq-1"),
         (10007 * 8180, "batch*(seq+1)"),
+        (8182, "seq+3"),
+        (8188, 8188),
         (128256, 128256),
     ],
 )
@@ -31,9 +33,17 @@ def test_a_traced_number_is_read_as_a_size(number, size):
         assert evaluate(size, {"batch": 10007, "seq": 8179}) == number
 
 
+def test_near_a_small_prime_only_a_shift_by_one_is_told():
+    # the width of a head, 768 / 12, is not a sequence less three
+    small = Witness({"seq": 67})
+    assert [small.size(number) for number in (64, 66, 68)] == [64, "seq-1", "seq+1"]
+
+
 def test_a_prime_stays_away_from_the_numbers_of_the_model():
     # 8191 is prime, but 8192 would read as seq+1
     assert Witness.choose({"seq": 8192}, [8192]).primes["seq"] == 8179
+    # 997 is prime and small: only its neighbours matter
+    assert Witness.choose({"seq": 999}, [1000]).primes["seq"] == 997
     assert Witness.choose({"seq": 8192}, []).primes["seq"] == 8191
 
 

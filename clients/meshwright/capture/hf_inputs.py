@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from meshwright.capture.witness import BATCH_WITNESS
 from meshwright.schema.errors import GraphError
 
 Sizes = Mapping[str, int]
@@ -80,7 +79,8 @@ class HeadInputs:
                 f"a sequence of {self.symbols['seq']} is longer than the model's {longest} "
                 "positions (max_position_embeddings)"
             )
-        self.limits["seq"] = _traced_length(self.symbols["seq"], longest or BATCH_WITNESS)
+        if longest:
+            self.limits["seq"] = _traced_length(self.symbols["seq"], longest)
 
     def _pixels(self, sizes: Sizes) -> torch.Tensor:
         eyes = getattr(self._config, "vision_config", self._config)

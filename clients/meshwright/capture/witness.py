@@ -21,41 +21,33 @@ from meshwright.schema.sizes import Size
 # chosen: above the dims of today's models, so that a dim is seldom near a multiple of it
 BATCH_WITNESS = 10_007
 SMALLEST_WITNESS = 11
-# chosen: causal convolutions pad by 3; where primes run out only a shift by one is told
-_REACHES = (8, 1)
+# chosen: causal convolutions pad by 3. Near a small prime are sizes that follow from others (a head
+# of 64 beside 67), so that there only a shift by one is told
+_REACH, _SMALL = 8, 5000
 
 
 @dataclass(frozen=True)
 class Witness:
-    """The primes that stood for the symbols; an empty one leaves every size a number.
-
-    reach: how far from a prime a size is still the symbol with something added.
-    """
+    """The primes that stood for the symbols; an empty one leaves every size a number."""
 
     primes: Mapping[str, int] = field(default_factory=dict)
-    reach: int = 1
     derived: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def choose(cls, limits: Mapping[str, int], constants: Iterable[int]) -> Witness:
         """A prime for each symbol, at most its limit, that no constant could be mistaken for."""
-        given = {abs(constant) for constant in constants}
-        for reach in _REACHES:
-            taken = set(given)
-            primes: dict[str, int] = {}
-            for name, limit in limits.items():
-                prime = next((p for p in _primes_down(limit) if _stands_out(p, taken, reach)), None)
-                if prime is None:
-                    missing = name
-                    break
-                primes[name] = prime
-                taken.add(prime)
-            else:
-                return cls(primes, reach)
-        raise GraphError(
-            f"symbol {missing!r}: no prime up to {limits[missing]} can be told from the model's "
-            f"own sizes; give it a limit of at least {SMALLEST_WITNESS}, or a fixed size"
-        )
+        taken = {abs(constant) for constant in constants}
+        primes: dict[str, int] = {}
+        for name, limit in limits.items():
+            prime = next((p for p in _primes_down(limit) if _stands_out(p, taken)), None)
+            if prime is None:
+                raise GraphError(
+                    f"symbol {name!r}: no prime up to {limit} can be told from the model's own "
+                    f"sizes; give it a limit of at least {SMALLEST_WITNESS}, or a fixed size"
+                )
+            primes[name] = prime
+            taken.add(prime)
+        return cls(primes)
 
     def stand_in(self, expression: str) -> int:
         """A number to trace with in place of an extent that only an expression can say."""
@@ -70,11 +62,11 @@ class Witness:
         """The traced number as a size: an expression where it depends on a symbol."""
         if number in self.derived:
             return self.derived[number]
-        if not self.primes or number < min(self.primes.values()) - self.reach:
+        if all(number < prime - _reach(prime) for prime in self.primes.values()):
             return number
         rest, factors = self._factored(number)
         for name, prime in self.primes.items():
-            if 0 < abs(rest - prime) <= self.reach:
+            if 0 < abs(rest - prime) <= _reach(prime):
                 shifted = f"{name}{rest - prime:+d}"
                 return _product(1, [*factors, f"({shifted})"]) if factors else shifted
         return _product(rest, factors) if factors else number
@@ -92,8 +84,14 @@ def _product(constant: int, factors: list[str]) -> str:
     return "*".join([*([str(constant)] if constant != 1 else []), *factors])
 
 
-def _stands_out(prime: int, constants: Iterable[int], reach: int) -> bool:
+def _reach(prime: int) -> int:
+    """How far from a prime a size still is the symbol with something added."""
+    return _REACH if prime >= _SMALL else 1
+
+
+def _stands_out(prime: int, constants: Iterable[int]) -> bool:
     """No constant is a multiple of the prime, or near one."""
+    reach = _reach(prime)
     return all(
         number < prime - reach or reach < number % prime < prime - reach for number in constants
     )
