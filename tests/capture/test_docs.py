@@ -1,9 +1,11 @@
 """docs/capture.md says what is there."""
 
+import re
 from pathlib import Path
 
 from examples.catalogue import EXAMPLES
-from meshwright.capture import passes
+from meshwright.capture import capture_hf, passes
+from tests.capture.architectures import ARCHITECTURES
 
 DOCS = (Path(__file__).parents[2] / "docs" / "capture.md").read_text()
 
@@ -16,3 +18,18 @@ def test_every_pass_is_in_the_docs():
 def test_the_table_of_examples_counts_their_ops():
     for example in EXAMPLES:
         assert f"| {example.name} | {len(example.load().ops):,} |" in DOCS
+
+
+def test_the_table_of_architectures_has_all_of_them_and_none_with_unknown_kinds():
+    table = DOCS[DOCS.index("## Architectures") : DOCS.index("## Known limits")]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][2:]
+    assert [row[1] for row in rows] == [own.model_type for own in ARCHITECTURES]
+    assert {row[5] for row in rows} == {"none"}
+
+
+def test_the_table_of_architectures_counts_their_ops():
+    """Of two that are captured in a second."""
+    for architecture in ARCHITECTURES:
+        if architecture.model_type in ("electra", "resnet"):
+            graph = capture_hf(architecture.whole, batch=16, seq=architecture.seq)
+            assert re.search(rf"\| {architecture.model_type} \|.*\| {len(graph.ops):,} \|", DOCS)
