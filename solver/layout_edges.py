@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from solver.states import PARTIAL, REPLICATED, IntArray
 
 Ints = NDArray[np.int32]
+Edges = tuple[Ints, Ints, Ints]
 
 # one price for each kind of move and group of axes; these are a kind's places among a group's
 PLACED = 0  # behind it come the groups', KINDS each
@@ -66,7 +67,7 @@ orders: (permutations, axes), the positions of the axes in each."""
 def _put(
     writes: bool,
     cursor: IntArray,
-    edges: tuple[Ints, Ints, Ints],
+    edges: Edges,
     source: int,
     target: int,
     price: int,
@@ -92,7 +93,6 @@ def _sweep(
     places: IntArray,
     ranks: IntArray,
     slots: int,
-    order_is_free: bool,
     groups: IntArray,
     kind: IntArray,
     by_kind: IntArray,
@@ -102,7 +102,7 @@ def _sweep(
     order: IntArray,
     writes: bool,
     cursor: IntArray,
-    edges: tuple[Ints, Ints, Ints],
+    edges: Edges,
 ) -> int:
     """The number of nodes. groups: as sets of bits, 1 << axis; kind: -1 where nothing permutes.
 
@@ -139,7 +139,7 @@ def _sweep(
                         cuts |= 1 << places[r, a]
                     else:
                         on_slots = False
-            if on_slots and _is_free(places, ranks, slots, order_is_free, bits, r):
+            if on_slots and _is_free(places, ranks, slots, bits, r):
                 fastest[rows] = r
                 used[rows] = cuts
                 rest[rows] = keys[r] - own + nowhere
@@ -190,11 +190,7 @@ def _sweep(
                     reduced = _find(in_order, order, key + to_whole)
                     if reduced >= 0:
                         _put(writes, cursor, edges, r, reduced, first_price + _REDUCE, r)
-                if (
-                    kept == REPLICATED
-                    and low
-                    and _is_free(places, ranks, slots, order_is_free, bits, r)
-                ):
+                if kept == REPLICATED and low and _is_free(places, ranks, slots, bits, r):
                     masked = _find(in_order, order, key + to_partial)
                     if masked >= 0:
                         _put(writes, cursor, edges, r, masked, first_price + _MASK, r)
@@ -203,12 +199,8 @@ def _sweep(
 
 
 @numba.njit(nogil=True)
-def _is_free(
-    places: IntArray, ranks: IntArray, slots: int, order_is_free: bool, bits: int, r: int
-) -> bool:
+def _is_free(places: IntArray, ranks: IntArray, slots: int, bits: int, r: int) -> bool:
     """Whether no other axis lies behind those of a group."""
-    if order_is_free:
-        return True
     axes = places.shape[1]
     for a in range(axes):
         if bits >> a & 1 and places[r, a] < slots:
@@ -227,7 +219,7 @@ def _permutes(
     strides: IntArray,
     writes: bool,
     cursor: IntArray,
-    edges: tuple[Ints, Ints, Ints],
+    edges: Edges,
 ) -> None:
     """All pairs of layouts of one kind; a target's in the order of bits, then of sources.
 
@@ -273,7 +265,6 @@ _compiled_sweep = cast(
             IntArray,
             IntArray,
             int,
-            bool,
             IntArray,
             IntArray,
             IntArray,
@@ -283,7 +274,7 @@ _compiled_sweep = cast(
             IntArray,
             bool,
             IntArray,
-            tuple[Ints, Ints, Ints],
+            Edges,
         ],
         int,
     ],
@@ -295,11 +286,10 @@ def edges(
     places: IntArray,
     ranks: IntArray,
     slots: int,
-    order_is_free: bool,
     groups: IntArray,
     kind: IntArray,
     strides: IntArray,
-) -> tuple[IntArray, tuple[Ints, Ints, Ints]]:
+) -> tuple[IntArray, Edges]:
     """Where each node's edges start, and the source, price and payload of every edge.
 
     groups: sets of axes as bits, 1 << axis, in the order of their prices. kind: of a layout, equal
@@ -314,7 +304,7 @@ def edges(
     keys = (places * digit + ranks) @ weights
     by_kind, order = np.argsort(kind, kind="stable"), np.argsort(keys)
     at = (weights, keys, order)
-    given = (places, ranks, slots, order_is_free, groups, kind, by_kind, strides, *at)
+    given = (places, ranks, slots, groups, kind, by_kind, strides, *at)
     nodes = _compiled_sweep(*given, False, counts, (none, none, none))
     start = np.zeros(nodes + 1, dtype=np.int64)
     np.cumsum(counts[:nodes], out=start[1:])

@@ -22,6 +22,10 @@ which a slot loses axes and gets others is *uneven*: pairs of devices exchange m
 Parts are whole chunks of a slot on every way: an axis that lies between others of its slot never
 leaves alone, so nothing passes through strided parts.
 
+Where the order at rest is free (parameters), each way may start and end in the order that suits it:
+a state has a node of its own before all orders of its layout, and one behind them. On the way what
+was put down last leaves first, as everywhere. Nothing permutes there: the order is chosen once.
+
 What all_to_all, reduce_scatter and slice have in common, putting G behind the axes of some layout,
 is an edge from a *rest* (that layout, with G nowhere) to all layouts it can give. So there are as
 many edges as layouts and groups, not as pairs of layouts. Even all_to_alls have rests of their own,
@@ -40,7 +44,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from solver.layout_edges import edges, ordered
+from solver.layout_edges import Edges, edges, ordered
 from solver.states import PARTIAL, IntArray, StateSpace
 
 MoveKind = Literal[
@@ -73,20 +77,22 @@ _KINDS: tuple[MoveKind, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class LayoutGraph:
-    """Layouts, then rests, as nodes; edges by their target (compressed sparse rows).
+    """Layouts, then rests, then ends, as nodes; edges by their target (compressed sparse rows).
 
     places, ranks: (layouts, axes); of an axis on a slot, how many of the slot's axes are slower.
-    state: the position of each layout's state in the space. at: the layout of each state with all
-    axes in the order of the mesh. start, source: edge e ends in v for start[v] <= e < start[v + 1].
-    price: the row of `prices` of an edge. payload: the layout whose part is sent. arriving: the
-    edges on which even all_to_alls arrive.
+    state: the position of each layout's state in the space. leaves, arrives: the nodes in which the
+    ways of each state start and end: the layout with all axes in the order of the mesh, or an end
+    that stands for all its orders. start, source: edge e ends in v for start[v] <= e <
+    start[v + 1]. price: the row of `prices` of an edge. payload: the layout whose part is sent.
+    arriving: the edges on which even all_to_alls arrive.
     """
 
     slots: int
     places: IntArray
     ranks: IntArray
     state: IntArray
-    at: IntArray
+    leaves: IntArray
+    arrives: IntArray
     start: IntArray
     source: NDArray[np.int32]
     price: NDArray[np.int32]
@@ -104,7 +110,7 @@ class LayoutGraph:
 
 
 def layout_graph(space: StateSpace, *, order_is_free: bool) -> LayoutGraph:
-    """The graph of a space without gradients; order_is_free: any axes count as the fastest.
+    """The graph of a space without gradients; order_is_free: ways start and end in any order.
 
     Values that differ in bytes alone, as in the levels of a U-Net, share one.
     """
@@ -121,28 +127,27 @@ def cached_layout_graph(
 ) -> LayoutGraph:
     axes = len(axis_sizes)
     states = np.frombuffer(content, dtype=np.int64).reshape(count, axes).copy()
-    if order_is_free:
-        state, places, ranks = np.arange(count), states, np.zeros_like(states)
-        kind, strides, at = np.full(count, -1), states, np.arange(count)
-    else:
-        orders = list(permutations(range(axes)))
-        positions = np.array(orders, dtype=np.int64).reshape(len(orders), axes)
-        state, ranks = ordered(states, slots, positions)
-        places = states[state]
-        kind = _ways(places, slots, axis_sizes)
-        strides = _strides(places, ranks, slots, axis_sizes)
-        at = np.flatnonzero((ranks == _mesh_order(places, slots)).all(axis=1))
+    orders = list(permutations(range(axes)))
+    positions = np.array(orders, dtype=np.int64).reshape(len(orders), axes)
+    state, ranks = ordered(states, slots, positions)
+    places = states[state]
+    kind = np.full(len(places), -1) if order_is_free else _ways(places, slots, axis_sizes)
     groups = list(_groups(axes))
     bits = np.array([sum(1 << a for a in group) for group in groups], dtype=np.int64)
-    start, (source, price, payload) = edges(
-        places, ranks, slots, order_is_free, bits, kind, strides
-    )
+    strides = _strides(places, ranks, slots, axis_sizes)
+    start, found = edges(places, ranks, slots, bits, kind, strides)
+    if order_is_free:
+        start, found, leaves, arrives = _with_ends(start, found, state, count)
+    else:
+        leaves = arrives = np.flatnonzero((ranks == _mesh_order(places, slots)).all(axis=1))
+    source, price, payload = found
     return LayoutGraph(
         slots=slots,
         places=places,
         ranks=ranks,
         state=state,
-        at=at,
+        leaves=leaves,
+        arrives=arrives,
         start=start,
         source=source,
         price=price,
@@ -150,6 +155,24 @@ def cached_layout_graph(
         arriving=np.flatnonzero((price > 0) & (price % len(_KINDS) == 0)),
         prices=(("placed", ()), *((kind, group) for group in groups for kind in _KINDS)),
     )
+
+
+def _with_ends(
+    start: IntArray, edges: Edges, state: IntArray, count: int
+) -> tuple[IntArray, Edges, IntArray, IntArray]:
+    """Edges from a node for each state to all its layouts, and from these to another one."""
+    layouts, nodes = np.arange(len(state)), len(start) - 1
+    leaves, arrives = nodes + np.arange(count), nodes + count + np.arange(count)
+    target = np.concatenate([np.repeat(np.arange(nodes), np.diff(start)), layouts, arrives[state]])
+    order = np.argsort(target, kind="stable")
+    placed = np.zeros_like(layouts)
+    added = ((leaves[state], layouts), (placed, placed), (layouts, layouts))
+    source, price, payload = (
+        np.concatenate([own, *more]).astype(np.int32)[order]
+        for own, more in zip(edges, added, strict=True)
+    )
+    counts = np.bincount(target, minlength=nodes + 2 * count)
+    return np.concatenate([[0], np.cumsum(counts)]), (source, price, payload), leaves, arrives
 
 
 def _groups(axes: int) -> Iterator[Group]:

@@ -97,8 +97,8 @@ Path = tuple[Move, ...]
 class Redistributions:
     """All pairs of states of one value; states are given by their positions in the space.
 
-    axis_levels: the topology level of every mesh axis. order_is_free: axes lie on a slot in the
-    order that no move has to change (parameters, whose layouts only ever grow finer).
+    axis_levels: the topology level of every mesh axis. order_is_free: every way starts and ends in
+    the order of axes that suits it (parameters, whose layouts only ever grow finer).
     """
 
     space: StateSpace
@@ -222,8 +222,10 @@ class Redistributions:
     def distances(self) -> FloatArray:
         """(sources that stand for their families, layouts)."""
         graph = self.graph
-        sources = graph.at[self._families.sources]
-        return shortest_paths.distances(graph.start, graph.source, self.edge_ns, sources, graph.at)
+        sources = graph.leaves[self._families.sources]
+        return shortest_paths.distances(
+            graph.start, graph.source, self.edge_ns, sources, graph.arrives
+        )
 
     def _between(self, source: IntArray, target: IntArray) -> FloatArray:
         families, distances = self._families, self.distances
@@ -260,14 +262,17 @@ class Redistributions:
         graph = self.graph
         if target not in self._ways_to:
             self._ways_to[target] = shortest_paths.next_edges(
-                graph.start, graph.source, self.edge_ns, int(graph.at[target])
+                graph.start, graph.source, self.edge_ns, int(graph.arrives[target])
             )
         ways = self._ways_to[target]
-        at, end = int(graph.at[source]), int(graph.at[target])
+        at, end = int(graph.leaves[source]), int(graph.arrives[target])
         moves = []
         while at != end:
             edge = int(ways[at])
             after, edges = graph.end(edge), [edge]
+            if at >= graph.layouts or after == end >= graph.layouts:  # of all orders, the one taken
+                at = after
+                continue
             if after >= graph.layouts:  # a rest: the next edge says where its axes go
                 edges.append(int(ways[after]))
                 after = graph.end(edges[-1])

@@ -35,8 +35,9 @@ def test_two_axes_on_one_slot_lie_there_in_two_orders():
     both = (graph.places == 0).all(axis=1)
     assert graph.ranks[both].tolist() == [[0, 1], [1, 0]]
     # the order of the mesh stands for the state
-    assert [graph.ranks[k].tolist() for k in graph.at if both[k]] == [[0, 1]]
-    assert len(graph.at) == 9
+    assert [graph.ranks[k].tolist() for k in graph.leaves if both[k]] == [[0, 1]]
+    assert len(graph.leaves) == 9
+    assert (graph.leaves == graph.arrives).all()
 
 
 def test_axes_of_equal_size_change_places_by_one_send():
@@ -53,10 +54,17 @@ def test_axes_of_equal_size_change_places_by_one_send():
     assert sources == [alone[1]]
 
 
-def test_where_order_is_free_a_state_is_one_layout_and_any_axis_leaves():
+def test_where_order_is_free_ways_start_and_end_in_any_order_of_a_state():
     space = StateSpace((8,), (2, 4), 32, False)
     graph = layout_graph(space, order_is_free=True)
-    assert graph.layouts == len(space.states)
+    assert graph.layouts == len(space.states) + 1
     both = int(space.index(np.array([[0, 0]]))[0])
     second_alone = int(space.index(np.array([[1 + REPLICATED, 0]]))[0])
-    assert ("all_gather", (0,), both) in moves_into(graph, second_alone)
+    orders = np.flatnonzero(graph.state == both)
+    for order in orders:
+        assert ("placed", (), int(graph.leaves[both])) in moves_into(graph, int(order))
+    assert [source for *_, source in moves_into(graph, int(graph.arrives[both]))] == [*orders]
+    # the first axis leaves where it is the fastest
+    (alone,) = np.flatnonzero(graph.state == second_alone)
+    gathered = [s for kind, _, s in moves_into(graph, int(alone)) if kind == "all_gather"]
+    assert [graph.ranks[s].tolist() for s in gathered] == [[1, 0]]

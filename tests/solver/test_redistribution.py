@@ -227,11 +227,39 @@ def test_pairs_cost_what_the_whole_table_says(moves):
 def test_one_source_of_each_family_of_layouts_gives_what_all_sources_give(moves):
     # against searches from every layout, without renaming slots
     graph, count = moves.graph, len(moves.layouts.states)
-    plain = shortest_paths.distances(graph.start, graph.source, moves.edge_ns, graph.at, graph.at)
+    plain = shortest_paths.distances(
+        graph.start, graph.source, moves.edge_ns, graph.leaves, graph.arrives
+    )
     values = replace(moves, space=moves.layouts)
     states = np.arange(count)
     folded = values.forward_ns(states[:, None], states[None, :])
     np.testing.assert_allclose(folded, plain, rtol=1e-12)
+
+
+def test_where_order_is_free_what_was_put_down_last_still_leaves_first():
+    # to every pair of states; a part that is cut, scattered over and gathered again by the first
+    # axis alone would lie where no group holds it
+    space = StateSpace((8,), (2, 2, 2), 1 << 16, False)
+    moves = Redistributions(space, (0, 1, 1), NESTED, order_is_free=True)
+    passing = 0
+    for source, target in np.ndindex(len(space.states), len(space.states)):
+        for move in moves.forward_path(source, target):
+            for a in move.axes:
+                slot = move.before.codes[a]
+                if slot >= space.slots:
+                    continue
+                behind = [
+                    b
+                    for b, code in enumerate(move.before.codes)
+                    if code == slot and move.before.ranks[b] > move.before.ranks[a]
+                ]
+                assert set(behind) <= set(move.axes)
+                passing += space.states[source][a] >= space.slots
+    assert passing > 0
+    # repeated along the fast axis, partial along the slow one, wanted in parts along the slow one
+    whole, partial = space.slots + REPLICATED, space.slots + PARTIAL
+    way = steps(moves, (partial, whole, whole), (0, whole, whole))[0]
+    assert way == [("mask", (1, 2)), ("reduce_scatter", (0, 1, 2)), ("all_gather", (1, 2))]
 
 
 def test_slots_that_axes_cut_alike_are_searched_once():
