@@ -12,7 +12,8 @@
     │   └── ConversionError
     ├── TooLarge                413
     ├── NotFound                404
-    └── Unavailable             503
+    ├── Unavailable             503
+    └── RankLost                503
 
 A message names the thing, what was found and what would do. `pointer` is the JSON pointer of the
 offending value inside the document that was sent, when it is known.
@@ -131,6 +132,14 @@ class NotFound(MeshwrightError):
     slug = "not-found"
     title = "There is no such document"
     status = 404
+
+
+class RankLost(MeshwrightError):
+    """A rank of a training job ended, or never started."""
+
+    slug = "rank-lost"
+    title = "A rank of the job is gone"
+    status = 503
 
 
 class Unavailable(MeshwrightError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from meshwright.runtime.ranks import axes_of_groups
 from meshwright.runtime.source import PlanSource
 from meshwright.runtime.torch.collectives import Collectives, Names
 from meshwright.runtime.torch.record import Record
+from meshwright.runtime.torch.start_up import joined
 from meshwright.runtime.torch.trained import Trained
 from meshwright.schema import Graph, PlanError
 from meshwright.schema.rank_strategy import RankStage, RankStrategy
@@ -34,9 +34,14 @@ def parallelize(
     The process group is torch.distributed's default one; where there is none yet, one is made of
     what the launcher says (torchrun), and left on closing. cache: a folder, in which a restart
     finds what it needs without the service. Raises PlanError where the plan is for another number
-    of ranks or another module.
+    of ranks or another module, RankLost naming a rank that fails or has not come after timeout_s.
     """
-    close = _joined(next(module.parameters()).device, timeout_s)
+    start, close = joined(next(module.parameters()).device, timeout_s)
+
+    def collectives(record: Record) -> Collectives:
+        start.meet("reading the plan")
+        return _collectives(strategy.stages[0], record, timeout_s)
+
     try:
         rank, world_size = dist.get_rank(), dist.get_world_size()
         strategy, graph = PlanSource(plan, server=server, cache=cache).of_rank(rank, world_size)
@@ -45,10 +50,12 @@ def parallelize(
             module,
             strategy,
             graph,
-            collectives=lambda record: _collectives(strategy.stages[0], record, timeout_s),
+            collectives=collectives,
             close=close,
         )
-    except BaseException:
+        start.meet("placing the parameters")
+    except BaseException as why:
+        start.fail(why)
         close()
         raise
     if rank == 0:
@@ -98,12 +105,3 @@ def _collectives(stage: RankStage, record: Record, timeout_s: float) -> Collecti
             if dist.get_rank() in own:
                 groups[names] = made
     return Collectives(stage, groups, record)
-
-
-def _joined(device: torch.device, timeout_s: float) -> Callable[[], None]:
-    """Be in a process group; what leaves it where it was made here."""
-    if dist.is_initialized():
-        return lambda: None
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
-    return dist.destroy_process_group

@@ -7,8 +7,6 @@ optimizer's layout once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 import torch.distributed as dist
 
@@ -30,7 +28,6 @@ class Parameters:
         self._planned = planned
         self._collectives = collectives
         own = dict(module.named_parameters(remove_duplicate=False))
-        _check(planned, own)
         self.shards: dict[str, torch.nn.Parameter] = {}
         device = next(iter(own.values())).device.type
         self.at_rest = AtRest(self.layouts, planned.mesh, collectives.first, device)
@@ -102,8 +99,9 @@ def _at_rest(own: ParameterPlan) -> Layout:
     return own.optimizer or own.value
 
 
-def _check(planned: PlannedStage, own: Mapping[str, T]) -> None:
+def check_module(planned: PlannedStage, module: torch.nn.Module) -> None:
     """PlanError naming both, where this is not the module that was planned."""
+    own = dict(module.named_parameters(remove_duplicate=False))
     for name in planned.parameters:
         shape = planned.shapes[name]
         if name not in own:

@@ -11,7 +11,7 @@ import torch
 from meshwright.runtime.stage import PlannedStage
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.forward import Forward
-from meshwright.runtime.torch.parameters import Parameters
+from meshwright.runtime.torch.parameters import Parameters, check_module
 from meshwright.runtime.torch.program import Program
 from meshwright.runtime.torch.record import Record
 from meshwright.schema import Graph, InvalidInput
@@ -42,10 +42,11 @@ class Trained:
         self.graph = graph
         self.record = Record()
         self._close = close
-        self._collectives = collectives(self.record)
         planned = PlannedStage(graph, strategy.stages[0].planned, strategy.symbols)
         self._program = Program(planned)
         self.fallen_back: Mapping[str, str] = self._program.fallen_back
+        check_module(planned, module)
+        self._collectives = collectives(self.record)
         self._parameters = Parameters(planned, self._collectives, module)
         self._device = next(module.parameters()).device
         self.why_plain = self._parameters.at_rest.why_plain

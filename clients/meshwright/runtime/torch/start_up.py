@@ -1,0 +1,144 @@
+"""Who has started: every rank says so in the store of the process group, and waits for the others.
+
+A rank that cannot go on says why, and the others end with it at once. One that is gone says
+nothing: the others end when the time is over, and name it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # typed here only
+
+from meshwright.schema import InvalidInput, RankLost
+
+READY, FAILED = "ready", "failed: "
+# chosen: another process has been scheduled by then, and has read one value
+LAST_WORD = timedelta(seconds=5)
+_numbers = count()
+
+
+class StartUp:
+    """One start of a job on this rank. Every rank makes as many, in the same order."""
+
+    def __init__(self, store: Store, rank: int, world_size: int, timeout_s: float) -> None:
+        self._store = PrefixStore(f"meshwright/start/{next(_numbers)}", store)
+        self._rank = rank
+        self._world_size = world_size
+        self._deadline = time.monotonic() + timeout_s
+        self._timeout_s = timeout_s
+        self._meetings = count()
+        self._meeting = -1
+
+    def meet(self, doing: str) -> None:
+        """Wait until all ranks are here; RankLost with the first that is not, or has failed."""
+        self._meeting = next(self._meetings)
+        self._say(READY)
+        for rank in range(self._world_size):
+            said = self._heard(rank, doing)
+            if said != READY:
+                self._leave(missing=None)
+                why = said.removeprefix(FAILED)
+                raise RankLost(f"rank {rank} failed while {doing}: {why}")
+
+    def fail(self, why: BaseException) -> None:
+        """Tell the others that this rank ends, who then do not wait for it.
+
+        RankLost where it ends for another one: a collective fails on all whom it reaches, and does
+        not say who is gone.
+        """
+        if isinstance(why, RankLost):
+            return
+        if type(why) is RuntimeError or isinstance(why, dist.DistError):
+            self.meet("placing the parameters")
+            return
+        self._meeting = next(self._meetings)
+        with suppress(RuntimeError):  # the store is gone, and with it whoever would read this
+            self._say(FAILED + str(why))
+        self._leave(missing=None)
+
+    def _heard(self, rank: int, doing: str) -> str:
+        left = max(self._deadline - time.monotonic(), 0.001)
+        try:
+            self._store.wait([self._key(rank)], timedelta(seconds=left))
+            return self._store.get(self._key(rank)).decode()
+        except dist.DistNetworkError as why:
+            raise RankLost(f"rank 0, which holds the store of the job, is gone: {why}") from None
+        except RuntimeError:  # stores over files and over TCP have no smaller class in common
+            self._leave(missing=rank)
+            raise RankLost(
+                f"rank {rank} of {self._world_size} did not come within {self._timeout_s:g} s of "
+                f"the start, while {doing}; see what its own process says"
+            ) from None
+
+    def _leave(self, missing: int | None) -> None:
+        """The first rank goes last: the store of most jobs dies with it."""
+        with suppress(RuntimeError):
+            self._store.set(f"left/{self._rank}", READY)
+            if self._rank == 0:
+                others = set(range(1, self._world_size)) - {missing}
+                self._store.wait([f"left/{rank}" for rank in sorted(others)], LAST_WORD)
+
+    def _say(self, what: str) -> None:
+        self._store.set(self._key(self._rank), what)
+
+    def _key(self, rank: int) -> str:
+        return f"{self._meeting}/{rank}"
+
+
+def joined(device: torch.device, timeout_s: float) -> tuple[StartUp, Callable[[], None]]:
+    """Be in a process group with all ranks; what leaves it where it was made here."""
+    if dist.is_initialized():
+        world = dist.group.WORLD
+        assert world is not None
+        rank, size = dist.get_rank(), dist.get_world_size()
+        return StartUp(world.get_group_store(), rank, size, timeout_s), lambda: None
+    store, rank, size = _rendezvous(timeout_s)
+    start = StartUp(store, rank, size, timeout_s)
+    start.meet("joining")
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    timeout = timedelta(seconds=timeout_s)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    return start, dist.destroy_process_group
+
+
+def _rendezvous(timeout_s: float) -> tuple[Store, int, int]:
+    """The store, and who this process is, as the launcher says (torchrun's variables).
+
+    The store waits for nobody: who does not come can then be named.
+    """
+    missing = [
+        n for n in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE") if n not in os.environ
+    ]
+    if missing:
+        raise InvalidInput(
+            f"there is no process group, and {missing[0]} is not set to make one; start the "
+            "processes with torchrun, or call torch.distributed.init_process_group first"
+        )
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    of_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    try:
+        store: Store = TCPStore(
+            host,
+            port,
+            size,
+            is_master=rank == 0 and not of_agent,
+            timeout=timedelta(seconds=timeout_s),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+    except dist.DistError as why:
+        holder = "torchrun's agent" if of_agent else "rank 0"
+        raise RankLost(
+            f"{holder}, which holds the store of the job, is not at {host}:{port}: {why}"
+        ) from None
+    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return PrefixStore(f"meshwright/{restart}", store), rank, size
