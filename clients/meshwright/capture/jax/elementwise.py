@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
+from meshwright.capture.node_arithmetic import binary, cast, plain, same, unary
 from meshwright.capture.node_call import Converter, NodeCall
 
 _UNARY = {
@@ -20,37 +20,6 @@ _BINARY = {
     "max": "maximum",
     "min": "minimum",
 }
-_TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-_COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", "eq", "ne", *_TURNED})
-_LEAST_SIZE = 11  # what may be a size stands as a whole number, from the smallest witness on
-
-
-def plain(number: float) -> float | int | str:
-    """A number that JSON can hold; one that may come from sizes as a whole one."""
-    if isinstance(number, (bool, int)):
-        return number
-    if not math.isfinite(number):
-        return str(number)
-    return int(number) if number.is_integer() and abs(number) >= _LEAST_SIZE else number
-
-
-def _unary(call: NodeCall, *, kind: str) -> None:
-    call.op(kind, [call.x])
-
-
-def _binary(call: NodeCall, *, kind: str) -> None:
-    left, right = call.scalar(0), call.scalar(1)
-    if right is not None and call.x.shape == call.out.shape:
-        return call.op(kind, [call.x], other=plain(right))
-    if left is None or call.value(1).shape != call.out.shape:
-        return call.op(kind, [call.value(0), call.value(1)])
-    y = call.value(1)
-    if kind in _COMMUTATIVE:
-        return call.op(_TURNED.get(kind, kind), [y], other=plain(left))
-    if kind == "sub":
-        return call.op("add", [call.step("neg", [y], y.shape)], other=plain(left))
-    turned = call.step("pow", [y], y.shape, exponent=-1)
-    return call.op("mul", [turned], other=plain(left))
 
 
 def _boolean(call: NodeCall, *, kind: str) -> None:
@@ -67,12 +36,6 @@ def _power(call: NodeCall) -> None:
 
 def _square(call: NodeCall) -> None:
     call.op("pow", [call.x], exponent=2)
-
-
-def _cast(call: NodeCall) -> None:
-    if call.x.dtype == call.out.dtype:
-        return call.alias(call.x)
-    return call.op("cast", [call.x], dtype=call.out.dtype)
 
 
 def _select(call: NodeCall) -> None:
@@ -97,22 +60,18 @@ def _clamp(call: NodeCall) -> None:
     return call.op("clamp", [call.value(1)], min=plain(low), max=plain(high))
 
 
-def _same(call: NodeCall) -> None:
-    call.alias(call.x)
-
-
 CONVERTERS: dict[str, Converter] = {
-    **{name: partial(_unary, kind=kind) for name, kind in _UNARY.items()},
-    **{name: partial(_binary, kind=kind) for name, kind in _BINARY.items()},
+    **{name: partial(unary, kind=kind) for name, kind in _UNARY.items()},
+    **{name: partial(binary, kind=kind) for name, kind in _BINARY.items()},
     **{name: partial(_boolean, kind=name) for name in ("and", "or", "xor", "not")},
     "integer_pow": _power,
     "pow": _power,
     "square": _square,
-    "convert_element_type": _cast,
+    "convert_element_type": cast,
     "select_n": _select,
     "clamp": _clamp,
     **dict.fromkeys(
         ("copy", "copy_p", "stop_gradient", "reduce_precision", "optimization_barrier", "name"),
-        _same,
+        same,
     ),
 }

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from meshwright.capture.jax import elementwise, layers, shape
+from meshwright.capture.node_arithmetic import plain
 from meshwright.capture.node_call import Converter, NodeCall
 from meshwright.capture.program import Node, Program, Value
 from meshwright.capture.witness import Witness
@@ -77,7 +78,7 @@ class Reader:
         if int(np.prod(np.shape(const))) == 1:
             self._numbers[value] = np.asarray(const)
             number = np.asarray(const).reshape(-1)[0].item()
-            attrs = {"value": elementwise.plain(number)}
+            attrs = {"value": plain(number)}
             self.program.nodes.append(Node("full", [], [value], attrs, path))
             return value
         count = sum(own.role == "constant" for own in self.program.sources)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.capture.jax.elementwise import plain
+from meshwright.capture.node_arithmetic import plain
 from meshwright.capture.node_call import Converter, NodeCall
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from meshwright.capture.node_arithmetic import binary, cast, plain, same, unary
 from meshwright.capture.node_call import Converter, NodeCall
 from meshwright.capture.program import Value
 
@@ -16,30 +17,6 @@ _BINARY = {
     "Equal": "eq", "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge",
     "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor",
 }  # fmt: skip
-_TURNED = {"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-_COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", *(_TURNED), "logical_and"})
-
-
-def _unary(call: NodeCall, *, kind: str) -> None:
-    call.op(kind, [call.x])
-
-
-def _binary(call: NodeCall, *, kind: str) -> None:
-    """Of two; a known number becomes an attribute."""
-    left, right = call.scalar(0), call.scalar(1)
-    if right is not None and call.x.shape == call.out.shape:
-        return call.op(kind, [call.x], other=_plain(right))
-    if left is None or call.value(1).shape != call.out.shape:
-        return call.op(kind, [call.value(0), call.value(1)])
-    y = call.value(1)
-    if kind in _COMMUTATIVE:
-        return call.op(_TURNED.get(kind, kind), [y], other=_plain(left))
-    if kind == "sub":
-        return call.op("add", [call.step("neg", [y], y.shape)], other=_plain(left))
-    if kind == "div":
-        turned = call.step("pow", [y], y.shape, exponent=-1)
-        return call.op("mul", [turned], other=_plain(left))
-    return call.op(kind, [call.value(0), y])
 
 
 def _several(call: NodeCall, *, kind: str) -> None:
@@ -48,7 +25,7 @@ def _several(call: NodeCall, *, kind: str) -> None:
     if len(values) == 1:
         return call.alias(values[0])
     if len(values) == 2:
-        return _binary(call, kind=kind)
+        return binary(call, kind=kind)
     made = values[0]
     for value in values[1:-1]:
         made = call.step(kind, [made, value], _broadcast(made, value))
@@ -65,7 +42,7 @@ def _power(call: NodeCall) -> None:
     exponent = call.scalar(1)
     if exponent is None:
         return call.op("pow", [call.value(0), call.value(1)])
-    return call.op("pow", [call.x], exponent=_plain(exponent))
+    return call.op("pow", [call.x], exponent=plain(exponent))
 
 
 def _reciprocal(call: NodeCall) -> None:
@@ -91,19 +68,13 @@ def _hard_sigmoid(call: NodeCall) -> None:
     return call.op("hardsigmoid", [call.x])
 
 
-def _cast(call: NodeCall) -> None:
-    if call.x.dtype == call.out.dtype:
-        return call.alias(call.x)
-    return call.op("cast", [call.x], dtype=call.out.dtype)
-
-
 def _clip(call: NodeCall) -> None:
     limits = {
         name: call.attrs.get(name, call.scalar(place)) for place, name in ((1, "min"), (2, "max"))
     }
     if any(limits[name] is None and call.given(place) for place, name in ((1, "min"), (2, "max"))):
         return call.unknown()
-    return call.op("clamp", [call.x], **{k: _plain(v) for k, v in limits.items() if v is not None})
+    return call.op("clamp", [call.x], **{k: plain(v) for k, v in limits.items() if v is not None})
 
 
 def _where(call: NodeCall) -> None:
@@ -114,7 +85,7 @@ def _where(call: NodeCall) -> None:
         if number is None or len(scalars) == 1:
             inputs.append(call.value(place))
         else:
-            scalars[name] = _plain(number)
+            scalars[name] = plain(number)
     call.op("where", inputs, **scalars)
 
 
@@ -128,24 +99,15 @@ def _dropout(call: NodeCall) -> None:
     return call.op("dropout", [call.x], p=ratio)
 
 
-def _same(call: NodeCall) -> None:
-    call.alias(call.x)
-
-
-def _plain(number: float | bool) -> float | bool | str:
-    """A number that JSON can hold; the interpreter reads infinities from text."""
-    return number if math.isfinite(number) else str(number)
-
-
 CONVERTERS: dict[str, Converter] = {
-    **{name: partial(_unary, kind=name.lower()) for name in _UNARY},
-    "Not": partial(_unary, kind="logical_not"),
-    "IsNaN": partial(_unary, kind="isnan"),
-    **{name: partial(_binary, kind=kind) for name, kind in _BINARY.items()},
-    "Sub": partial(_binary, kind="sub"),
-    "Div": partial(_binary, kind="div"),
-    "Add": partial(_binary, kind="add"),
-    "Mul": partial(_binary, kind="mul"),
+    **{name: partial(unary, kind=name.lower()) for name in _UNARY},
+    "Not": partial(unary, kind="logical_not"),
+    "IsNaN": partial(unary, kind="isnan"),
+    **{name: partial(binary, kind=kind) for name, kind in _BINARY.items()},
+    "Sub": partial(binary, kind="sub"),
+    "Div": partial(binary, kind="div"),
+    "Add": partial(binary, kind="add"),
+    "Mul": partial(binary, kind="mul"),
     "Sum": partial(_several, kind="add"),
     "Max": partial(_several, kind="maximum"),
     "Min": partial(_several, kind="minimum"),
@@ -156,10 +118,10 @@ CONVERTERS: dict[str, Converter] = {
     "Softplus": _softplus,
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
-    "Cast": _cast,
-    "CastLike": _cast,
+    "Cast": cast,
+    "CastLike": cast,
     "Clip": _clip,
     "Where": _where,
     "Dropout": _dropout,
-    "Identity": _same,
+    "Identity": same,
 }
