@@ -20,10 +20,12 @@ from meshwright.schema import (
     OptimizerParallel,
     Pin,
     Plan,
+    Recompute,
     Request,
     Setup,
     Topology,
 )
+from meshwright.schema.recompute import RecomputePolicy
 from solver.planner import plan
 from tests.runtime.models import MODELS
 from tests.runtime.worlds import ROWS, Case, Outcome, run_world
@@ -34,13 +36,19 @@ Key = tuple[str, str, tuple[str, ...], int, str]  # cause, kind, axes, elements,
 
 @dataclass(frozen=True)
 class Wanted:
-    """A case to be planned: as degrees say, or searched with these pins."""
+    """A case to be planned: as degrees say, or searched with these pins; done again by a policy.
+
+    repeats: collectives that bring what is done again to its readers are repeated, not saved.
+    """
 
     name: str
     model: str
     degrees: dict[str, Any] | None = None
     pins: tuple[Pin, ...] = ()
     microbatches: int = 2
+    recompute: RecomputePolicy = "none"
+    repeats: bool = False
+    dtype: str = "float64"
 
 
 def written(wanted: Wanted, sizes: tuple[int, ...], folder: Path) -> tuple[Case, Plan, Graph]:
@@ -62,12 +70,30 @@ def written(wanted: Wanted, sizes: tuple[int, ...], folder: Path) -> tuple[Case,
         pins=wanted.pins,
         degrees=None if wanted.degrees is None else Degrees(**wanted.degrees),
         constraints=Constraints(optimizer_parallel=small),
+        recompute=Recompute(policy=wanted.recompute),
     )
     found = plan(request).plan
     assert found is not None
+    if wanted.repeats:
+        found = repeating(found)
     file = folder / f"{wanted.name}.json"
     PlanFile(plan=found, graph=graph, topology=devices, setup=setup).write(file)
-    return Case(wanted.name, wanted.model, file), found, graph
+    return Case(wanted.name, wanted.model, file, wanted.dtype), found, graph
+
+
+def repeating(plan: Plan) -> Plan:
+    """The same plan, every redistribution of what is done again repeated too."""
+    (stage,) = plan.stages
+    assert stage.recompute is not None
+    again = {op for segment in stage.recompute.segments for op in segment.again}
+    changed = tuple(
+        moved.model_copy(update={"again": True})
+        if moved.traffic == "activation" and moved.tensor in again
+        else moved
+        for moved in stage.redistributions
+    )
+    stage = stage.model_copy(update={"redistributions": changed})
+    return plan.model_copy(update={"stages": (stage,)})
 
 
 @dataclass(frozen=True)
@@ -122,12 +148,12 @@ def ran(of: Iterable[Ran]) -> Counter[Key]:
     )
 
 
-def equals_one_process(run: Run) -> None:
+def equals_one_process(run: Run, *, rounding: float = 1e-10) -> None:
     """Losses and gradients of all steps, and the parameters after them."""
     outcome = run.outcome
-    assert outcome.loss_error < 1e-10
-    assert outcome.gradient_error < 1e-10, outcome.worst
-    assert outcome.parameter_error < 1e-8  # AdamW magnifies rounding
+    assert outcome.loss_error < rounding
+    assert outcome.gradient_error < rounding, outcome.worst
+    assert outcome.parameter_error < 100 * rounding  # AdamW magnifies rounding
 
 
 def _ordered(mesh: Mesh, axes: tuple[str, ...]) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ class Case:
     name: str
     model: str
     plan: Path
+    dtype: str
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Outcome:
     where; what ran in the last step on rank 0, and what fell back.
 
     parameter_error: of the parameters after the last step, read through their DTensors.
+    saved_bytes: what a microbatch keeps for its backward pass on rank 0.
     """
 
     loss_error: float
@@ -49,6 +51,7 @@ class Outcome:
     ran: tuple[Ran, ...]
     fallen_back: dict[str, str]
     parameter_error: float
+    saved_bytes: int
 
 
 def run_world(
@@ -85,10 +88,11 @@ def _trained(case: Case) -> Outcome:
     """Ten steps beside a single process, with the same optimizer."""
     model = MODELS[case.model]
     torch.manual_seed(0)
-    alone = model.build().double()
+    dtype = getattr(torch, case.dtype)
+    alone = model.build().to(dtype)
     # every rank starts from values of its own: those of the first count
     torch.manual_seed(dist.get_rank())
-    module = model.build().double()
+    module = model.build().to(dtype)
     with meshwright.parallelize(module, case.plan) as trained:
         # eps: gradients that are zero but for rounding must not become steps
         optimizers = [
@@ -130,7 +134,15 @@ def _compared(
             optimizer.step()
     worst = max(errors, key=lambda name: errors[name])
     left = _parameter_error(alone, trained, optimizers[1])
-    return Outcome(loss_error, errors[worst], worst, ran, dict(trained.fallen_back), left)
+    return Outcome(
+        loss_error,
+        errors[worst],
+        worst,
+        ran,
+        dict(trained.fallen_back),
+        left,
+        trained.record.saved_bytes,
+    )
 
 
 def _parameter_error(

@@ -55,6 +55,8 @@ class PlannedStage:
         self.ops: dict[str, OpPlan] = {op.op: op for op in stage.ops}
         self.tensors: dict[str, TensorPlan] = {t.tensor: t for t in stage.tensors}
         self.parameters: dict[str, ParameterPlan] = {p.tensor: p for p in stage.parameters}
+        segments = () if stage.recompute is None else stage.recompute.segments
+        self.recomputed = frozenset(op for segment in segments for op in segment.again)
         self._producers = graph.producers()
         self._moved: dict[tuple[str, PlanReader, str], list[Redistribution]] = {}
         for moved in stage.redistributions:

@@ -65,7 +65,7 @@ class Collectives:
         self.rank = _rank_at(self.mesh, self.at)
         self._groups = groups
         self._members: dict[Names, Members] = {}
-        self._record = record
+        self.record = record
 
     @property
     def all_ranks(self) -> dist.ProcessGroup | None:
@@ -110,7 +110,7 @@ class Collectives:
     def _note(self, kind: str, members: Members, whole: T, of: str, cause: Cause) -> None:
         count = whole.numel()
         ran = Ran(kind, members.axes, members.ranks, count, count * whole.element_size(), of, cause)
-        self._record.ran.append(ran)
+        self.record.ran.append(ran)
 
     def _step(self, step: Step, parts: T, before: Layout, of: str, cause: Cause) -> T:
         mesh, rank, after = self.mesh, self.rank, step.to

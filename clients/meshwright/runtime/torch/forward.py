@@ -9,7 +9,7 @@ import torch
 
 from meshwright.capture.interpreter import results_of, run_of
 from meshwright.runtime.stage import PlanReader
-from meshwright.runtime.torch.again import GatheredAgain
+from meshwright.runtime.torch.again import Again
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.kernels import LocalOp, run_local
 from meshwright.runtime.torch.program import Given, PlannedOp, Program, Way
@@ -44,21 +44,31 @@ class Forward:
         self.replaced = replaced
         self.made: dict[str, T] = dict(sources)
         self._as_read: dict[str, T] = {}
-        self._again = GatheredAgain()
+        self._again = Again((*parameters.values(), *sources.values()))
 
     def run(self, sizes: Mapping[str, int]) -> dict[str, T]:
         """All values that nobody in the stage reads; sizes: of the graph's symbols."""
         last = self.program.last_reader
         with self._again.hooks():
             for place, op in enumerate(self.program.ops):
-                results = self._run(op, [self._fetch(own) for own in op.inputs], sizes)
+                results = self._results(op, [self._fetch(own) for own in op.inputs], sizes)
                 self.made.update(zip(op.op.outputs, results, strict=True))
                 for own in op.inputs:
                     if last[own.root] == place:
                         self.made.pop(own.root, None)
                         self._as_read.pop(own.root, None)
                         self._again.let_go(own.root)
+        self.collectives.record.saved_bytes = self._again.kept_bytes
         return self.made
+
+    def _results(self, op: PlannedOp, inputs: Sequence[T], sizes: Mapping[str, int]) -> Sequence[T]:
+        names = op.op.outputs
+        if op.is_again:
+            return self._again.run(names, inputs, lambda given: self._run(op, given, sizes))
+        results = self._run(op, inputs, sizes)
+        for name, result in zip(names, results, strict=True):
+            self._again.share(name, result)
+        return results
 
     def _run(self, op: PlannedOp, inputs: Sequence[T], sizes: Mapping[str, int]) -> Sequence[T]:
         run = run_of(
@@ -114,7 +124,8 @@ class Forward:
         forth = partial(self.collectives.move, move=way.forward)
         made = function(local, forward=forth)
         if way.is_again and way.forward.steps:
-            source, move = local.detach(), way.forward
-            gather = partial(self.collectives.move, source, move, cause="again")
-            self._again.hold(move.tensor, made, gather)
+            source, move = self._again.source(local), way.forward
+            self._again.hold(
+                move.tensor, made, lambda: self.collectives.move(source(), move, cause="again")
+            )
         return made

@@ -80,8 +80,6 @@ def _tell(trained: Trained) -> None:
     """What is not as planned, once."""
     for op, why in trained.fallen_back.items():
         _LOG.warning("op %r is run whole on every rank: %s", op, why)
-    if trained.strategy.stages[0].planned.recompute is not None:
-        _LOG.warning("what the plan does again in the backward pass is saved: not carried out yet")
     if trained.why_plain:
         _LOG.warning("parameters are plain tensors, not DTensors: %s", trained.why_plain)
 

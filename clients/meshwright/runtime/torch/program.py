@@ -57,7 +57,8 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class PlannedOp:
-    """One op. made: ways of outputs from whole to parts, where it is run whole."""
+    """One op. made: ways of outputs from whole to parts, where it is run whole. is_again: it is run
+    again in the backward pass, and nothing of it is saved."""
 
     op: Op
     planned: OpPlan
@@ -68,6 +69,7 @@ class PlannedOp:
     is_free: bool
     is_whole: bool
     made: tuple[Way | None, ...]
+    is_again: bool
 
 
 class Program:
@@ -106,6 +108,7 @@ class Program:
             is_free=is_free,
             is_whole=is_whole,
             made=tuple(self._made(name) if why else None for name in op.outputs),
+            is_again=op.name in planned.recomputed,
         )
 
     def _given(self, op: Op, k: int, runs_whole: bool) -> Given:

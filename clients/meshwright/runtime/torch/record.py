@@ -31,6 +31,10 @@ class Ran:
 
 @dataclass(slots=True)
 class Record:
-    """All that ran, in order, since it was last cleared."""
+    """All that ran, in order, since it was last cleared.
+
+    saved_bytes: what the last microbatch kept for its backward pass, beside inputs and parameters.
+    """
 
     ran: list[Ran] = field(default_factory=list)
+    saved_bytes: int = 0

@@ -82,8 +82,8 @@ class StartUp:
         """The first rank goes last: the store of most jobs dies with it."""
         with suppress(RuntimeError):
             self._store.set(f"left/{self._rank}", READY)
-            if self._rank == 0:
-                others = set(range(1, self._world_size)) - {missing}
+            others = set(range(1, self._world_size)) - {missing}
+            if self._rank == 0 and others:
                 self._store.wait([f"left/{rank}" for rank in sorted(others)], LAST_WORD)
 
     def _say(self, what: str) -> None:
