@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,10 +60,10 @@ class DiesWhenCopied(torch.Tensor):
         return super().__torch_function__(func, types, args, kwargs)
 
 
-def dies_between_collectives(rank: int, plan: Path) -> None:
-    """Rank 1 ends while parameters are sent."""
+def dies_between_collectives(rank: int, plan: Path, *, dying: int = 1) -> None:
+    """A rank ends while parameters are sent."""
     module = Llama()
-    if rank == 1:
+    if rank == dying:
         weight = module.norm.weight.data.as_subclass(DiesWhenCopied)
         module.norm.weight = torch.nn.Parameter(weight)
     meshwright.parallelize(module, plan, timeout_s=TIMEOUT_S)
@@ -139,6 +140,13 @@ def test_the_rank_that_holds_the_store_is_named(plan: Path) -> None:
         "rank-lost: rank 0, which holds the store of the job, is not at" in own
         for own in found.values()
     )
+
+
+def test_the_rank_that_holds_the_store_is_named_when_it_dies_later(plan: Path) -> None:
+    found = ends(partial(dies_between_collectives, dying=0), plan)
+    assert found.keys() == {1, 2}
+    said = "rank-lost: rank 0, which holds the store of the job, is gone"
+    assert all(own.startswith(said) for own in found.values()), found
 
 
 def test_a_rank_with_another_model_ends_all_with_its_reason(plan: Path) -> None:

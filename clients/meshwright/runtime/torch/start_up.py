@@ -60,7 +60,7 @@ class StartUp:
             self.meet("placing the parameters")
             return
         self._meeting = next(self._meetings)
-        with suppress(RuntimeError):  # the store is gone, and with it whoever would read this
+        with suppress(RankLost):  # the store is gone, and with it whoever would read this
             self._say(FAILED + str(why))
         self._leave(missing=None)
 
@@ -70,7 +70,7 @@ class StartUp:
             self._store.wait([self._key(rank)], timedelta(seconds=left))
             return self._store.get(self._key(rank)).decode()
         except dist.DistNetworkError as why:
-            raise RankLost(f"rank 0, which holds the store of the job, is gone: {why}") from None
+            raise _without_store(why) from None
         except RuntimeError:  # stores over files and over TCP have no smaller class in common
             self._leave(missing=rank)
             raise RankLost(
@@ -87,10 +87,17 @@ class StartUp:
                 self._store.wait([f"left/{rank}" for rank in sorted(others)], LAST_WORD)
 
     def _say(self, what: str) -> None:
-        self._store.set(self._key(self._rank), what)
+        try:
+            self._store.set(self._key(self._rank), what)
+        except dist.DistNetworkError as why:
+            raise _without_store(why) from None
 
     def _key(self, rank: int) -> str:
         return f"{self._meeting}/{rank}"
+
+
+def _without_store(why: Exception) -> RankLost:
+    return RankLost(f"rank 0, which holds the store of the job, is gone: {why}")
 
 
 def joined(device: torch.device, timeout_s: float) -> tuple[StartUp, Callable[[], None]]:
