@@ -10,7 +10,8 @@
     3. the same again of the most promising numbers, with finer meshes
     4. the most promising configurations are planned stage by stage, stages that are alike once, and
        judged (`price.py`)
-    5. the best of them is planned again on the finest meshes: the answer
+    5. the best of them is planned again on the finest meshes, and stages that do something again
+       with less of it where there is room (`lighter.py`): the answer
 
 Drafts, and stages, are searched independently of each other, by whatever executor there is
 (`fan.py`).
@@ -45,12 +46,13 @@ from solver.pipeline.document import document
 from solver.pipeline.draft import coarsest_axes, on_meshes
 from solver.pipeline.drafts import Drafts, Group
 from solver.pipeline.least_step import least_step_ns
+from solver.pipeline.lighter import Lightening
 from solver.pipeline.options import Option, all_considered
 from solver.pipeline.schedules import schedule
 from solver.pipeline.scout import scouted
 from solver.pipeline.shared import Searches, Shared
 from solver.pipeline.stage_graph import Anatomy
-from solver.pipeline.stage_plans import plan_stages_that_fit
+from solver.pipeline.stage_plans import StageWishes, plan_stages_that_fit
 from solver.pipeline.staged import Staged
 from solver.stage_planner import Report, check, microbatch_counts, states_alone
 
@@ -260,19 +262,30 @@ class _PipelineSearch:
             and coarse_plans.ns * (1 + self.request.budget.simplicity) <= option.plans.ns
         ):
             option.plans, option.refused = coarse_plans, None
+            axes = option.axes
+        self._lighten(option, axes)
+
+    def _lighten(self, option: Option, axes: int) -> None:
+        """Let stages do less again where drafts saw no room and there is some."""
+        if option.plans is None or self.request.recompute.policy != "auto":
+            return
+        self._say(f"{option.configuration}, less done again", 0, 1)
+        option.plans = Lightening(
+            on_meshes(self.request, axes, is_final=True),
+            self._staged(option),
+            self._wishes(option, axes, is_final=True),
+            _TOLERANCE,
+            self.deadline,
+            self.executor,
+        ).of(option.plans)
 
     def _plan(self, option: Option, axes: int, tolerance: float) -> None:
         is_final = tolerance == _TOLERANCE
-        staged, wishes = self._staged(option), option.wishes
-        if axes != option.axes:
-            wishes = replace(wishes, meshes=())
-        elif is_final:
-            wishes = replace(wishes, meshes=option.estimate.every_mesh(option.cuts))
         found = plan_stages_that_fit(
             on_meshes(self.request, axes, is_final=is_final),
             option.configuration,
-            staged,
-            wishes,
+            self._staged(option),
+            self._wishes(option, axes, is_final=is_final),
             self.deadline,
             tolerance,
             self.executor,
@@ -281,6 +294,14 @@ class _PipelineSearch:
             option.plans, option.refused = None, found
         else:
             option.plans, option.refused = found, None
+
+    def _wishes(self, option: Option, axes: int, *, is_final: bool) -> StageWishes:
+        wishes = option.wishes
+        if axes != option.axes:
+            return replace(wishes, meshes=())
+        if is_final:
+            return replace(wishes, meshes=option.estimate.every_mesh(option.cuts))
+        return wishes
 
     def _staged(self, option: Option) -> Staged:
         own = option.configuration

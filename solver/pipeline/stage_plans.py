@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
@@ -59,7 +59,7 @@ Wish = tuple[int, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class Task:
     """One stage's search: picklable, and a graph of a few layers large. policy: tried before what
     the request says; None: only that. share: of the time. judged: the problem that its plan is
     judged by. split: the schedule's backward passes."""
@@ -72,6 +72,36 @@ class _Task:
     judged: StageProblem
     split: bool
 
+    @staticmethod
+    def of(
+        request: Request,
+        staged: Staged,
+        wish: Wish,
+        place: Place,
+        policy: RecomputePolicy | None,
+        share: float = 1.0,
+        planned: StagePlanner = plan_stage,
+    ) -> Task:
+        """place: see `place_of`."""
+        number, memory_share, *_ = wish
+        own = staged.request(request, number, memory_share)
+        judged = staged.stage_problem(number)
+        return Task(own, place, policy, share, planned, judged, staged.schedule.is_split)
+
+
+def place_of(staged: Staged, wish: Wish, wishes: StageWishes, tolerance: float) -> Place:
+    """What the search for a stage is told of those beside it."""
+    number, _, held, passing = wish
+    return Place(
+        held,
+        staged.link(number),
+        tolerance,
+        frozenset(staged.sent(number)),
+        passing,
+        wishes.max_labels,
+        wishes.meshes[number] if wishes.meshes else (),
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -82,17 +112,25 @@ class Planned:
 
 
 @uncollected
-def _planned(task: _Task, deadline: Deadline) -> Planned:
+def planned_or_else(task: Task, deadline: Deadline) -> Planned:
+    """With the task's policy; where there is no plan so, with what the request says."""
+    found = planned_so(task, deadline)
+    if found.answer.plan is None and task.policy is not None:
+        return planned_so(replace(task, policy=None), deadline)
+    return found
+
+
+@uncollected
+def planned_so(task: Task, deadline: Deadline) -> Planned:
+    """With the task's policy, or not at all."""
     answer = _answered(task, task.policy, deadline)
-    if answer.plan is None and task.policy is not None:
-        answer = _answered(task, None, deadline)
     if answer.plan is None:
         return Planned(answer)
     problem = task.judged.problem()
     return Planned(answer, stage_cost(problem, answer.plan.stages[0], split=task.split))
 
 
-def _answered(task: _Task, policy: RecomputePolicy | None, deadline: Deadline) -> Answer:
+def _answered(task: Task, policy: RecomputePolicy | None, deadline: Deadline) -> Answer:
     own, place = within(task.request, deadline, task.share), task.place
     if policy is None:
         place = replace(place, meshes=())
@@ -104,12 +142,32 @@ def _answered(task: _Task, policy: RecomputePolicy | None, deadline: Deadline) -
 
 @dataclass(frozen=True, slots=True)
 class StagePlans:
-    """plans: of each stage alone, in their order. first: the stage whose plan that is."""
+    """alone: of the stages that are planned. first: by stage, the one whose plan it has."""
 
     configuration: Configuration
     priced: Priced
-    plans: tuple[Plan, ...]
+    alone: Mapping[int, Planned]
     first: tuple[int, ...]
+
+    @staticmethod
+    def of(
+        configuration: Configuration,
+        staged: Staged,
+        alone: Mapping[int, Planned],
+        first: tuple[int, ...],
+    ) -> StagePlans:
+        """All those alone have plans."""
+        stages = [
+            as_planned_for(_plan(alone[own]).stages[0], staged.graphs[own], staged.graphs[stage])
+            for stage, own in enumerate(first)
+        ]
+        costs = {number: own.cost for number, own in alone.items() if own.cost is not None}
+        return StagePlans(configuration, priced(staged, stages, first, costs), alone, first)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Of each stage alone, in their order."""
+        return tuple([_plan(self.alone[own]) for own in self.first])
 
     @property
     def ns(self) -> float:
@@ -119,6 +177,11 @@ class StagePlans:
     def over_bytes(self) -> list[int]:
         """By rank: by how much it misses the memory of a device; nothing and less where it fits."""
         return [own.total - own.capacity for own in self.priced.of_ranks]
+
+
+def _plan(own: Planned) -> Plan:
+    assert own.answer.plan is not None
+    return own.answer.plan
 
 
 def plan_stages_that_fit(
@@ -216,33 +279,15 @@ def plan_stages(
         wanted[number] = number, share, held, max(wishes.passing[stage] for stage in members)
     new = [own for own in wanted.values() if own not in known]
     tasks = []
-    for done, (number, share, held, passing) in enumerate(new):
-        place = Place(
-            held,
-            staged.link(number),
-            tolerance,
-            frozenset(staged.sent(number)),
-            passing,
-            wishes.max_labels,
-            wishes.meshes[number] if wishes.meshes else (),
-        )
+    for done, wish in enumerate(new):
+        policy = wishes.policies[wish[0]] if wishes.policies else None
         time_share = 1.0 if executor is not None else 1 / (len(new) - done)
-        tasks.append(
-            _Task(
-                staged.request(request, number, share),
-                place,
-                wishes.policies[number] if wishes.policies else None,
-                time_share,
-                planned,
-                staged.stage_problem(number),
-                staged.schedule.is_split,
-            )
-        )
-    for wish, own in zip(new, fanned(_planned, tasks, deadline, executor), strict=False):
+        place = place_of(staged, wish, wishes, tolerance)
+        tasks.append(Task.of(request, staged, wish, place, policy, time_share, planned))
+    for wish, own in zip(new, fanned(planned_or_else, tasks, deadline, executor), strict=False):
         known[wish] = own
         if own.answer.plan is None:
             break
-    found: dict[int, Plan] = {}
     for number, wish in wanted.items():
         if wish not in known:
             return Infeasible(constraint="time", detail=_OVER)
@@ -251,11 +296,5 @@ def plan_stages(
             why = answer.infeasible
             assert why is not None
             return why.model_copy(update={"detail": f"stage {number}: {why.detail}"})
-        found[number] = answer.plan
-    stages = [
-        as_planned_for(found[own].stages[0], staged.graphs[own], staged.graphs[stage])
-        for stage, own in enumerate(first)
-    ]
-    plans = tuple([found[own] for own in first])
-    costs = {n: cost for n, wish in wanted.items() if (cost := known[wish].cost) is not None}
-    return StagePlans(configuration, priced(staged, stages, first, costs), plans, tuple(first))
+    alone = {number: known[wish] for number, wish in wanted.items()}
+    return StagePlans.of(configuration, staged, alone, tuple(first))

@@ -75,20 +75,22 @@ def test_ranks_schedule_microbatches_and_cuts_are_the_best_of_all() -> None:
     assert found.schedule.ranks == 2
 
 
-@pytest.mark.parametrize("share", [0.3, 0.9])
-def test_recompute_is_near_the_best_of_all_policies_of_each_stage(share: float) -> None:
+@pytest.mark.parametrize("execution", ["compiled", "eager"])
+@pytest.mark.parametrize(("cut", "share"), [("2.norm", 0.05), ("2.norm", 0.9), ("1.up", 0.5)])
+def test_recompute_is_the_best_of_all_policies_of_each_stage(
+    execution: Literal["compiled", "eager"], cut: str, share: float
+) -> None:
     """Two stages with given cuts, in memory between what nothing and everything done again takes.
 
-    measured: 5 and 10 % behind the best of nine, 6 % at 0.6. A draft's policy is kept for its stage
-    where a lighter one, planned by itself, would have had room."""
-    graph, cut = attending(4), "2.norm"
+    Drafts alone are 3 to 14 % behind the best of nine (measured)."""
+    graph = attending(4)
     at = next(k for k, op in enumerate(Anatomy(graph).order) if op.name == cut)
 
     def asked(policy: Policy, memory_bytes: int = 1 << 34) -> Request:
         return Request(
             graph=graph,
             topology=topology(2, 2, memory_bytes=memory_bytes),
-            setup=Setup(microbatches=4, memory_reserve=0.0, global_batch=1024),
+            setup=Setup(microbatches=4, memory_reserve=0.0, global_batch=1024, execution=execution),
             pipeline=Pipeline(ranks=2, schedule="1f1b", cuts=(cut,)),
             recompute=Recompute(policy=policy),
         )
@@ -101,4 +103,4 @@ def test_recompute_is_near_the_best_of_all_policies_of_each_stage(share: float) 
         for policies in product(POLICIES, repeat=2)
     ]
     best = min(ns for ns in every if ns is not None)
-    assert best <= planned(asked("auto", limit)).cost.step_ns <= 1.10 * best
+    assert best <= planned(asked("auto", limit)).cost.step_ns <= 1.001 * best
