@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from meshwright.schema.collector import uncollected
 from solver.contents import OpContent, ReadContent, RestContent, Source, Table
-from solver.cost_graph import CostGraph, Edge, Node, Projection
+from solver.cost_graph import FORBIDDEN, CostGraph, Edge, Node, Projection
 from solver.elementwise import with_followers
 from solver.models import Models
 from solver.op_model import OpModel
@@ -112,6 +112,16 @@ class _Lowering:
     def _node(self, name: str, cost: FloatArray, memory: FloatArray | None = None) -> int:
         self.nodes.append(Node(name, cost, memory))
         return len(self.nodes) - 1
+
+    def _narrow(
+        self, cost: FloatArray, space: StateSpace, states: IntArray, needed: IntArray
+    ) -> FloatArray:
+        """The costs, without moves to more on a device than may be moved to at once."""
+        large = space.local_bytes(needed) > self.models.problem.moved_bytes
+        if not large.any():
+            return cost
+        moved = (states[:, None, :] != needed[None, :, :]).any(axis=2)
+        return np.where(moved & large, FORBIDDEN, cost)
 
     # --- ops -------------------------------------------------------------------------------------
 
@@ -202,7 +212,15 @@ class _Lowering:
             gathers = 2 if model.trained else 1
             key = ("parameter edge", model, id(needed))
             return self.models.shared(
-                key, lambda: (model.read_ns(model.states, needed, gathers), None)
+                key,
+                lambda: (
+                    np.where(
+                        model.moves_more(model.states, needed, self.models.problem.moved_bytes),
+                        FORBIDDEN,
+                        model.read_ns(model.states, needed, gathers),
+                    ),
+                    None,
+                ),
             )
 
         return RestContent(model.space, model.states, node, Source(table))
@@ -257,16 +275,14 @@ class _Lowering:
         models, problem = self.models, self.models.problem
         node = models.shared(
             ("rest node", id(space), id(states), kept.is_held),
-            lambda: (
-                np.zeros(len(states)),
-                space.local_bytes(states) * problem.in_flight if kept.is_held else None,
-            ),
+            lambda: self._rest_node(space, states, kept),
         )
 
         def made(needed: IntArray) -> Table:
             moves = models.redistributions(space)
             rows, columns = space.index(states), space.index(needed)
             cost = moves.total_ns(rows[:, None], columns[None, :]) * self.per_step
+            cost = self._narrow(cost, space, states, needed)
             if not kept.again:
                 return cost, None
             copy = saved_as_read_bytes(moves, states, needed, kept.is_at_hand)
@@ -277,6 +293,14 @@ class _Lowering:
             return models.shared(key, lambda: made(needed))
 
         return RestContent(space, states, node, Source(table))
+
+    def _rest_node(
+        self, space: StateSpace, states: IntArray, kept: Kept
+    ) -> tuple[FloatArray, FloatArray | None]:
+        local = space.local_bytes(states)
+        if kept.is_held:
+            return np.zeros(len(states)), local * self.models.problem.in_flight
+        return np.where(local > self.models.problem.moved_bytes, FORBIDDEN, 0.0), None
 
     def _add(self, value: Value, own: RestContent) -> int:
         """The node of a value at rest, and of the value as it is read where readers share it."""
@@ -321,7 +345,7 @@ class _Lowering:
             total = moves.total_ns(rows, columns)
             if moves_again:
                 total = total + moves.forward_ns(rows, columns)
-            return total * self.per_step, None
+            return self._narrow(total * self.per_step, space, states.layouts, needed), None
 
         def table(needed: IntArray, moves_again: bool) -> Table:
             key = ("read op", id(space), id(states), id(needed), moves_again)
@@ -351,7 +375,7 @@ class _Lowering:
         total = forward + moves.backward_ns(rows, columns)
         if read.again.any():  # the same layouts once more
             total = np.concatenate([total, total + forward], axis=1)
-        cost = total * self.per_step
+        cost = self._narrow(total * self.per_step, space, rest, read.layouts)
         if not kept.again:
             return cost, None
         return cost, saved_bytes(moves, rest, read, kept.is_at_hand) * problem.in_flight

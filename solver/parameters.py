@@ -300,6 +300,21 @@ class ParameterModel(ParameterStates):
         total = gather + (per_microbatch * count + per_step) * exposed.gradient
         return np.where(self.forbidden(states, needed), np.inf, total)
 
+    def moves_more(
+        self, states: IntArray, needed: IntArray, limit_bytes: float
+    ) -> NDArray[np.bool_]:
+        """(states, needed): whether the value is gathered to more than so many bytes on a device,
+        or a gradient of more is reduced in every microbatch."""
+        read, left = self.read_value(needed), self.left_gradient(needed)
+        gathered = (self.value(states)[:, None] != read).any(axis=2)
+        found: NDArray[np.bool_] = gathered & (self.space.local_bytes(read) > limit_bytes)
+        if not self.trained:
+            return found
+        reduced = (self.accumulated(states, needed) != left).any(axis=2)
+        reduced |= self.deals_gradient(states)[:, None]
+        found |= reduced & (self.gradient_moves.space.local_bytes(left) > limit_bytes)
+        return found
+
     def forbidden(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
         """(states, needed): what the request does not allow, what cannot lie on hosts, and where
         no gradient can be sparse."""

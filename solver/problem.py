@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 from costmodel.host import HostRates
 from meshwright.schema import (
@@ -50,7 +51,8 @@ class Problem:
     gradient comes back. whole: what the graph stands for, where it is folded. remade: what is done
     again in the backward pass, with the segments of the whole graph. copies: microbatches that take
     turns. spare_bytes: of the memory,
-    what has to be left for what passes by. loads: where tokens of experts are spread unevenly.
+    what has to be left for what passes by. moved_bytes: the most that a search may let pass by of
+    one thing. loads: where tokens of experts are spread unevenly.
     """
 
     graph: Graph
@@ -67,6 +69,7 @@ class Problem:
     whole: Graph | None = None
     remade: Remade = NOTHING
     spare_bytes: float = 0.0
+    moved_bytes: float = inf
     loads: ExpertLoads = EVEN
     copies: int = 1
 

@@ -51,7 +51,7 @@ from solver.remade import NOTHING, Remade
 from solver.sparse_tables import sparse_lookups
 from solver.unrolling import NotAlikeError
 from solver.values import Values, find_values
-from solver.within_memory import plan_within_memory
+from solver.within_memory import Room, plan_within_memory
 
 Report = Callable[[Progress], None]
 
@@ -264,7 +264,7 @@ class _StageSearch:
         ways = self._foldings(_marked(self.marks, again))
         while True:
             try:
-                search = self._search(ways.folding, count, again, self.place.spare_bytes, {})
+                search = self._search(ways.folding, count, again, Room(self.place.spare_bytes), {})
                 candidates = self._candidates(self.request.budget.max_axes)
                 return plans_along_prices(search, candidates, most)
             except NotAlikeError:
@@ -296,10 +296,10 @@ class _StageSearch:
         ways = self._foldings(_marked(self.marks, again))
         floors: Floors = {}
 
-        def search(spare: float) -> Answer | Missed:
+        def search(room: Room) -> Answer | Missed:
             while True:
                 try:
-                    return self._searched(ways.folding, count, again, spare, floors)
+                    return self._searched(ways.folding, count, again, room, floors)
                 except NotAlikeError:
                     ways.fold_less()
 
@@ -326,11 +326,11 @@ class _StageSearch:
     def _as_given(self, count: int) -> tuple[Problem, Values]:
         """The whole graph, with nothing done again."""
         if self._whole is None or self._whole[0] != count:
-            problem = self._problem(self.request.graph, count, NOTHING, 0.0)
+            problem = self._problem(self.request.graph, count, NOTHING, Room())
             self._whole = count, problem, find_values(problem)
         return self._whole[1:]
 
-    def _problem(self, graph: Graph, count: int, again: Remade, spare: float) -> Problem:
+    def _problem(self, graph: Graph, count: int, again: Remade, room: Room) -> Problem:
         problem = build_problem(
             graph,
             self.request.topology,
@@ -342,16 +342,21 @@ class _StageSearch:
             sent=self.place.sent,
             remade=again,
         )
-        return replace(problem, whole=self.request.graph, spare_bytes=spare)
+        return replace(
+            problem,
+            whole=self.request.graph,
+            spare_bytes=room.spare_bytes,
+            moved_bytes=room.moved_bytes,
+        )
 
     @uncollected
     def _searched(
-        self, folding: Folding, count: int, again: Remade, spare: float, floors: Floors
+        self, folding: Folding, count: int, again: Remade, room: Room, floors: Floors
     ) -> Answer | Missed:
         """Search meshes of fewer axes where the tables of all finer ones would be too large."""
-        if spare:
+        if room != Room():
             self.history = History(self.history.started)  # what was found before does not fit
-        search = self._search(folding, count, again, spare, floors)
+        search = self._search(folding, count, again, room, floors)
         searched: tuple[Mesh, ...] = ()
         for axes in range(self.request.budget.max_axes, 0, -1):
             candidates = self._candidates(axes)
@@ -368,12 +373,12 @@ class _StageSearch:
         )
 
     def _search(
-        self, folding: Folding, count: int, again: Remade, spare: float, floors: Floors
+        self, folding: Folding, count: int, again: Remade, room: Room, floors: Floors
     ) -> MeshSearch:
         return MeshSearch(
             self.request,
             folding,
-            self._problem(folding.graph, count, again, spare),
+            self._problem(folding.graph, count, again, room),
             self.deadline,
             self.history,
             self.say,

@@ -7,14 +7,20 @@ maximum that the judge finds once there is a plan. So
        proves holds for all. Who needs no proof may leave more at once
     2. where the plan misses, search again in so much less, a few times
     3. where that leaves nothing, or never fits: the leanest plan there is
+    4. where that does not fit either, what passes by is searched as well: with so much left, and no
+       single thing larger that is made for others, gathered, reduced or redistributed. Costs do not
+       tell such plans apart where all is start-up time
 
-A plan that passes less by than all of these and fits may be missed; none that was seen to fit is.
-Searches that can go on from where they are leave that room themselves (`Budget.over_bytes`).
+Several things that pass by at once, and what is dealt out unevenly, may still be missed; no plan
+that was seen to fit is. Searches that can go on from where they are leave that room themselves
+(`Budget.over_bytes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
 
 from meshwright.schema import Answer
 from solver.answer import Missed
@@ -22,18 +28,29 @@ from solver.mesh_outcome import TOLERANCE
 
 # chosen: what a round leaves beside what the one before missed, of the memory: plans that differ in
 # little miss by little over and over
-_MARGINS = (0.0, 0.001, 0.004, 0.016, 0.064)
+_MARGINS = (0.0, 0.001, 0.004, 0.016, 0.064, 0.256)
+_NARROWINGS = 8  # chosen: rounds in which what passes by is searched as well
+_NARROWER = 0.75  # chosen: where what is needed is not said closely
 _ROUNDED = 2  # bytes: what is said to be needed is cut to whole ones
 
 
-def plan_within_memory(
-    search: Callable[[float], Answer | Missed], limit_bytes: float, spare_bytes: float = 0.0
-) -> Answer:
-    """search: leaving so many bytes, or more. limit_bytes: what a plan may hold. spare_bytes: what
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a search leaves at the least, and the most that one thing which passes by may take."""
+
+    spare_bytes: float = 0.0
+    moved_bytes: float = inf
+
+
+Search = Callable[[Room], Answer | Missed]
+
+
+def plan_within_memory(search: Search, limit_bytes: float, spare_bytes: float = 0.0) -> Answer:
+    """search: with so much room, or more. limit_bytes: what a plan may hold. spare_bytes: what
     is left at first."""
-    found = search(spare_bytes)
+    found = search(Room(spare_bytes))
     if spare_bytes and isinstance(found, Answer) and found.plan is None:
-        found = search(max(0.0, _room(found, limit_bytes, spare_bytes)))
+        found = search(Room(max(0.0, _room(found, limit_bytes, spare_bytes))))
     if isinstance(found, Answer):
         return found
     bound_ns, missed, spare = found.bound_ns, [found], 0.0
@@ -41,18 +58,44 @@ def plan_within_memory(
         spare = found.spare_bytes + found.misfit.over_bytes + margin * limit_bytes
         if spare >= limit_bytes:
             break
-        found = search(spare)
+        found = search(Room(spare))
         if isinstance(found, Answer):
             break
         missed.append(found)
     if isinstance(found, Answer) and found.plan is None and found.infeasible is not None:
         room = _room(found, limit_bytes, spare)
-        if found.infeasible.constraint == "memory" and 0 < room < spare:
-            found = search(room)
+        if _is_short(found) and 0 < room < spare:
+            found = search(Room(room))
             if isinstance(found, Missed):
                 missed.append(found)
     fitting = [own.fitting for own in missed]
-    return _best([found, *fitting], bound_ns) or _none(found, missed)
+    best = _best([found, *fitting], bound_ns)
+    if best is None and (isinstance(found, Missed) or _is_short(found)):
+        best = _best([_narrowed(search, limit_bytes)], bound_ns)
+    return best or _none(found, missed)
+
+
+def _narrowed(search: Search, limit_bytes: float) -> Answer | None:
+    """The best plan in which nothing is larger that passes by than what is left for it. Where that
+    leaves no room, what the leanest plan leaves is the next to be tried: between, none is."""
+    most = limit_bytes
+    for _ in range(_NARROWINGS):
+        spare = max(0.0, most - _ROUNDED)
+        found = search(Room(spare, most))
+        if isinstance(found, Missed):
+            if found.fitting is not None:
+                return found.fitting
+            left = _NARROWER * most
+        elif found.plan is not None:
+            return found
+        elif not _is_short(found):
+            return None
+        else:
+            left = _room(found, limit_bytes, spare) + 2 * _ROUNDED
+        if left < 0:
+            return None
+        most = left if left < most else _NARROWER * most
+    return None
 
 
 def _room(found: Answer, limit_bytes: float, spare_bytes: float) -> float:
@@ -74,11 +117,15 @@ def _best(found: Sequence[Answer | Missed | None], bound_ns: float) -> Answer | 
 
 def _none(found: Answer | Missed, missed: Sequence[Missed]) -> Answer:
     """Why there is none: by how little the closest misses, where it is the memory."""
-    why = found.infeasible if isinstance(found, Answer) else None
-    if isinstance(found, Answer) and why is not None and why.constraint != "memory":
+    if isinstance(found, Answer) and not _is_short(found):
         return found
     closest = min(missed, key=lambda own: own.misfit.over_bytes)
     return Answer(infeasible=closest.misfit.infeasible())
+
+
+def _is_short(answer: Answer) -> bool:
+    why = answer.infeasible
+    return why is not None and why.constraint == "memory"
 
 
 def _with_bound(answer: Answer, bound_ns: float) -> Answer:
