@@ -16,9 +16,8 @@ CASES = (
     Wanted("zero 2", "llama", {"dp": 4, "zero": 2}),
     Wanted("zero 3", "llama", {"dp": 4, "zero": 3}),
     Wanted("zero 3, recompute", "llama", {"dp": 4, "zero": 3}, recompute="full"),
-    Wanted("experts, recompute", "mixtral", {"dp": 4, "ep": 4}, recompute="full"),
     Wanted("fused projections", "gpt", {"dp": 2, "tp": 2}),
-    Wanted("experts", "mixtral", {"dp": 4, "ep": 4}),
+    Wanted("experts, recompute", "mixtral", {"dp": 4, "ep": 4}, recompute="full"),
     Wanted(
         "tables cut by rows",
         "wide and deep",
