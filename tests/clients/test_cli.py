@@ -237,6 +237,8 @@ def _install(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Answer]) -
     """Put a planner where entry points are found."""
 
     class Point:
+        module = function.__module__
+
         def load(self) -> Callable[..., Answer]:
             return function
 
