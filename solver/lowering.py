@@ -26,6 +26,7 @@ content, so that repeated blocks are built of the very same objects.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -87,6 +88,7 @@ class _Lowering:
         self.out = Lowered(CostGraph((), ()), models, {}, {}, {}, {}, {}, {}, {})
         problem = models.problem
         self.per_step = problem.microbatches * problem.calibration.exposed.activation
+        self._limit_bytes = problem.moved_bytes
         self._ops: dict[Hashable, OpContent] = {}
         self._rests: dict[Hashable, RestContent] = {}
         self._sources: dict[str, tuple[int, Source]] = {}  # root -> what its readers read
@@ -117,9 +119,9 @@ class _Lowering:
         self, cost: FloatArray, space: StateSpace, states: IntArray, needed: IntArray
     ) -> FloatArray:
         """The costs, without moves to more on a device than may be moved to at once."""
-        large = space.local_bytes(needed) > self.models.problem.moved_bytes
-        if not large.any():
+        if math.isinf(self._limit_bytes):
             return cost
+        large = space.local_bytes(needed) > self._limit_bytes
         moved = (states[:, None, :] != needed[None, :, :]).any(axis=2)
         return np.where(moved & large, FORBIDDEN, cost)
 
@@ -212,18 +214,16 @@ class _Lowering:
             gathers = 2 if model.trained else 1
             key = ("parameter edge", model, id(needed))
             return self.models.shared(
-                key,
-                lambda: (
-                    np.where(
-                        model.moves_more(model.states, needed, self.models.problem.moved_bytes),
-                        FORBIDDEN,
-                        model.read_ns(model.states, needed, gathers),
-                    ),
-                    None,
-                ),
+                key, lambda: (self._parameter_edge(model, needed, gathers), None)
             )
 
         return RestContent(model.space, model.states, node, Source(table))
+
+    def _parameter_edge(self, model: ParameterModel, needed: IntArray, gathers: int) -> FloatArray:
+        cost, limit_bytes = model.read_ns(model.states, needed, gathers), self._limit_bytes
+        if math.isinf(limit_bytes):
+            return cost
+        return np.where(model.moves_more(model.states, needed, limit_bytes), FORBIDDEN, cost)
 
     def _looked_up(self, model: ParameterModel, reader: OpContent, table: Table) -> Table:
         """The table, with what a lookup on hosts costs."""
@@ -300,7 +300,7 @@ class _Lowering:
         local = space.local_bytes(states)
         if kept.is_held:
             return np.zeros(len(states)), local * self.models.problem.in_flight
-        return np.where(local > self.models.problem.moved_bytes, FORBIDDEN, 0.0), None
+        return np.where(local > self._limit_bytes, FORBIDDEN, 0.0), None
 
     def _add(self, value: Value, own: RestContent) -> int:
         """The node of a value at rest, and of the value as it is read where readers share it."""
