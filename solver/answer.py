@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from meshwright.schema import Answer, Finding, Plan, Request, Search, Stage
+from meshwright.schema import Answer, Finding, Plan, Request, Search, Stage, step_batch
 from meshwright.schema.collector import uncollected
 from solver.dealing import with_owners
 from solver.folded_plan import FoldedPlan, FoldedPlans
@@ -27,7 +27,6 @@ from solver.notes import (
     why_idle,
 )
 from solver.parameter_states import OPTIMIZER_SHARD_BYTES
-from solver.problem import step_batch
 from solver.why_none import why_none
 
 # a plan of the best of all outcomes, with the steps forward that the search made

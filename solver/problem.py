@@ -26,6 +26,7 @@ from meshwright.schema import (
     Tensor,
     Topology,
     TopologyError,
+    step_batch,
 )
 from meshwright.schema.collector import uncollected
 from solver.dataset import with_loading
@@ -250,13 +251,6 @@ def _bound_rules(
             place = next(k for k, own in enumerate(graph.ops) if own.name == op.name)
             raise RuleError(wrong.detail, pointer=f"/ops/{place}{wrong.pointer}") from None
     return bound
-
-
-def step_batch(graph: Graph, setup: Setup) -> int | None:
-    """The batch of one optimizer step; None where the graph has no symbol for it."""
-    if "batch" not in graph.symbols:
-        return None
-    return setup.global_batch or setup.symbols.get("batch") or graph.symbols["batch"]
 
 
 def _symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:

@@ -28,6 +28,7 @@ from meshwright.schema import (
     RecomputePolicy,
     Request,
     TooLarge,
+    step_batch,
 )
 from meshwright.schema.collector import uncollected
 from solver.answer import Missed, Write, answer_of, plan_of
@@ -43,7 +44,7 @@ from solver.meshes import meshes_of
 from solver.outcome import MOST_LABELS
 from solver.pins import check_axes, matching_pins, pinned_ops
 from solver.priced_plans import plans_along_prices
-from solver.problem import FLOATS, Problem, build_problem, step_batch, with_gradient
+from solver.problem import FLOATS, Problem, build_problem, with_gradient
 from solver.recompute import remade
 from solver.recompute.ladder import descend, ladder
 from solver.recompute.tries import FULL, POLICIES, Tries

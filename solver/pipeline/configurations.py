@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from meshwright.schema import InvalidInput, Pipeline, Request, RequestError, ScheduleKind
+from meshwright.schema import (
+    InvalidInput,
+    Pipeline,
+    Request,
+    RequestError,
+    ScheduleKind,
+    step_batch,
+)
 from meshwright.schema.pipeline import MAX_STAGES_PER_RANK
 from solver.pipeline.layers import layer_begins
 from solver.pipeline.placement import Placement, Share, placements
 from solver.pipeline.schedules import check_schedule
 from solver.pipeline.split import rank_counts, split
 from solver.pipeline.stage_graph import Anatomy
-from solver.problem import step_batch
 
 # gpipe never beats 1f1b, which waits as long and holds less
 _TRIED: tuple[ScheduleKind, ...] = ("1f1b", "zb_h1", "interleaved_1f1b", "zb_v")

@@ -19,6 +19,7 @@ from meshwright.schema import (
     Request,
     RequestError,
     Topology,
+    step_batch,
 )
 from meshwright.schema.collector import uncollected
 from meshwright.schema.cuts import Cuts, axes_of, counts_of
@@ -31,7 +32,6 @@ from solver.pipeline.placement import Share, parts_of
 from solver.pipeline.sketch import Sketches
 from solver.pipeline.stage_cost import split_passes, whole_passes
 from solver.pipeline.stage_graph import Anatomy
-from solver.problem import step_batch
 from solver.stage_planner import Place, check, plan_stage, price_stage
 
 _LEAST_S = 0.01  # chosen: a budget is more than nothing

@@ -19,13 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.schema import Request
+from meshwright.schema import Request, step_batch
 from solver.deadline import Deadline
 from solver.pipeline.configurations import Configuration
 from solver.pipeline.draft import Draft
 from solver.pipeline.drafts import Drafts, Group
 from solver.pipeline.placement import Share
-from solver.problem import step_batch
 
 
 def scouted(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
-from meshwright.schema import Answer, Infeasible, Mesh, Plan, RecomputePolicy, Request
+from meshwright.schema import Answer, Infeasible, Mesh, Plan, RecomputePolicy, Request, step_batch
 from meshwright.schema.collector import uncollected
 from solver.deadline import Deadline, Stop
 from solver.misfit import Misfit
@@ -19,7 +19,6 @@ from solver.pipeline.price import Priced, priced
 from solver.pipeline.schedule import Schedule
 from solver.pipeline.stage_cost import StageCost, stage_cost
 from solver.pipeline.staged import Staged, StageProblem
-from solver.problem import step_batch
 from solver.stage_planner import Place, Report, plan_stage
 
 StagePlanner = Callable[[Request, Report | None, Stop, Place], Answer]

@@ -25,6 +25,7 @@ from meshwright.schema import (
     Plan,
     Request,
     RequestError,
+    step_batch,
 )
 from solver.deadline import Deadline, Stop, never
 from solver.folding import fold
@@ -38,7 +39,7 @@ from solver.pipeline.schedules import schedule
 from solver.pipeline.split import split
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.staged import Staged
-from solver.problem import build_problem, step_batch
+from solver.problem import build_problem
 from solver.stage_planner import Report, check, plan_stage
 from solver.stated.cuts import equal_cuts
 from solver.stated.leanest import plan_anyway

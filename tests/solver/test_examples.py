@@ -10,10 +10,10 @@ import pytest
 from costmodel.calibrations import default_calibration
 from examples.catalogue import EXAMPLES, Example
 from examples.plan_all import ARITHMETIC, CASES, Case
-from meshwright.schema import Budget, Plan
+from meshwright.schema import Budget, Plan, step_batch
 from meshwright.schema.layout import Layout
 from solver.planner import plan
-from solver.problem import build_problem, step_batch
+from solver.problem import build_problem
 
 DOC = Path(__file__).parents[2] / "docs" / "examples.md"
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from meshwright.runtime.stage import PlannedStage
-from meshwright.schema import Axis, Dim, Graph, Layout, Mesh, Plan, PlanError, Setup, Stage, SubDim
+from meshwright.schema import (
+    Axis,
+    Dim,
+    Graph,
+    Layout,
+    Mesh,
+    Plan,
+    PlanError,
+    Setup,
+    Stage,
+    SubDim,
+    step_batch,
+)
 from meshwright.schema.rank_strategy import DatasetSlice, Group, RankStage, RankStrategy
 from meshwright.schema.regions import chunks_of
 
@@ -54,8 +66,9 @@ def rank_strategy(plan: Plan, graph: Graph, setup: Setup, rank: int) -> RankStra
 def microbatch_symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:
     """The graph's symbols in one microbatch."""
     symbols = {**graph.symbols, **setup.symbols}
-    if "batch" in symbols:
-        symbols["batch"] = (setup.global_batch or symbols["batch"]) // microbatches
+    batch = step_batch(graph, setup)
+    if batch is not None:
+        symbols["batch"] = batch // microbatches
     return symbols
 
 

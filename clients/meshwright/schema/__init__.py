@@ -56,7 +56,7 @@ from meshwright.schema.request import (
 )
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.sequence_order import LoadedDim, SequenceOrder
-from meshwright.schema.setup import Optimizer, Setup
+from meshwright.schema.setup import Optimizer, Setup, step_batch
 from meshwright.schema.topology import Device, DeviceGroup, Host, Level, Link, Topology
 from meshwright.schema.wishes import Budget, Wishes
 
@@ -146,4 +146,5 @@ __all__ = [
     "Unavailable",
     "Wishes",
     "parse_notation",
+    "step_batch",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from meshwright.schema.cache import Cache
 from meshwright.schema.cuts import Cuts
 from meshwright.schema.errors import SetupError
 from meshwright.schema.fusion import Fusion
-from meshwright.schema.graph import DType
+from meshwright.schema.graph import DType, Graph
 from meshwright.schema.model import Document, Model, Whole
 from meshwright.schema.sequence_order import Order
 
@@ -114,3 +114,10 @@ class Setup(Document):
                 pointer="/microbatches",
             )
         return self
+
+
+def step_batch(graph: Graph, setup: Setup) -> int | None:
+    """The batch of one optimizer step; None where the graph has no symbol for it."""
+    if "batch" not in graph.symbols:
+        return None
+    return setup.global_batch or setup.symbols.get("batch") or graph.symbols["batch"]
