@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from meshwright.runtime.torch.parts import from_parts, overlap, shape_of, to_parts, within
-from meshwright.runtime.torch.record import Cause, Ran, Record
+from meshwright.runtime.moves import Cause, Move
+from meshwright.runtime.parts import from_parts, overlap, shape_of, to_parts, within
+from meshwright.runtime.torch.record import Ran, Record
 from meshwright.schema import Axis, Layout, Mesh, PlanError, Rank, Step
 from meshwright.schema.rank_strategy import RankStage
 from meshwright.schema.regions import Region, region
@@ -24,20 +25,6 @@ T = torch.Tensor
 Names = frozenset[Axis]
 
 _REDUCE = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Steps that bring what a rank holds of `tensor` from one layout to the next."""
-
-    tensor: str
-    before: Layout
-    steps: tuple[Step, ...]
-    cause: Cause
-
-    @property
-    def after(self) -> Layout:
-        return self.steps[-1].to if self.steps else self.before
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +63,9 @@ class Collectives:
         """What this rank holds after some steps."""
         before = move.before
         for step in move.steps:
-            parts = to_parts(local, before, self.mesh)
+            parts = to_parts(local, before, self.mesh, torch.cat)
             made = self._step(step, parts, before, move.tensor, cause or move.cause)
-            local = from_parts(made, step.to, self.mesh)
+            local = from_parts(made, step.to, self.mesh, torch.cat)
             before = step.to
         return local
 

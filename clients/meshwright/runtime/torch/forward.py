@@ -8,11 +8,12 @@ from functools import partial
 import torch
 
 from meshwright.capture.interpreter import results_of, run_of
+from meshwright.runtime.moves import Way
+from meshwright.runtime.program import Given, PlannedOp, Program, View
 from meshwright.runtime.stage import PlanReader
 from meshwright.runtime.torch.again import Again
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.kernels import LocalOp, run_local
-from meshwright.runtime.torch.program import Given, PlannedOp, Program, Way
 from meshwright.runtime.torch.redistribute import parameter_read, redistributed
 from meshwright.schema import Layout, PlanError
 
@@ -98,7 +99,7 @@ class Forward:
         if given.around is not None:
             local = self._travel(local, given.around)
         for view in given.views:
-            local = view.of(local)
+            local = _viewed(local, view)
         return local
 
     def _first(self, root: str, way: Way) -> T:
@@ -129,3 +130,7 @@ class Forward:
                 move.tensor, made, lambda: self.collectives.move(source(), move, cause="again")
             )
         return made
+
+
+def _viewed(local: T, view: View) -> T:
+    return local.reshape(view.shape) if view.order is None else local.permute(view.order)

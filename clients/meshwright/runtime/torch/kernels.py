@@ -23,23 +23,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from meshwright.capture.interpreter import KERNELS, Run, results_of
+from meshwright.capture.interpreter import Run, results_of
 from meshwright.runtime.torch.class_parts import rows_of_class_parts
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.statistics import NORMALISED
 from meshwright.schema import Axis, Mesh, OpPlan, parse_notation
-from meshwright.schema.notation import Notation, Segments, Term
+from meshwright.schema.notation import Segments, Term
 
 T = torch.Tensor
-
-# summed factors may lie on axes: what every rank makes is its part of the sum
-SUMS = frozenset(
-    {"linear", "matmul", "conv", "expert_matmul", "sum", "mean", "embedding", "cross_entropy"}
-)
-# what they reduce and use again may lie on axes
-STATISTICS = frozenset({*NORMALISED, "cross_entropy"})
-# their place along a dim decides what they make, whichever factor the rule calls sharded
-PLACED = frozenset({"tril", "triu", "group_norm", "one_hot", "dropout"})
 
 
 @dataclass(frozen=True)
@@ -83,34 +74,6 @@ def run_local(op: LocalOp) -> Sequence[T]:
         return results_of(op.run)
     made = kernel(op)
     return made if isinstance(made, (list, tuple)) else [made]
-
-
-def why_whole(planned: OpPlan, attrs: Mapping[str, Any]) -> str:
-    """Why an op is not run on parts under its strategy; nothing where it is."""
-    if planned.rule is None or not (planned.strategy or planned.partial):
-        return ""
-    rule: Notation = parse_notation(planned.rule)
-    used = {f for f, axes in planned.strategy.items() if axes}
-    kind = planned.kind
-    if kind not in KERNELS:
-        return "its kind has no kernel of its own"
-    if planned.followers:
-        return "what follows other axes by choice travels between ranks"
-    if used & rule.halo:
-        return "neighbours need rows of each other"
-    if used & rule.reused and kind not in STATISTICS:
-        return "its statistics are over several ranks"
-    if used & rule.summed and kind not in SUMS:
-        return "it sums over several ranks"
-    if used and kind in PLACED:
-        return "what it makes depends on where a part lies"
-    if attrs.get("groups", 1) != 1 and kind == "conv" and _is_on_channels(rule, used):
-        return "its groups lie on several ranks"
-    return ""
-
-
-def _is_on_channels(rule: Notation, used: set[Any]) -> bool:
-    return any(f in used for product in rule.inputs[0][1] for f in product)
 
 
 def _with_bias(op: LocalOp) -> Sequence[T]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
+from meshwright.runtime.moves import Move
 from meshwright.runtime.stage import ALL_READERS, PlannedStage, PlanReader
 from meshwright.runtime.torch.at_rest import AtRest, local_of
-from meshwright.runtime.torch.collectives import Collectives, Move
-from meshwright.runtime.torch.whole import from_whole, to_whole, whole_of
+from meshwright.runtime.torch.collectives import Collectives
+from meshwright.runtime.whole import from_whole, to_whole, whole_of
 from meshwright.schema import Layout, ParameterPlan, PlanError
 
 T = torch.Tensor

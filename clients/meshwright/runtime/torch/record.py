@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
+from meshwright.runtime.moves import Cause
 from meshwright.schema import Axis
-
-Cause = Literal["forward", "backward", "again", "step", "own", "count", "report", "fallback"]
 
 
 @dataclass(frozen=True, slots=True)

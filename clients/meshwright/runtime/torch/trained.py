@@ -8,11 +8,12 @@ from typing import Self
 
 import torch
 
+from meshwright.capture.interpreter import KERNELS
+from meshwright.runtime.program import Program
 from meshwright.runtime.stage import PlannedStage
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.forward import Forward
 from meshwright.runtime.torch.parameters import Parameters, check_module
-from meshwright.runtime.torch.program import Program
 from meshwright.runtime.torch.record import Record
 from meshwright.schema import Graph, InvalidInput
 from meshwright.schema.rank_strategy import RankStrategy
@@ -43,7 +44,7 @@ class Trained:
         self.record = Record()
         self._close = close
         planned = PlannedStage(graph, strategy.stages[0].planned, strategy.symbols)
-        self._program = Program(planned)
+        self._program = Program(planned, KERNELS)
         self.fallen_back: Mapping[str, str] = self._program.fallen_back
         check_module(planned, module)
         self._collectives = collectives(self.record)

@@ -6,18 +6,19 @@ first, what is left of every segment behind it in the last sub-dim.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from math import prod
-
-import torch
+from typing import Any, TypeVar
 
 from meshwright.schema import Layout, Mesh, SubDim
 from meshwright.schema.regions import Region, stored_shape
 
-T = torch.Tensor
+A = TypeVar("A", bound=Any)  # an array of any framework: it has reshape, shape and slices
+Join = Callable[[list[A], int], A]  # one behind the other, along a dim
 
 
-def to_parts(local: T, layout: Layout, mesh: Mesh) -> T:
+def to_parts(local: A, layout: Layout, mesh: Mesh, join: Join[A]) -> A:
     """What a rank holds, in parts form."""
     for d, dim in enumerate(layout.dims):
         if dim.segments:
@@ -25,16 +26,17 @@ def to_parts(local: T, layout: Layout, mesh: Mesh) -> T:
             lengths = [length // ways for length in dim.segments]
             pieces = [
                 piece.reshape(*piece.shape[:d], common, -1, *piece.shape[d + 1 :])
-                for piece in torch.split(local, lengths, dim=d)
+                for piece in _split(local, lengths, d)
             ]
-            joined = torch.cat(pieces, dim=d + 1)
+            joined = join(pieces, d + 1)
             local = joined.reshape(*joined.shape[:d], -1, *joined.shape[d + 2 :])
-    return local.reshape(stored_shape(layout, mesh))
+    parts: A = local.reshape(stored_shape(layout, mesh))
+    return parts
 
 
-def from_parts(parts: T, layout: Layout, mesh: Mesh) -> T:
+def from_parts(parts: A, layout: Layout, mesh: Mesh, join: Join[A]) -> A:
     """What a rank holds, from parts form."""
-    local = parts.reshape(layout.local_shape(mesh))
+    local: A = parts.reshape(layout.local_shape(mesh))
     for d, dim in enumerate(layout.dims):
         if dim.segments:
             common, ways = _common(dim.parts, mesh)
@@ -42,9 +44,9 @@ def from_parts(parts: T, layout: Layout, mesh: Mesh) -> T:
             lengths = [length // (ways * common) for length in dim.segments]
             pieces = [
                 piece.reshape(*local.shape[:d], -1, *local.shape[d + 1 :])
-                for piece in torch.split(joined, lengths, dim=d + 1)
+                for piece in _split(joined, lengths, d + 1)
             ]
-            local = torch.cat(pieces, dim=d)
+            local = join(pieces, d)
     return local
 
 
@@ -68,6 +70,15 @@ def overlap(a: Region, b: Region) -> Region | None:
 def shape_of(inside: Region) -> tuple[int, ...]:
     """The shape of a region."""
     return tuple(stop - start for start, stop in inside)
+
+
+def _split(whole: A, lengths: Sequence[int], dim: int) -> list[A]:
+    ends = list(accumulate(lengths))
+    before: tuple[slice, ...] = (slice(None),) * dim
+    return [
+        whole[(*before, slice(end - length, end))]
+        for length, end in zip(lengths, ends, strict=True)
+    ]
 
 
 def _common(parts: Sequence[SubDim], mesh: Mesh) -> tuple[int, int]:

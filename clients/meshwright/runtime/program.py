@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import torch
-
+from meshwright.runtime.fallback import why_whole
+from meshwright.runtime.moves import Move, Way
 from meshwright.runtime.ranks import loaded
 from meshwright.runtime.stage import ALL_READERS, PlannedStage, PlanReader
-from meshwright.runtime.torch.collectives import Move
-from meshwright.runtime.torch.kernels import why_whole
-from meshwright.runtime.torch.whole import from_whole, gradient_of, to_whole, whole_of
 from meshwright.runtime.views import viewed
+from meshwright.runtime.whole import from_whole, gradient_of, to_whole, whole_of
 from meshwright.schema import Layout, Op, OpPlan, PlanError
 from meshwright.schema.notation import Term
-
-T = torch.Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """There and back: moves of a value, then those of its gradient. is_again: the value's moves are
-    repeated in the backward pass. reader: as the plan names it."""
-
-    forward: Move
-    backward: Move
-    reader: PlanReader = ALL_READERS
-    is_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view of what a rank holds: other dims in order, or another shape."""
+    """A view of what a rank holds: its dims in another order, or, without one, another shape."""
 
     order: tuple[int, ...] | None
     shape: tuple[int, ...]
-
-    def of(self, local: T) -> T:
-        return local.reshape(self.shape) if self.order is None else local.permute(self.order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +55,12 @@ class PlannedOp:
 
 
 class Program:
-    """Ops in order. fallen_back: those that are run whole though the plan shards them -> why."""
+    """Ops in order. kinds: that have a kernel. fallen_back: ops that are run whole though the plan
+    shards them -> why."""
 
-    def __init__(self, planned: PlannedStage) -> None:
+    def __init__(self, planned: PlannedStage, kinds: Collection[str]) -> None:
         self.planned = planned
+        self._kinds = kinds
         self.loaded: Mapping[str, Layout] = loaded(planned)
         self.fallen_back: dict[str, str] = {}
         self.dtypes = {tensor.name: tensor.dtype for tensor in planned.graph.tensors}
@@ -90,7 +74,7 @@ class Program:
         planned = self.planned
         own = planned.ops[op.name]
         is_free = all(planned.is_free(name) for name in op.outputs)
-        why = "" if is_free else why_whole(own, op.attrs)
+        why = "" if is_free else why_whole(own, op.attrs, self._kinds)
         if why:
             self.fallen_back[op.name] = why
         is_whole = bool(why) or is_free
