@@ -10,9 +10,9 @@ from pathlib import Path
 from bench.timing import median_seconds, reference_loop, say
 from costmodel.presets import preset
 from meshwright.schema import Graph, Request, Setup
+from meshwright.schema.routing.pieces import device_transfer
 from meshwright.schema.transfer import Transfer
 from solver.planner import plan
-from solver.transfers.pieces import device_transfer
 from solver.transfers.plans import PlanDocuments, transfer_plans
 
 GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"

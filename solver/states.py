@@ -22,11 +22,10 @@ from math import gcd, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.schema.arrays import FloatArray as FloatArray
+from meshwright.schema.arrays import IntArray as IntArray
 from solver.expert_load import ExpertLoad
 from solver.placements import placements
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 REPLICATED, PARTIAL, VARIED = 0, 1, 2  # offsets from n
 _MOST_PLACES = 1 << 17  # chosen: a megabyte for the look-up table of a value

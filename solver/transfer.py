@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.schema import Layout, LayoutError, LayoutPair, Step
+from meshwright.schema.routing.holding import Holding, Site
+from meshwright.schema.routing.routes import Boxes, Routes, slice_elements
 from meshwright.schema.transfer import (
     DeviceLoad,
     Place,
@@ -24,10 +26,8 @@ from meshwright.schema.transfer import (
     TransferState,
 )
 from solver.states import IntArray
-from solver.transfers.holding import Holding, Site
 from solver.transfers.links import Loads, Wiring
 from solver.transfers.reduction import reductions
-from solver.transfers.routes import Boxes, Routes, slice_elements
 
 
 @dataclass(frozen=True)

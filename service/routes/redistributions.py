@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 from meshwright.planner import preset
 from meshwright.schema import Document, Graph, InvalidInput, Plan, Redistribution, Setup, Topology
 from meshwright.schema.canonical import canonical_json
+from meshwright.schema.routing.pieces import device_transfer
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 from service import documents, immutable
 from service.errors import ParameterError
 from service.state import Service, State
-from solver.transfers.pieces import device_transfer
 from solver.transfers.plans import PlanDocuments, transfer_plans
 
 router = APIRouter(prefix="/v1", tags=["redistributions"])

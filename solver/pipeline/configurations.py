@@ -14,9 +14,9 @@ from meshwright.schema import (
     step_batch,
 )
 from meshwright.schema.pipeline import MAX_STAGES_PER_RANK
+from meshwright.schema.pipelining.schedules import check_schedule
 from solver.pipeline.layers import layer_begins
 from solver.pipeline.placement import Placement, Share, placements
-from solver.pipeline.schedules import check_schedule
 from solver.pipeline.split import rank_counts, split
 from solver.pipeline.stage_graph import Anatomy
 

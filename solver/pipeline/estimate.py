@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Mesh
+from meshwright.schema.pipelining.schedule import Schedule, stages_on
 from solver.cost_graph import FloatArray
 from solver.pipeline.coarse import Coarse
 from solver.pipeline.cuts import balanced
 from solver.pipeline.pace import Pace
 from solver.pipeline.passes import Durations
-from solver.pipeline.schedule import Schedule, stages_on
 from solver.states import IntArray
 
 # rows of `Coarse.until`; before them those of passes, between them what is done at the begin

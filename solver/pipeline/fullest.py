@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.schema import MemoryUse, Moment
+from meshwright.schema.pipelining.schedule import Pass, Schedule, stages_on
 from solver.cost_graph import FloatArray
 from solver.moments.use import UPDATE, at_fullest, beside
-from solver.pipeline.schedule import Pass, Schedule, stages_on
 from solver.pipeline.stage_cost import StageCost
 
 

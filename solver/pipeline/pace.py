@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.collectives import NS_PER_S
+from meshwright.schema.pipelining.schedule import Schedule
+from meshwright.schema.pipelining.schedules import schedule
 from solver.pipeline.passes import Durations, step_ns
-from solver.pipeline.schedule import Schedule
-from solver.pipeline.schedules import schedule
 from solver.states import FloatArray
 
 # chosen: microbatches a rank in the two runs; `zb_v` is itself from two on

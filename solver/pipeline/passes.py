@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
+from meshwright.schema.pipelining.schedule import Action, Pass, Schedule
 from solver.cost_graph import FloatArray
-from solver.pipeline.schedule import Action, Pass, Schedule
 from solver.states import IntArray
 
 

@@ -39,6 +39,7 @@ from meshwright.schema import (
     Request,
     Topology,
 )
+from meshwright.schema.pipelining.schedules import schedule
 from solver.deadline import Deadline, Stop, never
 from solver.pipeline.alone import Alone, check_on_groups
 from solver.pipeline.configurations import Configuration, configurations
@@ -48,7 +49,6 @@ from solver.pipeline.drafts import Drafts, Group
 from solver.pipeline.least_step import least_step_ns
 from solver.pipeline.lighter import Lightening
 from solver.pipeline.options import Option, all_considered
-from solver.pipeline.schedules import schedule
 from solver.pipeline.scout import scouted
 from solver.pipeline.shared import Searches, Shared
 from solver.pipeline.stage_graph import Anatomy

@@ -30,15 +30,15 @@ from meshwright.schema import (
     Received,
     Stage,
 )
+from meshwright.schema.pipelining.schedule import Schedule, stages_on
+from meshwright.schema.routing.holding import Site
 from solver.cost_graph import FloatArray
 from solver.pipeline.fullest import Fullest
 from solver.pipeline.passes import Durations, step_ns
-from solver.pipeline.schedule import Schedule, stages_on
 from solver.pipeline.stage_cost import StageCost, passes_of, stage_cost
 from solver.pipeline.stage_graph import received
 from solver.pipeline.staged import Staged
 from solver.transfer import between_stages
-from solver.transfers.holding import Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.schema import Answer, Infeasible, Mesh, Plan, RecomputePolicy, Request, step_batch
 from meshwright.schema.collector import uncollected
+from meshwright.schema.pipelining.schedule import Schedule
 from solver.deadline import Deadline, Stop
 from solver.misfit import Misfit
 from solver.outcome import MOST_LABELS
@@ -16,7 +17,6 @@ from solver.pipeline.configurations import Configuration
 from solver.pipeline.draft import within
 from solver.pipeline.fan import fanned
 from solver.pipeline.price import Priced, priced
-from solver.pipeline.schedule import Schedule
 from solver.pipeline.stage_cost import StageCost, stage_cost
 from solver.pipeline.staged import Staged, StageProblem
 from solver.stage_planner import Place, Report, plan_stage

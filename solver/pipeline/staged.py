@@ -22,6 +22,8 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
+from meshwright.schema.pipelining.schedule import Schedule, stages_on
+from meshwright.schema.pipelining.schedules import schedule
 from solver.pins import matching_pins
 from solver.pipeline.placement import (
     Part,
@@ -31,8 +33,6 @@ from solver.pipeline.placement import (
     parts_of,
     slowest,
 )
-from solver.pipeline.schedule import Schedule, stages_on
-from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy, received, stage_graphs
 from solver.problem import Problem, build_problem
 from solver.rules.known import RECEIVE

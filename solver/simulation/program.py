@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.pipeline.schedule import Pass, Schedule, stages_on
+from meshwright.schema.pipelining.schedule import Pass, Schedule, stages_on
 from solver.simulation.events import Lines
 from solver.simulation.script import Script
 from solver.simulation.tasks import HostLink, Kind, Part, Section

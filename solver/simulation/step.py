@@ -7,12 +7,12 @@ from functools import cached_property
 
 from costmodel.calibrations import calibration_of
 from meshwright.schema import Calibration, Graph, Plan, PlanError, Setup, Stage, Topology
+from meshwright.schema.pipelining.schedule import Pass, Schedule, stages_on
+from meshwright.schema.pipelining.schedules import one_f_one_b
 from solver.dealing import stage_extra_bytes
 from solver.evaluate import check_documents, check_mesh
 from solver.pipeline.placement import group_of
 from solver.pipeline.price import tied_ns
-from solver.pipeline.schedule import Pass, Schedule, stages_on
-from solver.pipeline.schedules import one_f_one_b
 from solver.pipeline.staged import Staged
 from solver.problem import build_problem
 from solver.sequence_order import check_order, order_checked

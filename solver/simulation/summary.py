@@ -7,8 +7,8 @@ from typing import get_args
 import numpy as np
 
 from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
+from meshwright.schema.pipelining.schedule import stages_on
 from meshwright.schema.simulation import Exposure, RankStep, Simulation, Waited
-from solver.pipeline.schedule import stages_on
 from solver.simulation.step import Step, step_of
 from solver.simulation.tasks import Kind, Task
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
-from solver.pipeline.schedule import stages_on
+from meshwright.schema.pipelining.schedule import stages_on
 from solver.simulation.memory import Curve
 from solver.simulation.program import Made
 from solver.simulation.step import Step, step_of

@@ -27,6 +27,7 @@ from meshwright.schema import (
     RequestError,
     step_batch,
 )
+from meshwright.schema.pipelining.schedules import schedule
 from solver.deadline import Deadline, Stop, never
 from solver.folding import fold
 from solver.lowering import Models
@@ -35,7 +36,6 @@ from solver.notes import once
 from solver.pins import matching_pins
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.document import document
-from solver.pipeline.schedules import schedule
 from solver.pipeline.split import split
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.staged import Staged

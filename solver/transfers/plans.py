@@ -25,10 +25,10 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
+from meshwright.schema.routing.holding import Site
 from meshwright.schema.transfer import MovedStates, Transfer, TransferState
 from solver.parameter_states import optimizer_element_bytes
 from solver.transfer import Item, transfer
-from solver.transfers.holding import Site
 from solver.transfers.joined import wiring_of
 
 STATES: Mapping[MovedStates, tuple[TransferState, ...]] = {

@@ -11,8 +11,8 @@ import numpy as np
 
 from costmodel.collectives import Collective, collective_ns
 from meshwright.schema import Axis, Dim, Layout, LayoutError, Step, SubDim
+from meshwright.schema.routing.holding import Site
 from solver.states import IntArray
-from solver.transfers.holding import Site
 from solver.transfers.links import Cluster, Wiring
 
 

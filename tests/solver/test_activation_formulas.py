@@ -19,11 +19,11 @@ from costmodel.calibrations import default_calibration
 from examples.models.gpt_unfused import SIZES, Sizes, gpt
 from meshwright.capture import capture_module
 from meshwright.schema import Budget, Graph, Pin, Pipeline, Request, Setup
+from meshwright.schema.pipelining.schedules import schedule
 from meshwright.schema.recompute import Recompute
 from solver.assignment import Read
 from solver.evaluate import cost_of_all
 from solver.lowering import Models
-from solver.pipeline.schedules import schedule
 from solver.planner import plan
 from solver.problem import build_problem
 from solver.stage_assignment import assignment_of_stage

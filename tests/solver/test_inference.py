@@ -23,9 +23,9 @@ from meshwright.schema import (
     Setup,
     SetupError,
 )
+from meshwright.schema.routing.pieces import device_transfer
 from solver.evaluate import evaluate
 from solver.inference import for_inference
-from solver.transfers.pieces import device_transfer
 from solver.transfers.plans import PlanDocuments, transfer_plans
 from solver.verify import verify_documents
 from tests.solver.requests import planned, refused

@@ -7,10 +7,10 @@ from math import prod
 import numpy as np
 import pytest
 
+from meshwright.schema.routing.pieces import all_sends, device_transfer
 from meshwright.schema.transfer import Piece, Transfer
 from solver.states import IntArray
 from solver.transfer import transfer
-from solver.transfers.pieces import all_sends, device_transfer
 from tests.solver.transfers.random_moves import Case, held, neutral, random_case
 
 CASES = 2000

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from meshwright.schema import Axis, Mesh, MeshAxis, Passes
+from meshwright.schema.pipelining.schedules import schedule
 from solver.pipeline.coarse import Coarse
 from solver.pipeline.cuts import Weights
 from solver.pipeline.estimate import Estimate, held_of
 from solver.pipeline.pace import Pace
-from solver.pipeline.schedules import schedule
 
 
 def of_ranks(kind: str, ranks: int, count: int, ratio: float) -> list[float]:

@@ -15,9 +15,9 @@ from meshwright.schema import (
     Request,
     Setup,
 )
+from meshwright.schema.pipelining.schedules import schedule
 from solver.deadline import Deadline
 from solver.pipeline.configurations import Configuration, configurations
-from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages_that_fit
 from solver.pipeline.staged import Staged

@@ -8,10 +8,10 @@ import pytest
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import Calibration, Pipeline, Request, Setup, Topology
+from meshwright.schema.pipelining.schedules import schedule
 from solver.deadline import Deadline
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.least_step import least_step_ns
-from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
 from solver.pipeline.staged import Staged

@@ -6,10 +6,10 @@ import pytest
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import Pipeline, Recompute, RecomputePolicy, Request, Setup
+from meshwright.schema.pipelining.schedules import schedule
 from solver.deadline import Deadline
 from solver.pipeline.configurations import configurations
 from solver.pipeline.lighter import Lightening
-from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages_that_fit
 from solver.pipeline.staged import Staged

@@ -22,11 +22,11 @@ from meshwright.schema import (
     Topology,
     TopologyError,
 )
+from meshwright.schema.pipelining.schedules import schedule
 from solver.deadline import Deadline
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.placement import Share, link_between, parts_of, placements, sends_ns
 from solver.pipeline.price import priced
-from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
 from solver.pipeline.staged import Staged

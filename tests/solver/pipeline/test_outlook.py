@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from meshwright.schema import Axis, Mesh, MeshAxis, Passes, ScheduleKind
+from meshwright.schema.pipelining.schedules import schedule
 from solver.pipeline.coarse import Coarse, mixed, undominated
 from solver.pipeline.configurations import Configuration
 from solver.pipeline.cuts import Weights
 from solver.pipeline.outlook import outlook_ns
 from solver.pipeline.passes import Durations, run
-from solver.pipeline.schedules import schedule
 
 MESH = Mesh(axes=(MeshAxis(name=Axis("gpu"), size=2, level="gpu"),))
 

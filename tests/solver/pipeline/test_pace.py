@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from meshwright.schema.pipelining.schedules import schedule
 from solver.pipeline.pace import Pace
 from solver.pipeline.passes import Durations, step_ns
-from solver.pipeline.schedules import schedule
 
 KINDS = [("gpipe", 1), ("1f1b", 1), ("zb_h1", 1), ("interleaved_1f1b", 2), ("zb_v", 2)]
 

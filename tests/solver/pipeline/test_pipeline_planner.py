@@ -20,10 +20,10 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
+from meshwright.schema.pipelining.schedules import schedule
 from solver.deadline import Deadline
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.price import priced
-from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
 from solver.pipeline.staged import Staged

@@ -10,9 +10,9 @@ import pytest
 from torch.distributed.pipelining import schedules as pytorch
 
 from meshwright.schema import InvalidInput
+from meshwright.schema.pipelining.schedule import Action, Pass, Schedule, placed_in_turn
+from meshwright.schema.pipelining.schedules import KINDS, schedule
 from solver.pipeline.passes import DeadlockError, Durations, run
-from solver.pipeline.schedule import Action, Pass, Schedule, placed_in_turn
-from solver.pipeline.schedules import KINDS, schedule
 
 _PYTORCH = {
     "interleaved_1f1b": pytorch.ScheduleInterleaved1F1B,

@@ -6,7 +6,7 @@ import pytest
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import Request, ScheduleKind, Setup
-from solver.pipeline.schedules import schedule
+from meshwright.schema.pipelining.schedules import schedule
 from solver.pipeline.sketch import Sketches
 from solver.pipeline.stage_cost import passes_of, split_passes, stage_cost, whole_passes
 from solver.problem import build_problem

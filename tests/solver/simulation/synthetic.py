@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solver.pipeline.schedule import Schedule
+from meshwright.schema.pipelining.schedule import Schedule
 from solver.simulation.program import Program
 from solver.simulation.script import Script
 from solver.simulation.tasks import Kind, Need, Part, Section, Task

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from meshwright.schema.pipelining.schedule import Schedule
+from meshwright.schema.pipelining.schedules import one_f_one_b, schedule
 from solver.pipeline.passes import Durations
 from solver.pipeline.passes import run as run_passes
-from solver.pipeline.schedule import Schedule
-from solver.pipeline.schedules import one_f_one_b, schedule
 from solver.simulation.events import run
 from solver.simulation.program import PREFETCH_BYTES, Program
 from solver.simulation.tasks import Gather, Kind, Need, Part, Section

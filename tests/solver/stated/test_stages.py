@@ -17,10 +17,10 @@ from meshwright.schema import (
     ScheduleKind,
     Setup,
 )
+from meshwright.schema.pipelining.schedules import schedule
 from solver.deadline import Deadline
 from solver.mesh_outcome import TOLERANCE
 from solver.pipeline.configurations import Configuration
-from solver.pipeline.schedules import schedule
 from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
 from solver.pipeline.staged import Staged

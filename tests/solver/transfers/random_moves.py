@@ -20,10 +20,10 @@ from meshwright.schema import (
     SubDim,
     Topology,
 )
+from meshwright.schema.routing.holding import Site
 from solver.execution.shards import shard
 from solver.states import IntArray
 from solver.transfer import Item
-from solver.transfers.holding import Site
 from solver.transfers.links import Cluster
 
 SIZES = (2, 3, 5, 6, 8)

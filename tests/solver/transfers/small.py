@@ -6,8 +6,8 @@ import numpy as np
 
 from meshwright.schema import Axis, Dim, Layout, Mesh, MeshAxis, SubDim
 from meshwright.schema.layout import Reduction
+from meshwright.schema.routing.holding import Site
 from solver.transfer import Item
-from solver.transfers.holding import Site
 
 
 def site(first: int = 0, **sizes: int) -> Site:

@@ -8,8 +8,8 @@ import pytest
 from costmodel.calibrations import default_calibration
 from costmodel.presets import preset
 from meshwright.schema import Axis, Layout, LayoutPair, Mesh, MeshAxis
+from meshwright.schema.routing.holding import Site
 from solver.transfer import between_stages
-from solver.transfers.holding import Site
 from solver.transfers.joined import wiring_of
 from solver.transfers.links import Loads, Wiring
 from tests.solver.transfers.small import layout

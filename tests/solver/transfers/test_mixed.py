@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.schema import Link, Pipeline, Plan, PlanError, Request, Setup, Topology
-from solver.transfers.pieces import device_transfer
+from meshwright.schema.routing.pieces import device_transfer
 from solver.transfers.plans import PlanDocuments, transfer_plans
 from tests.solver.pipeline.layered import layered
 from tests.solver.pipeline.mixed import beside, kind

@@ -16,8 +16,8 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
+from meshwright.schema.routing.pieces import device_transfer
 from solver.planner import plan
-from solver.transfers.pieces import device_transfer
 from solver.transfers.plans import PlanDocuments, transfer_plans
 from tests.solver.small_graphs import GraphMaker, topology
 

@@ -9,9 +9,9 @@ import pytest
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import LayoutError, LayoutPair, Step
+from meshwright.schema.routing.pieces import all_sends, device_transfer
 from solver.transfer import between_stages, transfer
 from solver.transfers.links import Cluster
-from solver.transfers.pieces import all_sends, device_transfer
 from tests.solver.test_transfer import carry_out
 from tests.solver.transfers.random_moves import Case, held, random_case, topology
 from tests.solver.transfers.small import item, layout, site

@@ -8,11 +8,11 @@ import pytest
 
 from costmodel.calibrations import default_calibration
 from meshwright.schema import LayoutError, TooLarge
+from meshwright.schema.routing.pieces import all_sends
+from meshwright.schema.routing.routes import SLICE_BYTES
 from meshwright.schema.transfer import Piece
 from solver.transfer import transfer
 from solver.transfers.links import Cluster
-from solver.transfers.pieces import all_sends
-from solver.transfers.routes import SLICE_BYTES
 from tests.solver.transfers.random_moves import topology
 from tests.solver.transfers.small import item, layout, site
 

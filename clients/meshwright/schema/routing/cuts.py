@@ -15,8 +15,8 @@ from math import prod
 import numpy as np
 
 from meshwright.schema import Dim, LayoutError, TooLarge
+from meshwright.schema.arrays import IntArray
 from meshwright.schema.transfer import Stretch
-from solver.states import IntArray
 
 MAX_RUNS = 2**22  # chosen: 0.1 GB of work; only rows of huge tables dealt out singly come near
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import Axis, Layout, LayoutError, Mesh
-from solver.states import IntArray
-from solver.transfers.cuts import cut_dim
+from meshwright.schema.arrays import IntArray
+from meshwright.schema.routing.cuts import cut_dim
 
 
 @dataclass(frozen=True, eq=False)

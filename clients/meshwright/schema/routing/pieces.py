@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from meshwright.schema import NotFound
+from meshwright.schema.errors import NotFound
+from meshwright.schema.routing.holding import Holding, Site
+from meshwright.schema.routing.routes import Boxes, Routes, slice_elements
 from meshwright.schema.transfer import (
     DeviceTransfer,
     Fill,
     Piece,
-    TensorTransfer,
     Transfer,
+    TransferState,
 )
-from solver.transfers.holding import Holding, Site
-from solver.transfers.routes import Boxes, Routes, slice_elements
 
 
 def device_transfer(document: Transfer, device: int) -> DeviceTransfer:
@@ -29,11 +29,16 @@ def device_transfer(document: Transfer, device: int) -> DeviceTransfer:
             f"device {device} takes no part in this transfer; devices are counted from 0 in the "
             f"cluster, and its meshes lie on {' and '.join(dict.fromkeys(each))}"
         )
+    return of_device(_recipes(document, sites), device)
+
+
+def of_device(recipes: Iterable[Recipe], device: int) -> DeviceTransfer:
+    """All that recipes have one device do; nothing where it is on none of their meshes."""
     sends: list[Piece] = []
     receives: list[Piece] = []
     keeps: list[Piece] = []
     fills: list[Fill] = []
-    for recipe in _recipes(document, sites):
+    for recipe in recipes:
         source, target = recipe.rank_of(device)
         if source >= 0:
             sends += recipe.sent(source)
@@ -54,17 +59,20 @@ def device_transfer(document: Transfer, device: int) -> DeviceTransfer:
 def all_sends(document: Transfer) -> Iterator[Piece]:
     """The sends of all devices; only for transfers of few."""
     for recipe in _recipes(document, _sites(document)):
-        for boxes in recipe.routes.chunked(len(recipe.line.tensors)):
+        for boxes in recipe.routes.chunked(len(recipe.tensors)):
             for row in range(len(boxes.block)):
                 yield from recipe.in_all_turns(boxes, row)
 
 
 @dataclass(frozen=True)
-class _Recipe:
-    """The routes of tensors that move alike."""
+class Recipe:
+    """The routes of tensors that move alike; turn: see `TensorTransfer`."""
 
-    line: TensorTransfer
+    tensors: tuple[str, ...]
+    state: TransferState
+    element_bytes: int
     routes: Routes
+    turn: int = 0
 
     def rank_of(self, device: int) -> tuple[int, int]:
         """The source and the target rank on a device, -1 where there is none."""
@@ -81,8 +89,8 @@ class _Recipe:
         for row in np.flatnonzero(may).tolist():
             holders = int(boxes.holders[row])
             # the first k with (position + turn + k) % holders == offset; then every holders-th
-            k = int(offset[row] - boxes.position[row] - self.line.turn) % holders
-            if k < len(self.line.tensors):
+            k = int(offset[row] - boxes.position[row] - self.turn) % holders
+            if k < len(self.tensors):
                 yield self._in_turn(boxes, row, k)
 
     def received(self, rank: int) -> Iterator[Piece]:
@@ -96,21 +104,21 @@ class _Recipe:
         if self.routes.kept[rank]:
             device = int(self.routes.target.site.devices[rank])
             block = int(self.routes.source.blocks[self.routes.own[rank]])
-            yield self._piece(self.line.tensors, device, (block, rank))
+            yield self._piece(self.tensors, device, (block, rank))
 
     def filled(self, rank: int) -> Iterator[Fill]:
         """What a target rank fills with the neutral element."""
         if self.routes.target.neutral[rank]:
-            reductions = self.line.target.partial.values()
+            reductions = self.routes.target.layout.partial.values()
             yield Fill(
-                tensors=self.line.tensors,
-                state=self.line.state,
+                tensors=self.tensors,
+                state=self.state,
                 value="lowest" if "max" in reductions else "zero",
             )
 
     def in_all_turns(self, boxes: Boxes, row: int) -> Iterator[Piece]:
         """The sends of one box, of some of the tensors each."""
-        for k in range(min(int(boxes.holders[row]), len(self.line.tensors))):
+        for k in range(min(int(boxes.holders[row]), len(self.tensors))):
             yield self._in_turn(boxes, row, k)
 
     def _in_turn(self, boxes: Boxes, row: int, k: int) -> Piece:
@@ -119,11 +127,11 @@ class _Recipe:
         if relay >= 0:
             sender = int(self.routes.target.site.devices[relay])
         else:
-            turn = (int(boxes.position[row]) + self.line.turn + k) % holders
+            turn = (int(boxes.position[row]) + self.turn + k) % holders
             sender = int(self.routes.senders[int(boxes.first[row]) + turn])
         cut = (int(boxes.dim[row]), int(boxes.low[row]), int(boxes.high[row]))
         ends = int(boxes.block[row]), int(boxes.target[row])
-        return self._piece(self.line.tensors[k::holders], sender, ends, cut, 1 + (relay >= 0))
+        return self._piece(self.tensors[k::holders], sender, ends, cut, 1 + (relay >= 0))
 
     def _piece(
         self,
@@ -147,12 +155,12 @@ class _Recipe:
         elements = prod(sum(run.length * run.count for run in box) for box in dims)
         return Piece(
             tensors=names,
-            state=self.line.state,
+            state=self.state,
             source=sender,
             target=int(self.routes.target.site.devices[rank]),
             wave=wave,
             dims=dims,
-            bytes=elements * self.line.element_bytes,
+            bytes=elements * self.element_bytes,
         )
 
 
@@ -160,10 +168,11 @@ def _sites(document: Transfer) -> list[Site]:
     return [Site(place.mesh, np.array(place.ranks)) for place in document.places]
 
 
-def _recipes(document: Transfer, sites: list[Site]) -> Iterator[_Recipe]:
+def _recipes(document: Transfer, sites: list[Site]) -> Iterator[Recipe]:
     sizes = [size for _, size in document.levels]
     strides = tuple(prod(sizes[level:]) for level in range(len(sizes) - 1, 0, -1))
     for line in document.tensors:
         source = Holding.of(line.sent, sites[line.source_place])
         target = Holding.of(line.target, sites[line.target_place])
-        yield _Recipe(line, Routes(source, target, strides, slice_elements(line.element_bytes)))
+        routes = Routes(source, target, strides, slice_elements(line.element_bytes))
+        yield Recipe(line.tensors, line.state, line.element_bytes, routes, line.turn)

@@ -23,8 +23,8 @@ from collections.abc import Callable
 import numpy as np
 
 from meshwright.schema import InvalidInput
-from solver.pipeline.schedule import Pass, Schedule, placed_as_v, placed_in_turn
-from solver.states import IntArray
+from meshwright.schema.arrays import IntArray
+from meshwright.schema.pipelining.schedule import Pass, Schedule, placed_as_v, placed_in_turn
 
 
 def gpipe(ranks: int, microbatches: int) -> Schedule:

@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.cost_graph import FloatArray
-from solver.states import IntArray
+from meshwright.schema.arrays import FloatArray, IntArray
 
 
 class Pass(IntEnum):

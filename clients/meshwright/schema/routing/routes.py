@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import LayoutError, TooLarge
-from solver.states import IntArray
-from solver.transfers.cuts import Overlap, overlap
-from solver.transfers.holding import Holding
+from meshwright.schema.arrays import IntArray
+from meshwright.schema.routing.cuts import Overlap, overlap
+from meshwright.schema.routing.holding import Holding
 
 SLICE_BYTES = 2**16  # passed on by itself at least; chosen: about what a link carries in a latency
 MAX_CELLS = 2**28  # source blocks times target ranks; chosen: 16,384 devices both, 10 s a tensor

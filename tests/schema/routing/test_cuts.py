@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from meshwright.schema import Axis, Dim, LayoutError, SubDim, TooLarge
+from meshwright.schema.routing.cuts import cut_dim, overlap
 from meshwright.schema.transfer import Stretch
-from solver.transfers.cuts import cut_dim, overlap
 
 A = Axis("a")
 

@@ -1,0 +1,1 @@
+"""In which order the stages of a pipeline make their passes."""
