@@ -1,4 +1,4 @@
-"""Plan files for worlds, and the collectives that a plan says run."""
+"""Plans for worlds, asked of a running service, and the collectives that a plan says run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from meshwright.client import Client
 from meshwright.planfile import PlanFile
 from meshwright.runtime.torch import Ran
 from meshwright.schema import (
@@ -21,12 +22,10 @@ from meshwright.schema import (
     Pin,
     Plan,
     Recompute,
-    Request,
     Setup,
     Topology,
 )
 from meshwright.schema.recompute import RecomputePolicy
-from solver.planner import plan
 from tests.runtime.models import MODELS
 from tests.runtime.worlds import ROWS, Case, Outcome, run_world
 from tests.solver.small_graphs import topology
@@ -51,8 +50,8 @@ class Wanted:
     dtype: str = "float64"
 
 
-def written(wanted: Wanted, sizes: tuple[int, ...], folder: Path) -> tuple[Case, Plan, Graph]:
-    """Plan a case and write its file."""
+def asked(wanted: Wanted, sizes: tuple[int, ...], service: str) -> PlanFile:
+    """What the service at this URL plans for a case."""
     graph = MODELS[wanted.model].graph(ROWS // wanted.microbatches)
     devices: Topology = topology(*sizes)
     (dtype,) = {t.dtype for t in graph.tensors if t.role == "parameter"}
@@ -62,23 +61,18 @@ def written(wanted: Wanted, sizes: tuple[int, ...], folder: Path) -> tuple[Case,
         gradient_dtype=dtype,
         master_dtype=None,
     )
-    small = OptimizerParallel(threshold_kb=0)
-    request = Request(
-        graph=graph,
-        topology=devices,
-        setup=setup,
-        pins=wanted.pins,
-        degrees=None if wanted.degrees is None else Degrees(**wanted.degrees),
-        constraints=Constraints(optimizer_parallel=small),
-        recompute=Recompute(policy=wanted.recompute),
-    )
-    found = plan(request).plan
+    with Client(service) as client:
+        found = client.plan(
+            graph,
+            devices,
+            setup=setup,
+            pins=wanted.pins,
+            degrees=None if wanted.degrees is None else Degrees(**wanted.degrees),
+            constraints=Constraints(optimizer_parallel=OptimizerParallel(threshold_kb=0)),
+            recompute=Recompute(policy=wanted.recompute),
+        ).plan
     assert found is not None
-    if wanted.repeats:
-        found = repeating(found)
-    file = folder / f"{wanted.name}.json"
-    PlanFile(plan=found, graph=graph, topology=devices, setup=setup).write(file)
-    return Case(wanted.name, wanted.model, file, wanted.dtype), found, graph
+    return PlanFile(plan=found, graph=graph, topology=devices, setup=setup)
 
 
 def repeating(plan: Plan) -> Plan:
@@ -106,13 +100,28 @@ class Run:
 
 
 def trained(
-    cases: Sequence[Wanted], sizes: tuple[int, ...], folder: Path, example: str = ""
+    cases: Sequence[Wanted],
+    sizes: tuple[int, ...],
+    folder: Path,
+    service: str,
+    example: str = "",
 ) -> dict[str, Run]:
-    """All cases planned for a cluster of these levels, and run in one world."""
-    planned = {wanted.name: written(wanted, sizes, folder) for wanted in cases}
-    (folder / "plan.json").write_text(planned[cases[0].name][0].plan.read_text())
-    found = run_world(prod(sizes), [case for case, _, _ in planned.values()], folder, example)
-    return {name: Run(plan, graph, found[name]) for name, (_, plan, graph) in planned.items()}
+    """All cases planned for a cluster of these levels by a service, and run in one world.
+
+    Ranks ask the service for their shares; for a plan that no planner makes they read its file, and
+    so does the example, for the first.
+    """
+    found = [asked(wanted, sizes, service) for wanted in cases]
+    found[0].write(folder / "plan.json")
+    runs = []
+    for wanted, file in zip(cases, found, strict=True):
+        plan, where = file.plan, file.plan.id
+        if wanted.repeats:
+            plan, where = repeating(file.plan), str(folder / f"{wanted.name}.json")
+            file.model_copy(update={"plan": plan}).write(Path(where))
+        runs.append((Case(wanted.name, wanted.model, where, wanted.dtype), plan, file.graph))
+    outcomes = run_world(prod(sizes), [case for case, _, _ in runs], folder, service, example)
+    return {case.name: Run(plan, graph, outcomes[case.name]) for case, plan, graph in runs}
 
 
 def expected(plan: Plan, graph: Graph) -> Counter[Key]:

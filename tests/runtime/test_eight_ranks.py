@@ -12,9 +12,9 @@ CASES = (Wanted("mixed", "llama", {"dp": 4, "tp": 2, "sequence_parallel": True})
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(tmp_path_factory: pytest.TempPathFactory, service: str) -> dict[str, Run]:
     folder: Path = tmp_path_factory.mktemp("eight")
-    return trained(CASES, (2, 2, 2), folder)
+    return trained(CASES, (2, 2, 2), folder, service)
 
 
 @pytest.mark.parametrize("name", [wanted.name for wanted in CASES])

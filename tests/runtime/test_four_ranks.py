@@ -40,9 +40,9 @@ CASES = (
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(tmp_path_factory: pytest.TempPathFactory, service: str) -> dict[str, Run]:
     folder: Path = tmp_path_factory.mktemp("four")
-    return trained(CASES, (2, 2), folder)
+    return trained(CASES, (2, 2), folder, service)
 
 
 @pytest.mark.parametrize("name", [wanted.name for wanted in CASES])

@@ -24,11 +24,15 @@ CASES = (
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    folder: Path = tmp_path_factory.mktemp("two")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("two")
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path, service: str) -> dict[str, Run]:
     (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert len(example.split("\n\n")[-1].splitlines()) < 10
-    return trained(CASES, (2,), folder, example)
+    return trained(CASES, (2,), folder, service, example)
 
 
 @pytest.mark.parametrize("name", [wanted.name for wanted in CASES])
@@ -41,6 +45,16 @@ def test_losses_and_gradients_are_those_of_one_process(runs: dict[str, Run], nam
 def test_the_collectives_that_ran_are_the_plans(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     assert ran(run.outcome.ran) == expected(run.plan, run.graph)
+
+
+def test_a_rank_gets_its_own_share_of_the_service_and_no_other(
+    runs: dict[str, Run], folder: Path
+) -> None:
+    of_service = [run for name, run in runs.items() if name != "full, repeats"]
+    for rank in range(2):
+        kept = {path.name for path in (folder / "cache" / str(rank)).iterdir()}
+        shares = {f"{run.plan.id}.{rank}.json" for run in of_service}
+        assert kept == shares | {f"{run.graph.id}.json" for run in of_service}
 
 
 def test_what_falls_back_is_said(runs: dict[str, Run]) -> None:

@@ -28,11 +28,11 @@ T = torch.Tensor
 
 @dataclass(frozen=True)
 class Case:
-    """A plan file and the model that it is of."""
+    """The id of a plan, or its file, and the model that it is of."""
 
     name: str
     model: str
-    plan: Path
+    plan: str
     dtype: str
 
 
@@ -55,25 +55,32 @@ class Outcome:
 
 
 def run_world(
-    size: int, cases: Sequence[Case], folder: Path, example: str = ""
+    size: int, cases: Sequence[Case], folder: Path, service: str, example: str = ""
 ) -> dict[str, Outcome]:
     """All cases in one world of processes; raises what a process raises.
 
+    service: URL of the one that has the plans. Each rank keeps what it got in `cache/RANK`.
     example: a program that is run after them, in the folder, with `model` and `batches`.
     """
     multiprocessing.set_forkserver_preload([__name__])
     processes.start_processes(
-        _rank, (size, tuple(cases), folder, example), nprocs=size, start_method="forkserver"
+        _rank,
+        (size, tuple(cases), folder, service, example),
+        nprocs=size,
+        start_method="forkserver",
     )
     found = json.loads((folder / "outcomes.json").read_text())
     return {name: _outcome(own) for name, own in found.items()}
 
 
-def _rank(rank: int, size: int, cases: Sequence[Case], folder: Path, example: str) -> None:
+def _rank(
+    rank: int, size: int, cases: Sequence[Case], folder: Path, service: str, example: str
+) -> None:
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "store"), size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-    found = {case.name: asdict(_trained(case)) for case in cases}
+    cache = folder / "cache" / str(rank)
+    found = {case.name: asdict(_trained(case, service, cache)) for case in cases}
     os.chdir(folder)
     if example:
         model = MODELS[cases[0].model]
@@ -84,7 +91,7 @@ def _rank(rank: int, size: int, cases: Sequence[Case], folder: Path, example: st
     dist.destroy_process_group()
 
 
-def _trained(case: Case) -> Outcome:
+def _trained(case: Case, service: str, cache: Path) -> Outcome:
     """Ten steps beside a single process, with the same optimizer."""
     model = MODELS[case.model]
     torch.manual_seed(0)
@@ -93,7 +100,7 @@ def _trained(case: Case) -> Outcome:
     # every rank starts from values of its own: those of the first count
     torch.manual_seed(dist.get_rank())
     module = model.build().to(dtype)
-    with meshwright.parallelize(module, case.plan) as trained:
+    with meshwright.parallelize(module, case.plan, server=service, cache=cache) as trained:
         # eps: gradients that are zero but for rounding must not become steps
         optimizers = [
             torch.optim.AdamW(own.parameters(), lr=1e-2, eps=1e-6) for own in (alone, trained)
