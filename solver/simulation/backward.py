@@ -196,5 +196,4 @@ class Backward:
         for name, (_, back_ns) in self.parts.receives.items():
             value = value_of[name]
             self._share(value)
-            made = self._ready.get(value.root, ())
-            self.inputs.add(Task(name, "send back", Kind.PIPELINE, back_ns), made)
+            self.inputs.send(name, "send back", back_ns, self._ready.get(value.root, ()))

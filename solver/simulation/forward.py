@@ -120,8 +120,7 @@ class Forward:
         """The last tasks: transfers to the next stage, in the order in which it receives."""
         value_of = self.parts.models.values.value_of
         for name, (there_ns, _) in self.parts.sends.items():
-            made = self._made[value_of[name].root]
-            self.section.add(Task(name, "send", Kind.PIPELINE, there_ns), made)
+            self.section.send(name, "send", there_ns, self._made[value_of[name].root])
 
 
 def gathered_bytes(moved: Redistribution) -> int:

@@ -127,6 +127,12 @@ class Section:
         self.owners.append(self.owner)
         return Need(self.part, len(self.tasks) - 1)
 
+    def send(self, name: str, what: str, ns: float, made: Iterable[Need]) -> None:
+        """Issue a transfer to another stage, of what is made: it goes when all work of the pass
+        before it is done, as Megatron-LM and torch.distributed.pipelining send."""
+        last = [n for n, task in enumerate(self.tasks) if task.kind is Kind.COMPUTE][-1:]
+        self.add(Task(name, what, Kind.PIPELINE, ns), (*made, *(Need(self.part, n) for n in last)))
+
     def chain(self, tasks: Sequence[Task], needs: Sequence[Need]) -> tuple[Need, ...]:
         """Tasks one after the other; what has to be done for the last to be. Nothing for none."""
         done = tuple(needs)
