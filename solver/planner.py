@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import calibration_for
 from meshwright.schema import Answer, Request
 from solver import stage_planner
 from solver.deadline import Stop, never
@@ -77,7 +77,7 @@ def _ordered(request: Request, microbatches: int) -> Problem | None:
 
 
 def _whole(request: Request, microbatches: int) -> Problem:
-    calibration = request.calibration or default_calibration()
+    calibration = calibration_for(request)
     return whole_problem(request.graph, request.topology, request.setup, calibration, microbatches)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from math import inf, prod
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import calibration_for
 from meshwright.schema import (
     DTYPE_BYTES,
     Answer,
@@ -86,7 +86,7 @@ def check(request: Request) -> None:
 
     Rules are bound to the shapes of the first number of microbatches, and pins to their ops.
     """
-    calibration = request.calibration or default_calibration()
+    calibration = calibration_for(request)
     count = microbatch_counts(request)[0]
     problem = build_problem(request.graph, request.topology, request.setup, calibration, count)
     candidates = meshes_of(request, request.budget.max_axes)
@@ -231,7 +231,7 @@ class _StageSearch:
         self.deadline = deadline
         self.say = say
         self.history = History()
-        self.calibration = request.calibration or default_calibration()
+        self.calibration = calibration_for(request)
         self.marks = _marks(request)
         self._whole: tuple[int, Problem, Values] | None = None
         self._known: list[_Foldings] = []

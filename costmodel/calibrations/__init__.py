@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from meshwright.schema import Calibration, Plan
+from meshwright.schema import Calibration, Plan, Request
 
 
 @cache
@@ -30,6 +30,11 @@ def shipped_calibration(id_: str) -> Calibration | None:
     """One of these by its id: a plan names it, a plan file leaves it out, and nobody stores it."""
     found = (made() for made in (datasheet_calibration, published_calibration))
     return next((own for own in found if own.id == id_), None)
+
+
+def calibration_for(request: Request) -> Calibration:
+    """What a request brings, or else the default."""
+    return request.calibration or default_calibration()
 
 
 def calibration_of(plan: Plan, given: Calibration | None) -> Calibration:

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import calibration_for
 from meshwright.schema import RecomputePolicy, Request
 from solver.pipeline.coarse import Coarse
 from solver.pipeline.configurations import Configuration
@@ -40,7 +40,7 @@ class Estimator:
     def __init__(self, request: Request, anatomy: Anatomy) -> None:
         self.usable = 1 - request.setup.memory_reserve
         self._topology = request.topology
-        self._calibration = request.calibration or default_calibration()
+        self._calibration = calibration_for(request)
         self._ops = len(anatomy.order)
         self._layers = layer_begins(anatomy)
         self._layers = self._layers[self._layers > 0]

@@ -28,7 +28,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import calibration_for
 from meshwright.schema import (
     Answer,
     Calibration,
@@ -105,7 +105,7 @@ class _PipelineSearch:
         self.say = say
         self.executor = executor
         self.deadline = Deadline.after(request.budget.seconds, stop)
-        self.calibration: Calibration = request.calibration or default_calibration()
+        self.calibration: Calibration = calibration_for(request)
         self.anatomy = Anatomy(request.graph)
         self.searches = Searches(Shared(request, self.anatomy), executor)
         self.drafts = Drafts(self.searches, self._say)

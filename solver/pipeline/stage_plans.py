@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
+from costmodel.calibrations import calibration_for
 from meshwright.schema import Answer, Infeasible, Mesh, Plan, RecomputePolicy, Request, step_batch
 from meshwright.schema.collector import uncollected
 from meshwright.schema.pipelining.schedule import Schedule
@@ -125,7 +126,7 @@ def planned_so(task: Task, deadline: Deadline) -> Planned:
     answer = _answered(task, task.policy, deadline)
     if answer.plan is None:
         return Planned(answer)
-    problem = task.judged.problem()
+    problem = task.judged.problem(calibration_for(task.request))
     return Planned(answer, stage_cost(problem, answer.plan.stages[0], split=task.split))
 
 

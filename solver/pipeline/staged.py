@@ -43,23 +43,23 @@ from solver.transfers.links import Wiring
 
 @dataclass(frozen=True, slots=True)
 class StageProblem:
-    """What `build_problem` is given for a stage: picklable, where the problem is large."""
+    """What `build_problem` is given for a stage beside the calibration: picklable, where the
+    problem is large."""
 
     graph: Graph
     topology: Topology
     setup: Setup
-    calibration: Calibration
     microbatches: int
     in_flight: int
     link: Link
     sent: frozenset[str]
 
-    def problem(self) -> Problem:
+    def problem(self, calibration: Calibration) -> Problem:
         return build_problem(
             self.graph,
             self.topology,
             self.setup,
-            self.calibration,
+            calibration,
             self.microbatches,
             in_flight=self.in_flight,
             stage_link=self.link,
@@ -193,7 +193,6 @@ class Staged:
             self.graphs[stage],
             self.part(stage).topology,
             self.setup_of(stage),
-            self.calibration,
             self.schedule.microbatches,
             self.schedule.in_flight[stage],
             self.link(stage),
@@ -202,7 +201,7 @@ class Staged:
 
     def problem(self, stage: int) -> Problem:
         """The problem of a stage alone."""
-        return self.stage_problem(stage).problem()
+        return self.stage_problem(stage).problem(self.calibration)
 
     def request(self, whole: Request, stage: int, share: float = 1.0) -> Request:
         """The request for a stage alone, in a share of the devices' memory; pins that say nothing

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from costmodel.calibrations import default_calibration
+from costmodel.calibrations import calibration_for
 from meshwright.schema import (
     Answer,
     Constraints,
@@ -125,7 +125,7 @@ def _uncut(request: Request, microbatches: int) -> tuple[str, ...]:
     degrees, topology = request.degrees, request.topology
     assert degrees is not None
     graph = fold(request.graph, matching_pins(request.graph, request.pins)).graph
-    calibration = request.calibration or default_calibration()
+    calibration = calibration_for(request)
     problem = build_problem(graph, topology, request.setup, calibration, microbatches)
     values, mesh = find_values(problem), stated_mesh(topology, degrees)
     allowed = stated_strategies(problem, degrees, mesh, values.views)
@@ -159,7 +159,7 @@ def _pipeline(request: Request, stop: Stop) -> Answer:
     anatomy = Anatomy(request.graph)
     own = _configuration(_with_microbatches(request), anatomy)
     order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
-    calibration = request.calibration or default_calibration()
+    calibration = calibration_for(request)
     cuts = own.cuts or equal_cuts(anatomy, request.setup, order.stages)
     staged = Staged(anatomy, request.topology, request.setup, calibration, order, cuts)
     deadline = Deadline.after(request.budget.seconds, stop)
