@@ -1,4 +1,4 @@
-# The service with its embedded store. Build: docker build -t meshwright .
+# The service, with its embedded store or on PostgreSQL. Build: docker build -t meshwright .
 FROM python:3.11-slim
 WORKDIR /meshwright
 COPY constraints.txt pyproject.toml README.md LICENSE ./
@@ -6,7 +6,7 @@ COPY clients clients
 COPY costmodel costmodel
 COPY solver solver
 COPY service service
-RUN pip install --no-cache-dir --constraint constraints.txt ./clients . \
+RUN pip install --no-cache-dir --constraint constraints.txt ./clients '.[postgresql]' \
     && useradd --system --home /data --create-home meshwright
 USER meshwright
 # beyond loopback only inside the container's network: publish the port with care (docs/service.md)

@@ -12,7 +12,6 @@ from sqlalchemy import (
     Select,
     and_,
     exists,
-    insert,
     or_,
     select,
     update,
@@ -22,6 +21,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from meshwright.schema import NotFound
 from meshwright.schema.agent import Agent
 from service.database import Database
+from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
 from service.tables import AgentRow, JobRow
 
@@ -51,16 +51,15 @@ class Agents:
         with self._database.writing() as connection:
             if self._hear(connection, agent.id):
                 return False
-            connection.execute(
-                insert(AgentRow).values(
-                    id=agent.id,
-                    created=self._database.now,
-                    heard=self._database.now,
-                    backend=agent.backend,
-                    body=agent.to_dict(),
-                )
+            return insert_new(
+                connection,
+                AgentRow,
+                id=agent.id,
+                created=self._database.now,
+                heard=self._database.now,
+                backend=agent.backend,
+                body=agent.to_dict(),
             )
-            return True
 
     def hear(self, agent: str) -> Agent:
         """Note a sign of life; NotFound of an agent that nobody registered."""

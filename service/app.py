@@ -52,7 +52,7 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
         docs_url=None,
         redoc_url=None,
     )
-    app.state.service = _build(settings)
+    app.state.service = build(settings)
     resources = (
         plan, plans, observations, redistributions, simulations, graphs, topologies, calibrations,
         samples, measurements, agents, jobs, health, pages,
@@ -65,7 +65,8 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     return app
 
 
-def _build(settings: Settings) -> State:
+def build(settings: Settings) -> State:
+    """What the API and workers share, nothing started."""
     database = Database(settings.database)
     registered = Agents(database, silent_s=settings.agent_silent_s)
     leases = Leases(
@@ -78,7 +79,7 @@ def _build(settings: Settings) -> State:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: State = app.state.service
-    service.database.upgrade()
+    service.database.open()
     for worker in service.workers:
         worker.start()
     try:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, select, update
 
 from meshwright.schema import Certificate, NotFound
 from service import documents
+from service.inserting import insert_new
 from service.tables import CertificateRow
 
 
 def put(connection: Connection, certificate: Certificate, *, now: ColumnElement[float]) -> None:
     """Store a certificate in place of an older one; what is not verifiable replaces no verdict."""
-    of_plan = CertificateRow.plan == certificate.plan
-    older = connection.execute(select(CertificateRow.outcome).where(of_plan)).scalar()
-    if certificate.outcome == "not verifiable" and older in ("verified", "failed"):
+    found: dict[str, Any] = {
+        "id": certificate.id,
+        "created": now,
+        "outcome": certificate.outcome,
+        "body": certificate.to_dict(),
+    }
+    if insert_new(connection, CertificateRow, plan=certificate.plan, **found):
         return
-    connection.execute(delete(CertificateRow).where(of_plan))
-    connection.execute(
-        insert(CertificateRow).values(
-            plan=certificate.plan,
-            id=certificate.id,
-            created=now,
-            outcome=certificate.outcome,
-            body=certificate.to_dict(),
-        )
-    )
+    older = update(CertificateRow).where(CertificateRow.plan == certificate.plan)
+    if certificate.outcome == "not verifiable":
+        older = older.where(CertificateRow.outcome == "not verifiable")
+    connection.execute(older.values(**found))
 
 
 def exists(connection: Connection, plan: str) -> bool:

@@ -1,4 +1,8 @@
-"""The database: one engine, its clock, and transactions that say whether they write."""
+"""The database: one engine, its clock, and transactions that say whether they write.
+
+SQLite has one writer at a time, on one machine. On PostgreSQL writers run side by side: who must
+not meet another one, first takes what they would meet about (`alone`).
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,17 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import (
+    URL,
     ColumnElement,
     Connection,
     Engine,
     Float,
     create_engine,
     event,
+    func,
     literal_column,
     make_url,
+    select,
 )
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -30,6 +37,18 @@ CLOCKS = {
     "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
     "postgresql": "extract(epoch from clock_timestamp())",
 }
+# chosen: a server that does not answer is found out before a lease has run out
+POSTGRESQL = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 10_000,
+    "application_name": "meshwright",
+    "options": "-c lock_timeout=10s -c statement_timeout=60s "
+    "-c idle_in_transaction_session_timeout=60s",
+}
+
+
+class OldSchema(Exception):
+    """The database has another schema than this program, and others may use it."""
 
 
 class Database:
@@ -42,12 +61,15 @@ class Database:
         parsed = make_url(url)
         self.dialect = parsed.get_backend_name()
         if self.dialect not in CLOCKS:
-            raise ValueError(f"database {self.dialect!r} is not supported; use sqlite")
-        if self.dialect == "sqlite" and parsed.database:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        self.engine = create_engine(parsed)
+            known = " or ".join(CLOCKS)
+            raise ValueError(f"database {self.dialect!r} is not supported; use {known}")
         if self.dialect == "sqlite":
+            if parsed.database:
+                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            self.engine = create_engine(parsed)
             _prepare_sqlite(self.engine)
+        else:
+            self.engine = _postgresql(parsed)
         self.now: ColumnElement[float] = (
             literal_column(CLOCKS[self.dialect], Float()) if now is None else now
         )
@@ -67,29 +89,41 @@ class Database:
         ):
             yield connection
 
+    def alone(self, connection: Connection, about: str) -> None:
+        """From here to the end of a writing transaction nobody else is alone about the same."""
+        if self.dialect == "postgresql":
+            key = func.hashtextextended(about, 0)
+            connection.execute(select(func.pg_advisory_xact_lock(key)))
+
+    def open(self) -> None:
+        """Make sure of the newest schema; raises OldSchema where that is for somebody to decide."""
+        if self.dialect == "sqlite":
+            self.upgrade()
+        elif not self.is_current():
+            raise OldSchema(
+                "it has another schema than this program; with no other version at work, run "
+                "meshwright-server db upgrade"
+            )
+
     def upgrade(self) -> None:
         """Bring the schema to the newest revision, in one transaction; the second comer waits."""
         with _migrations() as config, self.writing() as connection:
+            self.alone(connection, "schema")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
+    def revision(self) -> str | None:
+        """The schema's revision; None of an empty database."""
+        with self.engine.connect() as connection:
+            return MigrationContext.configure(connection).get_current_revision()
+
     def is_current(self) -> bool:
         """Whether the schema is at the newest revision."""
-        with _migrations() as config, self.engine.connect() as connection:
-            heads = ScriptDirectory.from_config(config).get_heads()
-            return set(MigrationContext.configure(connection).get_current_heads()) == set(heads)
+        with _migrations() as config:
+            return self.revision() == ScriptDirectory.from_config(config).get_current_head()
 
     def close(self) -> None:
         self.engine.dispose()
-
-
-def open_store(url: str) -> None:
-    """Bring the database to the newest schema, or raise what stands against it."""
-    database = Database(url)
-    try:
-        database.upgrade()
-    finally:
-        database.close()
 
 
 @contextmanager
@@ -99,6 +133,24 @@ def _migrations() -> Iterator[Config]:
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
         config.set_main_option("path_separator", "os")
         yield config
+
+
+def _postgresql(url: URL) -> Engine:
+    """An engine that notices connections which the server has closed meanwhile."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise ValueError(
+            "PostgreSQL needs a driver: pip install 'meshwright-server[postgresql]'"
+        ) from None
+    arguments = {name: value for name, value in POSTGRESQL.items() if name not in url.query}
+    return create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        connect_args=arguments,
+        pool_pre_ping=True,
+        pool_size=8,
+        max_overflow=32,  # chosen: as many as Starlette's threads, 40
+    )
 
 
 def _prepare_sqlite(engine: Engine) -> None:

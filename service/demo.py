@@ -21,7 +21,8 @@ from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.schema import Graph, MeshwrightError, Plan, Unavailable
 from meshwright.show import render_plan
-from service.cli import listen, server, url_of
+from service.cli import server
+from service.listening import listen, url_of
 from service.settings import Settings
 
 GRAPH = Path(__file__).resolve().parent.parent / "examples" / "graphs" / "llama3-8b.json.gz"

@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, insert, select
 from meshwright.schema import Document, NotFound, Plan
 from meshwright.schema.canonical import canonical_json
 from meshwright.schema.writing import written_canonically
+from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
 from service.summaries import plan_summary, summary_of
 from service.tables import CertificateRow, DocumentRow, PlanRow
@@ -42,18 +43,17 @@ def put(connection: Connection, document: Document, *, now: ColumnElement[float]
     if exists(connection, document.prefix, document.id):
         return False
     text = written_canonically(document).encode()
-    connection.execute(
-        insert(DocumentRow).values(
-            id=document.id,
-            kind=document.prefix,
-            name=getattr(document, "name", ""),
-            created=now,
-            content_bytes=len(text),
-            summary=summary_of(document),
-            body=zstandard.ZstdCompressor(level=LEVEL).compress(text),
-        )
+    return insert_new(
+        connection,
+        DocumentRow,
+        id=document.id,
+        kind=document.prefix,
+        name=getattr(document, "name", ""),
+        created=now,
+        content_bytes=len(text),
+        summary=summary_of(document),
+        body=zstandard.ZstdCompressor(level=LEVEL).compress(text),
     )
-    return True
 
 
 def put_plan(connection: Connection, plan: Plan, *, now: ColumnElement[float]) -> None:

@@ -118,6 +118,9 @@ class Jobs:
 
         That is `job` itself where it still searches, verifies, or can have none.
         """
+        # as it is once whoever changes it has done so
+        mine = select(JobRow.__table__).where(JobRow.id == job.id).with_for_update()
+        job = connection.execute(mine).one()
         if job.plan is None:
             connection.execute(
                 update(JobRow)

@@ -217,7 +217,7 @@ class Leases:
         rows = connection.execute(
             select(JobRow.id, JobRow.kind, JobRow.attempt, JobRow.trace, losses.label("losses"))
             .where(waits, or_(losses >= self._max_losses, left))
-            .with_for_update()
+            .with_for_update(skip_locked=True)
         ).all()
         for row in rows:
             connection.execute(

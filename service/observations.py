@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, insert, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from costmodel.anchoring import anchored
 from costmodel.calibrations import shipped_calibration
 from meshwright.schema import Calibration, Plan
 from meshwright.schema.observation import Observation
 from service import documents
+from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
 from service.resources import ObservationEntry, time_of
 from service.tables import ObservationRow
@@ -24,21 +25,18 @@ def put(
     count, of all plans that this calibration made for this topology.
     """
     ratio = observation.step_ns / plan.cost.step_ns
-    found = select(ObservationRow.id).where(ObservationRow.id == observation.id)
-    new = connection.execute(found).first() is None
-    if new:
-        connection.execute(
-            insert(ObservationRow).values(
-                id=observation.id,
-                plan=plan.id,
-                topology=plan.topology,
-                calibration=plan.calibration,
-                stack=observation.stack,
-                created=now,
-                ratio=ratio,
-                body=observation.to_dict(),
-            )
-        )
+    new = insert_new(
+        connection,
+        ObservationRow,
+        id=observation.id,
+        plan=plan.id,
+        topology=plan.topology,
+        calibration=plan.calibration,
+        stack=observation.stack,
+        created=now,
+        ratio=ratio,
+        body=observation.to_dict(),
+    )
     ratios = connection.execute(
         select(ObservationRow.ratio)
         .where(

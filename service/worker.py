@@ -9,6 +9,9 @@ import threading
 import time
 import traceback
 import uuid
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from meshwright.schema import Progress
 from service import cancelled, documents
@@ -20,6 +23,7 @@ from service.settings import Settings
 from service.tasks import Interrupted, SearchTask, Task, VerifyTask
 
 log = logging.getLogger(__name__)
+AWAY = (OperationalError, InterfaceError)  # of a database that may be back in a moment
 DOCUMENTS = (("graph", "graph"), ("topology", "topo"), ("setup", "setup"), ("calibration", "cal"))
 
 
@@ -110,10 +114,10 @@ class Worker:
     def _follow(self, claim: Claim, child: Child, task: Task) -> None:
         interrupted: Interrupted = "no"
         deadline = time.monotonic() + task.limit_s
-        lease = _Lease(self._leases, claim, self._settings.lease_s / 3)
+        lease = _Lease(self._leases, claim, self._settings.lease_s)
         while True:
             message = child.next(self._settings.poll_s)
-            if message is not None and task.hear(message, interrupted):
+            if message is not None and self._hear(task, message, interrupted, lease):
                 return
             if self._stopping.is_set():
                 child.end()
@@ -136,19 +140,49 @@ class Worker:
                     task.late()
                 return
 
+    def _hear(
+        self, task: Task, message: dict[str, Any], interrupted: Interrupted, lease: _Lease
+    ) -> bool:
+        """Act on a message; while the database is away, as long as the job may be ours."""
+        while True:
+            try:
+                return task.hear(message, interrupted)
+            except AWAY:
+                if self._stopping.wait(self._settings.poll_s) or not lease.may_be_ours():
+                    raise
+
 
 class _Lease:
-    """Whether a job is still ours, asked of the database; renewed now and then."""
+    """Whether a job is still ours, asked of the database; renewed three times before it runs out.
 
-    def __init__(self, leases: Leases, claim: Claim, every_s: float) -> None:
+    While the database cannot be asked, nobody else can ask it either: the job is ours until its
+    lease has run out.
+    """
+
+    def __init__(self, leases: Leases, claim: Claim, lease_s: float) -> None:
         self._leases = leases
         self._claim = claim
-        self._every_s = every_s
-        self._renew_at = time.monotonic() + every_s
+        self._lease_s = lease_s
+        self._renewed = time.monotonic()
+        self._is_away = False
 
     def is_ours(self) -> bool:
         now = time.monotonic()
-        if now < self._renew_at:
-            return self._leases.holds(self._claim)
-        self._renew_at = now + self._every_s
-        return self._leases.renew(self._claim)
+        try:
+            if now < self._renewed + self._lease_s / 3 and not self._is_away:
+                return self._leases.holds(self._claim)
+            is_ours = self._leases.renew(self._claim)
+        except AWAY as failure:
+            self._say_away(failure)
+            return self.may_be_ours()
+        self._renewed, self._is_away = now, False
+        return is_ours
+
+    def may_be_ours(self) -> bool:
+        """Whether the lease has not run out, by the clock of this machine."""
+        return time.monotonic() < self._renewed + self._lease_s
+
+    def _say_away(self, failure: DBAPIError) -> None:
+        if not self._is_away:
+            log.warning("job %s: the database is away: %s", self._claim.job, failure.orig)
+        self._is_away = True

@@ -41,6 +41,8 @@ def post_observation(
     with service.database.reading() as connection:
         observed = documents.parsed(connection, Plan, plan)
     with service.database.writing() as connection:
+        # each counts all that came before it
+        service.database.alone(connection, f"anchors of {observed.calibration}")
         created, ratio, calibration = observations.put(
             connection, observation, observed, now=service.database.now
         )

@@ -76,6 +76,7 @@ def _submit(service: State, body: Body, *, fresh: bool) -> tuple[Row[Any], bool]
         if found is None:
             check(connection, asked)
     with service.database.writing() as connection:
+        service.database.alone(connection, asked.request)
         found = None if fresh else service.jobs.find(connection, asked.request)
         if found is None:
             job = _store(service, connection, asked)

@@ -19,7 +19,9 @@ from starlette.testclient import TestClient
 from meshwright.planner import find_planner
 from meshwright.schema import Plan, Request
 from service.app import create_app
+from service.database import Database
 from service.settings import Settings
+from tests.postgresql import PostgreSQL, running
 from tests.service.job_table import Table
 from tests.service.samples import REQUEST
 
@@ -35,9 +37,50 @@ def _planners_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    with running() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def upgraded(postgresql: PostgreSQL) -> str:
+    """A database of the newest schema, to be copied."""
+    name = postgresql.create()
+    database = Database(postgresql.url(name))
+    database.upgrade()
+    database.close()
+    return name
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty database, of each kind."""
+    with _made(request, tmp_path, "template1") as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty store, on each of the databases."""
+    with _made(request, tmp_path, None) as url:
+        yield url
+
+
+@contextmanager
+def _made(request: pytest.FixtureRequest, folder: Path, template: str | None) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{folder / 'meshwright.db'}"
+        return
+    postgresql: PostgreSQL = request.getfixturevalue("postgresql")
+    name = postgresql.create(template or request.getfixturevalue("upgraded"))
+    yield postgresql.url(name)
+    postgresql.drop(name)
+
+
 @pytest.fixture
-def table(tmp_path: Path) -> Iterator[Table]:
-    made = Table(tmp_path)
+def table(store: str) -> Iterator[Table]:
+    made = Table(store)
     yield made
     made.database.close()
 
@@ -50,12 +93,12 @@ def plan() -> Plan:
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
+def serve(store: str, tmp_path: Path) -> Iterator[Serve]:
     """Starts the service: serve(planner name, settings…). Ends with the test."""
     with ExitStack() as stack:
 
         def start(planner: str = "tiny", **settings: Any) -> TestClient:
-            given = {"data_dir": tmp_path, "poll_s": 0.02, **settings}
+            given = {"data_dir": tmp_path, "database_url": store, "poll_s": 0.02, **settings}
             app = create_app(Settings(**given), planner=f"tests.service.planners:{planner}")
             return stack.enter_context(TestClient(app, raise_server_exceptions=False))
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Float, literal_column, text
+from sqlalchemy import Float, literal_column, select, text
 
 from meshwright.schema import Graph, Topology
 from service import documents
 from service.database import Database
 from service.jobs import Jobs
 from service.leases import Claim, Leases
+from service.tables import JobEventRow
 from tests.service.samples import GRAPH, TOPOLOGY
 
 NOW = literal_column("(SELECT at FROM clock)", Float())
@@ -20,8 +20,8 @@ NOW = literal_column("(SELECT at FROM clock)", Float())
 class Table:
     """A job table whose leases last 10 s, and whose searches may be lost twice."""
 
-    def __init__(self, path: Path) -> None:
-        self.database = Database(f"sqlite:///{path / 'jobs.db'}", now=NOW)
+    def __init__(self, store: str) -> None:
+        self.database = Database(store, now=NOW)
         self.database.upgrade()
         with self.database.writing() as connection:
             connection.execute(text("CREATE TABLE clock (at FLOAT)"))
@@ -54,8 +54,6 @@ class Table:
 
     def events(self, job: str) -> list[Any]:
         with self.database.reading() as connection:
-            rows = connection.execute(
-                text("SELECT body ->> '$.state' FROM job_events WHERE job = :job ORDER BY seq"),
-                {"job": job},
-            )
-            return [row[0] for row in rows]
+            events = select(JobEventRow.body).where(JobEventRow.job == job)
+            bodies = connection.execute(events.order_by(JobEventRow.seq)).scalars()
+            return [body.get("state") for body in bodies]

@@ -95,6 +95,16 @@ def counted(request: Request, report: Report | None = None, stop: Stop = never) 
     return tiny(request, report)
 
 
+def slow(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
+    """As tiny after a second; says in the file that COUNT names when it begins and ends."""
+    del stop
+    with Path(os.environ[COUNT]).open("a") as file:
+        print("begun", file=file, flush=True)
+        time.sleep(1)
+        print("ended", file=file, flush=True)
+    return tiny(request, report)
+
+
 def infeasible(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
     """Never fits."""
     del request, report, stop

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,8 +30,8 @@ OVER_GLOO = WHO.model_copy(update={"name": "c", "backend": "gloo"})
 class Measuring(Table):
     """A job table with agents, silent after 30 s."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, store: str) -> None:
+        super().__init__(store)
         self.agents = Agents(self.database, silent_s=30)
         self.leases = Leases(self.database, lease_s=10, max_losses=2, agents=self.agents)
         self.agents.register(WHO)
@@ -49,8 +49,10 @@ class Measuring(Table):
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Measuring:
-    return Measuring(tmp_path)
+def table(store: str) -> Iterator[Measuring]:
+    made = Measuring(store)
+    yield made
+    made.database.close()
 
 
 def test_an_agent_is_silent_once_nothing_is_heard_of_it(table: Measuring) -> None:

@@ -140,8 +140,8 @@ def test_cancel_ends_the_verification_and_keeps_the_plan(serve: Serve, mark: Pat
     assert http.post("/v1/plan", json=VERIFY).json()["id"] != job
 
 
-def test_a_takeover_does_not_search_again(tmp_path: Path, mark: Path) -> None:
-    given: dict[str, Any] = {"data_dir": tmp_path, "poll_s": 0.02}
+def test_a_takeover_does_not_search_again(store: str, mark: Path) -> None:
+    given: dict[str, Any] = {"database_url": store, "poll_s": 0.02}
     endless = Settings(**given, verifier="tests.service.verifiers:endless")
     with TestClient(create_app(endless, planner="tests.service.planners:tiny")) as http:
         job = http.post("/v1/plan", json=VERIFY).json()["id"]
@@ -201,11 +201,11 @@ def test_what_has_no_plan_has_no_certificate(serve: Serve) -> None:
 
 
 @pytest.mark.usefixtures("mark")
-def test_fresh_verifies_again_and_a_verdict_is_not_lost(tmp_path: Path) -> None:
+def test_fresh_verifies_again_and_a_verdict_is_not_lost(store: str) -> None:
     outcomes = []
     for verifier in ("failing", "endless", "passing"):
         settings = Settings(
-            data_dir=tmp_path, poll_s=0.02, verify_s=0.3 if verifier == "endless" else 20,
+            database_url=store, poll_s=0.02, verify_s=0.3 if verifier == "endless" else 20,
             verifier=f"tests.service.verifiers:{verifier}",
         )  # fmt: skip
         with TestClient(create_app(settings, planner="tests.service.planners:tiny")) as http:

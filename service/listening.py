@@ -1,0 +1,28 @@
+"""The socket of the service, and who can reach it."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=2048)
+    listener.set_inheritable(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where the socket can be reached."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
