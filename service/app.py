@@ -18,6 +18,7 @@ from service.parameters import check_parameters
 from service.routes import (
     agents,
     calibrations,
+    events,
     graphs,
     health,
     jobs,
@@ -55,7 +56,7 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     app.state.service = build(settings)
     resources = (
         plan, plans, observations, redistributions, simulations, graphs, topologies, calibrations,
-        samples, measurements, agents, jobs, health, pages,
+        samples, measurements, agents, jobs, events, health, pages,
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, insert, literal, select
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, literal, select
 
 from service.tables import JobEventRow
 
@@ -23,3 +24,13 @@ def note(
             body=body,
         )
     )
+
+
+def after(connection: Connection, job: str, seq: int, limit: int) -> Sequence[Row[Any]]:
+    """The events of a job from the one behind `seq`, in order: seq, at, attempt, body."""
+    return connection.execute(
+        select(JobEventRow.seq, JobEventRow.at, JobEventRow.attempt, JobEventRow.body)
+        .where(JobEventRow.job == job, JobEventRow.seq > seq)
+        .order_by(JobEventRow.seq)
+        .limit(limit)
+    ).all()

@@ -1,0 +1,92 @@
+"""What happens to a job, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy import Row
+
+from service import job_events
+from service.errors import ParameterError
+from service.jobs import has_ended
+from service.resources import job_of, time_of
+from service.state import Service, State
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+LOOK_S = 0.2  # between two looks for what has happened; chosen
+AT_ONCE = 500  # events that are read in one go; chosen
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {
+            "text/event-stream": {
+                "example": "event: progress\n"
+                'data: {"at":"2026-11-22T10:00:01Z","attempt":1,"progress":{"phase":"searching",'
+                '"done":3,"total":8}}\nid: 7\n\n'
+            }
+        },
+        "description": "Events until nothing more will come of the job; the last one is the job",
+    }
+}
+
+
+def existing(service: Service, job: str) -> str:
+    """The id of a job that is there: of one that is not, the answer is no stream."""
+    service.jobs.get(job)
+    return job
+
+
+def seen(
+    last_event_id: Annotated[
+        str | None, Header(description="The id of the last event that was read")
+    ] = None,
+) -> int:
+    """The number of the last event that the caller has."""
+    if not last_event_id:
+        return 0
+    if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 10):
+        raise ParameterError(
+            f"Last-Event-ID {last_event_id[:40]!r} is no id of an event; take them as they come"
+        )
+    return int(last_event_id)
+
+
+@router.get(
+    "/{job}/events", response_class=EventSourceResponse, responses=STREAM,
+    summary="Follow a job",
+)  # fmt: skip
+async def events(
+    service: Service, job: Annotated[str, Depends(existing)], after: Annotated[int, Depends(seen)]
+) -> AsyncIterator[ServerSentEvent]:
+    """State, progress and plan of a job as they change, from the first or from Last-Event-ID on."""
+    while True:
+        row, found = await run_in_threadpool(_look, service, job, after)
+        for event in found:
+            after = event.seq
+            yield _told(event)
+        if len(found) == AT_ONCE:
+            continue
+        if has_ended(row) or service.stopping.is_set():
+            said = job_of(row).model_dump_json(exclude_none=True)
+            yield ServerSentEvent(event="job", raw_data=said)
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+def _look(service: State, job: str, after: int) -> tuple[Row[Any], list[Row[Any]]]:
+    row = service.jobs.get(job)  # first: what comes behind it is seen
+    with service.database.reading() as connection:
+        return row, list(job_events.after(connection, job, after, AT_ONCE))
+
+
+def _told(event: Row[Any]) -> ServerSentEvent:
+    (kind,) = {"state", "progress", "plan"} & set(event.body)
+    body = {"at": time_of(event.at), "attempt": event.attempt, **event.body}
+    return ServerSentEvent(
+        event=kind, id=str(event.seq), raw_data=json.dumps(body, separators=(",", ":"))
+    )
