@@ -124,14 +124,16 @@ class Gpt(nn.Module):
     """One projection of query, key and value side by side, biases, a table of places, one table for
     words and logits."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: int = 4) -> None:
+        """groups: heads of keys and of values."""
         super().__init__()
         hidden, self.heads, vocabulary = 32, 4, 64
+        self.parts = [hidden, groups * hidden // 4, groups * hidden // 4]
         self.words, self.places = nn.Embedding(vocabulary, hidden), nn.Embedding(8, hidden)
         self.layers = nn.ModuleList(
             nn.ModuleDict(
                 {
-                    "first": nn.LayerNorm(hidden), "fused": nn.Linear(hidden, 3 * hidden),
+                    "first": nn.LayerNorm(hidden), "fused": nn.Linear(hidden, sum(self.parts)),
                     "out": nn.Linear(hidden, hidden), "second": nn.LayerNorm(hidden),
                     "up": nn.Linear(hidden, 64), "down": nn.Linear(64, hidden),
                 }
@@ -147,11 +149,14 @@ class Gpt(nn.Module):
         x = self.words(ids) + self.places(torch.arange(length))
         for layer in self.layers:
             assert isinstance(layer, nn.ModuleDict)
-            fused = layer["fused"](layer["first"](x)).split(x.shape[-1], dim=-1)
+            fused = layer["fused"](layer["first"](x)).split(self.parts, dim=-1)
             query, key, value = (
-                own.view(rows, length, self.heads, -1).transpose(1, 2) for own in fused
+                own.view(rows, length, -1, x.shape[-1] // self.heads).transpose(1, 2)
+                for own in fused
             )
-            seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+            seen = F.scaled_dot_product_attention(
+                query, key, value, is_causal=True, enable_gqa=self.parts[0] != self.parts[1]
+            )
             x = x + layer["out"](seen.transpose(1, 2).reshape(x.shape))
             x = x + layer["down"](F.gelu(layer["up"](layer["second"](x))))
         logits = self.head(self.norm(x))
@@ -217,6 +222,7 @@ def of_transformers(sizes: Mapping[str, int]) -> dict[str, T]:
 MODELS = {
     "llama": Model(Llama, text, {"seq": 8}),
     "gpt": Model(Gpt, lambda sizes: text({**sizes, "seq": 8})),
+    "gpt with groups": Model(lambda: Gpt(2), lambda sizes: text({**sizes, "seq": 8})),
     "wide and deep": Model(lambda: WideDeep(rows=64, dim=8, fields=4, hidden=(16, 8)), clicks),
     "faces": Model(lambda: FaceHead(blocks=(1,), width=8, feature=16, identities=64), faces),
     "mixtral": Model(mixtral, of_transformers, {"seq": 8}, mixtral_graph, by_ops),

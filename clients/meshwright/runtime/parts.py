@@ -1,7 +1,8 @@
 """What a rank holds of a tensor, in its own dims and in *parts form*: a dim for every sub-dim.
 
 A dim of several segments is in parts form segment by segment: the factor that all have in common
-first, what is left of every segment behind it in the last sub-dim.
+first, what is left of every segment behind it in the last sub-dim. Where that one is cut, as
+optimizer states may be, a rank's part stays in parts form: its segments are none of the rank's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Join = Callable[[list[A], int], A]  # one behind the other, along a dim
 def to_parts(local: A, layout: Layout, mesh: Mesh, join: Join[A]) -> A:
     """What a rank holds, in parts form."""
     for d, dim in enumerate(layout.dims):
-        if dim.segments:
+        if dim.segments and not dim.parts[-1].axes:
             common, ways = _common(dim.parts, mesh)
             lengths = [length // ways for length in dim.segments]
             pieces = [
@@ -38,7 +39,7 @@ def from_parts(parts: A, layout: Layout, mesh: Mesh, join: Join[A]) -> A:
     """What a rank holds, from parts form."""
     local: A = parts.reshape(layout.local_shape(mesh))
     for d, dim in enumerate(layout.dims):
-        if dim.segments:
+        if dim.segments and not dim.parts[-1].axes:
             common, ways = _common(dim.parts, mesh)
             joined = local.reshape(*local.shape[:d], common, -1, *local.shape[d + 1 :])
             lengths = [length // (ways * common) for length in dim.segments]

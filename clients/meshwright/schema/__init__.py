@@ -6,6 +6,7 @@ from meshwright.schema.certificate import Certificate
 from meshwright.schema.constraints import Constraints, OptimizerParallel
 from meshwright.schema.degrees import Degrees
 from meshwright.schema.errors import (
+    CheckpointError,
     ConversionError,
     GraphError,
     InvalidInput,
@@ -69,6 +70,7 @@ __all__ = [
     "Cache",
     "Calibration",
     "Certificate",
+    "CheckpointError",
     "Considered",
     "Constraints",
     "ConversionError",

@@ -9,7 +9,8 @@
     │   ├── LayoutError
     │   ├── RequestError
     │   ├── PlanError
-    │   └── ConversionError
+    │   ├── ConversionError
+    │   └── CheckpointError
     ├── TooLarge                413
     ├── NotFound                404
     ├── Unavailable             503
@@ -116,6 +117,13 @@ class ConversionError(InvalidInput):
 
     slug = "not-expressible"
     title = "The layout cannot be expressed there"
+
+
+class CheckpointError(InvalidInput):
+    """A checkpoint that is damaged, is of something else, or could not be written."""
+
+    slug = "invalid-checkpoint"
+    title = "The checkpoint cannot be used"
 
 
 class TooLarge(MeshwrightError):

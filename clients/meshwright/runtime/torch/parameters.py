@@ -100,6 +100,15 @@ def _at_rest(own: ParameterPlan) -> Layout:
     return own.optimizer or own.value
 
 
+def aliases_of(module: torch.nn.Module) -> dict[str, tuple[str, ...]]:
+    """Every name of a parameter -> that and the other ones that it has, as it is tied."""
+    found: dict[int, list[str]] = {}
+    named = list(module.named_parameters(remove_duplicate=False))
+    for name, own in named:
+        found.setdefault(id(own), []).append(name)
+    return {name: tuple(dict.fromkeys((name, *found[id(own)]))) for name, own in named}
+
+
 def check_module(planned: PlannedStage, module: torch.nn.Module) -> None:
     """PlanError naming both, where this is not the module that was planned."""
     own = dict(module.named_parameters(remove_duplicate=False))

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Literal, Self
 
 import torch
 
 from meshwright.capture.interpreter import KERNELS
 from meshwright.runtime.program import Program
 from meshwright.runtime.stage import PlannedStage
+from meshwright.runtime.torch import distributed, loading, saving
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.forward import Forward
-from meshwright.runtime.torch.parameters import Parameters, check_module
+from meshwright.runtime.torch.loading import Check, Loaded
+from meshwright.runtime.torch.parameters import Parameters, aliases_of, check_module
 from meshwright.runtime.torch.record import Record
 from meshwright.schema import Graph, InvalidInput
 from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.sizes import symbols_in
 
 T = torch.Tensor
+Form = Literal["safetensors", "distributed"]
 
 
 class Trained:
@@ -51,6 +55,7 @@ class Trained:
         self._parameters = Parameters(planned, self._collectives, module)
         self._device = next(module.parameters()).device
         self.why_plain = self._parameters.at_rest.why_plain
+        self._aliases = aliases_of(module)
         self._buffers = _buffers(graph, module)
         self._replaced = _dtypes(graph, module)
 
@@ -84,6 +89,50 @@ class Trained:
     def whole_gradient(self, name: str) -> T | None:
         """Its gradient, the same way; None where it has none."""
         return self._parameters.whole_gradient(name)
+
+    def save(
+        self,
+        folder: str | Path,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        extra: Mapping[str, Any] | None = None,
+        form: Form = "safetensors",
+    ) -> None:
+        """Write a checkpoint, all ranks together, to a folder that all of them see.
+
+        What was saved there before stays until this is whole. extra: JSON that `load` gives back.
+        form: `distributed` writes one of torch.distributed.checkpoint. CheckpointError on all ranks
+        where one fails.
+        """
+        write = saving.save if form == "safetensors" else distributed.save
+        write(Path(folder), self.strategy, self._parameters.shards, optimizer, extra or {})
+
+    def load(
+        self,
+        source: str | Path,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        names: Mapping[str, str] | None = None,
+        check: Check = "sizes",
+    ) -> Loaded:
+        """Take up a checkpoint of this plan or another one, or whole tensors in safetensors files.
+
+        names: what parameters are called there, where otherwise. check: `digests` reads all files
+        once more, some on each rank. CheckpointError on all ranks where one fails.
+        """
+        known = {
+            name: (names[name],) if names and name in names else aliases
+            for name, aliases in self._aliases.items()
+        }
+        return loading.load(
+            Path(source),
+            self.strategy,
+            self._parameters.shards,
+            self._parameters.at_rest,
+            optimizer,
+            names=known,
+            check=check,
+        )
 
     def slice(self, batch: Mapping[str, T]) -> dict[str, T]:
         """This rank's share of a whole batch: of every microbatch, one behind the other."""

@@ -1,0 +1,168 @@
+"""A checkpoint read: every rank takes its parts, wherever they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError, safe_open
+
+from meshwright.runtime.checkpoint.runs import Runs, shared, whole
+from meshwright.runtime.checkpoint.share import Share
+from meshwright.runtime.checkpoint.stored import (
+    PlannedParts,
+    Stored,
+    StoredPart,
+    check_digest,
+    open_stored,
+)
+from meshwright.runtime.torch import distributed
+from meshwright.runtime.torch.at_rest import AtRest, local_of
+from meshwright.runtime.torch.optimizer_states import Shards, members, put_states, set_options
+from meshwright.runtime.torch.together import together
+from meshwright.schema import CheckpointError
+from meshwright.schema.rank_strategy import RankStrategy
+
+T = torch.Tensor
+Check = Literal["sizes", "digests"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """read_bytes: of tensors, that this rank took from files; None where PyTorch took them and does
+    not say. extra: what was saved with them."""
+
+    read_bytes: int | None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load(
+    source: Path,
+    strategy: RankStrategy,
+    shards: Shards,
+    at_rest: AtRest,
+    optimizer: torch.optim.Optimizer | None,
+    *,
+    names: Mapping[str, tuple[str, ...]],
+    check: Check,
+) -> Loaded:
+    """Fill this rank's shards, and the states of an optimizer. CheckpointError on all ranks where
+    one fails; what they hold is then partly the checkpoint's."""
+    if (source / distributed.METADATA).exists():
+        kept = distributed.load(source, strategy, shards, at_rest, optimizer, names)
+        return Loaded(None, kept)
+
+    def read() -> Loaded:
+        stored = open_stored(source, names)
+        if optimizer is not None and not stored.optimizer:
+            raise CheckpointError(f"{source} holds no optimizer's states; load it without one")
+        if check == "digests":
+            _check_files(stored, strategy)
+        with TensorReader() as reader:
+            filled = _Filled(stored, Share(strategy), reader)
+            for name, shard in shards.items():
+                filled.into(name, local_of(shard.detach()))
+            if optimizer is not None:
+                set_options(optimizer, shards, stored.optimizer)
+                states = {
+                    name: filled.states(name, local_of(shard.detach()))
+                    for name, shard in members(optimizer, shards).items()
+                }
+                put_states(optimizer, shards, states, at_rest)
+            return Loaded(reader.read_bytes, dict(stored.extra))
+
+    return together(f"loading {source}", read)[dist.get_rank()]
+
+
+def _check_files(stored: Stored, strategy: RankStrategy) -> None:
+    """Each rank reads some of the files whole."""
+    if not isinstance(stored, PlannedParts):
+        raise CheckpointError("whole tensors come without digests; check sizes")
+    for file in stored.manifest.files[strategy.rank :: strategy.world_size]:
+        check_digest(stored.folder, file)
+
+
+class TensorReader:
+    """Reads boxes of tensors in safetensors files. read_bytes: of what it gave."""
+
+    def __init__(self) -> None:
+        self.read_bytes = 0
+        self._stack = ExitStack()
+        self._open: dict[Path, Any] = {}
+
+    def __enter__(self) -> TensorReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def shape(self, part: StoredPart) -> tuple[int, ...]:
+        """Of the tensor in the file."""
+        return tuple(self._slice(part).get_shape())
+
+    def box(self, part: StoredPart, at: tuple[slice, ...]) -> T:
+        """A box of the tensor in the file."""
+        found: T = self._slice(part)[at]
+        self.read_bytes += found.numel() * found.element_size()
+        return found
+
+    def _slice(self, part: StoredPart) -> Any:
+        try:
+            if part.file not in self._open:
+                opened = safe_open(part.file, framework="pt", device="cpu")
+                self._open[part.file] = self._stack.enter_context(opened)
+            return self._open[part.file].get_slice(part.key)
+        except (SafetensorError, OSError) as failure:
+            raise CheckpointError(f"{part.file}: {part.key!r} cannot be read: {failure}") from None
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """What a rank holds, taken from what is stored."""
+
+    stored: Stored
+    share: Share
+    reader: TensorReader
+
+    def into(self, name: str, local: T) -> None:
+        """A parameter, into the memory of its shard."""
+        self._copy(self.stored.parts(name), self.share.runs(name), local, name)
+
+    def states(self, name: str, like: T) -> dict[str, T]:
+        """The optimizer's states of a parameter, whose shard is `like`."""
+        found = {}
+        for state in self.stored.states(name):
+            parts = self.stored.parts(name, state)
+            if self.reader.shape(parts[0]) == () and like.dim():
+                found[state] = self.reader.box(parts[0], ()).clone()
+                continue
+            dtype = self.reader.box(parts[0], (slice(0, 0),) * like.dim()).dtype
+            local = torch.empty_like(like, dtype=dtype)
+            self._copy(parts, self.share.runs(name), local, name)
+            found[state] = local
+        return found
+
+    def _copy(self, parts: Sequence[StoredPart], runs: Sequence[Runs], local: T, name: str) -> None:
+        """The name is the parameter's."""
+        found, missing = parts[0].shape or self.reader.shape(parts[0]), local.numel()
+        if found != self.share.shape(name):
+            raise CheckpointError(
+                f"{parts[0].key!r} has the shape {list(found)} in {parts[0].file.parent}, the "
+                f"parameter {name!r} {list(self.share.shape(name))}"
+            )
+        for part in parts:
+            held = whole(found) if part.runs is None else part.runs
+            for box in shared(held, runs):
+                piece = self.reader.box(part, box.source)
+                local[box.target].copy_(piece)
+                missing -= piece.numel()
+        if missing:
+            raise CheckpointError(
+                f"{parts[0].key!r}: the files lack {missing:,} of the {local.numel():,} elements "
+                "of this rank"
+            )

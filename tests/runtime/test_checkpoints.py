@@ -1,0 +1,148 @@
+"""A checkpoint under one plan is taken up under others, on other numbers of processes too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from huggingface_hub import save_torch_state_dict
+
+from meshwright.files import read_document
+from meshwright.runtime.torch.trained import Form
+from meshwright.schema.checkpoint import Checkpoint
+from tests.runtime.checkpoint_world import (
+    LEARNING_RATE,
+    RANKS,
+    SEED,
+    STEPS,
+    WHOLE,
+    Move,
+    Resumed,
+    run,
+    started,
+    train,
+)
+from tests.runtime.models import MODELS
+from tests.runtime.planned import Wanted, asked
+
+MIXED = {"dp": 2, "tp": 2}
+ZERO_3 = {"dp": 4, "zero": 3}
+# rounding, that steps of AdamW magnify
+CLOSE = 1e-9
+# keys and values of the second are segments of other lengths than the queries
+MOVES: tuple[tuple[str, Form], ...] = (
+    ("llama", "safetensors"),
+    ("gpt with groups", "safetensors"),
+    ("gpt with groups", "distributed"),
+)
+NAMES = [f"{model}, {form}" for model, form in MOVES]
+
+
+@pytest.fixture(scope="module")
+def plans(service: str) -> dict[tuple[str, str], str]:
+    """Ids by model and kind."""
+    wanted = [
+        *(
+            (model, kind, sizes, degrees)
+            for model in ("llama", "gpt with groups")
+            for kind, sizes, degrees in (
+                ("2x2", (2, 2), {**MIXED, "sequence_parallel": True}),
+                ("4", (2, 2), ZERO_3),
+                ("1", (1,), {"dp": 1}),
+            )
+        ),
+    ]
+    return {
+        (model, kind): asked(Wanted(kind, model, degrees), sizes, service).plan.id
+        for model, kind, sizes, degrees in wanted
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A world of this process."""
+    store = dist.FileStore(str(tmp_path_factory.mktemp("alone") / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+Moved = tuple[dict[str, list[Resumed]], list[tuple[int, int]]]
+Plans = dict[tuple[str, str], str]
+
+
+@pytest.fixture(scope="module")
+def moved(plans: Plans, folder: Path, service: str) -> Moved:
+    moves = [
+        Move(f"{model}, {form}", model, plans[model, "2x2"], plans[model, "4"], form)
+        for model, form in MOVES
+    ]
+    torch.manual_seed(SEED)
+    (folder / WHOLE).mkdir()
+    state = MODELS[moves[0].model].build().double().state_dict()
+    save_torch_state_dict(state, folder / WHOLE, max_shard_size="40KB")
+    assert len(list((folder / WHOLE).glob("*.safetensors"))) > 2
+    return run(moves, folder, service)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_four_ranks_go_on_under_another_plan_as_under_the_first(moved: Moved, name: str) -> None:
+    for resumed in moved[0][name]:
+        assert len(resumed.found) == STEPS
+        assert resumed.found == pytest.approx(resumed.wanted, rel=CLOSE)
+        assert resumed.rate == LEARNING_RATE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_process_goes_on_as_four_did(
+    moved: Moved, plans: Plans, folder: Path, service: str, name: str
+) -> None:
+    model, _ = name.split(", ")
+    with started(MODELS[model], plans[model, "1"], service, 1.0) as (trained, optimizer):
+        loaded = trained.load(folder / name, optimizer)
+        first = loaded.extra["step"]
+        found = train(MODELS[model], trained, optimizer, range(first, first + STEPS))
+    assert found == pytest.approx(moved[0][name][0].wanted, rel=CLOSE)
+    assert optimizer.param_groups[0]["lr"] == LEARNING_RATE
+
+
+def test_a_rank_reads_its_share_and_no_byte_more(moved: Moved) -> None:
+    for name, ranks in moved[0].items():
+        for resumed in ranks:
+            known = resumed.share_bytes if "safetensors" in name else None
+            assert resumed.read_bytes == known
+    assert all(read == share for read, share in moved[1])
+
+
+@pytest.mark.usefixtures("moved")
+def test_of_equal_replicas_one_writes(folder: Path, plans: Plans) -> None:
+    manifest = read_document(folder / NAMES[0] / "checkpoint.json", Checkpoint)
+    whole = sum(own.numel() for own in MODELS["llama"].build().parameters())
+    keys = [key for file in manifest.files for key in file.tensors]
+    numbers = sum(key.startswith("optimizer/step/") for key in keys)
+    stored = sum(Path(folder / NAMES[0] / file.name).stat().st_size for file in manifest.files)
+    headers = sum(
+        8 + int.from_bytes((folder / NAMES[0] / file.name).read_bytes()[:8], "little")
+        for file in manifest.files
+    )
+    assert stored - headers == 3 * 8 * whole + 4 * numbers
+    assert {file.rank for file in manifest.files} == set(range(RANKS))
+    assert (manifest.plan, manifest.world_size) == (plans["llama", "2x2"], RANKS)
+
+
+@pytest.mark.usefixtures("moved")
+def test_a_full_disk_is_said_on_all_ranks(folder: Path) -> None:
+    said = [(folder / f"full-{rank}.txt").read_text() for rank in range(RANKS)]
+    assert "cannot be written, the last checkpoint stays: " in said[1]
+    assert "File too large" in said[1]
+    for rank in (0, 2, 3):
+        assert said[rank].startswith(f"rank 1 failed while saving to {folder}")
+        assert "File too large" in said[rank]
