@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from examples.models.gpt_unfused import Gpt, Sizes
 from meshwright.capture import capture_module
-from meshwright.schema import Budget, Graph, Request, Setup
-from tests.solver.requests import planned
+from meshwright.schema import Budget, Graph, Setup
+from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import topology
 
 T = torch.Tensor
@@ -115,7 +115,7 @@ def counts(tensor: T) -> bool:
 
 def predicted(graph: Graph, execution: str) -> int:
     setup = Setup(microbatches=1, execution=execution)
-    request = Request(graph=graph, topology=topology(1), setup=setup, budget=Budget(max_axes=1))
+    request = toy_request(graph=graph, topology=topology(1), setup=setup, budget=Budget(max_axes=1))
     return planned(request).cost.memory_bytes.activations
 
 

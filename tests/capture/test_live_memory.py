@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from meshwright.schema import Budget, Plan, Recompute, Request, Setup
+from meshwright.schema import Budget, Plan, Recompute, Setup
 from tests.capture import live_models as models
 from tests.capture.live_memory import Fullest, Live
 from tests.capture.live_models import Case
-from tests.solver.requests import planned
+from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import topology
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cost-model.md"
@@ -86,7 +86,7 @@ def plan_of(case: Case, microbatches: int, gradient_dtype: str) -> Plan:
         execution="eager",
     )
     return planned(
-        Request(
+        toy_request(
             graph=case.graph,
             topology=topology(1, memory_bytes=1 << 36),
             setup=setup,

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from costmodel.calibrations import default_calibration
 from examples.models.gpt_unfused import Gpt, Sizes
 from meshwright.capture import capture_hf, capture_module, interpret
-from meshwright.schema import Budget, Graph, Request, Setup
+from meshwright.schema import Budget, Graph, Setup
 from solver.planner import plan
 from solver.problem import build_problem
 from solver.values import find_values
 from tests.capture.saved_by_torch import kept_bytes, kept_of_op
 from tests.capture.test_models import real_model, text_inputs
-from tests.solver.small_graphs import topology
+from tests.solver.requests import toy_request
+from tests.solver.small_graphs import topology, toy_calibration
 
 T = torch.Tensor
 BATCH, SEQ = 3, 12
@@ -46,7 +46,7 @@ COMPOSED = {"rms_norm", "moe_dispatch", "moe_combine"}
 def check(graph: Graph, values: Mapping[str, T], symbols: Mapping[str, int]) -> set[str]:
     """Compare every op whose result has a gradient; the kinds that were compared."""
     setup = Setup(symbols=dict(symbols), microbatches=1, execution="eager")
-    problem = build_problem(graph, topology(1), setup, default_calibration())
+    problem = build_problem(graph, topology(1), setup, toy_calibration())
     found = find_values(problem)
     made = {k: v.detach() for k, v in interpret(graph, values, symbols=symbols).items()}
     gradient = {name for name, info in problem.tensors.items() if info.has_gradient}
@@ -186,7 +186,7 @@ def test_a_whole_model_keeps_what_its_plan_says():
         module, lambda _: {k: v.to("meta") for k, v in inputs.items()}, symbols={}, name="gpt"
     )
     setup, budget = Setup(microbatches=1, execution="eager"), Budget(max_axes=1)
-    answer = plan(Request(graph=graph, topology=topology(1), setup=setup, budget=budget))
+    answer = plan(toy_request(graph=graph, topology=topology(1), setup=setup, budget=budget))
     assert answer.plan is not None
     own = dict(module.named_parameters())
     found, _ = kept_bytes(

@@ -27,10 +27,10 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from meshwright.schema import Degrees, Plan, Request, Setup
+from meshwright.schema import Degrees, Plan, Setup
 from tests.capture import live_models as models
 from tests.capture.live_models import Case
-from tests.solver.requests import planned
+from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import topology
 
 T = torch.Tensor
@@ -95,7 +95,7 @@ def plan_of(case: Case, degrees: Degrees) -> Plan:
         execution="eager",
     )
     devices = topology(*sizes, memory_bytes=1 << 36)
-    return planned(Request(graph=case.graph, topology=devices, setup=setup, degrees=degrees))
+    return planned(toy_request(graph=case.graph, topology=devices, setup=setup, degrees=degrees))
 
 
 def measured(case: Case, degrees: Degrees) -> Held:

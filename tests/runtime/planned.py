@@ -28,7 +28,7 @@ from meshwright.schema import (
 from meshwright.schema.recompute import RecomputePolicy
 from tests.runtime.models import MODELS
 from tests.runtime.worlds import ROWS, Case, Outcome, run_world
-from tests.solver.small_graphs import topology
+from tests.solver.small_graphs import topology, toy_calibration
 
 Key = tuple[str, str, tuple[str, ...], int, str]  # cause, kind, axes, elements, tensor
 
@@ -70,6 +70,7 @@ def asked(wanted: Wanted, sizes: tuple[int, ...], service: str) -> PlanFile:
             degrees=None if wanted.degrees is None else Degrees(**wanted.degrees),
             constraints=Constraints(optimizer_parallel=OptimizerParallel(threshold_kb=0)),
             recompute=Recompute(policy=wanted.recompute),
+            calibration=toy_calibration(),
         ).plan
     assert found is not None
     return PlanFile(plan=found, graph=graph, topology=devices, setup=setup)

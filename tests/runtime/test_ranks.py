@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from meshwright.runtime import rank_strategy
-from meshwright.schema import Graph, Pin, Plan, PlanError, Request, Setup
+from meshwright.schema import Graph, Pin, Plan, PlanError, Setup
 from meshwright.schema.rank_strategy import Group
 from solver.planner import plan
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
 
 TENSORS = [
@@ -37,7 +38,7 @@ def planned() -> Plan:
         Pin(op="up", strategy={"b0": ("node",), "n": ("gpu",)}),
         Pin(op="all", strategy={"d0": ("node",), "d1": ("gpu",)}),
     )
-    request = Request(graph=GRAPH, topology=DEVICES, setup=SETUP, pins=pins)
+    request = toy_request(graph=GRAPH, topology=DEVICES, setup=SETUP, pins=pins)
     found = plan(request).plan
     assert found is not None
     return found

@@ -12,9 +12,10 @@ from torch import nn
 import meshwright
 from meshwright.planfile import PlanFile, read_plan
 from meshwright.runtime import rank_strategy
-from meshwright.schema import InvalidInput, PlanError, Request, Schedule, SequenceOrder, Setup
+from meshwright.schema import InvalidInput, PlanError, Schedule, SequenceOrder, Setup
 from solver.planner import plan
 from tests.runtime.models import MODELS, Llama
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
 
 
@@ -35,7 +36,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def planned(path: Path, ranks: int) -> Path:
     graph, devices = MODELS["llama"].graph(4), topology(ranks)
     setup = Setup(global_batch=8, microbatches=2)
-    found = plan(Request(graph=graph, topology=devices, setup=setup)).plan
+    found = plan(toy_request(graph=graph, topology=devices, setup=setup)).plan
     assert found is not None
     PlanFile(plan=found, graph=graph, topology=devices, setup=setup).write(path)
     return path

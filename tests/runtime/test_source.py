@@ -10,15 +10,16 @@ import pytest
 from meshwright.client import Client
 from meshwright.planfile import PlanFile
 from meshwright.runtime import PlanSource, rank_strategy
-from meshwright.schema import InvalidInput, Plan, PlanError, Request, Unavailable
+from meshwright.schema import InvalidInput, Plan, PlanError, Unavailable
 from solver.planner import plan
 from tests.runtime.test_ranks import GRAPH, SETUP
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
 
 
 @pytest.fixture(scope="module")
 def planned() -> Plan:
-    found = plan(Request(graph=GRAPH, topology=topology(2), setup=SETUP)).plan
+    found = plan(toy_request(graph=GRAPH, topology=topology(2), setup=SETUP)).plan
     assert found is not None
     return found
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from starlette.testclient import TestClient
 
 from meshwright.runtime import rank_strategy
-from meshwright.schema import Request
 from meshwright.schema.rank_strategy import RankStrategy
 from service import documents
 from service.state import State
 from solver.planner import plan
 from tests.runtime.test_ranks import DEVICES, GRAPH, SETUP
 from tests.service.conftest import Serve
+from tests.solver.requests import toy_request
 
 
 def test_the_service_slices_a_plan_as_a_file_is_sliced(serve: Serve) -> None:
-    planned = plan(Request(graph=GRAPH, topology=DEVICES, setup=SETUP)).plan
+    planned = plan(toy_request(graph=GRAPH, topology=DEVICES, setup=SETUP)).plan
     assert planned is not None
     client: TestClient = serve(workers=0)
     service: State = client.app.state.service  # type: ignore[attr-defined]  # a FastAPI app

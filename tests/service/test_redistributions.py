@@ -7,13 +7,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from meshwright.client import Client
-from meshwright.schema import Graph, NotFound, Plan, Request, Setup, Topology
+from meshwright.schema import Graph, NotFound, Plan, Setup, Topology
 from meshwright.schema.transfer import DeviceTransfer, Transfer
 from service import documents
 from service.state import State
 from solver.planner import plan
 from tests.service.conftest import Serve
 from tests.service.samples import GRAPH, TOPOLOGY
+from tests.solver.requests import toy_request
 
 
 def store(client: TestClient, levels: list[int]) -> Plan:
@@ -22,7 +23,7 @@ def store(client: TestClient, levels: list[int]) -> Plan:
         {**level, "size": size} for level, size in zip(TOPOLOGY["levels"], levels, strict=True)
     ]}  # fmt: skip
     topology, graph, setup = Topology.from_dict(cluster), Graph.from_dict(GRAPH), Setup()
-    found = plan(Request(graph=graph, topology=topology, setup=setup)).plan
+    found = plan(toy_request(graph=graph, topology=topology, setup=setup)).plan
     assert found is not None
     service: State = client.app.state.service  # type: ignore[attr-defined]  # a FastAPI app
     with service.database.writing() as connection:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from meshwright.schema import Infeasible, Plan, Request, Setup, Topology
+from typing import Any
+
+from costmodel.calibrations import default_calibration
+from meshwright.schema import Graph, Infeasible, Plan, Request, Setup, Topology
 from solver.planner import plan
-from tests.solver.small_graphs import GraphMaker
+from solver.problem import Problem, build_problem
+from tests.solver.small_graphs import GraphMaker, toy_calibration
 
 ONE_BATCH = Setup(microbatches=1)
+
+
+def toy_request(graph: Graph, topology: Topology, **wishes: Any) -> Request:
+    """A request for toy devices, which have a calibration of their own."""
+    return Request(graph=graph, topology=topology, **{"calibration": toy_calibration(), **wishes})
 
 
 def planned(request: Request) -> Plan:
@@ -21,6 +30,12 @@ def refused(request: Request) -> Infeasible:
     assert answer.plan is None
     assert answer.infeasible is not None
     return answer.infeasible
+
+
+def problem_of(request: Request, **more: Any) -> Problem:
+    """The problem that the planner solves for this request, to judge its plans by."""
+    calibration = request.calibration or default_calibration()
+    return build_problem(request.graph, request.topology, request.setup, calibration, **more)
 
 
 def transformer_mlp(batch: int, *, rows: int = 64, width: int = 2048) -> GraphMaker:
@@ -44,4 +59,4 @@ def transformer_mlp(batch: int, *, rows: int = 64, width: int = 2048) -> GraphMa
 
 def mlp_request(batch: int, devices: Topology, **sizes: int) -> Request:
     graph = transformer_mlp(batch, **sizes).graph("loss:out", loss="loss:out")
-    return Request(graph=graph, topology=devices, setup=ONE_BATCH)
+    return toy_request(graph=graph, topology=devices, setup=ONE_BATCH)

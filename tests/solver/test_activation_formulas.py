@@ -15,19 +15,18 @@ import numpy as np
 import pytest
 import torch
 
-from costmodel.calibrations import default_calibration
 from examples.models.gpt_unfused import SIZES, Sizes, gpt
 from meshwright.capture import capture_module
-from meshwright.schema import Budget, Graph, Pin, Pipeline, Request, Setup
+from meshwright.schema import Budget, Graph, Pin, Pipeline, Setup
 from meshwright.schema.pipelining.schedules import schedule
 from meshwright.schema.recompute import Recompute
 from solver.assignment import Read
 from solver.evaluate import cost_of_all
 from solver.lowering import Models
 from solver.planner import plan
-from solver.problem import build_problem
 from solver.stage_assignment import assignment_of_stage
 from solver.values import find_values
+from tests.solver.requests import problem_of, toy_request
 from tests.solver.small_graphs import topology
 
 LAYERS = 2
@@ -84,12 +83,12 @@ def kept_bytes(name: str, ways: int, how: tuple[Pin, ...], setup: Setup = SETUP)
     Values that readers share are saved as they rest and gathered again, as the paper has it.
     """
     graph, devices = captured(name), topology(ways, memory_bytes=1 << 44)
-    answer = plan(
-        Request(graph=graph, topology=devices, setup=setup, pins=how, budget=Budget(max_axes=1))
-    )
+    budget = Budget(max_axes=1)
+    request = toy_request(graph=graph, topology=devices, setup=setup, pins=how, budget=budget)
+    answer = plan(request)
     assert answer.plan is not None
     stage = answer.plan.stages[0]
-    problem = build_problem(graph, devices, setup, default_calibration())
+    problem = problem_of(request)
     models = Models(problem, find_values(problem), stage.mesh)
     chosen = assignment_of_stage(models, stage)
     again = {root: Read(read.codes, True) for root, read in chosen.read.items()}
@@ -148,7 +147,7 @@ def test_recompute_leaves_what_the_paper_says(name, policy, layer):
     # equation 6 and table 2: without the scores of attention, and the input of a layer alone
     sizes, layers = SIZES[name], 4  # enough for repeats to be found
     answer = plan(
-        Request(
+        toy_request(
             graph=captured(name, layers),
             topology=topology(1, memory_bytes=1 << 44),
             setup=SETUP,
@@ -172,7 +171,7 @@ def test_the_first_pipeline_rank_holds_all_layers_and_more_interleaved(kind, per
     sizes = replace(SIZES[name], microbatch=1)
     every = layers // (ranks * per_rank)
     answer = plan(
-        Request(
+        toy_request(
             graph=captured(name, layers),
             topology=topology(ranks, memory_bytes=1 << 44),
             setup=Setup(global_batch=microbatches, microbatches=microbatches),

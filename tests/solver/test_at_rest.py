@@ -21,7 +21,7 @@ from solver.at_rest import AtRest
 from solver.evaluate import evaluate
 from solver.planner import plan
 from solver.verify import verify_documents
-from tests.solver.requests import planned, transformer_mlp
+from tests.solver.requests import planned, toy_request, transformer_mlp
 from tests.solver.small_graphs import GraphMaker, one_level_mesh, problem, topology
 
 SIZES = (2, 4)
@@ -96,7 +96,7 @@ def test_a_level_and_accumulation_that_contradict_it_are_refused(wish: dict[str,
 
 def asked(batch: int = 64, *sizes: int, **wish: object) -> Request:
     graph = transformer_mlp(batch, width=512).graph("loss:out", loss="loss:out")
-    return Request(
+    return toy_request(
         graph=graph,
         topology=topology(*(sizes or SIZES)),
         setup=MIXED,
@@ -168,7 +168,7 @@ def test_pipeline_stages_keep_it():
         x = maker.op("linear", [x, weight], ["batch", 512], f"layer{k}")
     label = maker.tensor("label", ["batch"], "label", dtype="int64")
     loss = maker.op("cross_entropy", [x, label], [], "loss")
-    request = Request(
+    request = toy_request(
         graph=maker.graph(loss, loss=loss),
         topology=one_level_mesh(4)[0],
         setup=Setup(microbatches=4, gradient_dtype="bfloat16"),

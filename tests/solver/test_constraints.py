@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from meshwright.schema import Constraints, Pin, Request, RequestError, Setup
+from meshwright.schema import Constraints, Pin, RequestError, Setup
 from solver.constraints import Filters, filters
 from solver.dynamic_programming import dynamic_programming
 from solver.evaluate import evaluate
@@ -19,13 +19,14 @@ from solver.planner import plan
 from solver.verify import verify
 from tests.solver.completions import axes_on, completed_plan, least_cost_ns
 from tests.solver.random_problems import Case, cases
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, models, topology
 
 
 def constrained(found: Models, *pins: Pin, module: str | None = None, **wishes: Any) -> Filters:
     """What a request with these constraints leaves of a problem's strategies."""
     problem = found.problem
-    request = Request(
+    request = toy_request(
         graph=problem.graph,
         topology=problem.topology,
         setup=problem.setup,
@@ -293,7 +294,7 @@ def test_a_submodule_of_one_of_many_layers_is_searched_alone():
         x = maker.op("linear", [x, maker.parameter(f"w{k}", 64, 64)], ["batch", 64], f"fc{k}",
                      **fields)  # fmt: skip
         x = maker.op("gelu", [x], ["batch", 64], f"act{k}", **fields)
-    request = Request(
+    request = toy_request(
         graph=maker.graph(x), topology=topology(2, 4), setup=Setup(microbatches=1),
         module="layers.5", pins=(Pin(op="fc5", strategy={"n": ("gpu0",)}),),
         solver="dynamic_programming",

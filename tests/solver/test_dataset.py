@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from costmodel.calibrations import default_calibration
-from meshwright.schema import LayoutError, Pin, Plan, Request, RequestError, Setup, SetupError
+from meshwright.schema import LayoutError, Pin, Plan, RequestError, Setup, SetupError
 from solver.dataset import with_loading
 from solver.evaluate import evaluate
 from solver.planner import plan
-from solver.problem import build_problem
 from solver.verify import verify_documents
-from tests.solver.small_graphs import GraphMaker, topology
+from tests.solver.requests import toy_request
+from tests.solver.small_graphs import GraphMaker, problem, topology
 
 
 def graph():
@@ -30,7 +29,7 @@ def graph():
 
 
 def planned(dataset: Any, *pins: Pin, levels: tuple[int, ...] = (2, 2)) -> Plan:
-    request = Request(
+    request = toy_request(
         graph=graph(), topology=topology(*levels), pins=pins,
         setup=Setup(microbatches=1, dataset=dataset), solver="dynamic_programming",
     )  # fmt: skip
@@ -85,11 +84,8 @@ def test_every_input_can_have_cuts_of_its_own():
 
 def test_the_judge_says_the_same_of_a_plan_read_back():
     found = planned("data_parallel", COLUMNS)
-    problem = build_problem(
-        graph(), topology(2, 2), Setup(microbatches=1, dataset="data_parallel"),
-        default_calibration(),
-    )  # fmt: skip
-    again = evaluate(problem, Plan.from_json(found.to_json()))
+    judged = problem(graph(), topology(2, 2), Setup(microbatches=1, dataset="data_parallel"))
+    again = evaluate(judged, Plan.from_json(found.to_json()))
     assert again.objective_ns == pytest.approx(found.cost.objective_ns, rel=1e-9)
 
 

@@ -28,8 +28,8 @@ from solver.planner import plan
 from solver.simulation.step import step_of
 from solver.values import find_values
 from solver.verify import verify, verify_documents
-from tests.solver.requests import planned
-from tests.solver.small_graphs import GraphMaker, models, problem, topology
+from tests.solver.requests import planned, problem_of, toy_request
+from tests.solver.small_graphs import GraphMaker, models, topology
 from tests.solver.test_enumeration import all_assignments
 
 WHOLE = OptimizerParallel(whole_parameters=True, threshold_kb=0)
@@ -125,7 +125,7 @@ def test_the_update_and_its_state_are_a_share_of_the_group() -> None:
 
 def test_the_plan_is_the_best_of_all_assignments_under_every_memory_limit() -> None:
     def request(memory_bytes: int) -> Request:
-        return Request(
+        return toy_request(
             graph=odd().graph("second:out"),
             topology=topology(3, memory_bytes=memory_bytes, latency_ns=100),
             setup=Setup(microbatches=1, memory_reserve=0.0),
@@ -135,7 +135,7 @@ def test_the_plan_is_the_best_of_all_assignments_under_every_memory_limit() -> N
 
     roomy = request(1 << 40)
     everything = []
-    built = problem(roomy.graph, roomy.topology, roomy.setup)
+    built = problem_of(roomy)
     for mesh in meshes(roomy.topology, 1):
         own = Models(built, find_values(built), mesh, at_rest=AtRest(WHOLE))
         for assignment in all_assignments(own):
@@ -172,7 +172,7 @@ def layers(count: int = 4, **fields: object) -> Request:
         x = maker.op("linear", [act, down], ["batch", 98], f"{k} down")
     label = maker.tensor("label", ["batch"], "label", dtype="int64")
     loss = maker.op("cross_entropy", [x, label], [], "loss")
-    return Request(
+    return toy_request(
         graph=maker.graph(loss, loss=loss),
         topology=topology(3, 2),
         setup=Setup(microbatches=2, memory_reserve=0.0),
@@ -247,7 +247,7 @@ def test_plans_say_who_owns_what_are_judged_alike_and_right() -> None:
         update={"constraints": Constraints(optimizer_parallel=OptimizerParallel(level=1))}
     ))  # fmt: skip
     assert found.cost.memory_bytes.optimizer < whole.cost.memory_bytes.optimizer / 2
-    assert evaluate(problem(request.graph, request.topology, request.setup), found) == found.cost
+    assert evaluate(problem_of(request), found) == found.cost
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified"
     simulated = step_of(found, request.graph, request.topology, request.setup)
@@ -301,7 +301,7 @@ def test_what_is_not_summed_or_not_sent_is_found_out() -> None:
         )
         assert without != moved
         wrong = changed(found, redistributions=without)
-        certificate = verify(problem(request.graph, request.topology, request.setup), wrong)
+        certificate = verify(problem_of(request), wrong)
         assert certificate.outcome == "failed"
 
 
@@ -314,6 +314,6 @@ def test_what_can_be_cut_has_no_owner() -> None:
     )
     with pytest.raises(PlanError, match="cannot have an owner"):
         evaluate(
-            problem(request.graph, request.topology, request.setup),
+            problem_of(request),
             changed(found, parameters=parameters),
         )

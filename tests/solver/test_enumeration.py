@@ -17,8 +17,8 @@ from solver.meshes import meshes
 from solver.planner import plan
 from solver.uneven import Uneven
 from solver.values import find_values
-from tests.solver.requests import planned, refused
-from tests.solver.small_graphs import GraphMaker, problem, topology
+from tests.solver.requests import planned, problem_of, refused, toy_request
+from tests.solver.small_graphs import GraphMaker, topology
 
 
 def all_assignments(models: Models):
@@ -62,7 +62,7 @@ def all_assignments(models: Models):
 def best_by_enumeration(request: Request) -> list[tuple[float, int]]:
     """(cost, memory) of every assignment that is possible, on every mesh, with spans or without."""
     found = []
-    allowed = problem(request.graph, request.topology, request.setup)
+    allowed = problem_of(request)
     spaces = itertools.product(
         meshes(request.topology, request.budget.max_axes),
         {allowed.uneven.mode: allowed, "refuse": replace(allowed, uneven=Uneven())}.values(),
@@ -179,7 +179,7 @@ def test_the_plan_is_the_best_of_all_assignments_under_every_memory_limit(
     maker, output, levels, axes, uneven
 ):
     def request(memory_bytes: int) -> Request:
-        return Request(
+        return toy_request(
             graph=maker().graph(output),
             topology=topology(*levels, memory_bytes=memory_bytes, latency_ns=100),
             setup=Setup(microbatches=1, memory_reserve=0.0, uneven=uneven),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from meshwright.schema import Graph, Plan, PlanError, Request, Setup
+from meshwright.schema import Graph, Plan, PlanError, Setup
 from solver.cost_graph import evaluate_choice
 from solver.evaluate import evaluate
 from solver.lowering import Models, lower
@@ -17,6 +17,7 @@ from solver.planner import plan
 from solver.problem import Problem
 from solver.values import find_values
 from tests.solver.random_problems import Case, cases, plan_of, random_choice
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, one_level_mesh, problem, topology
 
 
@@ -79,7 +80,7 @@ DEVICES = topology(2, 2)
 @pytest.fixture(scope="module")
 def planned() -> tuple[Problem, dict[str, Any]]:
     graph = two_layers().graph("loss:out", loss="loss:out")
-    answer = plan(Request(graph=graph, topology=DEVICES, setup=Setup(microbatches=1)))
+    answer = plan(toy_request(graph=graph, topology=DEVICES, setup=Setup(microbatches=1)))
     assert answer.plan is not None
     return problem(graph, DEVICES, Setup(microbatches=1)), answer.plan.to_dict()
 

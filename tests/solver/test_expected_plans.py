@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from meshwright.schema import Budget, Pin, Plan, Request
-from tests.solver.requests import ONE_BATCH, mlp_request, planned
+from meshwright.schema import Budget, Pin, Plan
+from tests.solver.requests import ONE_BATCH, mlp_request, planned, toy_request
 from tests.solver.small_graphs import GraphMaker, topology
 
 
@@ -61,7 +61,7 @@ def communication(*, fused: bool, kv_heads: int) -> tuple[dict[str, float], int]
         pins += [Pin(op=name, strategy={"n0": column["n"]}) for name in "qkv"]
     pins.append(Pin(op="attention", strategy={"g": ("gpu",)}))
     found = planned(
-        Request(
+        toy_request(
             graph=projections(fused=fused, kv_heads=kv_heads).graph("attention:out"),
             topology=topology(4),
             setup=ONE_BATCH,
@@ -96,7 +96,7 @@ def test_a_residual_stream_read_by_two_branches_is_gathered_and_reduced_once():
         maker.op("linear", [x, maker.parameter(f"w {name}", 32, 32)], [64, 32], name)
     rows, columns = {"d0": ("gpu",)}, {"n": ("gpu",)}
     found = planned(
-        Request(
+        toy_request(
             graph=maker.graph("left:out", "right:out"),
             topology=topology(4),
             setup=ONE_BATCH,
@@ -166,7 +166,7 @@ def test_a_table_of_many_rows_is_split_over_its_rows_or_columns_and_never_copied
     label = maker.tensor("label", ["batch"], "label", dtype="int64")
     maker.op("cross_entropy", [y, label], [], "loss")
     found = planned(
-        Request(
+        toy_request(
             graph=maker.graph("loss:out", loss="loss:out"),
             topology=topology(8, memory_bytes=3 << 30),
             setup=ONE_BATCH,

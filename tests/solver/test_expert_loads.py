@@ -11,7 +11,7 @@ from solver.expert_loads import is_mean_room
 from solver.planner import check, plan
 from solver.simulation.step import step_of
 from solver.verify import verify_documents
-from tests.solver.requests import planned
+from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 from tests.solver.test_verify import decoder_layer
 
@@ -51,7 +51,7 @@ def mixture(room: str = "seq//4") -> Graph:
 def request(imbalance: float, *sizes: int, graph: Graph | None = None, **more: object) -> Request:
     setup = Setup(microbatches=1, expert_imbalance=imbalance, execution="eager")
     devices = topology(*sizes, flops_per_s=1e9)
-    return Request(graph=graph or mixture(), topology=devices, setup=setup, **more)
+    return toy_request(graph=graph or mixture(), topology=devices, setup=setup, **more)
 
 
 def test_what_lies_between_dispatch_and_combine_is_loaded() -> None:

@@ -10,6 +10,7 @@ from solver.evaluate import evaluate
 from solver.folding import Folding, fold
 from solver.planner import plan
 from tests.solver.nested_graphs import residual
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 
@@ -90,7 +91,7 @@ def test_a_folded_plan_is_the_plan_of_the_whole_graph(
 ) -> None:
     graph, setup, memory_bytes = CASES[case]
     devices = topology(2, 4, memory_bytes=memory_bytes, bytes_per_s=1e9)
-    request = Request(
+    request = toy_request(
         graph=graph,
         topology=devices,
         setup=Setup(**{"microbatches": 1, **setup}),
@@ -127,7 +128,7 @@ def test_every_search_plans_groups(solver: str) -> None:
     memory_bytes = 1 << 34 if solver == "exact" else 20_000_000  # it takes 20 s to fit
     devices = topology(2, 4, memory_bytes=memory_bytes, bytes_per_s=1e9)
     pins = (Pin(op="*.first", strategy={"k": ("gpu",)}),) if solver == "semi_auto" else ()
-    request = Request(
+    request = toy_request(
         graph=graph, topology=devices, setup=Setup(microbatches=1), solver=solver, pins=pins
     )
     found = plan(request).plan
@@ -142,7 +143,7 @@ def test_every_search_plans_groups(solver: str) -> None:
 
 def test_a_pin_on_one_layer_holds_there(monkeypatch: pytest.MonkeyPatch) -> None:
     pin = Pin(op="8.first", strategy={"k": ("gpu",)})
-    request = Request(
+    request = toy_request(
         graph=layered(24), topology=topology(2, 4), setup=Setup(microbatches=1), pins=(pin,)
     )
     folded = plan(request).plan

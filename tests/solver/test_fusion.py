@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from costmodel.calibrations import datasheet_calibration
 from costmodel.collectives import Interconnect, collective_ns
 from meshwright.cli.wishes import setup_of
 from meshwright.schema import (
@@ -25,9 +24,8 @@ from meshwright.schema.fusion import CollectiveFusion
 from solver.evaluate import evaluate
 from solver.folding import fold
 from solver.fusion import BUCKET_BYTES, buckets_of, latency_shares
-from solver.problem import build_problem
-from tests.solver.requests import planned
-from tests.solver.small_graphs import GraphMaker, one_level_mesh
+from tests.solver.requests import planned, problem_of, toy_request
+from tests.solver.small_graphs import GraphMaker, one_level_mesh, toy_calibration
 
 MIB = 1 << 20
 LAYERS = 6
@@ -71,7 +69,7 @@ def test_all_groups_together_pay_one_latency_each():
 
 
 def test_a_fused_collective_pays_its_share_of_the_latency_and_all_its_bytes():
-    whole = Interconnect.of(one_level_mesh(8)[0], datasheet_calibration())
+    whole = Interconnect.of(one_level_mesh(8)[0], toy_calibration())
     fused = replace(whole, fused=(("all_reduce", 0.25),))
     none, some = (collective_ns("all_reduce", (8,), payload_bytes=0.0, interconnect=own)
                   for own in (whole, fused))  # fmt: skip
@@ -128,21 +126,18 @@ def stack(layers: int = LAYERS):
 
 
 def data_parallel(layers: int = LAYERS, **kinds: dict[str, Any]) -> tuple[Request, Plan]:
-    """By flat shares: of a latency and a bandwidth alone sums can be done by hand."""
-    request = Request(
+    request = toy_request(
         graph=stack(layers),
         topology=one_level_mesh(4)[0],
         setup=Setup(microbatches=1, fusion=fusion(**kinds)),
         solver="semi_auto",
         constraints={"optimizer_parallel": {"level": 0}},
-        calibration=datasheet_calibration(),
     )
     return request, planned(request)
 
 
 def judged(request: Request, found: Plan) -> Cost:
-    flat = datasheet_calibration()
-    return evaluate(build_problem(request.graph, request.topology, request.setup, flat), found)
+    return evaluate(problem_of(request), found)
 
 
 def grouped(found: Plan) -> list[tuple[str, ...]]:

@@ -28,8 +28,8 @@ from solver.evaluate import evaluate
 from solver.inference import for_inference
 from solver.transfers.plans import PlanDocuments, transfer_plans
 from solver.verify import verify_documents
-from tests.solver.requests import planned, refused
-from tests.solver.small_graphs import GraphMaker, problem, topology
+from tests.solver.requests import planned, problem_of, refused, toy_request
+from tests.solver.small_graphs import GraphMaker, topology
 
 BATCH, HEADS, GROUPS, WIDTH, CONTEXT, LAYERS = 8, 8, 4, 16, 64, 2
 HIDDEN = HEADS * WIDTH
@@ -86,7 +86,7 @@ def serving(seq: int = 1, context: int = CONTEXT, **more: Any) -> Setup:
 
 def request(setup: Setup, devices: int, pins: tuple[Pin, ...] = ()) -> Request:
     graph, devices_ = decoder(), topology(devices)
-    return Request(
+    return toy_request(
         graph=graph, topology=devices_, setup=setup, pins=pins, budget=Budget(max_axes=2)
     )
 
@@ -172,7 +172,7 @@ def test_plans_over_a_cache_are_right(seq, context_parallel):
     plan = planned(asked)
     found = verify_documents(plan, asked.graph, asked.topology, asked.setup)
     assert found.outcome == "verified", found.detail
-    own = problem(asked.graph, asked.topology, asked.setup, microbatches=1)
+    own = problem_of(asked, microbatches=1)
     assert evaluate(own, plan) == plan.cost
 
 
@@ -194,11 +194,11 @@ def latent_graph() -> Graph:
 def test_of_latent_attention_the_latents_and_rotary_keys_are_cached():
     graph, devices, setup = latent_graph(), topology(4), serving()
     plan = planned(
-        Request(graph=graph, topology=topology(1), setup=setup, budget=Budget(max_axes=1))
+        toy_request(graph=graph, topology=topology(1), setup=setup, budget=Budget(max_axes=1))
     )
     # no head has a cache of its own: 32 + 8 numbers a position, not 4 * (24 + 16) of heads
     assert cache_bytes(plan) == BATCH * CONTEXT * (32 + 8) * 2 * LATENT.layers
-    spread = planned(Request(graph=graph, topology=devices, setup=setup))
+    spread = planned(toy_request(graph=graph, topology=devices, setup=setup))
     found = verify_documents(spread, graph, devices, setup)
     assert found.outcome == "verified", found.detail
 
@@ -228,7 +228,7 @@ def test_a_graph_without_causal_attention_is_refused():
 
 
 def test_a_checkpoint_of_training_moves_to_fewer_devices_of_inference():
-    trained = Request(graph=decoder(), topology=topology(4, 2), setup=Setup(microbatches=1))
+    trained = toy_request(graph=decoder(), topology=topology(4, 2), setup=Setup(microbatches=1))
     served = request(serving(), 2).model_copy(update={"topology": topology(2)})
     source, target = (
         PlanDocuments(planned(own), own.graph, own.topology, own.setup) for own in (trained, served)

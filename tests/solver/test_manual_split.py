@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.schema import Graph, Pin, Plan, Request, RuleError, Setup
+from meshwright.schema import Graph, Pin, Plan, RuleError, Setup
 from solver.execution.kernels import KERNELS, Call
 from solver.planner import plan
 from solver.problem import Problem
 from solver.verify import verify
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, models, problem, topology
 
 CHUNKS = [3, 9, 5, 7]
@@ -34,7 +35,7 @@ def fields(chunks: list[int] | None = None, *, tied: bool = False, cast: bool = 
 def planned(graph: Graph, strategy: dict, sizes: tuple[int, ...]) -> tuple[Problem, Plan]:
     devices, setup = topology(*sizes), Setup(microbatches=1)
     pins = (Pin(op="it", strategy=strategy),)
-    answer = plan(Request(graph=graph, topology=devices, setup=setup, pins=pins))
+    answer = plan(toy_request(graph=graph, topology=devices, setup=setup, pins=pins))
     assert answer.plan is not None
     return problem(graph, devices, setup), answer.plan
 

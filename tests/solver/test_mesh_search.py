@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from meshwright.schema import Budget, Progress, Request
+from meshwright.schema import Budget, Progress
 from meshwright.schema.wishes import Solver
 from solver.mesh_outcome import TOLERANCE
 from solver.meshes import meshes
 from solver.planner import plan
-from tests.solver.requests import mlp_request, planned
+from tests.solver.requests import mlp_request, planned, toy_request
 from tests.solver.small_graphs import GraphMaker, topology
 
 
@@ -130,7 +130,7 @@ def entangled() -> GraphMaker:
 
 def test_what_is_too_entangled_for_three_axes_is_eliminated_on_fewer():
     graph = entangled().graph(*(f"m{k}:out" for k in range(6)))
-    request = Request(graph=graph, topology=topology(2, 4), solver="dynamic_programming")
+    request = toy_request(graph=graph, topology=topology(2, 4), solver="dynamic_programming")
     found = planned(request)
     assert [len(mesh.split(" × ")) for mesh in found.search.meshes] == [2]
     assert found.search.lower_bound_ns <= found.cost.objective_ns
@@ -138,7 +138,7 @@ def test_what_is_too_entangled_for_three_axes_is_eliminated_on_fewer():
 
 def test_what_is_too_entangled_to_eliminate_is_searched_all_the_same():
     graph = entangled().graph(*(f"m{k}:out" for k in range(6)))
-    request = Request(graph=graph, topology=topology(2, 4), budget=Budget(seconds=20))
+    request = toy_request(graph=graph, topology=topology(2, 4), budget=Budget(seconds=20))
     found = planned(request)
     assert max(len(mesh.split(" × ")) for mesh in found.search.meshes) == 3
     assert found.search.lower_bound_ns <= found.cost.objective_ns

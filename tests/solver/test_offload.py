@@ -25,7 +25,7 @@ from solver.planner import plan
 from solver.values import find_values
 from solver.verify import verify_documents
 from tests.solver.hosted import GIB, hosted, offloading
-from tests.solver.requests import planned, refused, transformer_mlp
+from tests.solver.requests import planned, problem_of, refused, toy_request, transformer_mlp
 from tests.solver.small_graphs import GraphMaker, one_level_mesh, problem
 from tests.solver.test_enumeration import all_assignments, chain
 
@@ -142,7 +142,7 @@ def test_the_plan_is_the_best_of_all_assignments_under_every_memory_limit(
     maker, output, levels, axes, what
 ):
     def request(memory_bytes: int) -> Request:
-        return Request(
+        return toy_request(
             graph=maker().graph(output),
             topology=hosted(*levels, memory_bytes=memory_bytes, latency_ns=100),
             setup=Setup(microbatches=1, memory_reserve=0.0),
@@ -152,7 +152,7 @@ def test_the_plan_is_the_best_of_all_assignments_under_every_memory_limit(
 
     roomy = request(1 << 40)
     everything = []
-    built = problem(roomy.graph, roomy.topology, roomy.setup)
+    built = problem_of(roomy)
     for mesh in meshes(roomy.topology, axes):
         models = Models(built, find_values(built), mesh, at_rest=AtRest(offload=what))
         for assignment in all_assignments(models):
@@ -181,7 +181,7 @@ def test_the_plan_is_the_best_of_all_assignments_under_every_memory_limit(
 
 
 def mlp(what: str, memory_bytes: int, **host: int) -> Request:
-    return Request(
+    return toy_request(
         graph=transformer_mlp(8, rows=8, width=512).graph("loss:out", loss="loss:out"),
         topology=hosted(2, 2, memory_bytes=memory_bytes, **host),
         setup=Setup(microbatches=2, memory_reserve=0.0),
@@ -204,7 +204,7 @@ def test_offloaded_plans_say_so_are_judged_alike_and_right():
     assert found.cost.communication_ns["host"] == pytest.approx(
         sum(own.link_ns + own.host_ns for own in on_host)
     )
-    assert evaluate(problem(request.graph, request.topology, request.setup), found) == found.cost
+    assert evaluate(problem_of(request), found) == found.cost
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified"
     console = Console(width=200, record=True, file=StringIO())
@@ -257,7 +257,7 @@ def test_a_plan_cannot_keep_on_hosts_what_cannot_lie_there():
         )
         request = mlp("auto", 16 << 20)
         with pytest.raises(PlanError, match=why):
-            evaluate(problem(request.graph, request.topology, request.setup), wrong)
+            evaluate(problem_of(request), wrong)
 
 
 def test_llama_70b_fits_on_eight_devices_only_with_its_optimizer_on_hosts():
@@ -284,7 +284,7 @@ def test_a_table_larger_than_all_devices_together():
     rows = maker.op("embedding", [table, ids], ["batch", 16, 64], "look up")
     out = maker.op("linear", [rows, maker.parameter("w", 64, 64)], ["batch", 16, 64], "deep")
     loss = maker.op("mean", [out], [], "loss")
-    request = Request(
+    request = toy_request(
         graph=maker.graph(loss, loss=loss),
         topology=hosted(8, memory_bytes=16 * GIB, host_bytes=256 * GIB),
         setup=Setup(microbatches=1),
@@ -304,7 +304,7 @@ def test_of_a_frozen_table_only_the_value_is_there_to_lie_on_hosts():
     table = maker.parameter("table", 1 << 20, 64)
     rows = maker.op("embedding", [table, ids], ["batch", 16, 64], "look up")
     out = maker.op("linear", [rows, maker.parameter("w", 64, 64)], ["batch", 16, 64], "deep")
-    request = Request(
+    request = toy_request(
         graph=maker.graph(out),
         topology=hosted(2, 2, memory_bytes=32 << 20),
         setup=Setup(phase="inference"),
@@ -315,7 +315,7 @@ def test_of_a_frozen_table_only_the_value_is_there_to_lie_on_hosts():
     assert own.on_host == ("value",)
     assert own.value_bytes == 0
     assert own.host_bytes == (1 << 20) * 64 * 4  # each host has all: nobody has to be asked
-    assert evaluate(problem(request.graph, request.topology, request.setup), found) == found.cost
+    assert evaluate(problem_of(request), found) == found.cost
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified"
 
@@ -328,7 +328,7 @@ def test_stages_of_a_pipeline_offload_too():
         x = maker.op("linear", [x, weight], ["batch", 512], f"layer{k}")
     label = maker.tensor("label", ["batch"], "label", dtype="int64")
     loss = maker.op("cross_entropy", [x, label], [], "loss")
-    request = Request(
+    request = toy_request(
         graph=maker.graph(loss, loss=loss),
         topology=hosted(4, memory_bytes=9 << 19),
         setup=Setup(microbatches=4, memory_reserve=0.0),

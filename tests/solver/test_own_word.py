@@ -10,13 +10,13 @@ import pytest
 from meshwright.schema import Pin, Pipeline, Plan, PlanError, Request, Setup
 from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
-from tests.solver.requests import mlp_request, planned
+from tests.solver.requests import mlp_request, planned, toy_request
 from tests.solver.small_graphs import topology
 
 Path = tuple[str | int, ...]
 REQUESTS = {
     "one stage": mlp_request(16, topology(2, 4), rows=32, width=256),
-    "a pipeline": Request(
+    "a pipeline": toy_request(
         graph=layered(2, tied=True),
         topology=topology(2, 2),
         setup=Setup(microbatches=2),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.schema import Budget, Infeasible, Pin, Plan, Request, RequestError, Setup
+from meshwright.schema import Budget, Infeasible, Pin, Plan, RequestError, Setup
 from solver.planner import plan
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, topology
 
 
@@ -24,7 +25,7 @@ def ask(
     *pins: Pin, maker: GraphMaker | None = None, levels: tuple[int, ...] = (2, 2), axes: int = 2
 ):
     return plan(
-        Request(
+        toy_request(
             graph=(maker or layers()).graph("act2:out"),
             topology=topology(*levels),
             setup=Setup(microbatches=1),
@@ -94,7 +95,7 @@ def test_a_factor_stands_for_its_parts_and_a_part_for_itself():
     maker.op("reshape", ["act2:out"], ["batch", 4, 2], "view")
     for name in ("n", "n0"):
         answer = plan(
-            Request(
+            toy_request(
                 graph=maker.graph("view:out"),
                 topology=topology(2),
                 setup=Setup(microbatches=1),
@@ -167,7 +168,7 @@ def attention(strategy: dict[str, tuple[str, ...]]) -> Plan:
              for n in "qkv"]  # fmt: skip
     graph = maker.graph(maker.op("attention", heads, [4, 4, 8, 4], "it"))
     pins = (Pin(op="it", strategy=strategy),)
-    answer = plan(Request(graph=graph, topology=topology(2, 2), pins=pins))
+    answer = plan(toy_request(graph=graph, topology=topology(2, 2), pins=pins))
     assert answer.plan is not None
     return answer.plan
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from meshwright.schema import Budget, Layout, Mesh, Pin, Plan, Request, Setup
+from meshwright.schema import Budget, Layout, Mesh, Pin, Plan, Setup
 from solver.planner import plan
 from tests.solver.random_problems import Case, cases, plan_of, random_choice
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, topology
 
 RANKS_DIFFER = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute"}
@@ -98,7 +99,7 @@ def shared_table() -> Plan:
     label = maker.tensor("label", ["batch"], "label", dtype="int64")
     maker.op("cross_entropy", [y, label], [], "loss")
     answer = plan(
-        Request(
+        toy_request(
             graph=maker.graph("loss:out", loss="loss:out"),
             topology=topology(4, memory_bytes=2 << 20),
             setup=Setup(microbatches=1),
@@ -124,7 +125,7 @@ def test_an_op_of_unknown_kind_runs_whole_and_is_listed():
     maker.op("zzz", [x], [64, 64], "unheard")
     maker.op("zzz", [x], [64, 64], "described", rule="a b -> a b")
     answer = plan(
-        Request(
+        toy_request(
             graph=maker.graph("unheard:out", "described:out"),
             topology=topology(4),
             pins=(Pin(op="described", strategy={"a": ("gpu",)}),),

@@ -17,8 +17,15 @@ from meshwright.schema import (
 )
 from solver.evaluate import evaluate
 from solver.planner import check, plan
-from tests.solver.requests import mlp_request, planned, refused, transformer_mlp
-from tests.solver.small_graphs import GraphMaker, problem, topology
+from tests.solver.requests import (
+    mlp_request,
+    planned,
+    problem_of,
+    refused,
+    toy_request,
+    transformer_mlp,
+)
+from tests.solver.small_graphs import GraphMaker, topology
 
 
 def test_the_same_request_gets_the_same_plan():
@@ -29,7 +36,7 @@ def test_the_same_request_gets_the_same_plan():
 def test_a_plan_carries_what_evaluate_says_and_a_bound_below_it():
     request = mlp_request(4, topology(2, 4))
     found = planned(request)
-    built = problem(request.graph, request.topology, request.setup)
+    built = problem_of(request)
     assert evaluate(built, found) == found.cost
     assert found.search.cost_ns == found.cost.objective_ns
     assert 0 < found.search.lower_bound_ns <= found.cost.objective_ns
@@ -43,7 +50,7 @@ def test_a_plan_carries_what_evaluate_says_and_a_bound_below_it():
 def test_microbatches_double_until_a_plan_fits():
     def request(memory_bytes: int, microbatches: int | None = None) -> Request:
         graph = transformer_mlp(64, rows=64, width=64).graph("loss:out", loss="loss:out")
-        return Request(
+        return toy_request(
             graph=graph,
             topology=topology(2, memory_bytes=memory_bytes),
             setup=Setup(microbatches=microbatches),
@@ -67,13 +74,13 @@ def test_microbatches_stop_where_the_graph_cannot_be_cut_further():
     y = maker.op("gelu", [x], ["batch", 512], "b")
     maker.op("reshape", [y], ["batch//2", 1024], "pairs")
     answer = refused(
-        Request(graph=maker.graph("pairs:out"), topology=topology(1, memory_bytes=4_198_000))
+        toy_request(graph=maker.graph("pairs:out"), topology=topology(1, memory_bytes=4_198_000))
     )
     assert answer.constraint == "memory"
 
 
 def test_an_empty_graph_has_an_empty_plan():
-    found = planned(Request(graph=GraphMaker().graph(), topology=topology(2)))
+    found = planned(toy_request(graph=GraphMaker().graph(), topology=topology(2)))
     assert (found.cost.step_ns, found.search.gap, found.stages[0].ops) == (0, 0, ())
 
 
@@ -123,4 +130,4 @@ def test_a_rule_that_counts_no_flops_is_refused_and_its_op_named(flops):
     rule = {"notation": "b k -> b k", "flops": flops}
     maker.op("mine", [maker.parameter("p", 4, 4)], [4, 4], "strange", rule=rule)
     with pytest.raises(RuleError, match="op 'strange'"):
-        plan(Request(graph=maker.graph("strange:out"), topology=topology(2)))
+        plan(toy_request(graph=maker.graph("strange:out"), topology=topology(2)))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.schema import Axis, Budget, Pin, Plan, Redistribution, Request, Setup
+from meshwright.schema import Axis, Budget, Pin, Plan, Redistribution, Setup
 from solver.planner import plan
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, topology
 
 Pins = dict[str, dict[str, tuple[str, ...]]]
@@ -23,7 +24,7 @@ def planned(pins: Pins, levels: tuple[int, ...], phase: str) -> Plan:
     maker.op("relu", [z], [64, 128], "out")
     loss = maker.op("sum", ["out:out"], [], "loss", attrs={"dim": [0, 1]})
     answer = plan(
-        Request(
+        toy_request(
             graph=maker.graph(loss, loss=loss),
             topology=topology(*levels),
             setup=Setup(phase=phase, microbatches=1),  # type: ignore[arg-type]  # one of its words

@@ -33,7 +33,7 @@ from solver.planner import plan
 from solver.simulation.summary import simulate_documents
 from solver.values import find_values
 from solver.verify import verify, verify_documents
-from tests.solver.requests import planned
+from tests.solver.requests import planned, problem_of, toy_request
 from tests.solver.small_graphs import GraphMaker, one_level_mesh, problem, topology
 from tests.solver.test_enumeration import all_assignments
 
@@ -152,7 +152,7 @@ def test_the_plan_is_the_best_of_all_assignments_under_every_memory_limit(rows: 
     graph = maker.graph("it:out")
 
     def request(memory_bytes: int) -> Request:
-        return Request(
+        return toy_request(
             graph=graph,
             topology=topology(2, memory_bytes=memory_bytes, latency_ns=100),
             setup=Setup(microbatches=1, memory_reserve=0.0),
@@ -192,7 +192,7 @@ def test_the_plan_is_the_best_of_all_assignments_under_every_memory_limit(rows: 
 
 
 def wide(constraints: Constraints = ALLOWED, **setup: int) -> Request:
-    return Request(
+    return toy_request(
         graph=lookup(rows=1 << 16).graph("loss:out", loss="loss:out"),
         topology=topology(2, 2),
         setup=Setup(**{"microbatches": 1, **setup}),
@@ -215,7 +215,7 @@ def test_plans_say_so_are_judged_alike_and_right(setup: dict[str, int]) -> None:
     dense = planned(wide(Constraints(), **setup))
     assert found.cost.objective_ns < dense.cost.objective_ns
     assert found.cost.memory_bytes.gradients < dense.cost.memory_bytes.gradients
-    assert evaluate(problem(request.graph, request.topology, request.setup), found) == found.cost
+    assert evaluate(problem_of(request), found) == found.cost
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified"
     simulated = simulate_documents(found, request.graph, request.topology, request.setup)
@@ -239,7 +239,7 @@ def test_a_plan_that_gathers_no_rows_is_no_right_one() -> None:
     wrong = found.model_copy(
         update={"stages": (stage.model_copy(update={"redistributions": moved}),)}
     )
-    certificate = verify(problem(request.graph, request.topology, request.setup), wrong)
+    certificate = verify(problem_of(request), wrong)
     assert certificate.outcome == "failed"
 
 
@@ -252,7 +252,7 @@ def test_no_other_parameter_can_have_a_sparse_gradient() -> None:
         update={"stages": (stage.model_copy(update={"parameters": parameters}),)}
     )
     with pytest.raises(PlanError, match="cannot have a sparse gradient"):
-        evaluate(problem(request.graph, request.topology, request.setup), wrong)
+        evaluate(problem_of(request), wrong)
 
 
 def test_rows_are_added_where_their_ids_say() -> None:

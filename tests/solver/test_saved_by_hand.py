@@ -7,8 +7,8 @@ import torch
 
 from examples.models.latent_attention import Sizes, latent_attention
 from meshwright.capture import capture_module
-from meshwright.schema import Budget, Pin, Plan, Request, Setup
-from tests.solver.requests import planned
+from meshwright.schema import Budget, Pin, Plan, Setup
+from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import GraphMaker, topology
 
 ONE = Setup(microbatches=1)
@@ -57,7 +57,7 @@ def test_experts_keep_their_buffers_at_full_capacity(expert_parallel):
         pins += [Pin(op="scores", strategy={"b0": ("gpu",)})]
     graph = experts().graph("combine:out")
     plan = planned(
-        Request(
+        toy_request(
             graph=graph, topology=topology(over), setup=ONE, pins=tuple(pins),
             budget=Budget(max_axes=1),
         )
@@ -87,7 +87,7 @@ def test_a_copy_that_no_gradient_reads_is_neither_saved_nor_gathered_again():
     pins = [Pin(op=op, strategy={}) for op in ("one", "two", "total")]
     pins.append(Pin(op="shares", strategy={"d0": ("gpu",)}))
     plan = planned(
-        Request(
+        toy_request(
             graph=maker.graph(total), topology=topology(2), setup=ONE, pins=tuple(pins),
             budget=Budget(max_axes=1),
         )
@@ -108,7 +108,9 @@ def test_latent_attention_keeps_queries_in_the_width_of_latents():
     with torch.device("meta"):
         recipe = latent_attention(own, batch=B, seq=S)
     graph = capture_module(recipe.module, recipe.inputs, symbols=recipe.symbols, name="latent")
-    plan = planned(Request(graph=graph, topology=topology(1), setup=ONE, budget=Budget(max_axes=1)))
+    plan = planned(
+        toy_request(graph=graph, topology=topology(1), setup=ONE, budget=Budget(max_axes=1))
+    )
     tokens = B * S
     expected = {
         "words": tokens * 64,  # the norm's input

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from meshwright.schema import Budget, Request, Setup
+from meshwright.schema import Budget, Setup
 from solver.problem import Problem
 from solver.values import find_values
 from solver.verify import verify_documents
-from tests.solver.requests import planned
+from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 B, H, F = 4, 8, 16
@@ -180,7 +180,7 @@ def test_a_plan_of_either_stack_is_judged_and_verified_as_it_says():
     for execution in ("eager", "compiled"):
         setup, devices = Setup(microbatches=1, execution=execution), topology(2)
         plan = planned(
-            Request(graph=graph, topology=devices, setup=setup, budget=Budget(max_axes=1))
+            toy_request(graph=graph, topology=devices, setup=setup, budget=Budget(max_axes=1))
         )
         held[execution] = plan.cost.memory_bytes.activations
         saved = {t.tensor for t in plan.stages[0].tensors if t.saved != "none"}

@@ -38,6 +38,7 @@ from solver.planner import check, plan
 from solver.simulation.step import step_of
 from solver.verify import verify, verify_documents
 from tests.solver.execution.test_followers_executed import RINGS, attending
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 from tests.solver.test_verify import decoder_layer
 
@@ -56,7 +57,7 @@ def planned(
     graph: Graph, pins: tuple[Pin, ...], sizes=(2, 2), setup: Setup = ZIGZAG, flops_per_s=1e13
 ) -> Plan:
     devices = topology(*sizes, flops_per_s=flops_per_s)
-    answer = plan(Request(graph=graph, topology=devices, setup=setup, pins=pins))
+    answer = plan(toy_request(graph=graph, topology=devices, setup=setup, pins=pins))
     assert answer.plan is not None
     return answer.plan
 
@@ -100,7 +101,7 @@ def test_the_price_by_hand(rows: int, share: float) -> None:
     slow = topology(2, 2, flops_per_s=1e6)
     graph = attending(rows, rows)
     answer = plan(
-        Request(
+        toy_request(
             graph=graph,
             topology=slow,
             setup=ZIGZAG,
@@ -226,7 +227,7 @@ def staged() -> Request:
         attrs={"dim": 1, "start": 1, "end": "seq+1", "step": 1},
     )  # fmt: skip
     loss = make.op("cross_entropy", [logits, shifted], [], "loss")
-    return Request(
+    return toy_request(
         graph=make.graph(loss, loss=loss),
         topology=topology(2, 2),
         setup=Setup(microbatches=2, sequence_order="zigzag"),
@@ -323,13 +324,13 @@ def test_inference_loads_in_order_and_a_cache_does_not() -> None:
     assert certificate.outcome == "verified", certificate.detail
     cached = setup.model_copy(update={"cache": Cache(context=64)})
     with pytest.raises(SetupError, match="cannot be loaded in another order"):
-        plan(Request(graph=graph, topology=topology(2, 2), setup=cached))
+        plan(toy_request(graph=graph, topology=topology(2, 2), setup=cached))
 
 
 @pytest.mark.parametrize("policy", ["selective", "full"])
 def test_what_is_recomputed_is_in_order_too(policy: str) -> None:
     graph, pin = decoder_layer(), Pin(op="attention", strategy={"s": ("node", "gpu")})
-    request = Request(
+    request = toy_request(
         graph=graph, topology=topology(2, 2), setup=ZIGZAG, pins=(pin,),
         recompute=Recompute(policy=policy),
     )  # fmt: skip
@@ -343,7 +344,7 @@ def test_what_is_recomputed_is_in_order_too(policy: str) -> None:
 def test_a_plan_in_order_is_simulated_and_one_that_hides_it_is_not() -> None:
     for request in (
         staged(),
-        Request(graph=attending(48, 48), topology=topology(2, 2), setup=ZIGZAG, pins=(CUT,)),
+        toy_request(graph=attending(48, 48), topology=topology(2, 2), setup=ZIGZAG, pins=(CUT,)),
     ):
         found = plan(request).plan
         assert found is not None
@@ -435,7 +436,7 @@ WALKS = [("cumsum", {"dim": 2}), ("flip", {"dims": [2]}), ("roll", {"shifts": [1
 
 @pytest.mark.parametrize(("kind", "attrs"), WALKS)
 def test_what_walks_along_the_rows_is_refused_by_name(kind: str, attrs: dict) -> None:
-    request = Request(graph=walking(kind, **attrs), topology=topology(2, 2), setup=ZIGZAG)
+    request = toy_request(graph=walking(kind, **attrs), topology=topology(2, 2), setup=ZIGZAG)
     match = rf"op 'walk' \({kind}\) needs .* in the order of its positions.*contiguous would do"
     with pytest.raises(SetupError, match=match):
         plan(request)
@@ -475,7 +476,7 @@ def test_rules_of_the_users_own_are_not_taken_for_indifferent() -> None:
         op.model_copy(update={"rule": ShardingRule(**own)}) if op.name == "q" else op
         for op in graph.ops
     )
-    request = Request(
+    request = toy_request(
         graph=graph.model_copy(update={"ops": ops}), topology=topology(2, 2), setup=ZIGZAG
     )
     with pytest.raises(SetupError, match=r"op 'q' \(linear\) needs"):
@@ -493,13 +494,13 @@ def test_parameters_keep_the_order_of_the_checkpoint() -> None:
                      if name == "q" else x)  # fmt: skip
     mixed = make.op("attention", heads, shape, "it", attrs={"causal": True})
     loss = make.op("mean", [mixed], [], "loss", attrs={"dims": [0, 1, 2, 3]})
-    request = Request(graph=make.graph(loss, loss=loss), topology=topology(2, 2), setup=ZIGZAG)
+    request = toy_request(graph=make.graph(loss, loss=loss), topology=topology(2, 2), setup=ZIGZAG)
     with pytest.raises(SetupError, match="dim 0 of parameter 'places'"):
         plan(request)
 
 
 def test_a_graph_without_causal_masks_has_nothing_to_order() -> None:
-    request = Request(graph=attending(mask=True), topology=topology(2, 2), setup=ZIGZAG)
+    request = toy_request(graph=attending(mask=True), topology=topology(2, 2), setup=ZIGZAG)
     with pytest.raises(SetupError, match="no op of the graph has a causal mask"):
         plan(request)
 

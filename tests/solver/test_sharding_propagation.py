@@ -15,7 +15,7 @@ from costmodel.calibrations import default_calibration
 from costmodel.presets import preset
 from meshwright.files import read_document
 from meshwright.schema import Budget as RequestBudget
-from meshwright.schema import Graph, Pin, Request, Setup
+from meshwright.schema import Graph, Pin, Setup
 from solver.dynamic_programming import dynamic_programming
 from solver.evaluate import evaluate
 from solver.folding import fold
@@ -33,6 +33,7 @@ from solver.values import find_values
 from solver.verify import verify, verify_documents
 from tests.solver.completions import axes_on, completed_cost_ns, completed_plan, least_cost_ns
 from tests.solver.random_problems import Case, cases
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, models, topology
 
 GRAPHS = Path(__file__).parents[2] / "examples" / "graphs"
@@ -219,7 +220,7 @@ def test_strategies_that_are_not_allowed_are_not_taken():
 def test_a_folded_request_is_planned_by_propagation_and_executed():
     """Nine layers are folded into five; whether they are, the plan does not show."""
     maker = block(9)
-    request = Request(
+    request = toy_request(
         graph=maker.graph("loss:out", loss="loss:out"),
         topology=topology(2, 4),
         setup=Setup(microbatches=1),

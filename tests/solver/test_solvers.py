@@ -7,35 +7,30 @@ from typing import get_args
 import pytest
 
 from costmodel.presets import preset
-from meshwright.schema import Budget, Graph, Pin, Plan, Progress, Request, Setup, Topology
+from meshwright.schema import Budget, Pin, Plan, Progress, Request, Setup
 from meshwright.schema.wishes import Solver
 from solver.deadline import never
 from solver.evaluate import evaluate
 from solver.planner import plan
 from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
-from tests.solver.requests import mlp_request
-from tests.solver.small_graphs import problem, topology
+from tests.solver.requests import mlp_request, problem_of, toy_request
+from tests.solver.small_graphs import topology
 from tests.solver.test_recursive_programming import stored
 
 SOLVERS: tuple[Solver, ...] = get_args(Solver)
 MLP = mlp_request(16, topology(2, 4), rows=32, width=256)
-CASES: dict[str, tuple[Graph, Topology]] = {
-    "wide-deep": (stored("wide-deep"), preset("h100-2x8")),
-    "mlp": (MLP.graph, MLP.topology),
+CASES: dict[str, Request] = {
+    "wide-deep": Request(
+        graph=stored("wide-deep"), topology=preset("h100-2x8"), setup=Setup(microbatches=1)
+    ),
+    "mlp": MLP,
 }
 
 
 def planned(case: str, solver: Solver) -> Plan:
-    graph, devices = CASES[case]
-    request = Request(
-        graph=graph,
-        topology=devices,
-        solver=solver,
-        setup=Setup(microbatches=1),
-        budget=Budget(simplicity=0),
-    )
-    found = plan(request).plan
+    changes = {"solver": solver, "budget": Budget(simplicity=0)}
+    found = plan(CASES[case].model_copy(update=changes)).plan
     assert found is not None
     return found
 
@@ -45,14 +40,13 @@ def planned(case: str, solver: Solver) -> Plan:
 def test_plans_are_judged_proved_and_never_better_than_the_optimum(
     case: str, solver: Solver
 ) -> None:
-    graph, devices = CASES[case]
-    setup = Setup(microbatches=1)
+    request = CASES[case]
     found, best = planned(case, solver), planned(case, "dynamic_programming")
-    assert evaluate(problem(graph, devices, setup), found) == found.cost
+    assert evaluate(problem_of(request), found) == found.cost
     assert found.search.cost_ns == found.cost.objective_ns
     assert found.search.lower_bound_ns <= best.cost.objective_ns * (1 + 1e-9)
     assert best.search.lower_bound_ns <= found.cost.objective_ns * (1 + 1e-9)
-    certificate = verify_documents(found, graph, devices, setup)
+    certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified", certificate.detail
     assert found.wishes.solver == solver
     assert found.search.found_by in (solver, "dynamic_programming")
@@ -86,7 +80,7 @@ def test_a_budget_brings_a_plan_at_once_and_a_stop_ends_the_search() -> None:
 def test_repeated_blocks_with_one_pinned_are_searched_exactly() -> None:
     """Coarser lowerings share the state arrays of ops with finer ones."""
     pin = Pin(op="3.linear", strategy={"n": ("gpu",)})
-    request = Request(
+    request = toy_request(
         graph=layered(), topology=topology(2, 2), setup=Setup(microbatches=4), pins=(pin,)
     )
     costs = {

@@ -8,7 +8,7 @@ from meshwright.schema import Constraints, Pipeline, Request, RequestError, Setu
 from solver.planner import check, plan
 from solver.sparse_tables import sparse_lookups, with_sparse_tables
 from solver.verify import verify_documents
-from tests.solver.requests import planned
+from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import GraphMaker, topology
 
 
@@ -26,7 +26,7 @@ def tables(*, tied: bool = False, says: bool = False) -> Request:
     x = maker.op("linear", [x, head], ["batch", 4096], "logits")
     label = maker.tensor("label", ["batch"], "label", dtype="int64")
     loss = maker.op("cross_entropy", [x, label], [], "loss")
-    return Request(
+    return toy_request(
         graph=maker.graph(loss, loss=loss), topology=topology(2, 2), setup=Setup(microbatches=1)
     )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.schema import Constraints, Graph, Pipeline, Request, Setup, SetupError
+from meshwright.schema import Constraints, Graph, Pipeline, Setup, SetupError
 from solver.execution.whole import Run, run_whole
 from solver.planner import check, plan
 from solver.problem import Problem
 from solver.split_batch import check_split
 from solver.verify import random_sources, verify_documents
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 from tests.solver.test_expert_loads import mixture
 from tests.solver.test_verify import decoder_layer
@@ -94,7 +95,7 @@ def test_halves_make_the_gradients_of_the_whole(graph: Graph) -> None:
 )
 def test_what_mixes_samples_is_refused_and_would_be_wrong(graph: Graph, message: str) -> None:
     assert worst_difference(graph) > 1e-3
-    asked = Request(graph=graph, topology=topology(2), setup=PAIRS)
+    asked = toy_request(graph=graph, topology=topology(2), setup=PAIRS)
     with pytest.raises(SetupError, match=message):
         check(asked)
 
@@ -111,7 +112,7 @@ def test_a_kind_that_is_not_known_may_do_anything() -> None:
 @pytest.mark.parametrize("sizes", [(4,), (2, 2)])
 def test_a_plan_in_halves_is_verified_and_says_so(sizes: tuple[int, ...]) -> None:
     graph, devices = decoder_layer(), topology(*sizes)
-    answer = plan(Request(graph=graph, topology=devices, setup=PAIRS.like(microbatches=None)))
+    answer = plan(toy_request(graph=graph, topology=devices, setup=PAIRS.like(microbatches=None)))
     assert answer.plan is not None
     assert answer.plan.microbatches == 2
     assert any("take turns" in note for note in answer.plan.notes)
@@ -123,10 +124,12 @@ def test_what_is_not_planned_in_halves_is_refused() -> None:
     graph = decoder_layer()
     with pytest.raises(SetupError, match="in pairs; 4 would do"):
         Setup(microbatches=3, copies=2)
-    piped = Request(graph=graph, topology=topology(2, 2), setup=PAIRS, pipeline=Pipeline(ranks=2))
+    piped = toy_request(
+        graph=graph, topology=topology(2, 2), setup=PAIRS, pipeline=Pipeline(ranks=2)
+    )
     with pytest.raises(SetupError, match="within a pipeline"):
         check(piped)
-    offloaded = Request(
+    offloaded = toy_request(
         graph=graph, topology=topology(2), setup=PAIRS, constraints=Constraints(offload="optimizer")
     )
     with pytest.raises(SetupError, match="offload optimizer"):

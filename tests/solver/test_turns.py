@@ -10,15 +10,15 @@ from solver.evaluate import evaluate
 from solver.planner import check, plan
 from solver.simulation.step import step_of
 from solver.verify import verify_documents
-from tests.solver.requests import planned, transformer_mlp
-from tests.solver.small_graphs import GraphMaker, problem, topology
+from tests.solver.requests import planned, problem_of, toy_request, transformer_mlp
+from tests.solver.small_graphs import GraphMaker, topology
 
 OPEN = Setup(microbatches=4, copies="auto")
 
 
 def stated(setup: Setup, **rates: float) -> Request:
     """Tensor parallelism over a link on which the step waits for activations."""
-    return Request(
+    return toy_request(
         graph=transformer_mlp(64, rows=64, width=512).graph("loss:out", loss="loss:out"),
         topology=topology(4, **{"bytes_per_s": 2e10, "latency_ns": 100, **rates}),
         setup=setup,
@@ -43,7 +43,7 @@ def test_halves_take_turns_where_that_is_faster() -> None:
 def test_such_a_plan_is_judged_simulated_and_executed_as_it_says() -> None:
     request = stated(OPEN)
     found = planned(request)
-    built = problem(request.graph, request.topology, request.setup, microbatches=4)
+    built = problem_of(request, microbatches=4)
     assert evaluate(built, found) == found.cost
     step = step_of(found, request.graph, request.topology, request.setup)
     assert step.ns == pytest.approx(found.cost.step_ns, rel=0.03)
@@ -80,7 +80,7 @@ def test_where_halves_are_refused_there_are_none() -> None:
         "batch_norm", [x, maker.parameter("scale", 64), maker.parameter("bias", 64)], shape, "norm"
     )
     loss = maker.op("mean", [x], [], "loss", attrs={"dims": [0, 1, 2, 3]})
-    request = Request(
+    request = toy_request(
         graph=maker.graph(loss, loss=loss),
         topology=topology(4, bytes_per_s=1e7),
         setup=Setup(microbatches=2, copies="auto"),

@@ -28,6 +28,7 @@ from solver.planner import plan
 from solver.uneven import MOST_STRETCH, span_of
 from solver.verify import verify, verify_documents
 from tests.solver.random_problems import Case, cases
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, models, problem, topology
 from tests.solver.uneven_graphs import convolutions, experts, gpt
 
@@ -38,12 +39,22 @@ def planned(
     graph: Graph, devices: Topology, uneven: str, *pins: Pin, microbatches: int = 1, axes: int = 3
 ) -> Plan:
     setup = Setup.from_dict({"uneven": uneven, "microbatches": microbatches})
-    request = Request(
+    request = toy_request(
         graph=graph, topology=devices, setup=setup, pins=pins, budget=Budget(max_axes=axes)
     )
-    found = plan(request).plan
-    assert found is not None
-    return found
+    return solved(request)
+
+
+def real(uneven: str) -> Plan:
+    """Of a published model on a cluster that can be bought."""
+    setup = Setup.from_dict({"uneven": uneven, "microbatches": 1})
+    return solved(Request(graph=gpt(), topology=preset("h100-8x8"), setup=setup))
+
+
+def solved(request: Request) -> Plan:
+    answer = plan(request).plan
+    assert answer is not None
+    return answer
 
 
 def layouts(stage: Stage) -> list[Layout]:
@@ -169,7 +180,7 @@ def test_short_chunks_are_no_repeated_work():
 
 
 def test_a_vocabulary_of_50257_is_padded_to_50304_on_64_devices():
-    found = planned(gpt(), preset("h100-8x8"), "pad")
+    found = real("pad")
     assert ("wte", 0, 50257, 50304) in {(p.tensor, p.dim, p.size, p.padded) for p in found.padding}
     (table,) = (p for p in found.stages[0].parameters if p.tensor == "wte")
     assert table.optimizer is not None
@@ -180,11 +191,11 @@ def test_a_vocabulary_of_50257_is_padded_to_50304_on_64_devices():
 
 
 def test_chunks_are_not_padded_and_refused_sizes_lie_whole():
-    chunked = planned(gpt(), preset("h100-8x8"), "chunk")
+    chunked = real("chunk")
     assert (50257, 50304) in spans(chunked)
     assert chunked.padding == ()
     assert not any(layout.padded for layout in layouts(chunked.stages[0]))
-    refused = planned(gpt(), preset("h100-8x8"), "refuse")
+    refused = real("refuse")
     assert spans(refused) == set()
     assert refused.cost.memory_bytes.optimizer > chunked.cost.memory_bytes.optimizer
 
@@ -210,7 +221,7 @@ def test_a_note_says_that_uneven_chunks_would_use_an_idle_axis():
 def test_a_pin_that_does_not_divide_says_what_would_do():
     pins = (Pin(op="it", strategy={"b0": ("gpu",)}),)
     setup = Setup(microbatches=1)
-    answer = plan(Request(graph=rows(30), topology=topology(4), setup=setup, pins=pins))
+    answer = plan(toy_request(graph=rows(30), topology=topology(4), setup=setup, pins=pins))
     assert answer.infeasible is not None
     assert "uneven: chunk" in answer.infeasible.detail
     assert planned(rows(30), topology(4), "chunk", *pins).stages[0].uneven == "chunk"

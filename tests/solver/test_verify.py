@@ -13,9 +13,9 @@ from meshwright.schema import Graph, Plan, PlanError, Request, Setup, Stage, Ste
 from meshwright.schema.pin import Pin
 from meshwright.schema.wishes import Solver
 from solver.planner import plan
-from solver.problem import Problem, build_problem
+from solver.problem import Problem
 from solver.verify import verify, verify_documents
-from tests.solver.requests import mlp_request
+from tests.solver.requests import mlp_request, toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "graphs"
@@ -100,7 +100,7 @@ STYLES: dict[str, list[Pin]] = {
 
 def planned(pins: list[Pin], *sizes: int) -> tuple[Problem, Plan]:
     graph, devices = decoder_layer(), topology(*sizes)
-    answer = plan(Request(graph=graph, topology=devices, pins=tuple(pins)))
+    answer = plan(toy_request(graph=graph, topology=devices, pins=tuple(pins)))
     assert answer.plan is not None
     return problem(graph, devices, microbatches=answer.plan.microbatches), answer.plan
 
@@ -178,7 +178,7 @@ def test_every_damaged_step_is_caught(style: str) -> None:
 @pytest.mark.parametrize("field", ["step_ns", "compute_ns"])
 def test_a_plan_that_flatters_itself_is_refused(field: str) -> None:
     graph, devices = decoder_layer(), topology(2, 2)
-    found = plan(Request(graph=graph, topology=devices)).plan
+    found = plan(toy_request(graph=graph, topology=devices)).plan
     assert found is not None
     cost = found.cost.model_copy(update={field: getattr(found.cost, field) / 2})
     with pytest.raises(PlanError, match="evaluate says"):
@@ -189,7 +189,7 @@ def test_gradients_that_nothing_starts_are_never_a_pass() -> None:
     make = GraphMaker(batch=8)
     y = make.op("linear", [make.input("x", "batch", 8), make.parameter("w", 8, 8)], ["batch", 8])
     graph, devices = make.graph(y), topology(2, 2)
-    found = plan(Request(graph=graph, topology=devices)).plan
+    found = plan(toy_request(graph=graph, topology=devices)).plan
     assert found is not None
     certificate = verify(problem(graph, devices), found)
     assert (certificate.outcome, "loss" in certificate.detail) == ("not verifiable", True)
@@ -200,11 +200,9 @@ def test_what_has_no_kernel_is_never_a_pass() -> None:
     x = make.input("x", "batch", 8)
     y = make.op("dreaming", [x, make.parameter("w", 8, 8)], ["batch", 8], name="dream")
     graph, devices = make.graph(y), topology(2, 2)
-    found = plan(Request(graph=graph, topology=devices)).plan
+    found = plan(toy_request(graph=graph, topology=devices)).plan
     assert found is not None
-    certificate = verify(
-        build_problem(graph, devices, Setup(), problem(graph, devices).calibration), found
-    )
+    certificate = verify(problem(graph, devices), found)
     assert (certificate.outcome, "dreaming" in certificate.detail) == ("not verifiable", True)
 
 
@@ -248,7 +246,7 @@ def mixture() -> Graph:
 
 @pytest.mark.parametrize("solver", ["semi_auto", "dynamic_programming"])
 def test_room_of_experts_stays_divisible_where_only_the_batch_is_cut(solver: Solver) -> None:
-    request = Request(graph=mixture(), topology=topology(8), solver=solver)
+    request = toy_request(graph=mixture(), topology=topology(8), solver=solver)
     found = plan(request).plan
     assert found is not None
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
@@ -257,7 +255,7 @@ def test_room_of_experts_stays_divisible_where_only_the_batch_is_cut(solver: Sol
 
 def test_inference_is_compared_without_gradients_though_there_is_a_loss() -> None:
     graph, devices, setup = decoder_layer(), topology(2, 4), Setup(phase="inference")
-    found = plan(Request(graph=graph, topology=devices, setup=setup)).plan
+    found = plan(toy_request(graph=graph, topology=devices, setup=setup)).plan
     assert found is not None
     certificate = verify_documents(found, graph, devices, setup)
     assert certificate.outcome == "verified", certificate.detail

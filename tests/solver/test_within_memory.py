@@ -3,8 +3,6 @@ of so small graphs all is start-up time under published curves."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from costmodel.calibrations import datasheet_calibration, published_calibration
@@ -14,8 +12,8 @@ from solver.lowering import Models
 from solver.meshes import meshes
 from solver.planner import plan
 from solver.values import find_values
-from tests.solver.requests import refused
-from tests.solver.small_graphs import GraphMaker, problem, topology
+from tests.solver.requests import problem_of, refused, toy_request
+from tests.solver.small_graphs import GraphMaker, topology
 from tests.solver.test_enumeration import all_assignments
 
 
@@ -32,9 +30,7 @@ def linears(count: int, width: int, batch: int) -> Graph:
 
 def fitting_bytes(request: Request) -> list[int]:
     """What each of all assignments takes."""
-    assert request.calibration is not None
-    built = problem(request.graph, request.topology, request.setup)
-    built = replace(built, calibration=request.calibration)
+    built = problem_of(request)
     found = set()
     for mesh in meshes(request.topology, 1):
         models = Models(built, find_values(built), mesh)
@@ -67,7 +63,7 @@ def test_a_plan_is_found_exactly_where_one_fits(
     calibration: Calibration,
 ) -> None:
     def request(memory_bytes: int) -> Request:
-        return Request(
+        return toy_request(
             graph=linears(count, width, batch),
             topology=topology(devices, memory_bytes=memory_bytes),
             setup=Setup(microbatches=microbatches, memory_reserve=0.0),

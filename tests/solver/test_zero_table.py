@@ -12,13 +12,14 @@ from functools import cache
 
 import pytest
 
-from meshwright.schema import Budget, Request, Setup
+from meshwright.schema import Budget, Setup
 from solver.assignment import Assignment
 from solver.evaluate import cost_of_all
 from solver.lowering import Models
 from solver.planner import plan
 from solver.stage_assignment import assignment_of_stage
 from solver.values import find_values
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 GB = 1e9
@@ -48,7 +49,7 @@ def assigned(parameters: float, devices: int) -> tuple[Models, Assignment]:
     loss = maker.op("cross_entropy", [y, label], [], "loss")
     graph, cluster = maker.graph(loss, loss=loss), topology(devices, memory_bytes=1 << 50)
     answer = plan(
-        Request(
+        toy_request(
             graph=graph,
             topology=cluster,
             setup=MIXED,

@@ -36,7 +36,7 @@ from meshwright.schema import (
 from solver.planner import plan
 from tests.clients.conftest import Run
 from tests.solver.pipeline.layered import layered
-from tests.solver.requests import transformer_mlp
+from tests.solver.requests import toy_request, transformer_mlp
 from tests.solver.small_graphs import topology
 
 GRAPHS = Path(__file__).parents[3] / "examples" / "graphs"
@@ -63,7 +63,7 @@ def test_rows_and_owners_are_said_to_get_lost() -> None:
         Constraints(optimizer_parallel=whole),
         Constraints(sparse_gradients=("*",)),
     ):
-        own = Request(
+        own = toy_request(
             graph=transformer_mlp(6, rows=3, width=35).graph("loss:out", loss="loss:out"),
             topology=topology(3),
             setup=Setup(microbatches=1),
@@ -85,7 +85,7 @@ def test_summed_gradients_are_said_to_get_lost(launcher: Launcher) -> None:
     graph = transformer_mlp(6).graph("loss:out", loss="loss:out")
     for gradients, lines in (("mean", 0), ("sum", 1)):
         setup = Setup.model_validate({"microbatches": 1, "gradients": gradients})
-        found = plan(Request(graph=graph, topology=topology(2), setup=setup)).plan
+        found = plan(toy_request(graph=graph, topology=topology(2), setup=setup)).plan
         assert found is not None
         lost = launch_of(found, launcher, graph=graph, setup=setup).lost
         assert len([line for line in lost if "summed over the batch" in line]) == lines

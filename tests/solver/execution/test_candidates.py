@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.schema import Graph, OpPlan, Pin, Plan, Request, Setup
+from meshwright.schema import Graph, OpPlan, Pin, Plan, Setup
 from solver.planner import plan
 from solver.verify import verify
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 DEVICES = topology(4)
@@ -29,7 +30,7 @@ def network(classes: int) -> Graph:
 
 def planned(graph: Graph) -> tuple[Plan, OpPlan]:
     pins = (Pin(op="top", strategy={"d1": ("gpu",)}),)
-    answer = plan(Request(graph=graph, topology=DEVICES, setup=SETUP, pins=pins))
+    answer = plan(toy_request(graph=graph, topology=DEVICES, setup=SETUP, pins=pins))
     assert answer.plan is not None
     return answer.plan, next(op for op in answer.plan.stages[0].ops if op.op == "top")
 

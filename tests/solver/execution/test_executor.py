@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.schema import Graph, Pin, Plan, Request, Setup
+from meshwright.schema import Graph, Pin, Plan, Setup
 from solver.planner import plan
 from solver.problem import Problem
 from solver.verify import verify
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 
@@ -23,7 +24,7 @@ def squared(*, dead_reader: bool = False) -> Graph:
 
 def planned(graph: Graph, *pins: Pin) -> tuple[Problem, Plan]:
     devices, setup = topology(2, 2), Setup(microbatches=1)
-    answer = plan(Request(graph=graph, topology=devices, setup=setup, pins=pins))
+    answer = plan(toy_request(graph=graph, topology=devices, setup=setup, pins=pins))
     assert answer.plan is not None
     return problem(graph, devices, setup), answer.plan
 

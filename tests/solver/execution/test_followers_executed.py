@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from meshwright.schema import Graph, OpPlan, OwnStep, Pin, Plan, Request, Setup, Stage
+from meshwright.schema import Graph, OpPlan, OwnStep, Pin, Plan, Setup, Stage
 from solver.planner import plan
 from solver.problem import Problem
 from solver.verify import verify
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 
@@ -43,7 +44,7 @@ def looking_up(rows: int = 24) -> Graph:
 def planned(graph: Graph, strategy: dict, sizes: tuple[int, ...], mode: str = "refuse"):
     devices, setup = topology(*sizes), Setup(microbatches=1, uneven=mode)
     pins = (Pin(op="it", strategy=strategy),)
-    answer = plan(Request(graph=graph, topology=devices, setup=setup, pins=pins))
+    answer = plan(toy_request(graph=graph, topology=devices, setup=setup, pins=pins))
     assert answer.plan is not None, strategy
     return problem(graph, devices, setup), answer.plan
 

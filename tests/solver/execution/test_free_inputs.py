@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.schema import Pin, Request, Setup
+from meshwright.schema import Pin, Setup
 from solver.planner import plan
 from solver.verify import verify
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 
@@ -26,7 +27,7 @@ def test_devices_that_sum_an_input_share_it(factor: str, rows: int) -> None:
     devices = topology(4)
     setup = Setup(microbatches=1, uneven="chunk")
     pins = (Pin(op="total", strategy={factor: ("gpu",)}),)
-    answer = plan(Request(graph=graph, topology=devices, setup=setup, pins=pins))
+    answer = plan(toy_request(graph=graph, topology=devices, setup=setup, pins=pins))
     assert answer.plan is not None
     found = verify(problem(graph, devices, setup), answer.plan)
     assert found.outcome == "verified", found.detail

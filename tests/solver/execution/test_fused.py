@@ -27,8 +27,8 @@ from solver.execution.scale import scale_down
 from solver.execution.shards import Shards, shard
 from solver.problem import Problem
 from solver.verify import random_sources, verify
-from tests.solver.requests import mlp_request, planned
-from tests.solver.small_graphs import problem, topology
+from tests.solver.requests import mlp_request, planned, problem_of
+from tests.solver.small_graphs import topology
 
 MESH = Mesh(axes=(MeshAxis(name="node", size=2, level="node"),
                   MeshAxis(name="gpu", size=3, level="gpu")))  # fmt: skip
@@ -120,7 +120,7 @@ def plan_with_buckets() -> tuple[Problem, Plan]:
     request = mlp_request(16, topology(2, 4), rows=32, width=256)
     found = planned(request)
     assert len(found.stages[0].buckets) > 1
-    return problem(request.graph, request.topology, request.setup), found
+    return problem_of(request), found
 
 
 def test_all_buckets_of_a_plan_run():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from meshwright.schema import Graph, Request
+from meshwright.schema import Graph
 from meshwright.schema.pin import Pin
 from solver.execution.executor import run_sharded
 from solver.execution.kernels import KERNELS, Array, Call
@@ -20,6 +20,7 @@ from solver.values import find_values
 from tests.solver.execution.all_cases import ALL
 from tests.solver.execution.kernel_cases import Case, named
 from tests.solver.execution.test_rules_executed import prepared
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 
@@ -104,7 +105,7 @@ def test_every_strategy_equals_the_unsharded_run(given: Case) -> None:
     whole = run_whole(built, sources)
     for strategy in strategies(built, {"node": 2, "gpu": 3}):
         pins = (Pin(op="it", strategy=strategy),)
-        found = plan(Request(graph=graph, topology=devices, pins=pins)).plan
+        found = plan(toy_request(graph=graph, topology=devices, pins=pins)).plan
         assert found is not None, strategy
         (stage,) = found.stages
         sharded = run_sharded(built, stage, sources)

@@ -6,9 +6,9 @@ layer's weights 64 x 64 of them, 8 X.
 
 from __future__ import annotations
 
-from meshwright.schema import Moment, Pipeline, Plan, Request, Setup
+from meshwright.schema import Moment, Pipeline, Plan, Setup
 from tests.solver.pipeline.layered import layered
-from tests.solver.requests import planned
+from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import topology
 
 X = 2 * 4 * 64 * 4
@@ -22,7 +22,7 @@ def in_x(moment: Moment) -> dict[str, float]:
 def two_ranks(schedule: str) -> Plan:
     """Four microbatches on two ranks, one block on each."""
     return planned(
-        Request(
+        toy_request(
             graph=layered(2),
             topology=topology(2, memory_bytes=1 << 34),
             setup=Setup(microbatches=4, memory_reserve=0.0),

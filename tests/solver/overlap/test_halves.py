@@ -23,7 +23,7 @@ from solver.overlap.halves import in_halves
 from solver.overlap.passes import forward
 from solver.simulation.step import step_of
 from solver.simulation.tasks import Kind
-from tests.solver.requests import planned
+from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import topology
 from tests.solver.test_expert_loads import mixture
 from tests.solver.test_verify import decoder_layer
@@ -137,7 +137,7 @@ def test_small_plans_are_the_simulated_ones(
     graph: Graph, policy: RecomputePolicy, phase: str, sizes: tuple[int, ...]
 ) -> None:
     setup = Setup.model_validate({"phase": phase, "microbatches": 4, "copies": 2})
-    request = Request(
+    request = toy_request(
         graph=graph, topology=topology(*sizes), setup=setup, recompute=Recompute(policy=policy)
     )
     found = planned(request)

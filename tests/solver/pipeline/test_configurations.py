@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.schema import Pipeline, Request
+from meshwright.schema import Pipeline
 from solver.pipeline.configurations import configurations, virtual_counts
 from solver.pipeline.stage_graph import Anatomy
 from tests.solver.pipeline.layered import layered
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
 
 
@@ -30,7 +31,7 @@ def test_every_number_of_layers_a_stage_is_tried_once() -> None:
     """12 layers a rank: stages of 6, 4, 3, 2 and 1; of 5 need three, as those of 4 do."""
     assert virtual_counts(96, 8) == (2, 3, 4, 6, 12)
     assert virtual_counts(8, 8) == (2, 4)
-    request = Request(
+    request = toy_request(
         graph=layered(12), topology=topology(2, 2), pipeline=Pipeline(ranks=2, schedule=None)
     )
     found = {

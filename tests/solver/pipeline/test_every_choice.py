@@ -7,7 +7,6 @@ from typing import Literal
 
 import pytest
 
-from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     Pipeline,
     Recompute,
@@ -23,8 +22,8 @@ from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages_tha
 from solver.pipeline.staged import Staged
 from tests.solver.pipeline.layered import layered
 from tests.solver.recompute.layers import layered as attending
-from tests.solver.requests import planned
-from tests.solver.small_graphs import topology
+from tests.solver.requests import planned, toy_request
+from tests.solver.small_graphs import topology, toy_calibration
 
 POLICIES: tuple[RecomputePolicy, ...] = ("none", "cheap", "full")
 Policy = Literal["none", "full", "auto"]
@@ -39,7 +38,7 @@ def steps_ns(
     """Of the plans of these stages; None where one does not fit."""
     anatomy = Anatomy(request.graph)
     order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
-    staged = Staged(anatomy, request.topology, request.setup, default_calibration(), order, cuts)
+    staged = Staged(anatomy, request.topology, request.setup, toy_calibration(), order, cuts)
     even = StageWishes.of((1 / own.stages_per_rank,) * order.stages, order)
     kinds = tuple(range(order.stages)) if policies else even.kinds
     wishes = StageWishes(even.shares, even.held, even.passing, kinds, policies=policies)
@@ -54,7 +53,7 @@ def test_ranks_schedule_microbatches_and_cuts_are_the_best_of_all() -> None:
     """
     devices = topology(4, flops_per_s=3e10, latency_ns=200, bytes_per_s=1e9)
     graph = layered(1, batch=8)
-    request = Request(graph=graph, topology=devices, pipeline=Pipeline(ranks=None))
+    request = toy_request(graph=graph, topology=devices, pipeline=Pipeline(ranks=None))
     found = planned(request)
     places = range(1, len(Anatomy(graph).order))
     every: dict[tuple[Configuration, tuple[int, ...]], float | None] = {
@@ -64,7 +63,7 @@ def test_ranks_schedule_microbatches_and_cuts_are_the_best_of_all() -> None:
     }
     assert {own.schedule for own, _ in every} == {"1f1b", "zb_h1", "zb_v", "interleaved_1f1b"}
     alone = [
-        planned(Request(graph=graph, topology=devices, setup=Setup(microbatches=count)))
+        planned(toy_request(graph=graph, topology=devices, setup=Setup(microbatches=count)))
         for count in (1, 2, 4, 8)
     ]
     steps = [*every.values(), *(own.cost.step_ns for own in alone)]
@@ -87,7 +86,7 @@ def test_recompute_is_the_best_of_all_policies_of_each_stage(
     at = next(k for k, op in enumerate(Anatomy(graph).order) if op.name == cut)
 
     def asked(policy: Policy, memory_bytes: int = 1 << 34) -> Request:
-        return Request(
+        return toy_request(
             graph=graph,
             topology=topology(2, 2, memory_bytes=memory_bytes),
             setup=Setup(microbatches=4, memory_reserve=0.0, global_batch=1024, execution=execution),

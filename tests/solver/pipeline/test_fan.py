@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from meshwright.schema import Pin, Pipeline, Request, RequestError, Setup
+from meshwright.schema import Pin, Pipeline, RequestError, Setup
 from solver.deadline import Deadline
 from solver.pipeline.fan import fanned
 from solver.planner import plan
 from tests.solver.pipeline.layered import layered
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
 
 Result = TypeVar("Result")
@@ -88,7 +89,7 @@ def test_tasks_know_when_the_time_is_over() -> None:
 
 @pytest.mark.parametrize("schedule", [None, "interleaved_1f1b"])
 def test_a_plan_is_the_same_whatever_runs_its_searches(schedule: str | None) -> None:
-    request = Request(
+    request = toy_request(
         graph=layered(6, batch=16),
         topology=topology(4, 2, flops_per_s=1e12, latency_ns=200),
         setup=Setup(),
@@ -104,7 +105,7 @@ def test_a_plan_is_the_same_whatever_runs_its_searches(schedule: str | None) -> 
 
 
 def test_what_is_wrong_with_a_request_is_said_from_there_too() -> None:
-    request = Request(
+    request = toy_request(
         graph=layered(4),
         topology=topology(4, 2),
         setup=Setup(microbatches=4),

@@ -6,7 +6,6 @@ from itertools import combinations
 
 import pytest
 
-from costmodel.calibrations import default_calibration
 from meshwright.schema import Calibration, Pipeline, Request, Setup, Topology
 from meshwright.schema.pipelining.schedules import schedule
 from solver.deadline import Deadline
@@ -18,8 +17,8 @@ from solver.pipeline.staged import Staged
 from tests.costmodel.round_curves import round_curves
 from tests.solver.pipeline.layered import layered
 from tests.solver.pipeline.mixed import beside, kind
-from tests.solver.requests import planned
-from tests.solver.small_graphs import topology
+from tests.solver.requests import planned, toy_request
+from tests.solver.small_graphs import topology, toy_calibration
 
 # the first: arithmetic is nearly all there is; the second: launches are
 CASES = [
@@ -29,7 +28,7 @@ CASES = [
 ]
 
 
-CURVED: Calibration = default_calibration().model_copy(update={"curves": (round_curves(),)})
+CURVED: Calibration = toy_calibration().model_copy(update={"curves": (round_curves(),)})
 
 
 def bound_of(request: Request, own: Configuration) -> float:
@@ -43,9 +42,9 @@ def bound_of(request: Request, own: Configuration) -> float:
 @pytest.mark.parametrize(
     ("devices", "microbatches", "calibration"),
     [
-        (CASES[0], 4, default_calibration()),
-        (CASES[1], 2, default_calibration()),
-        (CASES[2], 2, default_calibration()),
+        (CASES[0], 4, toy_calibration()),
+        (CASES[1], 2, toy_calibration()),
+        (CASES[2], 2, toy_calibration()),
         (CASES[0], 2, CURVED),
     ],
 )
@@ -54,7 +53,7 @@ def test_no_configuration_with_any_cuts_is_below_its_bound(
 ) -> None:
     graph = layered(1)
     anatomy = Anatomy(graph)
-    request = Request(
+    request = toy_request(
         graph=graph, topology=devices, setup=Setup(microbatches=microbatches),
         pipeline=Pipeline(ranks=None), calibration=calibration,
     )  # fmt: skip
@@ -78,7 +77,7 @@ def test_no_configuration_with_any_cuts_is_below_its_bound(
     "devices", [*CASES, beside(kind("slow", 2), kind("fast", 2, flops_per_s=1e13))]
 )
 def test_a_plan_says_it_and_is_not_below_it(devices: Topology) -> None:
-    request = Request(
+    request = toy_request(
         graph=layered(4), topology=devices, setup=Setup(), pipeline=Pipeline(ranks=None)
     )
     plan = planned(request)
@@ -91,9 +90,9 @@ def test_where_arithmetic_is_all_the_bound_is_its_share_and_the_bubble() -> None
     w / (1 - (1 - 1/m)^p): 2 ranks and 2 microbatches: 4/3 of w, which is half of the work on two
     devices."""
     devices = CASES[0]
-    request = Request(
+    request = toy_request(
         graph=layered(2), topology=devices, setup=Setup(microbatches=2), pipeline=Pipeline(ranks=2),
-        calibration=default_calibration(),
+        calibration=toy_calibration(),
     )  # fmt: skip
     found = {
         own.schedule: bound_of(request, own)

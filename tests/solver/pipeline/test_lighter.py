@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.calibrations import default_calibration
-from meshwright.schema import Pipeline, Recompute, RecomputePolicy, Request, Setup
+from meshwright.schema import Pipeline, Recompute, RecomputePolicy, Setup
 from meshwright.schema.pipelining.schedules import schedule
 from solver.deadline import Deadline
 from solver.pipeline.configurations import configurations
@@ -14,7 +13,8 @@ from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages_that_fit
 from solver.pipeline.staged import Staged
 from tests.solver.recompute.layers import layered
-from tests.solver.small_graphs import topology
+from tests.solver.requests import toy_request
+from tests.solver.small_graphs import topology, toy_calibration
 
 ENDLESS = Deadline.after(None)
 TOLERANCE = 1e-3
@@ -23,7 +23,7 @@ TOLERANCE = 1e-3
 def pipeline(stages: int, memory_bytes: int = 1 << 34) -> Lightening:
     """Of two layers a stage, each with a plan of its own, on two ranks."""
     graph = layered(2 * stages)
-    request = Request(
+    request = toy_request(
         graph=graph,
         topology=topology(2, 2, memory_bytes=memory_bytes),
         setup=Setup(microbatches=4, memory_reserve=0.0, global_batch=1024),
@@ -33,7 +33,7 @@ def pipeline(stages: int, memory_bytes: int = 1 << 34) -> Lightening:
     order = schedule(request.pipeline.schedule, 2, 4, stages // 2)
     anatomy = Anatomy(graph)
     cuts = tuple(anatomy.place[f"{2 * stage}.norm"] for stage in range(1, stages))
-    staged = Staged(anatomy, request.topology, request.setup, default_calibration(), order, cuts)
+    staged = Staged(anatomy, request.topology, request.setup, toy_calibration(), order, cuts)
     even = StageWishes.of((2 / stages,) * stages, order)
     wishes = StageWishes(even.shares, even.held, even.passing, tuple(range(stages)))
     return Lightening(request, staged, wishes, TOLERANCE, ENDLESS)

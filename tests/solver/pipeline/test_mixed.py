@@ -7,7 +7,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from costmodel.calibrations import datasheet_calibration, default_calibration
 from meshwright.schema import (
     Constraints,
     Degrees,
@@ -31,13 +30,12 @@ from solver.pipeline.stage_graph import Anatomy
 from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
 from solver.pipeline.staged import Staged
 from solver.planner import check
-from solver.problem import build_problem
 from solver.simulation.step import step_of
 from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
 from tests.solver.pipeline.mixed import beside, kind
-from tests.solver.requests import planned, refused
-from tests.solver.small_graphs import topology
+from tests.solver.requests import planned, refused, toy_request
+from tests.solver.small_graphs import problem, topology, toy_calibration
 
 SLOW = kind("slow", 2, flops_per_s=1e12, latency_ns=200)
 FAST = kind("fast", 2, flops_per_s=2e12, latency_ns=200)
@@ -48,7 +46,7 @@ FREE = Link(kind="wire", bytes_per_s=1e18, latency_ns=0)
 def asked(
     graph: Graph, devices: Topology = MIXED, microbatches: int | None = None, **wanted: object
 ) -> Request:
-    return Request(
+    return toy_request(
         graph=graph,
         topology=devices,
         setup=Setup(microbatches=microbatches),
@@ -70,8 +68,7 @@ def test_a_device_twice_as_fast_has_twice_the_layers(*, slow_first: bool) -> Non
         for name, flops in (("slow", 1e12), ("fast", 2e12))
     ]
     devices = beside(*(kinds if slow_first else reversed(kinds)), uplink=FREE)
-    flat = {"calibration": datasheet_calibration()}
-    plan = planned(asked(graph, devices, 8, ranks=2, schedule="1f1b").model_copy(update=flat))
+    plan = planned(asked(graph, devices, 8, ranks=2, schedule="1f1b"))
     names = [devices.groups[stage.ranks_from].device.name for stage in plan.stages]
     counts = {name: linears(plan, stage) for stage, name in enumerate(names)}
     # the classifier, which is small, is behind the last layer
@@ -111,7 +108,7 @@ def _planned_with(
 ) -> StagePlans | None:
     order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
     staged = Staged(
-        anatomy, request.topology, request.setup, default_calibration(), order, cuts, own.placement
+        anatomy, request.topology, request.setup, toy_calibration(), order, cuts, own.placement
     )
     wishes = StageWishes.of((1 / own.stages_per_rank,) * order.stages, order)
     found = plan_stages(request, own, staged, wishes, Deadline.after(None), 1e-3)
@@ -262,7 +259,7 @@ def test_what_cannot_be_is_said() -> None:
     with pytest.raises(InvalidInput, match="what hosts keep is not planned"):
         check(kept)
     with pytest.raises(TopologyError, match="mixed has 2 kinds of devices"):
-        build_problem(graph, MIXED, Setup(), default_calibration())
+        problem(graph, MIXED)
 
 
 def test_a_damaged_plan_is_refused() -> None:

@@ -7,12 +7,12 @@ from math import ceil
 from meshwright.schema import Pipeline, Request, Setup
 from solver.planner import plan
 from tests.solver.pipeline.layered import layered
-from tests.solver.requests import refused
+from tests.solver.requests import refused, toy_request
 from tests.solver.small_graphs import topology
 
 
 def asked(memory_bytes: int) -> Request:
-    return Request(
+    return toy_request(
         graph=layered(4),
         topology=topology(4, memory_bytes=memory_bytes),
         setup=Setup(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     Graph,
     InvalidInput,
@@ -20,15 +19,15 @@ from meshwright.schema import (
 from solver.planner import check, plan
 from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
-from tests.solver.requests import planned
-from tests.solver.small_graphs import GraphMaker, topology
+from tests.solver.requests import planned, toy_request
+from tests.solver.small_graphs import GraphMaker, topology, toy_calibration
 
 DEVICES = topology(4, 2)
 
 
 def asked(graph: Graph, setup: Setup | None = None, **wanted: object) -> Request:
     pipeline = Pipeline.model_validate({"ranks": 2, **wanted})
-    return Request(graph=graph, topology=DEVICES, setup=setup or Setup(), pipeline=pipeline)
+    return toy_request(graph=graph, topology=DEVICES, setup=setup or Setup(), pipeline=pipeline)
 
 
 def widening(layers: int) -> Graph:
@@ -160,7 +159,7 @@ def test_a_parameter_of_several_stages_is_reduced_once_by_each_rank() -> None:
     request = asked(maker.graph(x), Setup(microbatches=4), **wanted)
     found = planned(request.model_copy(update={"topology": devices}))
     link = devices.levels[0].link
-    ns = 64 * 64 * 4 / (link.bytes_per_s * default_calibration().link_efficiency) * 1e9
+    ns = 64 * 64 * 4 / (link.bytes_per_s * toy_calibration().link_efficiency) * 1e9
     assert found.cost.communication_ns["gradient"] == pytest.approx(ns + 2 * link.latency_ns)
 
 

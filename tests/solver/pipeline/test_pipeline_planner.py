@@ -6,7 +6,6 @@ from itertools import combinations
 
 import pytest
 
-from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     Graph,
     InvalidInput,
@@ -29,8 +28,8 @@ from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
 from solver.pipeline.staged import Staged
 from solver.verify import execute_pipeline, verify_documents
 from tests.solver.pipeline.layered import layered
-from tests.solver.requests import planned, refused
-from tests.solver.small_graphs import topology
+from tests.solver.requests import planned, refused, toy_request
+from tests.solver.small_graphs import topology, toy_calibration
 
 DEVICES = topology(4, 2)
 CASES: tuple[tuple[ScheduleKind, int], ...] = (
@@ -45,7 +44,7 @@ CASES: tuple[tuple[ScheduleKind, int], ...] = (
 def asked(
     graph: Graph, devices: Topology = DEVICES, microbatches: int | None = 4, **wanted: object
 ) -> Request:
-    return Request(
+    return toy_request(
         graph=graph,
         topology=devices,
         setup=Setup(microbatches=microbatches),
@@ -106,7 +105,7 @@ def test_a_tied_parameter_s_gradient_is_reduced_between_its_stages() -> None:
         for own in (False, True)
     )
     link = devices.levels[0].link
-    ns = 32 * 64 * 4 / (link.bytes_per_s * default_calibration().link_efficiency) * 1e9
+    ns = 32 * 64 * 4 / (link.bytes_per_s * toy_calibration().link_efficiency) * 1e9
     reduced = ns + 2 * link.latency_ns
     for stage, other in zip(tied.stages, plain.stages, strict=True):
         assert stage.passes is not None
@@ -131,11 +130,11 @@ def test_memory_counts_what_is_in_flight() -> None:
 def test_a_pipeline_fits_where_one_stage_does_not() -> None:
     """Weights that no sharding of one device holds: two devices, one after the other, do."""
     graph = layered(8, width=256)
-    whole = planned(Request(graph=graph, topology=topology(1), setup=Setup(microbatches=4)))
+    whole = planned(toy_request(graph=graph, topology=topology(1), setup=Setup(microbatches=4)))
     needed = whole.cost.memory_bytes.total - whole.cost.memory_bytes.reserved
     small = topology(2, memory_bytes=int(needed * 0.75))
     alone = topology(1, memory_bytes=int(needed * 0.75))
-    assert refused(Request(graph=graph, topology=alone)).constraint == "memory"
+    assert refused(toy_request(graph=graph, topology=alone)).constraint == "memory"
     plan = planned(asked(graph, small))
     assert plan.cost.memory_bytes.total <= small.device.memory_bytes
     assert verify_documents(plan, graph, small, Setup(microbatches=4)).outcome == "verified"
@@ -148,7 +147,7 @@ def test_the_answer_is_near_the_best_of_all_cuts_and_degrees(kind: ScheduleKind)
     """Everything enumerated: microbatches and every cut, each stage planned."""
     devices = topology(4, flops_per_s=1e12, latency_ns=200)
     graph = layered(2, batch=8)
-    request = Request(graph=graph, topology=devices, pipeline=Pipeline(ranks=2, schedule=kind))
+    request = toy_request(graph=graph, topology=devices, pipeline=Pipeline(ranks=2, schedule=kind))
     found = planned(request)
     anatomy = Anatomy(graph)
     best = min(
@@ -171,7 +170,9 @@ def test_with_two_stages_a_rank_too(kind: ScheduleKind) -> None:
     devices = topology(4, flops_per_s=3e10, latency_ns=200)
     graph = layered(2, batch=8)
     wanted = Pipeline(ranks=2, schedule=kind, stages_per_rank=2)
-    request = Request(graph=graph, topology=devices, setup=Setup(microbatches=4), pipeline=wanted)
+    request = toy_request(
+        graph=graph, topology=devices, setup=Setup(microbatches=4), pipeline=wanted
+    )
     anatomy = Anatomy(graph)
     (own,) = configurations(request, anatomy)
     every = [
@@ -186,7 +187,7 @@ def _planned_with(
     request: Request, own: Configuration, anatomy: Anatomy, cuts: tuple[int, ...]
 ) -> StagePlans | None:
     order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
-    staged = Staged(anatomy, request.topology, request.setup, default_calibration(), order, cuts)
+    staged = Staged(anatomy, request.topology, request.setup, toy_calibration(), order, cuts)
     wishes = StageWishes.of((1 / own.stages_per_rank,) * order.stages, order)
     found = plan_stages(request, own, staged, wishes, Deadline.after(None), 1e-3)
     return found if isinstance(found, StagePlans) else None

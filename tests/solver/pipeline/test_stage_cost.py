@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.calibrations import default_calibration
-from meshwright.schema import Request, ScheduleKind, Setup
+from meshwright.schema import ScheduleKind, Setup
 from meshwright.schema.pipelining.schedules import schedule
 from solver.pipeline.sketch import Sketches
 from solver.pipeline.stage_cost import passes_of, split_passes, stage_cost, whole_passes
-from solver.problem import build_problem
 from solver.stage_planner import plan_stage
 from tests.solver.pipeline.layered import layered
+from tests.solver.requests import problem_of, toy_request
 from tests.solver.small_graphs import topology
 
 
@@ -22,13 +21,13 @@ def test_a_sketch_takes_what_the_layouts_of_the_same_plan_take(
 ) -> None:
     """Two layers are not folded, nine are. Backward passes are whole, and in halves."""
     graph, devices, setup = layered(layers), topology(4, 2), Setup(microbatches=4)
-    request = Request(graph=graph, topology=devices, setup=setup)
+    request = toy_request(graph=graph, topology=devices, setup=setup)
     sketches = Sketches()
     sketch = plan_stage(request, write=sketches.write).plan
     plan = plan_stage(request).plan
     assert sketch is not None
     assert plan is not None
-    problem = build_problem(graph, devices, setup, default_calibration(), 4)
+    problem = problem_of(request, microbatches=4)
     order = schedule(kind, 2, 4, 1)
     folded, judged = sketches.of(sketch), stage_cost(problem, plan.stages[0], split=order.is_split)
     assert folded.cost.memory_bytes == judged.cost.memory_bytes

@@ -12,14 +12,14 @@ import pytest
 from meshwright.schema import Pipeline, Plan, Request, Setup
 from solver.planner import plan
 from tests.solver.pipeline.layered import layered
-from tests.solver.requests import planned, refused
+from tests.solver.requests import planned, refused, toy_request
 from tests.solver.small_graphs import topology
 
 X = 2 * 4 * 64 * 4
 
 
 def asked(kind: str, cut: str, memory_bytes: int = 1 << 34, sizes: Sequence[int] = (2,)) -> Request:
-    return Request(
+    return toy_request(
         graph=layered(2),
         topology=topology(*sizes, memory_bytes=memory_bytes),
         setup=Setup(microbatches=4, memory_reserve=0.0),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from meshwright.schema import Pipeline, Recompute, Request, Setup
+from meshwright.schema import Pipeline, Recompute, Setup
 from solver.evaluate import evaluate
 from solver.planner import plan
 from solver.problem import Problem
@@ -21,6 +21,7 @@ from solver.verify import verify_documents
 from tests.solver.recompute.layers import layered
 from tests.solver.recompute.random_blocks import block_of
 from tests.solver.recompute.test_recompute import GIB, planned
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import problem, topology
 
 
@@ -143,7 +144,7 @@ def test_where_memory_is_short_no_other_policy_has_a_shorter_step(share: float) 
 
 def test_stages_of_a_pipeline_do_so_too() -> None:
     graph = layered(8)
-    request = Request(
+    request = toy_request(
         graph=graph,
         topology=topology(2, 2, memory_bytes=GIB),
         setup=Setup(microbatches=4, memory_reserve=0.0, **LARGE),

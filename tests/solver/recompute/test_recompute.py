@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 import solver.known_foldings
-from meshwright.schema import Answer, Graph, Plan, Recompute, Request, Setup
+from meshwright.schema import Answer, Graph, Plan, Recompute, Setup
 from solver.evaluate import evaluate
 from solver.folding import Folding
 from solver.planner import plan
 from solver.verify import verify_documents
 from tests.solver.recompute.layers import layered
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 GIB = 1 << 30
@@ -19,7 +20,7 @@ GIB = 1 << 30
 def answered(graph: Graph, policy: str, memory_bytes: int = GIB, **setup: object) -> Answer:
     said = {"microbatches": 1, "memory_reserve": 0.0, **setup}
     return plan(
-        Request(
+        toy_request(
             graph=graph,
             topology=topology(2, 2, memory_bytes=memory_bytes),
             setup=Setup.model_validate(said),

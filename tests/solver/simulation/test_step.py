@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from costmodel.calibrations import datasheet_calibration, default_calibration, published_calibration
+from costmodel.calibrations import datasheet_calibration, published_calibration
 from meshwright.schema import Pipeline, Plan, PlanError, Request, Setup
 from solver.simulation.step import Step, step_of
 from solver.simulation.summary import rank_step, simulate_documents, simulation_of
@@ -16,8 +16,8 @@ from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
 from tests.solver.pipeline.test_pipeline_planner import CASES, DEVICES, asked
 from tests.solver.random_problems import Case, cases, plan_of, random_choice
-from tests.solver.requests import planned, transformer_mlp
-from tests.solver.small_graphs import topology
+from tests.solver.requests import planned, toy_request, transformer_mlp
+from tests.solver.small_graphs import topology, toy_calibration
 
 
 def simulated(request: Request, plan: Plan) -> Step:
@@ -137,7 +137,7 @@ def test_a_rank_saves_what_it_holds_in_flight(kind: str) -> None:
 
 def test_one_device_waits_for_nothing() -> None:
     graph = layered()
-    request = Request(graph=graph, topology=topology(1), setup=Setup(microbatches=2))
+    request = toy_request(graph=graph, topology=topology(1), setup=Setup(microbatches=2))
     plan = planned(request)
     made = simulate_documents(plan, graph, request.topology, request.setup)
     assert made.step_ns == pytest.approx(plan.cost.step_ns)
@@ -149,7 +149,7 @@ def test_one_device_waits_for_nothing() -> None:
 def test_reductions_hide_behind_the_backward_pass() -> None:
     """Data parallel over a slow link: every gradient but the first op's has the backward pass of
     the ops before it to hide in; what is waited for is what comes last, and no more than all."""
-    request = Request(
+    request = toy_request(
         graph=transformer_mlp(64).graph("loss:out", loss="loss:out"),
         topology=topology(1, 4, flops_per_s=1e12),
         setup=Setup(microbatches=1),
@@ -193,7 +193,7 @@ def test_other_documents_are_refused() -> None:
     plan = planned(request)
     with pytest.raises(PlanError, match="for the setup"):
         step_of(plan, request.graph, DEVICES, Setup(microbatches=8))
-    other = default_calibration().model_copy(update={"launch_ns": 1})
+    other = toy_calibration().model_copy(update={"launch_ns": 1})
     with pytest.raises(PlanError, match="was priced with"):
         step_of(plan, request.graph, DEVICES, request.setup, other)
     several = plan.model_copy(update={"schedule": None})

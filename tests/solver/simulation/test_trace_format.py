@@ -16,7 +16,7 @@ from solver.simulation.trace import trace_of
 from tests.solver.hosted import hosted
 from tests.solver.pipeline.layered import layered
 from tests.solver.pipeline.test_pipeline_planner import asked
-from tests.solver.requests import planned, transformer_mlp
+from tests.solver.requests import planned, toy_request, transformer_mlp
 from tests.solver.simulation.trace_format import faults
 from tests.solver.small_graphs import topology
 
@@ -116,7 +116,7 @@ def test_one_stage_holds_to_it(copies: int, policy: str) -> None:
     graph = transformer_mlp(64).graph("loss:out", loss="loss:out")
     recompute, budget = Recompute(policy=policy), Budget(max_axes=2)
     made = checked(
-        Request(
+        toy_request(
             graph=graph, topology=topology(2, 4), setup=setup, budget=budget, recompute=recompute
         )
     )
@@ -126,7 +126,7 @@ def test_one_stage_holds_to_it(copies: int, policy: str) -> None:
 def test_hosts_hold_to_it() -> None:
     graph = transformer_mlp(64).graph("loss:out", loss="loss:out")
     made = checked(
-        Request(
+        toy_request(
             graph=graph,
             topology=hosted(2, memory_bytes=3 << 27),
             setup=Setup(microbatches=2, memory_reserve=0.0),

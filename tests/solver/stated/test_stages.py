@@ -29,7 +29,7 @@ from solver.stated.leanest import plan_anyway
 from solver.stated.stages import plan_shared
 from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
-from tests.solver.requests import planned
+from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import topology
 
 ENDLESS = Deadline.after(None)
@@ -41,7 +41,8 @@ def pipeline_of(request: Request, kind: ScheduleKind, count: int) -> tuple[Confi
     anatomy = Anatomy(request.graph)
     order = schedule(kind, 2, microbatches, count)
     cuts = equal_cuts(anatomy, request.setup, order.stages)
-    staged = Staged(anatomy, request.topology, request.setup, default_calibration(), order, cuts)
+    calibration = request.calibration or default_calibration()
+    staged = Staged(anatomy, request.topology, request.setup, calibration, order, cuts)
     return Configuration(2, kind, count, microbatches, cuts), staged
 
 
@@ -86,7 +87,7 @@ KINDS: list[tuple[ScheduleKind, int]] = [
 def test_it_is_never_worse_than_equal_shares_and_right(
     kind: ScheduleKind, count: int, kilobytes: int
 ) -> None:
-    request = Request(
+    request = toy_request(
         graph=layered(8, batch=16),
         topology=topology(2, 2, memory_bytes=kilobytes << 10),
         setup=Setup(microbatches=8, memory_reserve=0.0),

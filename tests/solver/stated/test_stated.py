@@ -6,7 +6,6 @@ from math import prod
 
 import pytest
 
-from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     Degrees,
     InvalidInput,
@@ -19,10 +18,16 @@ from meshwright.schema import (
 )
 from solver.evaluate import evaluate
 from solver.planner import check, plan
-from solver.problem import build_problem
 from solver.verify import verify_documents
 from tests.solver.pipeline.layered import layered
-from tests.solver.requests import ONE_BATCH, mlp_request, planned, transformer_mlp
+from tests.solver.requests import (
+    ONE_BATCH,
+    mlp_request,
+    planned,
+    problem_of,
+    toy_request,
+    transformer_mlp,
+)
 from tests.solver.small_graphs import GraphMaker, topology
 from tests.solver.uneven_graphs import experts, gpt
 
@@ -73,7 +78,7 @@ def test_memory_of_a_stage_is_that_of_the_table_in_the_zero_paper(
         x = maker.op("linear", [x, maker.parameter(f"w{k}", rows, columns)], ["batch", rows])
     graph = maker.graph(maker.op("sum", [x], [], "loss", attrs={"dims": [0, 1]}), loss="loss:out")
     assert sum(prod(map(int, t.shape)) for t in graph.tensors if t.role == "parameter") == 7.5e9
-    request = Request(
+    request = toy_request(
         graph=graph,
         topology=topology(8, 8, memory_bytes=400 * 10**9),
         setup=Setup(gradient_dtype="bfloat16", microbatches=microbatches),
@@ -178,15 +183,11 @@ DEGREES = [
 def test_no_stated_strategy_beats_the_search_on_the_same_devices(
     degrees: dict[str, object], microbatches: int
 ) -> None:
-    setup = Setup(microbatches=microbatches)
-    request = stated(topology(2, 4), setup=setup, **degrees)
+    request = stated(topology(2, 4), setup=Setup(microbatches=microbatches), **degrees)
     found = planned(request)
     searched = planned(request.model_copy(update={"degrees": None}))
     assert searched.search.lower_bound_ns <= found.cost.objective_ns * (1 + 1e-9)
-    problem = build_problem(
-        request.graph, request.topology, setup, default_calibration(), microbatches
-    )
-    assert evaluate(problem, found) == found.cost
+    assert evaluate(problem_of(request), found) == found.cost
 
 
 @pytest.mark.parametrize("degrees", DEGREES, ids=str)
@@ -197,7 +198,7 @@ def test_every_stated_strategy_is_right(degrees: dict[str, object]) -> None:
 
 
 def test_a_pipeline_is_cut_into_stages_of_as_many_layers() -> None:
-    request = Request(
+    request = toy_request(
         graph=layered(8, batch=16),
         topology=topology(4, 2),
         setup=Setup(microbatches=8),
@@ -216,7 +217,7 @@ def test_a_pipeline_is_cut_into_stages_of_as_many_layers() -> None:
 
 
 def test_virtual_stages_interleave_and_microbatches_are_one_sequence_by_default() -> None:
-    request = Request(
+    request = toy_request(
         graph=layered(8, batch=16),
         topology=topology(2, 4),
         degrees=Degrees(dp=4, zero=1),
@@ -234,7 +235,7 @@ def test_virtual_stages_interleave_and_microbatches_are_one_sequence_by_default(
 
 def context_parallel(**degrees: object) -> Request:
     """A GPT block of 16 rows of 32 tokens, 8 heads."""
-    return Request(
+    return toy_request(
         graph=gpt(batch=16, heads=8, width=64, vocabulary=1024),
         topology=topology(2, 4),
         setup=ONE_BATCH,
@@ -275,7 +276,7 @@ def test_tensor_and_context_parallelism_go_together() -> None:
 
 def test_expert_parallelism_sends_tokens_to_the_experts_and_back() -> None:
     graph = experts(batch=64, count=16)
-    request = Request(
+    request = toy_request(
         graph=graph,
         topology=topology(2, 4),
         setup=ONE_BATCH,
@@ -328,7 +329,7 @@ def test_what_tp_cannot_cut_is_said() -> None:
     graph = transformer_mlp(8, rows=4, width=WIDTH)
     graph.parameter("w odd", 3, WIDTH)
     graph.op("linear", ["residual:out", "w odd"], ["batch", 4, 3], "odd")
-    request = Request(
+    request = toy_request(
         graph=graph.graph("loss:out", "odd:out", loss="loss:out"),
         topology=topology(4),
         setup=ONE_BATCH,

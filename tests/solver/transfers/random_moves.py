@@ -7,7 +7,6 @@ from math import prod
 
 import numpy as np
 
-from costmodel.calibrations import default_calibration
 from meshwright.schema import (
     Axis,
     Device,
@@ -25,6 +24,7 @@ from solver.execution.shards import shard
 from solver.states import IntArray
 from solver.transfer import Item
 from solver.transfers.links import Cluster
+from tests.solver.small_graphs import toy_calibration
 
 SIZES = (2, 3, 5, 6, 8)
 FACTORS = (1, 2, 2, 3, 4, 5, 6)
@@ -79,7 +79,7 @@ def random_cluster(random: np.random.Generator) -> Cluster:
     """48 devices or so in one to three levels."""
     shapes = ((48,), (6, 8), (2, 3, 8), (16, 3), (4, 4, 3))
     sizes = shapes[random.integers(0, len(shapes))]
-    return Cluster.of(topology(sizes), default_calibration())
+    return Cluster.of(topology(sizes), toy_calibration())
 
 
 def topology(sizes: tuple[int, ...], **link: int | str) -> Topology:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel.calibrations import datasheet_calibration
 from costmodel.collectives import collective_ns
 from meshwright.schema import Topology
 from solver.transfers.links import Cluster, Loads
+from tests.solver.small_graphs import toy_calibration
 from tests.solver.transfers.random_moves import topology
 
-EFFICIENCY = datasheet_calibration().link_efficiency
+EFFICIENCY = toy_calibration().link_efficiency
 
 
 def cluster(topology: Topology) -> Cluster:
-    return Cluster.of(topology, datasheet_calibration())
+    return Cluster.of(topology, toy_calibration())
 
 
 def loads(on: Cluster, *sends: tuple[int, int, int], wave: int = 0) -> Loads:

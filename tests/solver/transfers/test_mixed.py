@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.schema import Link, Pipeline, Plan, PlanError, Request, Setup, Topology
+from meshwright.schema import Link, Pipeline, Plan, PlanError, Setup, Topology
 from meshwright.schema.routing.pieces import device_transfer
 from solver.transfers.plans import PlanDocuments, transfer_plans
 from tests.solver.pipeline.layered import layered
 from tests.solver.pipeline.mixed import beside, kind
-from tests.solver.requests import planned
+from tests.solver.requests import planned, toy_request
 
 SLOW = kind("slow", 2, flops_per_s=1e12, latency_ns=200)
 FAST = kind("fast", 2, flops_per_s=2e12, latency_ns=200)
@@ -20,7 +20,7 @@ def documents(ranks: int | None, cluster: Topology = MIXED) -> PlanDocuments:
     """In so many pipeline ranks; None: in one stage, on the group on which that is fastest."""
     graph, setup = layered(8), Setup(microbatches=4)
     pipeline = Pipeline(ranks=ranks or 1)
-    plan = planned(Request(graph=graph, topology=cluster, setup=setup, pipeline=pipeline))
+    plan = planned(toy_request(graph=graph, topology=cluster, setup=setup, pipeline=pipeline))
     return PlanDocuments(plan, graph, cluster, setup)
 
 

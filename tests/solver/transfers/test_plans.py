@@ -12,13 +12,13 @@ from meshwright.schema import (
     NotFound,
     OptimizerParallel,
     PlanError,
-    Request,
     Setup,
     Topology,
 )
 from meshwright.schema.routing.pieces import device_transfer
 from solver.planner import plan
 from solver.transfers.plans import PlanDocuments, transfer_plans
+from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, topology
 
 
@@ -37,7 +37,7 @@ def graph(width: int = 96) -> Graph:
 
 def planned(devices: Topology, width: int = 96, **setup: Any) -> PlanDocuments:
     how = Setup.from_dict({"memory_reserve": 0.0, **setup})
-    answer = plan(Request(graph=graph(width), topology=devices, setup=how))
+    answer = plan(toy_request(graph=graph(width), topology=devices, setup=how))
     assert answer.plan is not None
     return PlanDocuments(answer.plan, graph(width), devices, how)
 
@@ -77,7 +77,7 @@ def dealt(*sizes: int) -> PlanDocuments:
     """Four parameters of which no dim divides by the nodes: their states are dealt out whole."""
     wish = OptimizerParallel(level=1, whole_parameters=True, threshold_kb=0)
     setup = Setup(global_batch=75, microbatches=1, memory_reserve=0.0, master_dtype=None)
-    request = Request(
+    request = toy_request(
         graph=graph(98),
         topology=topology(*sizes),
         setup=setup,

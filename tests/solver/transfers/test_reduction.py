@@ -7,16 +7,16 @@ from math import prod
 import numpy as np
 import pytest
 
-from costmodel.calibrations import default_calibration
 from meshwright.schema import LayoutError, LayoutPair, Step
 from meshwright.schema.routing.pieces import all_sends, device_transfer
 from solver.transfer import between_stages, transfer
 from solver.transfers.links import Cluster
+from tests.solver.small_graphs import toy_calibration
 from tests.solver.test_transfer import carry_out
 from tests.solver.transfers.random_moves import Case, held, random_case, topology
 from tests.solver.transfers.small import item, layout, site
 
-NODES = Cluster.of(topology((4, 4)), default_calibration())
+NODES = Cluster.of(topology((4, 4)), toy_calibration())
 
 
 def test_the_reduction_leaves_what_is_sent() -> None:

@@ -6,17 +6,17 @@ from collections import Counter
 
 import pytest
 
-from costmodel.calibrations import default_calibration
 from meshwright.schema import LayoutError, TooLarge
 from meshwright.schema.routing.pieces import all_sends
 from meshwright.schema.routing.routes import SLICE_BYTES
 from meshwright.schema.transfer import Piece
 from solver.transfer import transfer
 from solver.transfers.links import Cluster
+from tests.solver.small_graphs import toy_calibration
 from tests.solver.transfers.random_moves import topology
 from tests.solver.transfers.small import item, layout, site
 
-NODES = Cluster.of(topology((4, 4)), default_calibration())
+NODES = Cluster.of(topology((4, 4)), toy_calibration())
 
 
 def ends(pieces: list[Piece]) -> list[tuple[int, int]]:
@@ -112,7 +112,7 @@ def test_tensors_of_other_shapes_are_refused_by_name() -> None:
 
 
 def test_more_boxes_than_time_allows_are_refused() -> None:
-    many = Cluster.of(topology((2**15, 4)), default_calibration())
+    many = Cluster.of(topology((2**15, 4)), toy_calibration())
     move = item(layout((2**15, "a")), site(a=2**15), layout((2**15, "")), site(b=2**15))
     with pytest.raises(TooLarge, match="a tensor in 32,768 blocks for 32,768 devices"):
         transfer([move], many)
