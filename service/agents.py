@@ -20,6 +20,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from meshwright.schema import NotFound
 from meshwright.schema.agent import Agent
+from service.clock import is_ahead
 from service.database import Database
 from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
@@ -94,7 +95,7 @@ class Agents:
 
     def alive(self) -> ColumnElement[bool]:
         """Of agents: something was heard of it."""
-        return AgentRow.heard > self._database.now - self.silent_s
+        return is_ahead(AgentRow.heard, self._database.now - self.silent_s, self.silent_s)
 
     def left_alone(self) -> ColumnElement[bool]:
         """Of jobs: a measurement that no agent alive could take."""

@@ -74,7 +74,9 @@ def build(settings: Settings) -> State:
         database, lease_s=settings.lease_s, max_losses=settings.max_losses, agents=registered
     )
     workers = tuple(Worker(database, leases, settings) for _ in range(settings.workers))
-    return State(settings, database, Jobs(database), registered, leases, workers)
+    return State(
+        settings, database, Jobs(database, lease_s=settings.lease_s), registered, leases, workers
+    )
 
 
 @asynccontextmanager

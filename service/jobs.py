@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Row, Select, and_, insert, or_, select, updat
 from meshwright.schema import NotFound
 from meshwright.schema.agent import Measure
 from service import certificates, job_events
+from service.clock import is_ahead
 from service.database import Database
 from service.errors import ParameterError
 from service.paging import Page, PageRequest, read_page
@@ -37,8 +38,9 @@ def has_ended(job: Row[Any]) -> bool:
 class Jobs:
     """The jobs of one database. Safe to share between threads and processes."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, lease_s: float = 15) -> None:
         self._database = database
+        self._lease_s = lease_s
 
     def submit(
         self,
@@ -183,7 +185,8 @@ class Jobs:
 
     def _rows(self) -> Select[Any]:
         """Rows of jobs; `is_held`: a worker has the job, or had it when it was cancelled."""
-        held = and_(JobRow.lease_until.is_not(None), JobRow.lease_until > self._database.now)
+        ahead = is_ahead(JobRow.lease_until, self._database.now, self._lease_s)
+        held = and_(JobRow.lease_until.is_not(None), ahead)
         return select(JobRow.__table__, held.label("is_held"))
 
     def _note(self, connection: Connection, job: str, attempt: int, body: Any) -> None:

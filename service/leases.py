@@ -20,6 +20,7 @@ from meshwright.schema import Calibration, Certificate, Infeasible, MeshwrightEr
 from meshwright.schema.samples import Samples
 from service import certificates, documents, job_events
 from service.agents import Agents
+from service.clock import is_ahead
 from service.database import Database
 from service.errors import NoAgent, WorkerLost
 from service.jobs import FINAL
@@ -204,7 +205,8 @@ class Leases:
             return ours
 
     def _lapsed(self) -> ColumnElement[bool]:
-        return and_(JobRow.state == "running", JobRow.lease_until < self._database.now)
+        held = is_ahead(JobRow.lease_until, self._database.now, self.lease_s)
+        return and_(JobRow.state == "running", ~held)
 
     def _give_up(self, connection: Connection) -> None:
         """Fail the jobs that were lost too often, and measurements that no agent could take.

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from bench.postgresql import PostgreSQL, running
 from meshwright.planner import find_planner
 from meshwright.schema import Plan, Request
 from service.app import create_app
 from service.database import Database
 from service.settings import Settings
-from tests.postgresql import PostgreSQL, running
 from tests.service.job_table import Table
 from tests.service.samples import REQUEST
 

@@ -67,6 +67,15 @@ def test_an_agent_is_silent_once_nothing_is_heard_of_it(table: Measuring) -> Non
     assert heard.agent == WHO
 
 
+def test_a_clock_that_is_set_back_makes_no_agent_immortal(table: Measuring) -> None:
+    table.turn_clock(86400)
+    table.agents.hear(WHO.id)
+    table.turn_clock(-86400)
+    assert not table.agents.get(WHO.id).is_alive
+    table.agents.hear(WHO.id)
+    assert table.agents.get(WHO.id).is_alive
+
+
 def test_agents_claim_measurements_and_workers_searches(table: Measuring) -> None:
     measurement, search = table.measure(), table.submit()
     assert table.claim().job == search

@@ -26,6 +26,18 @@ def test_takeover_starts_when_the_lease_runs_out(table: Table) -> None:
     assert (theirs.job, theirs.attempt) == (job, mine.attempt + 1)
 
 
+def test_a_clock_that_is_set_back_holds_no_job_for_as_long(table: Table) -> None:
+    job = table.submit()
+    table.turn_clock(86400)
+    mine = table.claim("first")
+    table.turn_clock(-5)
+    assert table.leases.claim("second") is None  # a few seconds more for its owner
+    table.turn_clock(-86395)
+    theirs = table.claim("second")
+    assert (theirs.job, theirs.attempt) == (job, mine.attempt + 1)
+    assert not table.leases.renew(mine)
+
+
 def test_a_renewed_lease_is_not_taken_over(table: Table) -> None:
     table.submit()
     claim = table.claim()

@@ -16,10 +16,10 @@ import httpx2 as httpx
 import pytest
 from starlette.testclient import TestClient
 
+from bench.postgresql import PostgreSQL, running
 from service.app import create_app
 from service.database import Database
 from service.settings import Settings
-from tests.postgresql import PostgreSQL, running
 from tests.service.conftest import ROOT, until
 from tests.service.planners import COUNT
 from tests.service.samples import REQUEST

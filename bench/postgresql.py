@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own: Debian's programs, a folder of its own, no network."""
+"""A PostgreSQL of our own, for tests and measurements: Debian's programs, no network."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import psycopg
 
@@ -21,8 +22,9 @@ DEBIAN = Path("/usr/lib/postgresql")
 class PostgreSQL:
     """A server on a socket in a folder. PostgreSQL refuses to run as root: then as `postgres`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._programs = _programs()
+        self._environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], **environment}
         self._folder = folder
         self._as = "postgres" if os.geteuid() == 0 else None
         if self._as:
@@ -42,8 +44,8 @@ class PostgreSQL:
         """End it as a machine does that loses power."""
         pid = int((self._folder / "data" / "postmaster.pid").read_text().split()[0])
         os.kill(pid, signal.SIGKILL)
-        while Path(f"/proc/{pid}").exists():
-            time.sleep(0.01)
+        while any(_is_of(int(own.name), pid) for own in Path("/proc").glob("[0-9]*")):
+            time.sleep(0.01)  # its children notice, and let go of what they share
 
     def url(self, database: str) -> str:
         """For SQLAlchemy."""
@@ -73,17 +75,23 @@ class PostgreSQL:
         ran = subprocess.run(
             [self._programs / program, *arguments], user=self._as, cwd=self._folder,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60, check=False, text=True,
-            env={"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]},
+            env=self._environment,
         )  # fmt: skip
         if ran.returncode:
             raise RuntimeError(f"{program} ended with {ran.returncode}: {ran.stderr}")
 
 
 @contextmanager
-def running() -> Iterator[PostgreSQL]:
-    """A server that ends with the block. Its folder: a socket's path may have 107 bytes at most."""
-    folder = Path(tempfile.mkdtemp(prefix="meshwright-pg-"))
-    made = PostgreSQL(folder)
+def running(
+    within: Path | None = None, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[PostgreSQL]:
+    """A server that ends with the block, in a folder of its own, by default of the system's.
+
+    within: as short a path as that; a socket's may have 107 bytes at most. environment: of the
+    server, beside what it needs.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="meshwright-pg-", dir=within))
+    made = PostgreSQL(folder, environment)
     made.start()
     try:
         yield made
@@ -92,11 +100,19 @@ def running() -> Iterator[PostgreSQL]:
         shutil.rmtree(folder)
 
 
+def _is_of(process: int, leader: int) -> bool:
+    """Whether a process is one of a server's, all of which are in the session of its first."""
+    try:
+        return os.getsid(process) == leader
+    except ProcessLookupError:
+        return False
+
+
 def _programs() -> Path:
     found = shutil.which("initdb")
     if found:
         return Path(found).parent
     versions = sorted(DEBIAN.glob("*/bin"), key=lambda path: float(path.parent.name))
     if not versions:
-        raise RuntimeError("the tests need PostgreSQL: make test installs it as root on Debian")
+        raise RuntimeError("PostgreSQL is not installed: make test does that as root on Debian")
     return versions[-1]
