@@ -10,8 +10,8 @@ from meshwright.schema import Calibration, Plan, Request
 
 @cache
 def default_calibration() -> Calibration:
-    """What is assumed of a cluster on which nothing was measured."""
-    return datasheet_calibration()
+    """What is assumed of a cluster on which nothing was measured: what others published."""
+    return published_calibration()
 
 
 @cache

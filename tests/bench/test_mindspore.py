@@ -27,9 +27,9 @@ def test_ours_is_never_worse(case: Recorded) -> None:
 
 
 def test_a_row_says_where_ours_is_worse() -> None:
-    row = compared(QUICK[0])
+    rows = map(compared, QUICK)
+    row = next(row for row in rows if row.ours.objective_ns < row.theirs.objective_ns)
     swapped = replace(row, ours=row.theirs, theirs=row.ours)
-    assert row.ours.objective_ns < row.theirs.objective_ns
     assert is_worse(swapped)
     assert is_worse(replace(row, ours_fitting=None))
     assert not is_worse(replace(row, theirs_fitting=None))

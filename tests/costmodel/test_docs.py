@@ -124,7 +124,7 @@ def with_port(topology, gigabytes_per_s):
     return Topology.from_dict(document)
 
 
-def test_the_docs_give_the_numbers_of_the_default_calibration():
+def test_the_docs_give_the_default_s_shares_of_what_has_no_curves():
     calibration = default_calibration()
     values = {
         "matmul": calibration.efficiency.matmul,

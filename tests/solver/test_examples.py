@@ -10,7 +10,7 @@ import pytest
 from costmodel.calibrations import default_calibration
 from examples.catalogue import EXAMPLES, Example
 from examples.plan_all import ARITHMETIC, CASES, Case
-from meshwright.schema import Budget, Plan, step_batch
+from meshwright.schema import Budget, Degrees, Plan, step_batch
 from meshwright.schema.layout import Layout
 from solver.planner import plan
 from solver.problem import build_problem
@@ -61,6 +61,13 @@ def moved(found: Plan, *ops: str) -> list[str]:
     """Activations that are re-laid-out on the way to any of these ops."""
     return [r.tensor for r in found.stages[0].redistributions
             if r.traffic == "activation" and r.op in ops]  # fmt: skip
+
+
+def kinds(found: Plan, op: str) -> set[str]:
+    """Of the steps, forward and backward, in which activations come to an op."""
+    return {step.kind for r in found.stages[0].redistributions
+            if r.traffic == "activation" and r.op == op
+            for step in (*r.forward, *r.backward)}  # fmt: skip
 
 
 def parameter(found: Plan, name: str) -> Layout:
@@ -176,22 +183,32 @@ def test_llama_70b_has_megatron_pairs_and_sequence_parallel_norms_in_a_node() ->
     assert textbook >= 70  # the memory limit makes a few layers differ
 
 
-def test_gpt3_shards_the_heads_of_a_fused_projection_alike() -> None:
+def test_gpt3_goes_from_tokens_to_heads_inside_a_node_and_back() -> None:
+    """DeepSpeed-Ulysses: products on their tokens, attention on its heads."""
     found = planned(the("gpt3-175b", "a100-80g-128x8", microbatches=2))
-    fused = 0
+    gpus = axes(found, "gpu")
     for k in range(96):
         block = f"transformer.h.{k}"
-        heads = strategy(found, f"{block}.attn.attention")["g"]
-        assert heads <= axes(found, "gpu")
-        assert found.stages[0].mesh.size(heads) == 4
-        split = strategy(found, f"{block}.attn.split").get("y")
-        if split == heads:
-            assert strategy(found, f"{block}.attn.c_attn")["n"] == heads
-            assert moved(found, f"{block}.attn.attention") == []
-            fused += 1
+        assert strategy(found, f"{block}.attn.attention")["g"] == gpus
+        for product in ("c_attn", "c_proj.linear"):
+            assert gpus <= strategy(found, f"{block}.attn.{product}")["b"]
+        assert kinds(found, f"{block}.attn.split") == {"all_to_all"}
+        assert kinds(found, f"{block}.attn.c_proj.linear") == {"all_to_all"}
         column = strategy(found, f"{block}.mlp.c_fc").get("n", frozenset())
         assert column == strategy(found, f"{block}.mlp.c_proj").get("k", frozenset())
-    assert fused >= 70  # the others spend what is left of the memory on whole projections
+
+
+def test_gpt3_stated_as_megatron_has_it_shards_the_heads_of_a_fused_projection_alike() -> None:
+    request = the("gpt3-175b", "a100-80g-128x8", microbatches=2).request
+    found = plan(request.model_copy(update={"degrees": Degrees(tp=8, zero=3)})).plan
+    assert found is not None
+    for k in range(96):
+        block = f"transformer.h.{k}.attn"
+        heads = strategy(found, f"{block}.attention")["g"]
+        assert heads == strategy(found, f"{block}.split")["y"]
+        assert heads == strategy(found, f"{block}.c_attn")["n"]
+        assert moved(found, f"{block}.split", f"{block}.attention") == []
+        assert strategy(found, f"{block}.c_proj.linear")["k"] == heads
 
 
 def test_mixtral_puts_experts_on_an_axis_and_sends_tokens_by_all_to_all() -> None:
