@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import zstandard
 from sqlalchemy import ColumnElement, Connection, insert, select
 
-from meshwright.schema import Document, NotFound, Plan
+from costmodel.calibrations import shipped_calibration
+from meshwright.schema import Calibration, Document, NotFound, Plan
 from meshwright.schema.canonical import canonical_json
 from meshwright.schema.writing import written_canonically
 from service.inserting import insert_new
@@ -57,8 +58,12 @@ def put(connection: Connection, document: Document, *, now: ColumnElement[float]
 
 
 def put_plan(connection: Connection, plan: Plan, *, now: ColumnElement[float]) -> None:
-    """Store a plan and put it on the shelf."""
+    """Store a plan and put it on the shelf; and the planner's own calibration, where it names one,
+    which a later planner may not bring any more."""
     if put(connection, plan, now=now):
+        own = shipped_calibration(plan.calibration)
+        if own is not None:
+            put(connection, own, now=now)
         connection.execute(
             insert(PlanRow).values(
                 id=plan.id,
@@ -90,6 +95,11 @@ def read(connection: Connection, kind: str, id_: str) -> bytes:
 def parsed(connection: Connection, kind: type[D], id_: str) -> D:
     """A document; NotFound where there is none."""
     return kind.from_json(read(connection, kind.prefix, id_))
+
+
+def calibration(connection: Connection, id_: str) -> Calibration:
+    """A plan's: stored with it, or, of an older plan, one that comes with the planner."""
+    return shipped_calibration(id_) or parsed(connection, Calibration, id_)
 
 
 def join(parts: Mapping[str, bytes], rest: Mapping[str, Any]) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, select
 
 from costmodel.anchoring import anchored
-from costmodel.calibrations import shipped_calibration
 from meshwright.schema import Calibration, Plan
 from meshwright.schema.observation import Observation
 from service import documents
@@ -46,7 +45,8 @@ def put(
         )
         .order_by(ObservationRow.created, ObservationRow.id)
     ).scalars()
-    made = anchored(_calibration(connection, plan.calibration), list(ratios), observation.stack)
+    own = documents.calibration(connection, plan.calibration)
+    made = anchored(own, list(ratios), observation.stack)
     documents.put(connection, made, now=now)
     return new, ratio, made
 
@@ -68,8 +68,3 @@ def list_of_plan(connection: Connection, plan: str, page: PageRequest) -> Page[O
         for row in rows
     )
     return Page(entries, token)
-
-
-def _calibration(connection: Connection, id_: str) -> Calibration:
-    """A stored one, or one that comes with the planner, which nobody stores."""
-    return shipped_calibration(id_) or documents.parsed(connection, Calibration, id_)

@@ -6,8 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from costmodel.calibrations import shipped_calibration
-from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
+from meshwright.schema import Graph, Plan, Setup, Topology
 from meshwright.schema.canonical import canonical_json
 from meshwright.schema.simulation import Simulation
 from service import documents, immutable
@@ -46,7 +45,5 @@ def _step(service: State, id_: str) -> Step:
         graph = documents.parsed(connection, Graph, plan.graph)
         topology = documents.parsed(connection, Topology, plan.topology)
         setup = documents.parsed(connection, Setup, plan.setup)
-        calibration = shipped_calibration(plan.calibration) or documents.parsed(
-            connection, Calibration, plan.calibration
-        )
+        calibration = documents.calibration(connection, plan.calibration)
     return step_of(plan, graph, topology, setup, calibration)

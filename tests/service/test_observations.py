@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
+from costmodel.calibrations import default_calibration
 from meshwright.schema import Calibration
 from service.app import create_app
 from service.settings import Settings
@@ -68,6 +69,14 @@ def test_a_measured_step_corrects_the_next_plan(
     # all but latencies of links takes 1.5 times as long
     assert again["cost"]["step_ns"] == pytest.approx(1.5 * plan["cost"]["step_ns"], rel=0.05)
     assert again["calibration"] == made["calibration"]
+
+
+def test_the_planner_s_own_calibration_is_stored_with_the_plan_that_names_it(
+    http: TestClient, plan: dict[str, object]
+) -> None:
+    kept = Calibration.from_json(http.get(f"/v1/calibrations/{plan['calibration']}").content)
+    assert kept == default_calibration()
+    assert planned(http, calibration=kept.id)["id"] == plan["id"]
 
 
 def test_the_median_counts_and_stacks_do_not_mix(http: TestClient, plan: dict[str, object]) -> None:
