@@ -19,6 +19,7 @@ from meshwright.schema import (
     InvalidInput,
     MeshwrightError,
     NotFound,
+    Plan,
     Request,
     RequestError,
     RuleError,
@@ -28,12 +29,14 @@ from meshwright.schema import (
     Wishes,
 )
 from meshwright.schema.canonical import digest
+from meshwright.schema.move import DEFAULT_STEPS
+from meshwright.schema.sizes import MAX_SIZE
 from service import documents
 from solver.planner import check as check_request
 
 D = TypeVar("D", bound=Document)
 REST = tuple(Wishes.model_fields)
-FIELDS = ("graph", "topology", "setup", "calibration", *REST, "verify")
+FIELDS = ("graph", "topology", "setup", "calibration", "from_plan", "steps", *REST, "verify")
 
 
 class Terms(Wishes, Document):
@@ -87,6 +90,7 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
         "topology": _id(topology),
         "setup": setup.id,
         **({"calibration": _id(calibration)} if calibration else {}),
+        **_before(body),
         **terms.to_dict(),
     }
     by = f"{planner} {version('meshwright-server')}"
@@ -108,6 +112,8 @@ def check(connection: Connection, asked: Asked) -> None:
                 pointer=f"/{field}",
             )
 
+    _check_before(connection, asked)
+
     def document(field: str, kind: type[D]) -> D:
         id_ = asked.body[field]
         found = inline.get(id_)
@@ -128,6 +134,41 @@ def check(connection: Connection, asked: Asked) -> None:
         raise error.within("/setup") from None
     except (GraphError, RuleError) as error:
         raise error.within("/graph") from None
+
+
+def _before(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan that the job runs now, by id, and how many steps are left."""
+    given = {field: body[field] for field in ("from_plan", "steps") if body.get(field) is not None}
+    if not given:
+        return {}
+    plan, steps = given.get("from_plan"), given.get("steps", DEFAULT_STEPS)
+    if not isinstance(plan, str) or not plan.startswith(Plan.prefix + "_"):
+        raise RequestError(
+            f"from_plan is the id of the stored plan that the job runs now, got "
+            f"{json.dumps(plan)[:80]}",
+            pointer="/from_plan",
+        )
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps <= MAX_SIZE:
+        raise RequestError(
+            f"steps is the number of steps left, 1 or more, got {json.dumps(steps)[:80]}",
+            pointer="/steps",
+        )
+    return {"from_plan": plan, "steps": steps}
+
+
+def _check_before(connection: Connection, asked: Asked) -> None:
+    id_ = asked.body.get("from_plan")
+    if id_ is None:
+        return
+    if not documents.exists(connection, Plan.prefix, id_):
+        raise NotFound(f"no plan has the id {id_[:100]!r}", pointer="/from_plan")
+    graph = json.loads(documents.read(connection, Plan.prefix, id_))["graph"]
+    if graph != asked.graph:
+        raise RequestError(
+            f"the plan is of the graph {graph}, the request of {asked.graph}: a job goes on with "
+            "the graph that it has",
+            pointer="/from_plan",
+        )
 
 
 def check_symbols(graph: Graph, setup: Setup) -> None:

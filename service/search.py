@@ -14,6 +14,7 @@ from typing import Any
 
 from meshwright.planner import find_planner, planner_modules
 from meshwright.processes import processes
+from meshwright.replan import keeping_its_way
 from meshwright.schema import MeshwrightError, Request
 from meshwright.stopping import StopSignal
 from service.child_process import converse
@@ -31,7 +32,7 @@ def main() -> None:
 
 def _message(text: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any]:
     try:
-        request = Request.from_json(text)
+        request = keeping_its_way(Request.from_json(text))
         # a single stage is one search
         count = 1 if request.pipeline.ranks == 1 else int(sys.argv[2])
         with processes(count, planner_modules(sys.argv[1])) as executor:

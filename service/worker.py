@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
@@ -11,6 +12,7 @@ import traceback
 import uuid
 from typing import Any
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from meshwright.schema import Progress
@@ -95,6 +97,9 @@ class Worker:
             }
             if plan is not None:
                 parts["plan"] = documents.read(connection, "plan", plan)
+            elif "from_plan" in asked:
+                steps = asked.pop("steps")
+                parts["before"] = _before(connection, asked.pop("from_plan"), steps)
         return documents.join(parts, asked if plan is None else {})
 
     def _run_child(self, claim: Claim, task: Task) -> None:
@@ -150,6 +155,15 @@ class Worker:
             except AWAY:
                 if self._stopping.wait(self._settings.poll_s) or not lease.may_be_ours():
                     raise
+
+
+def _before(connection: Connection, plan: str, steps: int) -> bytes:
+    """The plan that a job runs now, with what it was made for."""
+    parts = {"plan": documents.read(connection, "plan", plan)}
+    ids = json.loads(parts["plan"])
+    parts["topology"] = documents.read(connection, "topo", ids["topology"])
+    parts["setup"] = documents.read(connection, "setup", ids["setup"])
+    return documents.join(parts, {"steps": steps})
 
 
 class _Lease:

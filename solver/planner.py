@@ -13,6 +13,7 @@ from solver.host_limit import within_host
 from solver.pipeline.alone import check_on_groups, plan_on_one_group
 from solver.pipeline.planner import check_pipeline, plan_pipeline
 from solver.problem import Problem
+from solver.replanning import replanned, without_before
 from solver.sequence_order import whole_problem, with_order
 from solver.sequence_rows import rows_of
 from solver.sparse_tables import with_sparse_tables
@@ -26,6 +27,7 @@ __all__ = ["check", "plan"]
 
 def check(request: Request) -> None:
     """Raise what `plan` would raise for bad input, without searching."""
+    request = without_before(request)
     request = without_turns(request)
     _check_whole(request)
     request = with_sparse_tables(request)
@@ -49,6 +51,8 @@ def plan(
     executor: for the searches within a search for pipelines that do not depend on each other; the
     answer is the same with any, and with none they run here one after the other.
     """
+    if request.before is not None:
+        return replanned(request, lambda own: plan(own, report, stop, executor))
     if request.setup.copies != "auto":
         return _planned(request, report, stop, executor)
     return in_turns_or_not(request, lambda own: _planned(own, report, stop, executor))

@@ -110,12 +110,16 @@ class Client:
         recompute: Recompute | None = None,
         module: str | None = None,
         budget: Budget | None = None,
+        from_plan: str | None = None,
+        steps: int | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         verify: bool = False,
         search: Literal["cached", "fresh"] = "cached",
     ) -> Answer:
         """Ask for a plan and wait for it. Documents may be ids, the topology a preset's name.
 
+        from_plan: the id of the stored plan that the job runs now, with so many steps left: moving
+        from there counts, and the plan's `move` says what it costs.
         verify: the plan is executed too, and the answer has its certificate; look at its outcome.
         Raises SearchCancelled where somebody cancels the search and it has no plan yet, or verify
         is asked; else the answer is the best plan until then, `ended_early`.
@@ -137,6 +141,10 @@ class Client:
             budget=budget or Budget(),
         )
         body |= wishes.model_dump(mode="json", exclude_defaults=True)
+        if from_plan is not None:
+            body["from_plan"] = from_plan
+        if steps is not None:
+            body["steps"] = steps
         if verify:
             body["verify"] = True
         path = "/v1/plan" + ("?fresh=true" if search == "fresh" else "")

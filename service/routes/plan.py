@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import StrictBool
+from pydantic import Field, StrictBool
 from sqlalchemy import Row
 
 from meshwright.schema import (
@@ -18,6 +18,9 @@ from meshwright.schema import (
     Topology,
     Wishes,
 )
+from meshwright.schema.model import Whole
+from meshwright.schema.move import DEFAULT_STEPS
+from meshwright.schema.sizes import MAX_SIZE
 from service import certificates, documents, immutable
 from service.body import Body, read_body
 from service.jobs import has_ended
@@ -31,12 +34,18 @@ WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*(\d{1,6})\b")
 
 
 class PlanRequest(Wishes):
-    """What is asked: documents inline or by id, a topology also by the name of a preset."""
+    """What is asked: documents inline or by id, a topology also by the name of a preset.
+
+    from_plan, steps: of a job that runs, by the id of its plan, and so many steps are left: moving
+    from there counts.
+    """
 
     graph: Graph | str
     topology: Topology | str
     setup: Setup = Setup()
     calibration: Calibration | str | None = None
+    from_plan: str | None = None
+    steps: Whole = Field(default=DEFAULT_STEPS, ge=1, le=MAX_SIZE)
     verify: StrictBool = False
 
 

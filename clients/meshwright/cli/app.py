@@ -11,6 +11,7 @@ from meshwright.cli.documents import topologies, validate
 from meshwright.cli.estimate import estimate
 from meshwright.cli.export import export
 from meshwright.cli.plan import plan
+from meshwright.cli.replan import replan
 from meshwright.cli.show import show
 from meshwright.cli.simulate import simulate
 from meshwright.cli.transfer import transfer
@@ -24,6 +25,7 @@ cli = typer.Typer(
     rich_markup_mode=None,
 )
 cli.command()(plan)
+cli.command()(replan)
 cli.command()(estimate)
 cli.command()(show)
 cli.command()(verify)

@@ -14,17 +14,20 @@ from meshwright.files import read_document
 from meshwright.planfile import PlanFile
 from meshwright.planner import certificate_of, find_planner, find_verifier, planner_modules, preset
 from meshwright.processes import processes
+from meshwright.replan import keeping_its_way
 from meshwright.schema import (
     Answer,
     Calibration,
     Graph,
     Infeasible,
+    Plan,
     Progress,
     Request,
     Setup,
     Topology,
     Wishes,
 )
+from meshwright.schema.before import Before
 from meshwright.show import render_plan, render_summary
 from meshwright.stopping import StopSignal
 from meshwright.units import show_bytes
@@ -42,15 +45,25 @@ def ask(
     verify: bool,
     output: Path | None,
     workers: int = 1,
-    calibration: Path | None = None,
-) -> None:
-    """Show the plan, and write it to `output` where there is one; a typer.Exit where none fits."""
-    own = None if calibration is None else read_document(calibration, Calibration)
+    calibration: Calibration | None = None,
+    before: Before | None = None,
+) -> Plan:
+    """Show the plan, and write it to `output` where there is one; a typer.Exit where none fits.
+
+    before: the plan that the job runs now, for a service that has it.
+    """
     cluster: Topology | None
     if server is None:
         cluster = local = topology_of(topology)
-        request = Request(graph=graph, topology=local, setup=setup, calibration=own, **dict(wishes))
-        answer = _searched(request, workers)
+        request = Request(
+            graph=graph,
+            topology=local,
+            setup=setup,
+            calibration=calibration,
+            before=before,
+            **dict(wishes),
+        )
+        answer = _searched(keeping_its_way(request), workers)
         if verify:
             answer = _verified(answer, request)
     else:
@@ -59,13 +72,15 @@ def ask(
                 graph,
                 topology_of(topology) if _is_file(topology) else topology,
                 setup=setup,
-                calibration=own,
+                calibration=calibration,
+                from_plan=None if before is None else before.plan.id,
+                steps=None if before is None else before.steps,
                 **dict(wishes),
                 on_progress=line,
                 verify=verify,
             )
             cluster = _fetched(client, answer)
-    _tell(answer, graph, cluster, setup, own, output)
+    return _told(answer, graph, cluster, setup, calibration, output)
 
 
 def _searched(request: Request, workers: int) -> Answer:
@@ -89,14 +104,14 @@ def _verified(answer: Answer, request: Request) -> Answer:
     return answer.model_copy(update={"certificate": certificate})
 
 
-def _tell(
+def _told(
     answer: Answer,
     graph: Graph,
     topology: Topology | None,
     setup: Setup,
     calibration: Calibration | None,
     output: Path | None,
-) -> None:
+) -> Plan:
     if answer.plan is None:
         assert answer.infeasible is not None
         if answer.ended_early and answer.infeasible.constraint == "time":
@@ -115,7 +130,7 @@ def _tell(
             certificate=certificate,
             seconds=answer.seconds,
         ).write(output)
-    render = render_plan if output is None else render_summary
+    render = render_plan if output is None and plan.move is None else render_summary
     results().print(
         render(
             plan,
@@ -132,6 +147,7 @@ def _tell(
         _notice(f"wrote {output}; meshwright show {output} prints all of it")
     if certificate is not None and certificate.outcome != "verified":
         raise typer.Exit(1)
+    return plan
 
 
 def _notice(text: str) -> None:

@@ -18,6 +18,7 @@ from meshwright.cli.wishes import (
 )
 from meshwright.files import read_document
 from meshwright.schema import (
+    Calibration,
     Constraints,
     Degrees,
     Graph,
@@ -137,7 +138,7 @@ def estimate(
         server=server,
         verify=verify,
         output=output,
-        calibration=calibration,
+        calibration=None if calibration is None else read_document(calibration, Calibration),
     )
 
 

@@ -21,7 +21,7 @@ from meshwright.cli.wishes import (
 )
 from meshwright.files import read_document
 from meshwright.processes import MAX_PROCESSES, usual_processes
-from meshwright.schema import Graph, ScheduleKind, Wishes
+from meshwright.schema import Calibration, Graph, ScheduleKind, Wishes
 from meshwright.schema.constraints import Offload
 from meshwright.schema.wishes import Rest, Solver
 
@@ -237,5 +237,5 @@ def plan(
         verify=verify,
         output=output,
         workers=workers or (1 if wishes.pipeline.ranks == 1 else usual_processes()),
-        calibration=calibration,
+        calibration=None if calibration is None else read_document(calibration, Calibration),
     )

@@ -57,6 +57,12 @@ def setup_of(
     return Setup.from_dict(found)
 
 
+def setup_over(setup: Setup, **given: object | None) -> Setup:
+    """A setup with what the command line says over it."""
+    said = {field: value for field, value in given.items() if value is not None}
+    return Setup.from_dict({**setup.to_dict(), **said})
+
+
 def _fusion_of(text: str) -> tuple[str, dict[str, object]]:
     """all_reduce=auto, all_gather=size:64, all_reduce=index:20,35."""
     kind, _, said = text.partition("=")

@@ -15,6 +15,7 @@ from meshwright.schema.errors import PlanError
 from meshwright.schema.layout import Layout, LayoutPair
 from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns
+from meshwright.schema.move import PlanMove
 from meshwright.schema.pipeline import Passes, Received, Schedule
 from meshwright.schema.recompute import Recomputed
 from meshwright.schema.sequence_order import SequenceOrder
@@ -383,6 +384,7 @@ class Plan(Document):
     repeated_work: the share of the arithmetic that devices do in vain because others do it too; a
     device that waits for longer chunks than its own repeats nothing. padding: what is filled up.
     order: in which sequences are loaded, for even work of causal attention; none is contiguous.
+    move: of a job that ran another plan before, what it costs to get here.
     """
 
     prefix: ClassVar[str] = "plan"
@@ -405,6 +407,7 @@ class Plan(Document):
     unknown_kinds: tuple[str, ...] = ()
     padding: tuple[Padding, ...] = ()
     order: tuple[SequenceOrder, ...] = ()
+    move: PlanMove | None = None
     notes: tuple[str, ...] = ()
 
     @property

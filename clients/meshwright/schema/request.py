@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import StrictBool
+from pydantic import StrictBool, model_validator
 
+from meshwright.schema.before import Before
 from meshwright.schema.calibration import Calibration
 from meshwright.schema.certificate import Certificate
 from meshwright.schema.errors import RequestError
@@ -20,6 +21,8 @@ from meshwright.schema.wishes import Wishes
 class Request(Wishes, Document):
     """A complete planning request; its id is the request digest that finds a cached plan.
 
+    before: the plan that a job runs now, of the same graph; the move from there counts.
+
     verify: whoever runs the planner executes its plan too. The certificate is a record beside the
     plan and changes nothing in it: with and without, the request has one id.
     """
@@ -32,7 +35,18 @@ class Request(Wishes, Document):
     topology: Topology
     setup: Setup = Setup()
     calibration: Calibration | None = None
+    before: Before | None = None
     verify: StrictBool = False
+
+    @model_validator(mode="after")
+    def _goes_on_with_its_graph(self) -> Request:
+        if self.before is not None and self.before.plan.graph != self.graph.id:
+            raise RequestError(
+                f"the plan {self.before.plan.id} is of the graph {self.before.plan.graph}, the "
+                f"request of {self.graph.id}: a job goes on with the graph that it has",
+                pointer="/before/plan/graph",
+            )
+        return self
 
     @property
     def id(self) -> str:

@@ -12,6 +12,7 @@ from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
 from meshwright.show.axes import AxisNames
 from meshwright.show.certificate import certificate_text
 from meshwright.show.history import history_lines
+from meshwright.show.move import move_table
 from meshwright.show.pipeline import considered_rows, pipeline_rows
 from meshwright.show.recompute import recompute_rows
 from meshwright.show.wishes import wish_rows
@@ -33,6 +34,7 @@ def render_summary(
     return Group(
         _head(plan, graph, topology),
         _numbers(plan, (graph, topology, setup), certificate, seconds),
+        *move_table(plan),
         *_notes(plan),
     )
 

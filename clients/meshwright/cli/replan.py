@@ -1,0 +1,96 @@
+"""`meshwright replan`: a plan for other devices, for a job that runs under one already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.asking import ask, topology_of
+from meshwright.cli.consoles import results
+from meshwright.cli.wishes import budget_of, pipeline_of, recompute_of, setup_over
+from meshwright.client import Client
+from meshwright.files import read_document
+from meshwright.planfile import read_plan
+from meshwright.processes import MAX_PROCESSES, usual_processes
+from meshwright.schema import Calibration, PlanError
+from meshwright.schema.before import Before
+from meshwright.schema.move import DEFAULT_STEPS
+from meshwright.schema.transfer import Transfer
+from meshwright.show.transfer import render_transfer
+from meshwright.transfers import find_transfer
+
+
+def replan(
+    plan: Annotated[Path, typer.Argument(help="Plan file of the job as it runs now.")],
+    topology: Annotated[str, typer.Option(help="The new devices: a preset or a topology file.")],
+    steps: Annotated[int, typer.Option(min=1, help="Steps left to train.")] = DEFAULT_STEPS,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of a service that searches, and has the plan.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Another global batch.")] = None,
+    microbatches: Annotated[int | None, typer.Option(min=1, help="Of a step.")] = None,
+    pipeline: Annotated[
+        str | None, typer.Option(help="Pipeline ranks: a number, or auto to search.")
+    ] = None,
+    recompute: Annotated[
+        str | None, typer.Option(help="none, selective, cheap, full, ops or auto.")
+    ] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=MAX_PROCESSES, help="Processes of the search.")
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Calibration file, in place of the plan's.")
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
+) -> None:
+    """Plan a job anew for more or fewer devices, with the move there in the bill.
+
+    What is not said stays as the plan has it. The plan with the least time for the steps left and
+    the move wins.
+    """
+    file = read_plan(plan)
+    if file.graph is None or file.topology is None or file.setup is None:
+        raise PlanError(
+            f"{plan} lacks its graph, topology or setup; `meshwright plan -o` writes all"
+        )
+    wishes = file.plan.wishes
+    changes: dict[str, object] = {"degrees": None}  # these are weighed by themselves
+    if pipeline is not None:
+        changes["pipeline"] = pipeline_of(pipeline, None, None, [])
+    if recompute is not None:
+        changes["recompute"] = recompute_of(recompute, None)
+    if budget is not None:
+        old = wishes.budget
+        changes["budget"] = budget_of(budget, old.max_axes, old.simplicity)
+    wishes = wishes.like(**changes)
+    own = file.calibration if calibration is None else read_document(calibration, Calibration)
+    setup = setup_over(file.setup, global_batch=batch, microbatches=microbatches)
+    found = ask(
+        file.graph,
+        topology,
+        setup,
+        wishes,
+        server=server,
+        verify=verify,
+        output=output,
+        workers=workers or (1 if wishes.pipeline.ranks == 1 else usual_processes()),
+        calibration=own,
+        before=Before(plan=file.plan, topology=file.topology, setup=file.setup, steps=steps),
+    )
+    if server is not None:
+        with Client(server) as client:
+            moved = client.transfer(file.plan.id, found.id)
+    else:
+        moved = find_transfer()(
+            (file.plan, found),
+            (file.graph, file.graph),
+            (file.topology, topology_of(topology)),
+            (file.setup, setup),
+            calibration=own,
+        )
+    assert isinstance(moved, Transfer)
+    results().print(render_transfer(moved))
