@@ -1,6 +1,7 @@
 # make run    the service on a free port, one real model planned, and where to look at it
 # make test   everything the tests need, then all tests
 # make lint   ruff and mypy
+# make test-mindspore  what is exported, compiled by MindSpore itself (2.8 GB, an environment of its own)
 # make bench  the measurements of docs/
 # make schema the JSON Schemas in docs/schema, and docs/operators.md
 # make clean  remove what make made
@@ -8,12 +9,13 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: run test lint bench schema clean system-packages
+.PHONY: run test test-mindspore lint bench schema clean system-packages
 
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+MINDSPORE := .venv-mindspore
 PROJECTS := pyproject.toml clients/pyproject.toml constraints.txt
 
 run: $(VENV)/.run
@@ -21,6 +23,9 @@ run: $(VENV)/.run
 
 test: $(VENV)/.test system-packages
 	$(PY) -m pytest -n 2 --dist worksteal
+
+test-mindspore: $(VENV)/.test $(MINDSPORE)/.installed
+	MESHWRIGHT_MINDSPORE=$(abspath $(MINDSPORE))/bin/python $(PY) -m pytest -n 2 tests/mindspore
 
 lint: $(VENV)/.test
 	$(PY) -m ruff check .
@@ -36,7 +41,7 @@ schema: $(VENV)/.test
 	$(PY) docs/generate_operators.py
 
 clean:
-	rm -rf $(VENV) .meshwright .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(MINDSPORE) .meshwright .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PY):
@@ -54,6 +59,14 @@ $(VENV)/.test: $(PROJECTS) | $(PY)
 	@$(PIP) torch==2.13.0
 	@$(PIP) --editable './clients[capture,onnx]' --editable '.[test]'
 	@touch $(VENV)/.run $@
+
+# the last release whose own search and file of strategies are known here
+$(MINDSPORE)/.installed: clients/pyproject.toml constraints-mindspore.txt
+	@echo "Installing MindSpore into $(MINDSPORE): 2.8 GB, for Python 3.11"
+	@$(PYTHON) -m venv $(MINDSPORE)
+	@$(MINDSPORE)/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint constraints-mindspore.txt mindspore --editable ./clients
+	@touch $@
 
 # as root on Debian install what tests/apt.txt names; elsewhere say what is missing
 system-packages:

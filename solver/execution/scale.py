@@ -129,7 +129,7 @@ class _Sizes:
         return Graph(
             name=f"{graph.name} (scaled down)",
             tensors=tuple(tensors),
-            ops=tuple(self._scaled_op(op) for op in graph.ops),
+            ops=tuple(self._scaled_op(op, chosen) for op in graph.ops),
             outputs=graph.outputs,
             loss=graph.loss,
         )
@@ -137,12 +137,24 @@ class _Sizes:
     def find(self, key: Key) -> Key:
         return self.classes.find(key)
 
-    def _scaled_op(self, op: Op) -> Op:
+    def _scaled_op(self, op: Op, chosen: Mapping[Key, int]) -> Op:
+        if op.rule is not None and op.rule.sizes:
+            sizes = self._factor_sizes(op, chosen)
+            stated = {factor: sizes[factor] for factor in op.rule.sizes}
+            return op.model_copy(update={"rule": op.rule.model_copy(update={"sizes": stated})})
         if "manual_split" not in op.attrs:
             return op
         # without chunks at rest the table is whole, and one chunk says as much
         lengths = self.chunks.get(op.inputs[0], (self.rows[op.inputs[0]],))
         return op.model_copy(update={"attrs": {**op.attrs, "manual_split": list(lengths)}})
+
+    def _factor_sizes(self, op: Op, chosen: Mapping[Key, int]) -> dict[str, int]:
+        position = self.problem.position_of[op.name]
+        sizes: dict[str, int] = {}
+        for j, part in enumerate(self.problem.ops[position].parts):
+            size = chosen.get(self.find((position, j)), part.size)
+            sizes[part.factor] = sizes.get(part.factor, 1) * size
+        return sizes
 
     def _place(self) -> None:
         """Which axes lie together on a class, anywhere in the plan."""
@@ -279,14 +291,11 @@ class _Sizes:
 
     def _sum_segments(self, chosen: dict[Key, int]) -> None:
         """A dim that is a sum of segments is as long as they are together."""
-        for position, op in enumerate(self.problem.ops):
+        for op in self.problem.ops:
             if op.known is None:
                 continue
             parsed = op.known.rule.parsed
-            sizes: dict[str, int] = {}
-            for j, part in enumerate(op.parts):
-                size = chosen.get(self.find((position, j)), part.size)
-                sizes[part.factor] = sizes.get(part.factor, 1) * size
+            sizes = self._factor_sizes(op.op, chosen)
             ports = (*op.inputs, *op.outputs)
             for port, term in zip(ports, parsed.terms_of(len(ports)), strict=False):
                 for d, dim in enumerate(term):

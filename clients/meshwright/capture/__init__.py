@@ -14,15 +14,18 @@ if TYPE_CHECKING:
     from meshwright.capture.hf import capture_hf
     from meshwright.capture.interpreter import interpret
     from meshwright.capture.jax import JaxRecipe, capture_jax
+    from meshwright.capture.mindspore.recipe import MindSporeRecipe, capture_mindspore
     from meshwright.capture.module import capture_module
     from meshwright.capture.onnx import capture_onnx
 
 _HOMES = {
     "JaxRecipe": "jax",
+    "MindSporeRecipe": "mindspore.recipe",
     "Recipe": "factory",
     "capture_factory": "factory",
     "capture_hf": "hf",
     "capture_jax": "jax",
+    "capture_mindspore": "mindspore.recipe",
     "capture_module": "module",
     "capture_onnx": "onnx",
     "interpret": "interpreter",
@@ -37,10 +40,12 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "JaxRecipe",
+    "MindSporeRecipe",
     "Recipe",
     "capture_factory",
     "capture_hf",
     "capture_jax",
+    "capture_mindspore",
     "capture_module",
     "capture_onnx",
     "interpret",

@@ -71,6 +71,21 @@ def jax(
     _write(_captured("capture_jax", factory, batch=batch), output)
 
 
+@capture.command()
+def mindspore(
+    factory: Annotated[str, typer.Argument(help="pkg.module:function that makes the recipe.")],
+    batch: Batch,
+    output: Output,
+) -> None:
+    """Capture a MindSpore network, operator for operator, as MindSpore compiles it on the CPU.
+
+    The function returns a meshwright.capture.MindSporeRecipe; its module is looked for in this
+    folder first. Strategies of primitives come out as pins for `meshwright plan --pin`.
+    """
+    sys.path.insert(0, "")  # as `python -m` does; a console script has its own folder there
+    _write(_captured("capture_mindspore", factory, batch=batch), output)
+
+
 def _sizes(given: list[str]) -> dict[str, int]:
     sizes = {}
     for item in given:
@@ -86,7 +101,7 @@ def _captured(name: str, *arguments: Any, **options: Any) -> Graph:
     try:
         function = getattr(import_module("meshwright.capture"), name)
     except ModuleNotFoundError as missing:
-        extra = missing.name if missing.name in ("onnx", "jax") else "capture"
+        extra = missing.name if missing.name in ("onnx", "jax", "mindspore") else "capture"
         raise Unavailable(
             f"capture needs the package {missing.name}; install it with "
             f"pip install 'meshwright[{extra}]'"

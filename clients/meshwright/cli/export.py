@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
 from meshwright.cli.consoles import notices
-from meshwright.convert import Export, Target, export_plan
+from meshwright.convert import Export, Target, export_plan, network_of
 from meshwright.files import write_whole
 from meshwright.launch import LAUNCHERS, Launch, Launcher, launch_of
 from meshwright.planfile import PlanFile, read_plan
 from meshwright.schema import PlanError
 
-EveryTarget = Literal["dtensor", "jax", "mindspore", "megatron", "mindformers", "torchtitan"]
+EveryTarget = Literal[
+    "dtensor", "jax", "mindspore", "mindspore-network", "mindspore-strategies", "megatron",
+    "mindformers", "torchtitan",
+]  # fmt: skip
 
 
 def export(
@@ -25,13 +28,17 @@ def export(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
 ) -> None:
     """Write a plan's layouts as DTensor placements, PartitionSpecs or MindSpore strategies, in
-    JSON; or its degrees as Megatron-LM's arguments, a MindFormers YAML or a torchtitan TOML.
+    JSON; of a captured MindSpore network what its primitives are given, or MindSpore's own file of
+    strategies; or its degrees as Megatron-LM's arguments, a MindFormers YAML or a torchtitan TOML.
 
     What the target cannot express is said on standard error with the reason, and in the JSON.
     """
     found = read_plan(plan)
     if to in LAUNCHERS:
         _launch(found, to, output)
+        return
+    if to in ("mindspore-network", "mindspore-strategies"):
+        _mindspore(found, to, output)
         return
     exported = export_plan(found.plan, cast(Target, to), graph=found.graph)
     text = json.dumps(exported.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False)
@@ -48,6 +55,37 @@ def _launch(found: PlanFile, launcher: Launcher, output: Path | None) -> None:
     launch = launch_of(found.plan, launcher, graph=found.graph, setup=found.setup)
     _write(launch.text, output)
     _tell_lost(launch)
+
+
+def _mindspore(found: PlanFile, to: str, output: Path | None) -> None:
+    if found.graph is None or found.setup is None:
+        raise PlanError(
+            f"{to} needs the graph and the setup of the plan; `meshwright plan -o` writes files "
+            "with both"
+        )
+    network = network_of(found.plan, found.graph, found.setup)
+    written: dict[str, Any] = (
+        network.model_dump(mode="json", exclude_defaults=True)
+        if to == "mindspore-network"
+        else network.strategy_file()
+    )
+    _write(json.dumps(written, ensure_ascii=False) + "\n", output)
+    console = notices()
+    for refusal in network.refused:
+        console.print(f"not in mindspore: {refusal.reason}", markup=False, soft_wrap=True)
+    for own in network.otherwise:
+        planned, done = (", ".join(kinds) or "nothing" for kinds in (own.planned, own.done))
+        console.print(
+            f"otherwise in mindspore: tensor {own.tensor!r}: {done} for {planned}: {own.reason}",
+            markup=False,
+            soft_wrap=True,
+        )
+    console.print(
+        f"{len(network.primitives)} primitives for mindspore; {len(network.refused)} ops cannot be "
+        f"expressed, {len(network.otherwise)} tensors are moved otherwise",
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -12,6 +12,8 @@ from meshwright.convert.mindspore import (
     layout_arguments,
     to_mindspore,
 )
+from meshwright.convert.mindspore_network import MindSporeNetwork, Otherwise, PrimitiveStrategy
+from meshwright.convert.mindspore_plan import network_of
 from meshwright.convert.normal import normal, viewed
 from meshwright.convert.partition_spec import JaxLayout, from_jax, to_jax
 from meshwright.convert.placement import DTensorLayout, Placement
@@ -27,8 +29,9 @@ from meshwright.convert.strategy import (
 
 __all__ = [
     "TARGETS", "DTensorLayout", "DeviceGrid", "Export", "JaxLayout", "MindSporeLayout",
-    "OpStrategy", "Placement", "Refusal", "Target", "device_matrix", "export_plan", "from_dtensor",
-    "from_jax", "from_mindspore", "grid_of", "layout_arguments", "mesh_of", "normal", "rewritten",
+    "MindSporeNetwork", "OpStrategy", "Otherwise", "Placement", "PrimitiveStrategy", "Refusal",
+    "Target", "device_matrix", "export_plan", "from_dtensor", "from_jax", "from_mindspore",
+    "grid_of", "layout_arguments", "mesh_of", "network_of", "normal", "rewritten",
     "strategy_of_cuts", "strategy_of_layouts", "to_dtensor", "to_jax", "to_mindspore",
     "to_strategy", "viewed",
 ]  # fmt: skip

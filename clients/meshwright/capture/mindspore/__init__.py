@@ -1,0 +1,1 @@
+"""MindSpore networks -> Graph, operator for operator, without weights."""
