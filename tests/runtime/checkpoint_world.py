@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import multiprocessing as processes
 
 import meshwright
+from meshwright.runtime.reporting import FIRST_STEPS, WARM_UP_STEPS
 from meshwright.runtime.torch import Trained
 from meshwright.runtime.torch.trained import Form
 from meshwright.schema import CheckpointError
@@ -24,6 +25,8 @@ from tests.runtime.worlds import ROWS
 
 RANKS, STEPS, LIMIT_BYTES = 4, 3, 4096
 LEARNING_RATE, SEED, WHOLE = 3e-3, 7, "whole"
+# a step ends when the next one begins
+REPORTED_STEPS = WARM_UP_STEPS + FIRST_STEPS + 1
 T = torch.Tensor
 
 
@@ -74,6 +77,9 @@ def _rank(rank: int, moves: Sequence[Move], folder: Path, service: str) -> None:
     found = {move.name: asdict(_moved(move, folder, service)) for move in moves}
     found[WHOLE] = _takes_whole(moves[0], folder, service)
     _fails_to_save(moves[0], folder, service)
+    model = MODELS[moves[0].model]
+    with started(model, moves[0].after, service, LEARNING_RATE) as (trained, optimizer):
+        train(model, trained, optimizer, range(REPORTED_STEPS))
     (folder / f"{rank}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 

@@ -10,9 +10,12 @@ import torch
 import torch.distributed as dist
 from huggingface_hub import save_torch_state_dict
 
+from meshwright.client import Client
 from meshwright.files import read_document
+from meshwright.runtime.reporting import FIRST_STEPS
 from meshwright.runtime.torch.trained import Form
 from meshwright.schema.checkpoint import Checkpoint
+from meshwright.schema.observation import Observation
 from tests.runtime.checkpoint_world import (
     LEARNING_RATE,
     RANKS,
@@ -146,3 +149,14 @@ def test_a_full_disk_is_said_on_all_ranks(folder: Path) -> None:
     for rank in (0, 2, 3):
         assert said[rank].startswith(f"rank 1 failed while saving to {folder}")
         assert "File too large" in said[rank]
+
+
+@pytest.mark.usefixtures("moved")
+def test_one_rank_reports_the_steps_of_all(plans: Plans, service: str) -> None:
+    with Client(service) as client:
+        (entry,) = client.observations(plans["llama", "4"])
+    found = Observation.from_dict(entry["observation"])
+    assert found.steps == FIRST_STEPS
+    assert found.memory_bytes is None  # of a device that is the host
+    assert found.stack.endswith("eager, cpu")
+    assert 1e6 < found.step_ns < 60e9

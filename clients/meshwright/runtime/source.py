@@ -53,24 +53,28 @@ class PlanSource:
             )
         return strategy, graph
 
-    def _found(self, rank: int) -> tuple[RankStrategy, Graph]:
+    def service(self) -> tuple[str, str] | None:
+        """The URL of the service that has the plan, and its id there; None of a file."""
         text = str(self._plan)
         if isinstance(self._plan, Path) or Path(text).is_file():
-            return _of_file(Path(text), rank)
-        parts = urlsplit(text)
-        if parts.scheme in ("http", "https"):
+            return None
+        if urlsplit(text).scheme in ("http", "https"):
             base, _, id_ = text.rstrip("/").rpartition("/v1/plans/")
             if not base:
                 raise InvalidInput(
                     f"{text!r} is not the URL of a plan: http://host/v1/plans/plan_…"
                 )
-            return self._of_service(base, id_, rank)
+            return base, id_
         if self._server is None:
             raise InvalidInput(
                 f"{text!r} is neither a file nor a URL; where it is the id of a plan, say at which "
                 "server"
             )
-        return self._of_service(self._server, text, rank)
+        return self._server, text
+
+    def _found(self, rank: int) -> tuple[RankStrategy, Graph]:
+        at = self.service()
+        return _of_file(Path(self._plan), rank) if at is None else self._of_service(*at, rank)
 
     def _of_service(self, server: str, plan: str, rank: int) -> tuple[RankStrategy, Graph]:
         kept = self._cache / f"{plan}.{rank}.json"

@@ -50,7 +50,9 @@ def _pays(move: PlanMove) -> str:
     chosen = move.choices[0]
     if move.pays_after_steps is None:
         return f"{chosen.name}: the least time for the steps left and the move"
+    after = move.pays_after_steps
+    since = f"after {after:,} steps" if after else "from the first step on"
     return (
         f"{chosen.name}: the least time for the steps left and the move; ahead of the same degrees "
-        f"from {move.pays_after_steps:,} steps on"
+        f"{since}"
     )

@@ -10,8 +10,10 @@ import torch
 import torch.distributed as dist
 
 from meshwright.runtime.ranks import axes_of_groups
+from meshwright.runtime.reporting import Reports
 from meshwright.runtime.source import PlanSource
 from meshwright.runtime.torch.collectives import Collectives, Names
+from meshwright.runtime.torch.observing import Observing
 from meshwright.runtime.torch.record import Record
 from meshwright.runtime.torch.start_up import joined
 from meshwright.runtime.torch.trained import Trained
@@ -33,7 +35,8 @@ def parallelize(
 
     The process group is torch.distributed's default one; where there is none yet, one is made of
     what the launcher says (torchrun), and left on closing. cache: a folder, in which a restart
-    finds what it needs without the service. Raises PlanError where the plan is for another number
+    finds what it needs without the service. A service is told now and then how long a step takes.
+    Raises PlanError where the plan is for another number
     of ranks or another module, RankLost naming a rank that fails or has not come after timeout_s.
     """
     start, close = joined(next(module.parameters()).device, timeout_s)
@@ -44,7 +47,8 @@ def parallelize(
 
     try:
         rank, world_size = dist.get_rank(), dist.get_world_size()
-        strategy, graph = PlanSource(plan, server=server, cache=cache).of_rank(rank, world_size)
+        source = PlanSource(plan, server=server, cache=cache)
+        strategy, graph = source.of_rank(rank, world_size)
         _check(strategy, graph)
         trained = Trained(
             module,
@@ -52,6 +56,7 @@ def parallelize(
             graph,
             collectives=collectives,
             close=close,
+            observing=_observing(source, next(module.parameters()).device),
         )
         start.meet("placing the parameters")
     except BaseException as why:
@@ -61,6 +66,12 @@ def parallelize(
     if rank == 0:
         _tell(trained)
     return trained
+
+
+def _observing(source: PlanSource, device: torch.device) -> Observing | None:
+    """Steps are reported to the service that has the plan; of a file to nobody."""
+    at = source.service()
+    return None if at is None else Observing(at[1], device, Reports(at[0]))
 
 
 def _check(strategy: RankStrategy, graph: Graph) -> None:

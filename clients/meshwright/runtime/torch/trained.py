@@ -16,6 +16,7 @@ from meshwright.runtime.torch import distributed, loading, saving
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.forward import Forward
 from meshwright.runtime.torch.loading import Check, Loaded
+from meshwright.runtime.torch.observing import Observing
 from meshwright.runtime.torch.parameters import Parameters, aliases_of, check_module
 from meshwright.runtime.torch.record import Record
 from meshwright.schema import Graph, InvalidInput
@@ -42,11 +43,13 @@ class Trained:
         *,
         collectives: Callable[[Record], Collectives],
         close: Callable[[], None],
+        observing: Observing | None = None,
     ) -> None:
         self.strategy = strategy
         self.graph = graph
         self.record = Record()
         self._close = close
+        self._observing = observing
         planned = PlannedStage(graph, strategy.stages[0].planned, strategy.symbols)
         self._program = Program(planned, KERNELS)
         self.fallen_back: Mapping[str, str] = self._program.fallen_back
@@ -72,6 +75,8 @@ class Trained:
 
     def close(self) -> None:
         """Leave the process groups that were made for it."""
+        if self._observing is not None:
+            self._observing.close()
         self._close()
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
@@ -154,6 +159,8 @@ class Trained:
 
         batch: this rank's share of every input and label, as `slice` gives it.
         """
+        if self._observing is not None:
+            self._observing.begin_step()
         values = self._parameters.spread()
         losses = []
         count = self.strategy.microbatches
