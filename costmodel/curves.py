@@ -55,6 +55,16 @@ class Shape:
         """The product that makes the gradient of the right factor."""
         return Shape(self.groups, self.depth, self.columns, self.rows)
 
+    def and_others(self, *others: Shape) -> Shape:
+        """All on a new first dim, in this order: what is asked of them is worked out at once."""
+        own = (self, *others)
+        return Shape(
+            np.array([one.groups for one in own]),
+            np.array([one.rows for one in own]),
+            np.array([one.columns for one in own]),
+            np.array([one.depth for one in own]),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:

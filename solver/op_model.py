@@ -302,10 +302,9 @@ class OpModel(OpSketch):
         if shape is None:
             return 1.0, float(sum(wanted))
         both = zip(wanted, (shape.of_left, shape.of_right), strict=True)
-        back = [
-            rates.stretch(self.op_class, own, self.dtype) for is_wanted, own in both if is_wanted
-        ]
-        return rates.stretch(self.op_class, shape, self.dtype), sum(back, 0.0)
+        every = shape.and_others(*(own for is_wanted, own in both if is_wanted))
+        found = np.asarray(rates.stretch(self.op_class, every, self.dtype))
+        return found[0], found[1:].sum(axis=0)
 
     def _local(self, ways: _Ways) -> Shape | None:
         return None if self.shape is None else self.shape.local(ways.of_parts, ways.load)
@@ -336,6 +335,15 @@ class _Ways:
         self._choices = choices
         self._known: dict[frozenset[int], FloatArray] = {}
         self.load = model.load_of(choices)
+        self._of_each = None if model.followers or model.spans else self._table()
+
+    def _table(self) -> FloatArray:
+        """(strategies, parts): `ways` of every part alone; where no axis lies on two parts and all
+        are cut evenly, those of several are the product of theirs."""
+        lies = self._choices[:, :, None] == np.arange(self._model.parts)
+        sizes = np.array(self._model.axis_sizes, dtype=np.float64)
+        found: FloatArray = np.where(lies, sizes[:, None], 1.0).prod(axis=1)
+        return found
 
     @property
     def of_work(self) -> FloatArray:
@@ -349,6 +357,10 @@ class _Ways:
         """Of those alone, as if all experts were asked for as much."""
         found = self._known.get(parts)
         if found is None:
-            flags = [part in parts for part in range(self._model.parts)]
-            found = self._known[parts] = self._model.ways_of(self._choices, flags)
+            if self._of_each is not None:
+                found = self._of_each[:, list(parts)].prod(axis=1)
+            else:
+                flags = [part in parts for part in range(self._model.parts)]
+                found = self._model.ways_of(self._choices, flags)
+            self._known[parts] = found
         return found

@@ -32,10 +32,10 @@ class WorkShape:
     rows_are_of_all: bool
 
     def local(self, ways: Ways, load: FloatArray | float) -> Shape:
-        """Of every strategy. load: tokens of the busiest device over the mean."""
+        """Of every strategy, (strategies,). load: tokens of the busiest device over the mean."""
         parts = (self.groups, self.rows, self.columns, self.depth)
         groups, rows, columns, depth = (
-            size / ways(own) if own else size for size, own in zip(self.whole, parts, strict=True)
+            size / ways(own) for size, own in zip(self.whole, parts, strict=True)
         )
         if self.rows_are_of_all:
             rows = rows / groups
