@@ -160,8 +160,9 @@ def test_what_is_not_kept_is_refused_before_anything_is_written(
     trained: tuple[Trained, torch.optim.Optimizer], tmp_path: Path
 ) -> None:
     job, _ = trained
-    with pytest.raises(InvalidInput, match="must be JSON"):
-        job.save(tmp_path, extra={"step": object()})
+    for form in ("safetensors", "distributed"):
+        with pytest.raises(InvalidInput, match="must be JSON"):
+            job.save(tmp_path, extra={"step": object()}, form=form)
     foreign = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=1.0)
     with pytest.raises(CheckpointError, match=r"shape \[3\] that is not the job's"):
         job.save(tmp_path, foreign)
@@ -198,6 +199,8 @@ def test_a_checkpoint_of_pytorch_keeps_its_folder(
         job.save(tmp_path / "1", form="distributed")
     with pytest.raises(CheckpointError, match="holds no optimizer's states"):
         job.load(tmp_path / "1", optimizer)
+    with pytest.raises(CheckpointError, match="have no digests"):
+        job.load(tmp_path / "1", check="digests")
 
 
 def test_programs_of_pytorch_read_it(

@@ -54,6 +54,8 @@ def load(
     """Fill this rank's shards, and the states of an optimizer. CheckpointError on all ranks where
     one fails; what they hold is then partly the checkpoint's."""
     if (source / distributed.METADATA).exists():
+        if check == "digests":
+            raise CheckpointError(f"{source}: PyTorch's checkpoints have no digests; check sizes")
         kept = distributed.load(source, strategy, shards, at_rest, optimizer, names)
         return Loaded(None, kept)
 

@@ -55,7 +55,6 @@ def save(
     extra: Mapping[str, Any],
 ) -> None:
     """Write a checkpoint. CheckpointError on all ranks where one fails; what was there stays."""
-    kept = _json(extra)
     names: list[str | None] = [uuid.uuid4().hex[:8]]
     dist.broadcast_object_list(names)
     file = folder / f"rank-{strategy.rank:05}-of-{strategy.world_size:05}.{names[0]}.safetensors"
@@ -65,7 +64,7 @@ def save(
 
     def commit() -> None:
         if strategy.rank == 0:
-            _commit(folder, strategy, every, kept)
+            _commit(folder, strategy, every, extra)
 
     try:
         every = together(f"saving to {folder}", write)
@@ -156,7 +155,8 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _json(extra: Mapping[str, Any]) -> dict[str, Any]:
+def plain_json(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """What a job keeps beside its checkpoint; InvalidInput where JSON does not hold it."""
     try:
         found: dict[str, Any] = json.loads(json.dumps(dict(extra), allow_nan=False))
     except (TypeError, ValueError) as failure:

@@ -110,7 +110,8 @@ class Trained:
         where one fails.
         """
         write = saving.save if form == "safetensors" else distributed.save
-        write(Path(folder), self.strategy, self._parameters.shards, optimizer, extra or {})
+        kept = saving.plain_json(extra or {})
+        write(Path(folder), self.strategy, self._parameters.shards, optimizer, kept)
 
     def load(
         self,
