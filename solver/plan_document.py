@@ -225,8 +225,9 @@ def _steps(
     path: Path,
     order: tuple[int, ...] = (),
 ) -> tuple[Step, ...]:
-    """A path as steps. order: the ranks of a parameter's axes; else the path's own."""
-    order = order and _with_passing_axes(order, path, moves.space.slots)
+    """A path as steps. order: the ranks of a parameter's axes; else, and where the path starts and
+    ends in it, the path's own."""
+    order = _order_on(path, order, moves.space.slots)
 
     def layout(placed: Placed) -> Layout:
         codes, ranks = placed.codes, order or placed.ranks
@@ -249,11 +250,15 @@ def _steps(
     return tuple(steps)
 
 
-def _with_passing_axes(order: tuple[int, ...], path: Path, slots: int) -> tuple[int, ...]:
-    """The order, in which axes that lie on a slot only on the way come last, as they are laid."""
-    if not path:
-        return order
-    ends = (path[0].before.codes, path[-1].after.codes)
+def _order_on(path: Path, order: tuple[int, ...], slots: int) -> tuple[int, ...]:
+    """The order of axes on the way; none where each layout's own ranks say it.
+
+    Where the path has another order at its ends, axes that lie on a slot only on the way come last,
+    as they are laid.
+    """
+    if not path or not order or all(_is_in(order, end, slots) for end in _ends(path)):
+        return ()
+    ends = [end.codes for end in _ends(path)]
     ranks = list(order)
     for step, move in enumerate(path, 1 + max(order)):
         for a in move.axes:
@@ -261,6 +266,17 @@ def _with_passing_axes(order: tuple[int, ...], path: Path, slots: int) -> tuple[
             if passes and move.before.codes[a] >= slots > move.after.codes[a]:
                 ranks[a] = step
     return tuple(ranks)
+
+
+def _ends(path: Path) -> tuple[Placed, Placed]:
+    return path[0].before, path[-1].after
+
+
+def _is_in(order: tuple[int, ...], placed: Placed, slots: int) -> bool:
+    """Whether the axes of every slot stand in this order."""
+    on_slots = [a for a, code in enumerate(placed.codes) if code < slots]
+    by_order = sorted(on_slots, key=lambda a: (placed.codes[a], order[a]))
+    return by_order == sorted(on_slots, key=lambda a: (placed.codes[a], placed.ranks[a]))
 
 
 class _Parameter(NamedTuple):

@@ -285,9 +285,13 @@ class Redistributions:
         kinds = [graph.prices[graph.price[edge]] for edge in edges]
         kind, axes = kinds[0]
         local = kind in ("slice", "mask")
+        if kind == "uneven all_to_all":
+            # all axes stay on their slots, in another order: every part goes whole to one device
+            stays = bool((graph.places[before] == graph.places[after]).all())
+            kind = "permute" if stays else "all_to_all"
         paid = [edge for edge, (own, _) in zip(edges, kinds, strict=True) if own != "placed"]
         return Move(
-            "all_to_all" if kind == "uneven all_to_all" else kind,
+            kind,
             axes,
             self._placed(before),
             self._placed(after),
