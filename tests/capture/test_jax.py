@@ -209,6 +209,20 @@ def test_a_scan_over_a_symbol_is_refused_by_name():
         capture_jax(JaxRecipe("recurrent", function, arguments, {"seq": 8}))
 
 
+def test_norms_and_softmax_are_recognised_where_they_are_written_out():
+    def function(params, x):
+        scale = lax.rsqrt((x**2).mean(-1, keepdims=True) + 1e-6)
+        first, second = jnp.split(jax.nn.softmax(x * scale * params, axis=-1), 2, axis=-1)
+        return jnp.squeeze(first[:, None] * second[:, None], 1).mean()
+
+    def arguments(sizes):
+        return S((8,), jnp.float32), S((sizes["batch"], 8), jnp.float32)
+
+    graph = capture_jax(JaxRecipe("norm", function, arguments, {"batch": 8}))
+    kinds = [op.kind for op in graph.ops if op.kind not in ("reshape", "transpose")]
+    assert kinds == ["rms_norm", "softmax", "split", "mul", "mean"]
+
+
 def test_what_has_no_kind_keeps_its_name():
     def function(params, x):
         return lax.lgamma(x @ params).sum()

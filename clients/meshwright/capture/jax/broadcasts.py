@@ -23,7 +23,15 @@ def _read_before(node: Node, makers: dict[Value, Node]) -> None:
     for position, value in enumerate(node.inputs):
         maker = makers.get(value)
         others = [own for place, own in enumerate(node.inputs) if place != position]
-        if maker is None or maker.kind != "expand":
+        if maker is None or not _only_grows(maker):
             continue
         if any(own.shape == node.output.shape for own in others):
             node.inputs[position] = maker.inputs[0]
+
+
+def _only_grows(maker: Node) -> bool:
+    """Whether a value is an expanded one, or one with more dims in front."""
+    if maker.kind != "reshape":
+        return maker.kind == "expand"
+    before, behind = maker.inputs[0].shape, maker.output.shape
+    return behind == (1,) * (len(behind) - len(before)) + before

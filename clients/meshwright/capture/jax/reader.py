@@ -38,11 +38,16 @@ _DTYPES = {"float8_e4m3fn": "float8_e4m3", "uint32": "int32", "uint16": "int16"}
 
 
 class Reader:
-    """Reads one function; `annotated` are values with the cuts that the program asks for."""
+    """Reads one function.
+
+    annotated: values with the cuts that the program asks for. constants: arrays of the program's
+    own, by the names that the graph has for them.
+    """
 
     def __init__(self, witness: Witness) -> None:
         self.program = Program([], [], [], witness=witness)
         self.annotated: list[tuple[Value, str]] = []
+        self.constants: dict[str, np.ndarray[Any, Any]] = {}
         self._numbers: dict[Value, np.ndarray[Any, Any]] = {}
         self._parts: dict[tuple[Value, int], Value] = {}
 
@@ -83,6 +88,7 @@ class Reader:
             return value
         count = sum(own.role == "constant" for own in self.program.sources)
         value.name, value.role = f"constant_{count + 1}", "constant"
+        self.constants[value.name] = np.asarray(const)
         self.program.sources.append(value)
         return value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,17 @@ import jax
 from meshwright.capture.finish import finished, is_label
 from meshwright.capture.jax.annotations import pins_of
 from meshwright.capture.jax.broadcasts import drop_broadcasts
+from meshwright.capture.jax.leaves import named_leaves
 from meshwright.capture.jax.reader import Reader
+from meshwright.capture.jax.written_out import recognise_means, recognise_softmax
 from meshwright.capture.named import named_function
 from meshwright.capture.passes import TORCH_FREE
+from meshwright.capture.program import Value
 from meshwright.capture.witness import Witness
 from meshwright.schema import Graph
 from meshwright.schema.errors import GraphError
 
+PASSES = (drop_broadcasts, recognise_means, recognise_softmax, *TORCH_FREE)
 # chosen: the product of two still is a whole number in float32, by which jax divides a mean
 _LARGEST_WITNESS = 4093
 
@@ -56,30 +60,38 @@ def capture_jax(recipe: JaxRecipe | str, *, batch: int | None = None) -> Graph:
     limits = {name: found.limits.get(name, _LARGEST_WITNESS) for name in symbols}
     witness = Witness.choose(limits, own)
     arguments = found.arguments(witness.primes)
-    try:
-        closed = jax.make_jaxpr(found.function)(*arguments)
-    except Exception as failure:  # whatever the function raises while it is traced
-        said = " ".join(str(failure).split())[:400]
-        raise GraphError(
-            f"cannot trace {found.name}: {type(failure).__name__}: {said}"
-        ) from failure
-    reader = Reader(witness)
-    called = list(inspect.signature(found.function).parameters)
-    inputs = [
-        reader.source(name, leaf, role)
-        for position, argument in enumerate(arguments)
-        for name, leaf, role in _leaves(argument, called[position] if position else "")
-    ]
-    outputs = reader.read(closed.jaxpr, closed.consts, inputs, "")
+    reader, outputs = read_function(found.function, arguments, witness, found.name)
     program = reader.program
     if not outputs:
         raise GraphError(f"{found.name} returns nothing; return the loss")
     first = outputs[0]
     program.loss = first if first.shape == () and "float" in first.dtype else None
     program.outputs = [first] if program.loss else outputs
-    graph = finished(program, (drop_broadcasts, *TORCH_FREE), name=found.name, symbols=symbols)
+    graph = finished(program, PASSES, name=found.name, symbols=symbols)
     pins = tuple(f"pin {pin}" for pin in pins_of(program, reader.annotated))
     return graph.model_copy(update={"notes": (*graph.notes, *pins)}) if pins else graph
+
+
+def read_function(
+    function: Callable[..., Any], arguments: Sequence[Any], witness: Witness, name: str
+) -> tuple[Reader, list[Value]]:
+    """A function traced for such arguments, the first of them its parameters, and its results.
+
+    GraphError with its own words where it fails; name: to say so.
+    """
+    try:
+        closed = jax.make_jaxpr(function)(*arguments)
+    except Exception as failure:  # whatever the function raises while it is traced
+        said = " ".join(str(failure).split())[:400]
+        raise GraphError(f"cannot trace {name}: {type(failure).__name__}: {said}") from failure
+    reader = Reader(witness)
+    called = ["", *list(inspect.signature(function).parameters)[1:]]
+    inputs = []
+    for own, argument in zip(called, arguments, strict=False):
+        for leaf in named_leaves(argument, own):
+            role = "parameter" if not own else "label" if is_label(leaf.name) else "input"
+            inputs.append(reader.source(leaf.name, leaf.value, role))
+    return reader, reader.read(closed.jaxpr, closed.consts, inputs, "")
 
 
 def _made(spec: str) -> JaxRecipe:
@@ -90,24 +102,6 @@ def _made(spec: str) -> JaxRecipe:
             "meshwright.capture.JaxRecipe"
         )
     return made
-
-
-def _leaves(argument: Any, called: str) -> list[tuple[str, Any, str]]:
-    """Name, struct and role of everything in an argument; the parameters go by no name."""
-    made = []
-    for path, leaf in jax.tree_util.tree_flatten_with_path(argument)[0]:
-        parts = [called] if called else []
-        name = ".".join([*parts, *(str(_key(own)) for own in path)]) or "parameters"
-        role = "label" if is_label(name) else "input"
-        made.append((name, leaf, role if called else "parameter"))
-    return made
-
-
-def _key(own: Any) -> Any:
-    for field_name in ("key", "name", "idx"):
-        if hasattr(own, field_name):
-            return getattr(own, field_name)
-    return own
 
 
 __all__ = ["JaxRecipe", "capture_jax"]

@@ -12,6 +12,10 @@ def _reshape(call: NodeCall) -> None:
     return call.op("reshape", [call.x])
 
 
+def _one_less(call: NodeCall) -> None:
+    call.op("reshape", [call.x])
+
+
 def _transpose(call: NodeCall) -> None:
     call.op("transpose", [call.x], dims=list(call.attrs["permutation"]))
 
@@ -41,7 +45,9 @@ def _concat(call: NodeCall) -> None:
 
 
 def _split(call: NodeCall) -> None:
-    call.op("split", [call.x], dim=call.attrs["axis"], sizes=list(call.attrs["sizes"]))
+    call.op(
+        "split", [call.x], dim=call.attrs["axis"], sizes=[int(size) for size in call.attrs["sizes"]]
+    )
 
 
 def _slice(call: NodeCall) -> None:
@@ -86,8 +92,7 @@ def _iota(call: NodeCall) -> None:
 
 CONVERTERS: dict[str, Converter] = {
     "reshape": _reshape,
-    "squeeze": _reshape,
-    "expand_dims": _reshape,
+    "squeeze": _one_less,
     "transpose": _transpose,
     "broadcast_in_dim": _broadcast,
     "concatenate": _concat,
