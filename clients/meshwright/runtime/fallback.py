@@ -10,8 +10,11 @@ from meshwright.schema.notation import Notation
 
 # summed factors may lie on axes: what every rank makes is its part of the sum
 SUMS = frozenset(
-    {"linear", "matmul", "conv", "expert_matmul", "sum", "mean", "embedding", "cross_entropy"}
-)
+    {
+        "linear", "matmul", "conv", "expert_matmul", "sum", "mean", "embedding", "gather",
+        "cross_entropy",
+    }
+)  # fmt: skip
 NORMS = frozenset({"batch_norm", "layer_norm", "rms_norm", "softmax", "log_softmax"})
 # what they reduce and use again may lie on axes
 STATISTICS = frozenset({*NORMS, "cross_entropy"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from meshwright.capture.interpreter import arithmetic, layers, mixture, recurrence, shape
 from meshwright.capture.interpreter.run import Kernel, Run
 from meshwright.schema import Graph, Op
-from meshwright.schema.sizes import evaluate
+from meshwright.schema.attrs import read_attrs
 
 KERNELS: dict[str, Kernel] = {
     **arithmetic.KERNELS,
@@ -78,7 +78,7 @@ def run_of(
     return Run(
         op,
         list(inputs),
-        {key: _read(value, sizes, dtype) for key, value in op.attrs.items()},
+        read_attrs(op.attrs, sizes, dtype),
         list(shapes),
         [dtype(name) for name in dtypes],
         capacity_factor,
@@ -89,21 +89,6 @@ def results_of(run: Run) -> Sequence[torch.Tensor]:
     """What an op makes; NotImplementedError for a kind without a meaning here."""
     made = KERNELS.get(run.op.kind, _aten)(run)
     return made if isinstance(made, (list, tuple)) else [made]
-
-
-def _read(value: Any, sizes: Mapping[str, int], dtype: Callable[[str], torch.dtype]) -> Any:
-    """An attr with its sizes, dtypes and infinities read."""
-    if isinstance(value, list):
-        return [_read(item, sizes, dtype) for item in value]
-    if not isinstance(value, str):
-        return value
-    if value in ("inf", "-inf", "nan"):
-        return float(value)
-    if isinstance(getattr(torch, value, None), torch.dtype):
-        return dtype(value)
-    if any(symbol in value for symbol in sizes):
-        return evaluate(value, sizes)
-    return value
 
 
 def _aten(run: Run) -> Any:

@@ -5,7 +5,7 @@ sum, count or index:
 
 linear, conv         what is summed in parts adds its bias once: on the first rank
 mean                 is over all elements, of which a rank has some
-embedding            of rows in parts: those of other ranks count for nothing
+embedding, gather    of rows (places) in parts: those of other ranks count for nothing
 attention            of query rows in parts: a causal mask as those rows see it
 cross_entropy        mean over the labels of all ranks; classes in parts by maximum and sum
 norms, softmax       statistics over all parts of what they normalise
@@ -109,6 +109,17 @@ def _embedding(op: LocalOp) -> T:
     return rows
 
 
+def _gather(op: LocalOp) -> Sequence[T]:
+    x, index = op.run.inputs
+    dim = op.run.attrs["dim"]
+    axes = op.axes(op.terms[0][dim : dim + 1])
+    if not axes:
+        return results_of(op.run)
+    own = index.long() - op.part(axes) * x.shape[dim]
+    is_here = (own >= 0) & (own < x.shape[dim])
+    return [x.gather(dim, own.where(is_here, 0)) * is_here]
+
+
 def _attention(op: LocalOp) -> Sequence[T]:
     axes = op.axes(op.terms[0][2:3])
     if not axes or not op.run.attrs["causal"]:
@@ -163,6 +174,7 @@ LOCAL: Mapping[str, Callable[[LocalOp], Any]] = {
     "mean": _mean,
     "split": _split,
     "embedding": _embedding,
+    "gather": _gather,
     "attention": _attention,
     "cross_entropy": _cross_entropy,
     **dict.fromkeys(NORMALISED, _normalised),
