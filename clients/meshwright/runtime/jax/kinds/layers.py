@@ -1,0 +1,172 @@
+"""Multiplications, convolutions, norms, attention, losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from meshwright.runtime.jax.kinds.call import Call, Kernel
+
+A = jax.Array
+
+
+def _linear(call: Call) -> A:
+    weight = call.inputs[1].T if call.attrs["weight_layout"] == "nk" else call.inputs[1]
+    made = call.x @ weight
+    bias = call.optional(2)
+    return made if bias is None else made + bias
+
+
+def attention(call: Call, first_row: A | int = 0) -> A:
+    """Of query rows that begin at `first_row`; query heads in groups share keys and values."""
+    query, key, value = call.inputs[:3]
+    batch, heads, rows, width = query.shape
+    groups, columns = key.shape[1], key.shape[2]
+    scale = call.attrs["scale"]
+    grouped = query.reshape(batch, groups, heads // groups, rows, width)
+    scores = jnp.einsum("bgrsd,bgtd->bgrst", grouped, key)
+    scores = scores * (width**-0.5 if scale is None else scale)
+    mask = call.optional(3)
+    if call.attrs["causal"]:
+        places = jnp.arange(rows)[:, None] + first_row
+        scores = jnp.where(places >= jnp.arange(columns), scores, -jnp.inf)
+    elif mask is not None:
+        own = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+        shape = (groups, heads // groups) if own.shape[1] == heads else (1, 1)
+        own = own.reshape(own.shape[0], *shape, *own.shape[2:])
+        is_seen = own.dtype == jnp.bool_
+        scores = jnp.where(own, scores, -jnp.inf) if is_seen else scores + own
+    shares = jax.nn.softmax(scores, axis=-1)
+    made = jnp.einsum("bgrst,bgtd->bgrsd", shares, value)
+    return made.reshape(batch, heads, rows, value.shape[-1])
+
+
+def rows_of_cross_entropy(logits: A, labels: A, ignored: int) -> A:
+    """The loss of every row of logits [r, v]; zero where its label is ignored."""
+    counts = labels != ignored
+    own = jnp.take_along_axis(
+        jax.nn.log_softmax(logits, axis=-1), jnp.where(counts, labels, 0)[:, None], axis=1
+    )[:, 0]
+    return -own * counts
+
+
+def _cross_entropy(call: Call) -> A:
+    logits, labels = call.inputs
+    ignored = call.attrs["ignore_index"]
+    flat = labels.reshape(-1)
+    each = rows_of_cross_entropy(logits.reshape(-1, logits.shape[-1]), flat, ignored)
+    if call.attrs["reduction"] == "none":
+        return each.reshape(labels.shape)
+    total = each.sum()
+    return total / (flat != ignored).sum() if call.attrs["reduction"] == "mean" else total
+
+
+def _rms_norm(call: Call) -> A:
+    x, weight = call.inputs
+    wide = x.astype(call.attrs.get("compute", x.dtype))
+    dims = _last(call)
+    scale = lax.rsqrt(jnp.mean(wide**2, axis=dims, keepdims=True) + call.attrs["eps"])
+    return weight * (wide * scale).astype(x.dtype)
+
+
+def _layer_norm(call: Call) -> A:
+    own = _centred(call.x, _last(call), call.attrs["eps"])
+    weight, bias = call.optional(1), call.optional(2)
+    own = own if weight is None else own * weight
+    return own if bias is None else own + bias
+
+
+def _batch_norm(call: Call) -> A:
+    """In training the batch's own statistics; the running ones are not updated here."""
+    x, weight, bias = call.inputs[:3]
+    shape = [-1 if d == 1 else 1 for d in range(x.ndim)]
+    if call.attrs["training"]:
+        own = _centred(x, tuple(d for d in range(x.ndim) if d != 1), call.attrs["eps"])
+    else:
+        mean, variance = (own.reshape(shape) for own in call.inputs[3:5])
+        own = (x - mean) * lax.rsqrt(variance + call.attrs["eps"])
+    return own * weight.reshape(shape) + bias.reshape(shape)
+
+
+def _group_norm(call: Call) -> A:
+    x, weight, bias = call.inputs
+    grouped = x.reshape(x.shape[0], call.attrs["groups"], -1)
+    own = _centred(grouped, (2,), call.attrs["eps"]).reshape(x.shape)
+    shape = [-1 if d == 1 else 1 for d in range(x.ndim)]
+    return own * weight.reshape(shape) + bias.reshape(shape)
+
+
+def _centred(x: A, dims: tuple[int, ...], eps: float) -> A:
+    mean = x.mean(dims, keepdims=True)
+    return (x - mean) * lax.rsqrt(((x - mean) ** 2).mean(dims, keepdims=True) + eps)
+
+
+def _last(call: Call) -> tuple[int, ...]:
+    return tuple(range(-int(call.attrs["dims"]), 0))
+
+
+def _rotary(call: Call) -> A:
+    x, cos, sin = call.inputs
+    first, second = jnp.split(x, 2, axis=-1)
+    turned = jnp.concatenate((-second, first), axis=-1)
+    return x * cos[:, None] + turned * sin[:, None]
+
+
+def _convolution(call: Call) -> A:
+    attrs, space = call.attrs, call.x.ndim - 2
+    made = lax.conv_general_dilated(
+        call.x,
+        call.inputs[1],
+        _each(attrs["stride"], space),
+        [(pad, pad) for pad in _each(attrs["padding"], space)],
+        rhs_dilation=_each(attrs["dilation"], space),
+        feature_group_count=attrs["groups"],
+    )
+    bias = call.optional(2)
+    return made if bias is None else made + bias.reshape(-1, *[1] * space)
+
+
+def _max_pool(call: Call) -> A:
+    return lax.reduce_window(call.x, -jnp.inf, lax.max, *_window(call))
+
+
+def _avg_pool(call: Call) -> A:
+    window, strides, pads = _window(call)
+    total: A = lax.reduce_window(call.x, 0.0, lax.add, window, strides, pads)
+    count = 1
+    for size in window:
+        count *= size
+    return total / count
+
+
+def _window(call: Call) -> tuple[tuple[int, ...], tuple[int, ...], list[tuple[int, int]]]:
+    attrs, space = call.attrs, call.x.ndim - 2
+    kernel, stride = _each(attrs["kernel"], space), _each(attrs["stride"], space)
+    pads = [(pad, pad) for pad in _each(attrs["padding"], space)]
+    return (1, 1, *kernel), (1, 1, *stride), [(0, 0), (0, 0), *pads]
+
+
+def _each(given: int | Sequence[int], dims: int) -> tuple[int, ...]:
+    return (given,) * dims if isinstance(given, int) else tuple(given)
+
+
+KERNELS: dict[str, Kernel] = {
+    "linear": _linear,
+    "matmul": lambda call: call.x @ call.inputs[1],
+    "attention": attention,
+    "conv": _convolution,
+    "max_pool": _max_pool,
+    "avg_pool": _avg_pool,
+    "embedding": lambda call: call.x[call.inputs[1]],
+    "cross_entropy": _cross_entropy,
+    "rms_norm": _rms_norm,
+    "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm,
+    "group_norm": _group_norm,
+    "softmax": lambda call: jax.nn.softmax(call.x, axis=call.attrs["dim"]),
+    "log_softmax": lambda call: jax.nn.log_softmax(call.x, axis=call.attrs["dim"]),
+    "rotary": _rotary,
+}

@@ -1,0 +1,56 @@
+"""Mixtures of experts with a fixed number of slots, filled in the order of (token, choice)."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from meshwright.runtime.jax.kinds.call import Call, Kernel
+
+A = jax.Array
+
+
+def _slots(index: A, experts: int) -> A:
+    """The slot of each (token, choice) at its expert, [b, s, k]."""
+    batch, length, choices = index.shape
+    chosen = jax.nn.one_hot(index.reshape(batch, length * choices), experts, dtype=index.dtype)
+    before = chosen.cumsum(axis=1) - chosen
+    return (before * chosen).sum(-1).reshape(batch, length, choices)
+
+
+def _sequences(index: A) -> A:
+    """The number of its sequence for each (token, choice), [b, s, k]."""
+    return jnp.broadcast_to(jnp.arange(index.shape[0])[:, None, None], index.shape)
+
+
+def _dispatch(call: Call) -> A:
+    x, index = call.inputs
+    experts = call.shapes[0][0]
+    batch, length, choices = index.shape
+    capacity = math.ceil(call.attrs["capacity_factor"] * length * choices / experts)
+    slotted = jnp.zeros((experts, batch, capacity, x.shape[-1]), x.dtype)
+    token = jnp.broadcast_to(x[:, :, None, :], (batch, length, choices, x.shape[-1]))
+    return slotted.at[index, _sequences(index), _slots(index, experts)].set(token, mode="drop")
+
+
+def _combine(call: Call) -> A:
+    y, index, weight = call.inputs
+    capacity = y.shape[2]
+    slots = _slots(index, y.shape[0])
+    rows = y[index, _sequences(index), jnp.minimum(slots, capacity - 1)]
+    kept = weight * (slots < capacity)
+    return (rows * kept[..., None]).sum(axis=2)
+
+
+def _expert_matmul(call: Call) -> A:
+    term = "efh" if call.attrs["weight_layout"] == "efh" else "ehf"
+    return jnp.einsum(f"ebch,{term}->ebcf", call.x, call.inputs[1])
+
+
+KERNELS: dict[str, Kernel] = {
+    "moe_dispatch": _dispatch,
+    "moe_combine": _combine,
+    "expert_matmul": _expert_matmul,
+}
