@@ -20,7 +20,7 @@ from collections.abc import Callable
 from math import prod
 
 from meshwright.schema import Layout, Mesh
-from meshwright.schema.plan import CollectiveKind
+from meshwright.schema.step import CollectiveKind
 from solver.redistribution import Path
 
 

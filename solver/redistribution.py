@@ -46,7 +46,7 @@ from costmodel.collectives import (
     collective_cost,
     collective_lines,
 )
-from meshwright.schema.plan import CollectiveKind
+from meshwright.schema.step import CollectiveKind
 from solver import shortest_paths
 from solver.expert_load import ExpertLoad
 from solver.layout_graph import Group, LayoutGraph, MoveKind, layout_graph

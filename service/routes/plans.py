@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from meshwright.runtime import rank_strategy
-from meshwright.schema import Certificate, Document, Graph, Plan, Setup
+from meshwright.schema import Certificate, Document, Graph, Plan, Setup, Topology
 from meshwright.schema.rank_strategy import RankStrategy
 from service import certificates, documents, immutable
 from service.paging import Paging
@@ -54,13 +54,15 @@ def get_rank_strategy(
     request: Request, service: Service, plan: str, rank: Annotated[int, Path(ge=0, le=2**20)]
 ) -> Response:
     """What one rank of a training job does: its coordinates, groups, local shapes, layouts and
-    collectives, and which part of every input it loads."""
+    collectives, which part of every input it loads, the order of its passes and what it sends to
+    other stages."""
     with service.database.reading() as connection:
         found = documents.parsed(connection, Plan, plan)
         graph = documents.parsed(connection, Graph, found.graph)
         setup = documents.parsed(connection, Setup, found.setup)
+        topology = documents.parsed(connection, Topology, found.topology)
     # a newer version of the service may say more
-    return _recent(request, rank_strategy(found, graph, setup, rank))
+    return _recent(request, rank_strategy(found, graph, setup, rank, topology))
 
 
 def _recent(request: Request, document: Document) -> Response:

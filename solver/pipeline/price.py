@@ -213,6 +213,8 @@ def _sent(
         bytes=forward.moved_bytes,
         forward_ns=forward.ns,
         backward_ns=0.0 if backward is None else backward.ns,
+        reduction=forward.tensors[0].reduction,
+        gradient_reduction=() if backward is None else backward.tensors[0].reduction,
     )
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
 
 import numpy as np
 
 from meshwright.schema import Calibration, Link, Topology
+from meshwright.schema.routing.strides import strides_of_groups
 from meshwright.schema.transfer import BusiestLink
 from solver.states import FloatArray, IntArray
 from solver.transfers.links import Cluster, Wiring
@@ -61,11 +61,7 @@ class Joined:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Of the largest units that lie in one unit of the fastest level of every group."""
-        units = [group.strides[0] for group in self.groups if group.strides]
-        units += [group.device_count for group in self.groups]
-        found = gcd(*units)
-        return (found,) if found > 1 else ()
+        return strides_of_groups([[size for _, size in group.levels] for group in self.groups])
 
     def _group_of(self, devices: IntArray) -> IntArray:
         return np.searchsorted(self._first, devices, side="right") - 1

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from costmodel.collectives import NS_PER_S, Interconnect
 from meshwright.schema import Calibration, Topology
+from meshwright.schema.routing.strides import strides
 from meshwright.schema.transfer import BusiestLink
 from solver.states import FloatArray, IntArray
 
@@ -95,8 +96,7 @@ class Cluster:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        sizes = self.links.sizes
-        return tuple(prod(sizes[level:]) for level in range(len(sizes) - 1, 0, -1))
+        return strides(self.links.sizes)
 
     def unit_devices(self, level: int) -> int:
         """The devices of one of the units that a level joins."""

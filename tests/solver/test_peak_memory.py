@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from meshwright.schema.plan import CollectiveKind
+from meshwright.schema.step import CollectiveKind
 from solver.ledger import ledger_of
 from solver.moments.stage import stage_moments
 from solver.peak_memory import between_bytes

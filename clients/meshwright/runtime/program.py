@@ -56,19 +56,31 @@ class PlannedOp:
 
 class Program:
     """Ops in order. kinds: that have a kernel. fallen_back: ops that are run whole though the plan
-    shards them -> why."""
+    shards them -> why.
 
-    def __init__(self, planned: PlannedStage, kinds: Collection[str]) -> None:
+    has: what the rank has of inputs and labels, where other stages on it need some too. kept:
+    values that somebody needs beside the readers.
+    """
+
+    def __init__(
+        self,
+        planned: PlannedStage,
+        kinds: Collection[str],
+        *,
+        has: Mapping[str, Layout] | None = None,
+        kept: Collection[str] = (),
+    ) -> None:
         self.planned = planned
         self._kinds = kinds
-        self.loaded: Mapping[str, Layout] = loaded(planned)
+        self.loaded: Mapping[str, Layout] = loaded(planned) if has is None else has
         self.fallen_back: dict[str, str] = {}
         self.dtypes = {tensor.name: tensor.dtype for tensor in planned.graph.tensors}
         _check(planned)
         self.ops = tuple(self._planned(op) for op in planned.order)
         self.last_reader: dict[str, int] = {}
         for place, own in enumerate(self.ops):
-            self.last_reader |= dict.fromkeys((given.root for given in own.inputs), place)
+            roots = (given.root for given in own.inputs if given.root not in kept)
+            self.last_reader |= dict.fromkeys(roots, place)
 
     def _planned(self, op: Op) -> PlannedOp:
         planned = self.planned

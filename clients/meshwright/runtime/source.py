@@ -115,7 +115,8 @@ def _of_file(path: Path, rank: int) -> tuple[RankStrategy, Graph]:
         raise PlanError(
             f"{path} holds a plan without its graph and setup; `meshwright plan -o` writes all"
         )
-    return rank_strategy(found.plan, found.graph, found.setup, rank), found.graph
+    own = rank_strategy(found.plan, found.graph, found.setup, rank, found.topology)
+    return own, found.graph
 
 
 def _kept(path: Path, kind: type[D]) -> D | None:

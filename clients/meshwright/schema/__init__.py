@@ -45,7 +45,6 @@ from meshwright.schema.plan import (
     Redistribution,
     Search,
     Stage,
-    Step,
     TensorPlan,
 )
 from meshwright.schema.recompute import Recompute, Recomputed, RecomputePolicy, Segment
@@ -58,6 +57,7 @@ from meshwright.schema.request import (
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.sequence_order import LoadedDim, SequenceOrder
 from meshwright.schema.setup import Optimizer, Setup, step_batch
+from meshwright.schema.step import Step
 from meshwright.schema.topology import Device, DeviceGroup, Host, Level, Link, Topology
 from meshwright.schema.wishes import Budget, Wishes
 

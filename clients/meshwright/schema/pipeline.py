@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from meshwright.schema.errors import RequestError
 from meshwright.schema.model import Model, Ns, Whole
+from meshwright.schema.step import Step
 
 MAX_STAGES_PER_RANK = 16  # chosen: more than any published configuration has
 ScheduleKind = Literal["gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v"]
@@ -73,10 +74,13 @@ class Passes(Model):
 class Received(Model):
     """A tensor that a stage gets from the one before in every microbatch.
 
-    bytes: forward, by all links together. backward_ns: of its gradient, on the way back.
+    bytes: forward, by all links together. backward_ns: of its gradient, on the way back. reduction,
+    gradient_reduction: steps of whoever sends, before it does, where what it has is partial.
     """
 
     tensor: str
     bytes: int
     forward_ns: Ns
     backward_ns: Ns = 0
+    reduction: tuple[Step, ...] = ()
+    gradient_reduction: tuple[Step, ...] = ()

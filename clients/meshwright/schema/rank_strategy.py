@@ -7,11 +7,15 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from meshwright.schema.errors import PlanError
-from meshwright.schema.mesh import Axis
+from meshwright.schema.layout import Layout
+from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model
-from meshwright.schema.pipeline import Schedule
 from meshwright.schema.plan import Stage
 from meshwright.schema.sequence_order import SequenceOrder
+from meshwright.schema.step import Step
+from meshwright.schema.transfer import Fill, Piece
+
+PassKind = Literal["F", "B", "I", "W"]
 
 
 class Group(Model):
@@ -45,10 +49,51 @@ class RankStage(Model):
     planned: Stage
 
 
+class Site(Model):
+    """A stage of the plan, as all ranks know it: they make groups of processes together.
+
+    groups: the sets of axes over whose groups anything of it runs. parameters: that it holds; one
+    that several stages hold is equal in all of them.
+    """
+
+    ranks_from: int
+    mesh: Mesh
+    groups: tuple[tuple[Axis, ...], ...]
+    parameters: tuple[str, ...]
+
+
+class StageTransfer(Model):
+    """What a rank sends and receives of one tensor on the way from a stage to another, by number.
+
+    what: `value` and `gradient` of what the next stage needs, in every microbatch; `sum`, once a
+    step, the gradient of a parameter that both hold, as the optimizer has it, to be added there.
+    reduction: steps of the source before it sends. sent, to: the layouts there and at the target.
+    Ranks are the devices of the pieces.
+    """
+
+    what: Literal["value", "gradient", "sum"]
+    tensor: str
+    source: int = Field(ge=0)
+    target: int = Field(ge=0)
+    reduction: tuple[Step, ...] = ()
+    sent: Layout
+    to: Layout
+    sends: tuple[Piece, ...] = ()
+    receives: tuple[Piece, ...] = ()
+    keeps: tuple[Piece, ...] = ()
+    fills: tuple[Fill, ...] = ()
+
+
 class RankStrategy(Document):
     """What one rank does. symbols: the graph's, in one microbatch. gradients: what the setup says
-    of them over all microbatches. schedule: of a plan with several stages. order: in which
-    sequences are loaded, as the plan says."""
+    of them over all microbatches. stages: its own. order: in which sequences are loaded, as the
+    plan says.
+
+    sites: all stages of the plan. loss_stage: which of them makes the loss. transfers: between
+    stages, those that this rank has a part in. passes: of its stages over microbatches, in their
+    order (F: forward, B: backward, or its halves, I: of inputs, W: of weights); a stage by its
+    number. Of one stage it is forward and backward of every microbatch in turn.
+    """
 
     prefix: ClassVar[str] = "rank"
     error: ClassVar[type[PlanError]] = PlanError
@@ -63,5 +108,8 @@ class RankStrategy(Document):
     gradients: Literal["mean", "sum"] = "mean"
     dataset: tuple[DatasetSlice, ...] = ()
     stages: tuple[RankStage, ...]
-    schedule: Schedule | None = None
+    sites: tuple[Site, ...]
+    loss_stage: int = Field(default=0, ge=0)
+    transfers: tuple[StageTransfer, ...] = ()
+    passes: tuple[tuple[int, PassKind, int], ...]
     order: tuple[SequenceOrder, ...] = ()

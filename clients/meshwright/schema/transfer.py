@@ -16,7 +16,7 @@ from meshwright.schema.errors import InvalidInput, PlanError
 from meshwright.schema.layout import Layout
 from meshwright.schema.mesh import Mesh
 from meshwright.schema.model import Document, Model, Ns
-from meshwright.schema.plan import Step
+from meshwright.schema.step import Step
 
 TransferState = Literal["value", "gradient", "optimizer"]
 MovedStates = Literal["value", "optimizer", "all"]  # what of a plan's parameters moves

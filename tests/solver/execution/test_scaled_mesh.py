@@ -6,7 +6,8 @@ import pytest
 
 from meshwright.schema import Mesh, MeshAxis, Stage
 from meshwright.schema.layout import Layout
-from meshwright.schema.plan import Redistribution, Step
+from meshwright.schema.plan import Redistribution
+from meshwright.schema.step import Step
 from solver.execution.scaled_mesh import scaled_mesh
 
 

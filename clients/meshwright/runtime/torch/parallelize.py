@@ -76,7 +76,7 @@ def _observing(source: PlanSource, device: torch.device) -> Observing | None:
 
 def _check(strategy: RankStrategy, graph: Graph) -> None:
     """Refuse what is not carried out yet, and what cannot be trained."""
-    if strategy.schedule is not None:
+    if len(strategy.sites) > 1:
         raise PlanError("the plan has several pipeline stages: not carried out yet; plan with one")
     if strategy.order:
         raise PlanError(

@@ -11,6 +11,7 @@ import numpy as np
 from meshwright.schema.errors import NotFound
 from meshwright.schema.routing.holding import Holding, Site
 from meshwright.schema.routing.routes import Boxes, Routes, slice_elements
+from meshwright.schema.routing.strides import strides
 from meshwright.schema.transfer import (
     DeviceTransfer,
     Fill,
@@ -169,10 +170,9 @@ def _sites(document: Transfer) -> list[Site]:
 
 
 def _recipes(document: Transfer, sites: list[Site]) -> Iterator[Recipe]:
-    sizes = [size for _, size in document.levels]
-    strides = tuple(prod(sizes[level:]) for level in range(len(sizes) - 1, 0, -1))
+    units = strides([size for _, size in document.levels])
     for line in document.tensors:
         source = Holding.of(line.sent, sites[line.source_place])
         target = Holding.of(line.target, sites[line.target_place])
-        routes = Routes(source, target, strides, slice_elements(line.element_bytes))
+        routes = Routes(source, target, units, slice_elements(line.element_bytes))
         yield Recipe(line.tensors, line.state, line.element_bytes, routes, line.turn)
