@@ -20,13 +20,16 @@ from meshwright.schema import (
     Mesh,
     OptimizerParallel,
     Pin,
+    Pipeline,
     Plan,
     Recompute,
     Setup,
+    Step,
     Topology,
 )
 from meshwright.schema.recompute import RecomputePolicy
 from tests.runtime.models import MODELS
+from tests.runtime.sent import sends
 from tests.runtime.worlds import ROWS, Case, Outcome, run_world
 from tests.solver.small_graphs import topology, toy_calibration
 
@@ -48,6 +51,7 @@ class Wanted:
     recompute: RecomputePolicy = "none"
     repeats: bool = False
     dtype: str = "float64"
+    pipeline: Pipeline | None = None
 
 
 def asked(wanted: Wanted, sizes: tuple[int, ...], service: str) -> PlanFile:
@@ -67,6 +71,7 @@ def asked(wanted: Wanted, sizes: tuple[int, ...], service: str) -> PlanFile:
             devices,
             setup=setup,
             pins=wanted.pins,
+            pipeline=wanted.pipeline,
             degrees=None if wanted.degrees is None else Degrees(**wanted.degrees),
             constraints=Constraints(optimizer_parallel=OptimizerParallel(threshold_kb=0)),
             recompute=Recompute(policy=wanted.recompute),
@@ -95,9 +100,17 @@ def repeating(plan: Plan) -> Plan:
 class Run:
     """What a case's plan says, and what came of it."""
 
-    plan: Plan
-    graph: Graph
+    file: PlanFile
     outcome: Outcome
+
+    @property
+    def plan(self) -> Plan:
+        return self.file.plan
+
+    @property
+    def graph(self) -> Graph:
+        assert self.file.graph is not None
+        return self.file.graph
 
 
 def trained(
@@ -114,47 +127,78 @@ def trained(
     """
     found = [asked(wanted, sizes, service) for wanted in cases]
     found[0].write(folder / "plan.json")
-    runs = []
+    files, starts = {}, []
     for wanted, file in zip(cases, found, strict=True):
-        plan, where = file.plan, file.plan.id
+        where = file.plan.id
         if wanted.repeats:
-            plan, where = repeating(file.plan), str(folder / f"{wanted.name}.json")
-            file.model_copy(update={"plan": plan}).write(Path(where))
-        runs.append((Case(wanted.name, wanted.model, where, wanted.dtype), plan, file.graph))
-    outcomes = run_world(prod(sizes), [case for case, _, _ in runs], folder, service, example)
-    return {case.name: Run(plan, graph, outcomes[case.name]) for case, plan, graph in runs}
+            file = file.model_copy(update={"plan": repeating(file.plan)})
+            where = str(folder / f"{wanted.name}.json")
+            file.write(Path(where))
+        files[wanted.name] = file
+        starts.append(Case(wanted.name, wanted.model, where, wanted.dtype))
+    outcomes = run_world(prod(sizes), starts, folder, service, example)
+    return {name: Run(file, outcomes[name]) for name, file in files.items()}
 
 
-def expected(plan: Plan, graph: Graph) -> Counter[Key]:
-    """What a step of a plan of one stage runs: kind, axes, elements and tensor of every collective.
+def runs_as_planned(run: Run) -> None:
+    """Every rank runs the collectives of its stages, and all send what the planner priced."""
+    plan, outcome = run.file.plan, run.outcome
+    for rank, found in enumerate(outcome.ran):
+        own = [
+            number
+            for number, stage in enumerate(plan.stages)
+            if 0 <= rank - stage.ranks_from < stage.mesh.device_count
+        ]
+        assert _ran(found) == _expected(plan, own, run.graph)
+    sent = Counter(
+        (own.cause, own.of, own.ranks, own.elements)
+        for found in outcome.ran
+        for own in found
+        if own.kind == "send"
+    )
+    assert sent == sends(run.file)
 
-    A lookup needs no table in its backward pass: that one is gathered again for nobody, and is not.
+
+def _expected(plan: Plan, numbers: Sequence[int], graph: Graph) -> Counter[Key]:
+    """What a step of some stages runs: kind, axes, elements and tensor of every collective.
+
+    A lookup needs no table in its backward pass, and what adds a bias not that: these would be
+    gathered again for nobody, and are not.
     """
     found: Counter[Key] = Counter()
-    stage = plan.stages[0]
-    lookups = {op.op for op in stage.ops if op.kind == "embedding"}
-    for moved in stage.redistributions:
-        is_again = moved.again and moved.op not in lookups
-        element_bytes = DTYPE_BYTES[graph.tensor(moved.tensor).dtype]
-        for cause, steps, times in (
-            ("forward", moved.forward, plan.microbatches),
-            ("backward", moved.backward, plan.microbatches),
-            ("again", moved.forward if is_again else (), plan.microbatches),
-            ("step", moved.per_step, 1),
-        ):
-            for step in steps:
-                if step.kind not in ("slice", "mask"):
-                    axes = _ordered(stage.mesh, step.axes)
-                    elements = step.payload_bytes // element_bytes
-                    found[cause, step.kind, axes, elements, moved.tensor] += times
+
+    def add(mesh: Mesh, tensor: str, cause: str, steps: Sequence[Step], times: int) -> None:
+        element_bytes = DTYPE_BYTES[graph.tensor(tensor).dtype]
+        for step in steps:
+            if step.kind not in ("slice", "mask"):
+                elements = step.payload_bytes // element_bytes
+                found[cause, step.kind, _ordered(mesh, step.axes), elements, tensor] += times
+
+    for number in numbers:
+        stage, each = plan.stages[number], plan.microbatches
+        needless = {(op.op, 0) for op in stage.ops if op.kind == "embedding"}
+        needless |= {(op.op, 2) for op in stage.ops if op.kind == "linear"}
+        for moved in stage.redistributions:
+            add(stage.mesh, moved.tensor, "forward", moved.forward, each)
+            add(stage.mesh, moved.tensor, "backward", moved.backward, each)
+            if moved.again and (moved.op, moved.input) not in needless:
+                add(stage.mesh, moved.tensor, "again", moved.forward, each)
+            add(stage.mesh, moved.tensor, "step", moved.per_step, 1)
+        for received in stage.receives:
+            add(stage.mesh, received.tensor, "backward", received.gradient_reduction, each)
+        after = plan.stages[number + 1].receives if number + 1 < len(plan.stages) else ()
+        for received in after:
+            add(stage.mesh, received.tensor, "forward", received.reduction, each)
     return found
 
 
-def ran(of: Iterable[Ran]) -> Counter[Key]:
+def _ran(of: Iterable[Ran]) -> Counter[Key]:
     """The redistributions that ran, counted the same way."""
     causes = ("forward", "backward", "again", "step")
     return Counter(
-        (own.cause, own.kind, own.axes, own.elements, own.of) for own in of if own.cause in causes
+        (own.cause, own.kind, own.axes, own.elements, own.of)
+        for own in of
+        if own.cause in causes and own.kind != "send"
     )
 
 

@@ -6,9 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.planned import Run, Wanted, equals_one_process, expected, ran, trained
+from meshwright.schema import Pipeline
+from tests.runtime.planned import Run, Wanted, equals_one_process, runs_as_planned, trained
 
-CASES = (Wanted("mixed", "llama", {"dp": 4, "tp": 2, "sequence_parallel": True}),)
+CASES = (
+    Wanted("mixed", "llama", {"dp": 4, "tp": 2, "sequence_parallel": True}),
+    Wanted(
+        "stages, mixed, zero 2",
+        "llama",
+        {"dp": 2, "tp": 2, "zero": 2},
+        microbatches=4,
+        pipeline=Pipeline(ranks=2, schedule="interleaved_1f1b", stages_per_rank=2),
+    ),
+    Wanted(
+        "stages, shared table, zero 3",
+        "gpt",
+        {"dp": 2, "tp": 2, "zero": 3},
+        microbatches=4,
+        pipeline=Pipeline(ranks=2, schedule="1f1b"),
+    ),
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,5 +38,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory, service: str) -> dict[str, Ru
 def test_it_equals_one_process_by_the_plans_collectives(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     equals_one_process(run)
-    assert ran(run.outcome.ran) == expected(run.plan, run.graph)
+    runs_as_planned(run)
     assert not run.outcome.fallen_back
+
+
+def test_what_pytorch_has_no_placements_for_stays_plain(runs: dict[str, Run]) -> None:
+    plain = {name: run.outcome.why_plain for name, run in runs.items() if run.outcome.why_plain}
+    assert plain.keys() == {"stages, shared table, zero 3"}
+    assert plain.popitem()[1].startswith("layers.0.fused.weight: several axes cut inside")

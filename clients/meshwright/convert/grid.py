@@ -8,7 +8,7 @@ counted; a `Mesh` of ours has its axes in that order.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import model_validator
@@ -17,6 +17,7 @@ from meshwright.schema import Axis, ConversionError, LayoutError, Mesh, MeshAxis
 
 if TYPE_CHECKING:
     import jax
+    from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
 AxisType = Literal["auto", "explicit"]
@@ -67,6 +68,15 @@ class DeviceGrid(Model):
 
         ranks = torch.tensor(self.ranks, dtype=torch.int).reshape(self.sizes)
         return DeviceMesh(device_type, ranks, mesh_dim_names=tuple(self.names))
+
+    def to_torch_over(self, groups: Sequence[ProcessGroup], device_type: str) -> DeviceMesh:
+        """The same over groups that there are: of this process, along each of the dims."""
+        import torch
+        from torch.distributed.device_mesh import DeviceMesh
+
+        ranks = torch.tensor(self.ranks, dtype=torch.int).reshape(self.sizes)
+        names = tuple(self.names)
+        return DeviceMesh.from_group(list(groups), device_type, ranks, mesh_dim_names=names)
 
     @classmethod
     def from_torch(cls, mesh: DeviceMesh) -> DeviceGrid:

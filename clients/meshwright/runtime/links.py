@@ -18,7 +18,6 @@ from meshwright.schema import (
     Layout,
     PlanError,
     Stage,
-    Step,
     Topology,
 )
 from meshwright.schema.rank_strategy import StageTransfer
@@ -69,9 +68,9 @@ def _between(stages: Sequence[Stage]) -> Iterator[StageTransfer]:
                 tensor=name,
                 source=source,
                 target=source + 1,
-                reduction=received.reduction,
-                sent=_left(here.value, received.reduction),
+                made=here.value,
                 to=there.value,
+                reduction=received.reduction,
             )
             if here.gradient is not None and there.gradient is not None:
                 yield StageTransfer(
@@ -79,9 +78,9 @@ def _between(stages: Sequence[Stage]) -> Iterator[StageTransfer]:
                     tensor=name,
                     source=source + 1,
                     target=source,
-                    reduction=received.gradient_reduction,
-                    sent=_left(there.gradient, received.gradient_reduction),
+                    made=there.gradient,
                     to=here.gradient,
+                    reduction=received.gradient_reduction,
                 )
 
 
@@ -96,13 +95,9 @@ def _sums(stages: Sequence[Stage]) -> Iterator[StageTransfer]:
     for name, layouts in holders.items():
         yield from (
             StageTransfer(
-                what="sum", tensor=name, source=source, target=target, sent=sent, to=layouts[target]
+                what="sum", tensor=name, source=source, target=target, made=made, to=layouts[target]
             )
-            for source, sent in layouts.items()
+            for source, made in layouts.items()
             for target in layouts
             if source != target
         )
-
-
-def _left(layout: Layout, steps: Sequence[Step]) -> Layout:
-    return steps[-1].to if steps else layout

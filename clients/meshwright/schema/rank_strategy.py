@@ -67,21 +67,26 @@ class StageTransfer(Model):
 
     what: `value` and `gradient` of what the next stage needs, in every microbatch; `sum`, once a
     step, the gradient of a parameter that both hold, as the optimizer has it, to be added there.
-    reduction: steps of the source before it sends. sent, to: the layouts there and at the target.
-    Ranks are the devices of the pieces.
+    made, to: its layouts at the source and at the target. reduction: steps of the source before it
+    sends. Devices of the pieces are ranks.
     """
 
     what: Literal["value", "gradient", "sum"]
     tensor: str
     source: int = Field(ge=0)
     target: int = Field(ge=0)
-    reduction: tuple[Step, ...] = ()
-    sent: Layout
+    made: Layout
     to: Layout
+    reduction: tuple[Step, ...] = ()
     sends: tuple[Piece, ...] = ()
     receives: tuple[Piece, ...] = ()
     keeps: tuple[Piece, ...] = ()
     fills: tuple[Fill, ...] = ()
+
+    @property
+    def sent(self) -> Layout:
+        """The layout that is sent from."""
+        return self.reduction[-1].to if self.reduction else self.made
 
 
 class RankStrategy(Document):

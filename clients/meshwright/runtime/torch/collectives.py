@@ -54,10 +54,11 @@ class Collectives:
         self._members: dict[Names, Members] = {}
         self.record = record
 
-    @property
-    def all_ranks(self) -> dist.ProcessGroup | None:
-        """The group of all ranks of the stage; None = all there are."""
-        return self._groups.get(frozenset(a.name for a in self.mesh.axes if a.size > 1))
+    def of_axes(self) -> list[dist.ProcessGroup]:
+        """This rank's group over each axis alone."""
+        world = dist.group.WORLD
+        assert world is not None
+        return [self._groups[frozenset((axis.name,))] or world for axis in self.mesh.axes]
 
     def move(self, local: T, move: Move, cause: Cause | None = None) -> T:
         """What this rank holds after some steps."""

@@ -27,7 +27,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as write_all
 
 from meshwright.runtime.checkpoint.runs import Runs, boxes
 from meshwright.runtime.checkpoint.share import Share
-from meshwright.runtime.torch.at_rest import AtRest, local_of
+from meshwright.runtime.torch.at_rest import Wraps, local_of
 from meshwright.runtime.torch.optimizer_states import (
     Shards,
     groups_of,
@@ -134,7 +134,7 @@ def load(
     folder: Path,
     strategy: RankStrategy,
     shards: Shards,
-    at_rest: AtRest,
+    at_rest: Wraps,
     optimizer: torch.optim.Optimizer | None,
     names: Mapping[str, tuple[str, ...]],
 ) -> dict[str, Any]:

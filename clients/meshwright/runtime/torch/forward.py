@@ -23,6 +23,7 @@ Take = Callable[[str, PlanReader, T, Layout], None]  # the gradient of a paramet
 
 class Forward:
     """Values of one pass. sources: parts of inputs and labels; whole buffers and constants.
+    received: what other stages made.
 
     parameters: values at rest. take: gets their gradients, in the backward pass. replaced: dtypes
     of the graph that run as others.
@@ -34,6 +35,7 @@ class Forward:
         collectives: Collectives,
         *,
         sources: Mapping[str, T],
+        received: Mapping[str, T],
         parameters: Mapping[str, T],
         take: Take,
         replaced: Mapping[str, torch.dtype],
@@ -43,19 +45,20 @@ class Forward:
         self.parameters = parameters
         self.take = take
         self.replaced = replaced
-        self.made: dict[str, T] = dict(sources)
+        self.made: dict[str, T] = {**sources, **received}
         self._as_read: dict[str, T] = {}
         self._again = Again((*parameters.values(), *sources.values()))
 
     def run(self, sizes: Mapping[str, int]) -> dict[str, T]:
-        """All values that nobody in the stage reads; sizes: of the graph's symbols."""
+        """All values that the program keeps, or nobody in the stage reads; sizes: of the graph's
+        symbols."""
         last = self.program.last_reader
         with self._again.hooks():
             for place, op in enumerate(self.program.ops):
                 results = self._results(op, [self._fetch(own) for own in op.inputs], sizes)
                 self.made.update(zip(op.op.outputs, results, strict=True))
                 for own in op.inputs:
-                    if last[own.root] == place:
+                    if last.get(own.root) == place:
                         self.made.pop(own.root, None)
                         self._as_read.pop(own.root, None)
                         self._again.let_go(own.root)

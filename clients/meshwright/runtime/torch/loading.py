@@ -22,7 +22,7 @@ from meshwright.runtime.checkpoint.stored import (
     open_stored,
 )
 from meshwright.runtime.torch import distributed
-from meshwright.runtime.torch.at_rest import AtRest, local_of
+from meshwright.runtime.torch.at_rest import Wraps, local_of
 from meshwright.runtime.torch.optimizer_states import Shards, members, put_states, set_options
 from meshwright.runtime.torch.together import together
 from meshwright.schema import CheckpointError
@@ -45,7 +45,7 @@ def load(
     source: Path,
     strategy: RankStrategy,
     shards: Shards,
-    at_rest: AtRest,
+    at_rest: Wraps,
     optimizer: torch.optim.Optimizer | None,
     *,
     names: Mapping[str, tuple[str, ...]],

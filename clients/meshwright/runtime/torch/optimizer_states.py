@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meshwright.runtime.torch.at_rest import AtRest, local_of
+from meshwright.runtime.torch.at_rest import Wraps, local_of
 from meshwright.schema import CheckpointError
 from meshwright.schema.checkpoint import OptimizerGroup
 
@@ -90,7 +90,7 @@ def put_states(
     optimizer: torch.optim.Optimizer,
     shards: Shards,
     states: Mapping[str, Mapping[str, T]],
-    at_rest: AtRest,
+    at_rest: Wraps,
 ) -> None:
     """Parameter -> state -> this rank's part, or a number: in place of all that was there."""
     optimizer.state.clear()

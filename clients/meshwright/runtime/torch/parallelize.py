@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from meshwright.runtime.ranks import axes_of_groups
 from meshwright.runtime.reporting import Reports
 from meshwright.runtime.source import PlanSource
-from meshwright.runtime.torch.collectives import Collectives, Names
+from meshwright.runtime.torch.groups import Groups, made_groups
 from meshwright.runtime.torch.observing import Observing
-from meshwright.runtime.torch.record import Record
 from meshwright.runtime.torch.start_up import joined
 from meshwright.runtime.torch.trained import Trained
 from meshwright.schema import Graph, PlanError
-from meshwright.schema.rank_strategy import RankStage, RankStrategy
+from meshwright.schema.rank_strategy import RankStrategy
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,9 +38,9 @@ def parallelize(
     """
     start, close = joined(next(module.parameters()).device, timeout_s)
 
-    def collectives(record: Record) -> Collectives:
+    def groups() -> Groups:
         start.meet("reading the plan")
-        return _collectives(strategy.stages[0], record, timeout_s)
+        return made_groups(strategy, timeout_s)
 
     try:
         rank, world_size = dist.get_rank(), dist.get_world_size()
@@ -54,7 +51,7 @@ def parallelize(
             module,
             strategy,
             graph,
-            collectives=collectives,
+            groups=groups,
             close=close,
             observing=_observing(source, next(module.parameters()).device),
         )
@@ -76,8 +73,11 @@ def _observing(source: PlanSource, device: torch.device) -> Observing | None:
 
 def _check(strategy: RankStrategy, graph: Graph) -> None:
     """Refuse what is not carried out yet, and what cannot be trained."""
-    if len(strategy.sites) > 1:
-        raise PlanError("the plan has several pipeline stages: not carried out yet; plan with one")
+    if any(what == "W" for _, what, _ in strategy.passes):
+        raise PlanError(
+            "the plan's schedule splits backward passes in two: not carried out yet; plan with "
+            "1f1b, interleaved_1f1b or gpipe"
+        )
     if strategy.order:
         raise PlanError(
             "the plan loads sequences in zigzag order: not carried out yet; plan with "
@@ -93,24 +93,3 @@ def _tell(trained: Trained) -> None:
         _LOG.warning("op %r is run whole on every rank: %s", op, why)
     if trained.why_plain:
         _LOG.warning("parameters are plain tensors, not DTensors: %s", trained.why_plain)
-
-
-def _collectives(stage: RankStage, record: Record, timeout_s: float) -> Collectives:
-    """With groups over every set of axes that anything runs over, made in one order everywhere."""
-    mesh, first = stage.planned.mesh, stage.planned.ranks_from
-    everyone = list(range(dist.get_world_size()))
-    groups: dict[Names, dist.ProcessGroup | None] = {}
-    for axes in axes_of_groups(stage.planned):
-        names = frozenset(axis for axis in axes if mesh.size((axis,)) > 1)
-        if names in groups:
-            continue
-        for ranks in mesh.groups([axis for axis in mesh.names if axis in names]):
-            own = [first + rank for rank in ranks]
-            made = (
-                None
-                if own == everyone
-                else dist.new_group(own, timeout=timedelta(seconds=timeout_s))
-            )
-            if dist.get_rank() in own:
-                groups[names] = made
-    return Collectives(stage, groups, record)

@@ -7,15 +7,16 @@ optimizer's layout once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import torch
-import torch.distributed as dist
 
 from meshwright.runtime.moves import Move
 from meshwright.runtime.stage import ALL_READERS, PlannedStage, PlanReader
 from meshwright.runtime.torch.at_rest import AtRest, local_of
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.whole import from_whole, to_whole, whole_of
-from meshwright.schema import Layout, ParameterPlan, PlanError
+from meshwright.schema import Graph, Layout, ParameterPlan, PlanError
 
 T = torch.Tensor
 
@@ -23,20 +24,24 @@ T = torch.Tensor
 class Parameters:
     """Names are those of the module that was captured; of tied ones the first."""
 
-    def __init__(
-        self, planned: PlannedStage, collectives: Collectives, module: torch.nn.Module
-    ) -> None:
+    def __init__(self, planned: PlannedStage, collectives: Collectives, device: str) -> None:
         self._planned = planned
         self._collectives = collectives
-        own = dict(module.named_parameters(remove_duplicate=False))
         self.shards: dict[str, torch.nn.Parameter] = {}
-        device = next(iter(own.values())).device.type
-        self.at_rest = AtRest(self.layouts, planned.mesh, collectives.first, device)
-        for name, layout in self.layouts.items():
-            local = self._part_of(name, own[name].detach(), layout)
-            shard = self.at_rest.wrapped(name, local)
-            self.shards[name] = torch.nn.Parameter(shard, requires_grad=own[name].requires_grad)
+        self.at_rest = AtRest(
+            self.layouts, planned.mesh, collectives.first, collectives.of_axes(), device
+        )
         self._gradients: dict[tuple[str, PlanReader], tuple[T, Layout]] = {}
+
+    def place(self, name: str, value: T, *, like: torch.nn.Parameter) -> None:
+        """Keep this rank's part of a value, to be trained where the module's parameter is."""
+        layout = self.layouts[name]
+        part = self._collectives.move(
+            value, Move(name, whole_of(layout), from_whole(layout), "step")
+        )
+        # a part of a larger storage cannot be saved by itself
+        shard = self.at_rest.wrapped(name, part.clone())
+        self.shards[name] = torch.nn.Parameter(shard, requires_grad=like.requires_grad)
 
     @property
     def layouts(self) -> dict[str, Layout]:
@@ -56,15 +61,24 @@ class Parameters:
         total = gradient if before is None else before[0] + gradient
         self._gradients[name, reader] = (total, lies)
 
-    def reduce(self) -> None:
-        """All that was taken becomes the gradients of the optimizer's shards."""
-        planned = self._planned
+    def reduced(self, shared: Iterable[str] = ()) -> dict[str, T]:
+        """All that was taken, as the optimizer has it; of parameters that other stages share at
+        least zeros."""
+        found: dict[str, T] = {}
         for (name, reader), (gradient, lies) in self._gradients.items():
-            steps = planned.steps(name, reader, "gradient", "per_step")
-            found = self._collectives.move(gradient, Move(name, lies, steps, "step"))
-            shard, own = self.shards[name], self.at_rest.wrapped(name, found)
-            shard.grad = own if shard.grad is None else shard.grad + own
+            steps = self._planned.steps(name, reader, "gradient", "per_step")
+            own = self._collectives.move(gradient, Move(name, lies, steps, "step"))
+            found[name] = found[name] + own if name in found else own
         self._gradients.clear()
+        for name in shared:
+            found.setdefault(name, torch.zeros_like(local_of(self.shards[name].detach())))
+        return found
+
+    def give(self, gradients: Mapping[str, T]) -> None:
+        """Add these to the gradients of the optimizer's shards."""
+        for name, gradient in gradients.items():
+            shard, own = self.shards[name], self.at_rest.wrapped(name, gradient)
+            shard.grad = own if shard.grad is None else shard.grad + own
 
     def whole(self, name: str) -> T:
         """A parameter put together from all ranks, which all have to ask for it."""
@@ -86,15 +100,6 @@ class Parameters:
         move = Move(name, self.layouts[name], steps, "step")
         return self._collectives.move(local_of(shard.detach()), move)
 
-    def _part_of(self, name: str, whole: T, layout: Layout) -> T:
-        """This rank's part of what the first rank has: equal everywhere, whatever the seeds."""
-        value = whole.clone(memory_format=torch.contiguous_format)
-        members = self._collectives
-        dist.broadcast(value, src=members.first, group=members.all_ranks)
-        part = members.move(value, Move(name, whole_of(layout), from_whole(layout), "step"))
-        # a part of a larger storage cannot be saved by itself
-        return part.clone()
-
 
 def _at_rest(own: ParameterPlan) -> Layout:
     return own.optimizer or own.value
@@ -109,20 +114,24 @@ def aliases_of(module: torch.nn.Module) -> dict[str, tuple[str, ...]]:
     return {name: tuple(dict.fromkeys((name, *found[id(own)]))) for name, own in named}
 
 
-def check_module(planned: PlannedStage, module: torch.nn.Module) -> None:
+def check_module(
+    graph: Graph, shapes: Mapping[str, tuple[int, ...]], module: torch.nn.Module
+) -> None:
     """PlanError naming both, where this is not the module that was planned."""
     own = dict(module.named_parameters(remove_duplicate=False))
-    for name in planned.parameters:
-        shape = planned.shapes[name]
+    for tensor in graph.tensors:
+        if tensor.role != "parameter":
+            continue
+        name, shape = tensor.name, shapes[tensor.name]
         if name not in own:
             raise PlanError(
-                f"the plan's graph {planned.graph.id} has the parameter {name!r} of shape "
+                f"the plan's graph {graph.id} has the parameter {name!r} of shape "
                 f"{list(shape)}, the module has none of this name"
             )
         if tuple(own[name].shape) != shape:
             raise PlanError(
                 f"parameter {name!r} has the shape {list(shape)} in the plan's graph "
-                f"{planned.graph.id}, and {list(own[name].shape)} in the module"
+                f"{graph.id}, and {list(own[name].shape)} in the module"
             )
         if own[name].is_meta:
             raise PlanError(

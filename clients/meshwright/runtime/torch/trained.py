@@ -8,20 +8,26 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 import torch
+import torch.distributed as dist
 
 from meshwright.capture.interpreter import KERNELS
 from meshwright.runtime.program import Program
+from meshwright.runtime.ranks import loaded, loaded_by
 from meshwright.runtime.stage import PlannedStage
 from meshwright.runtime.torch import distributed, loading, saving
+from meshwright.runtime.torch.at_rest import AtRestOfStages
+from meshwright.runtime.torch.batches import Batches
 from meshwright.runtime.torch.collectives import Collectives
-from meshwright.runtime.torch.forward import Forward
+from meshwright.runtime.torch.groups import Groups
 from meshwright.runtime.torch.loading import Check, Loaded
 from meshwright.runtime.torch.observing import Observing
 from meshwright.runtime.torch.parameters import Parameters, aliases_of, check_module
+from meshwright.runtime.torch.pipeline import run_step
 from meshwright.runtime.torch.record import Record
-from meshwright.schema import Graph, InvalidInput
-from meshwright.schema.rank_strategy import RankStrategy
-from meshwright.schema.sizes import symbols_in
+from meshwright.runtime.torch.trained_stage import TrainedStage
+from meshwright.runtime.torch.transport import Transport
+from meshwright.schema import CheckpointError, Graph, InvalidInput
+from meshwright.schema.rank_strategy import RankStage, RankStrategy
 
 T = torch.Tensor
 Form = Literal["safetensors", "distributed"]
@@ -41,7 +47,7 @@ class Trained:
         strategy: RankStrategy,
         graph: Graph,
         *,
-        collectives: Callable[[Record], Collectives],
+        groups: Callable[[], Groups],
         close: Callable[[], None],
         observing: Observing | None = None,
     ) -> None:
@@ -50,17 +56,32 @@ class Trained:
         self.record = Record()
         self._close = close
         self._observing = observing
-        planned = PlannedStage(graph, strategy.stages[0].planned, strategy.symbols)
-        self._program = Program(planned, KERNELS)
-        self.fallen_back: Mapping[str, str] = self._program.fallen_back
-        check_module(planned, module)
-        self._collectives = collectives(self.record)
-        self._parameters = Parameters(planned, self._collectives, module)
+        self._shapes = graph.instantiate(strategy.symbols)
+        self._batches = Batches(strategy, graph, self._shapes)
         self._device = next(module.parameters()).device
-        self.why_plain = self._parameters.at_rest.why_plain
         self._aliases = aliases_of(module)
         self._buffers = _buffers(graph, module)
         self._replaced = _dtypes(graph, module)
+        programs = _programs(strategy, graph)
+        self.fallen_back: Mapping[str, str] = {
+            op: why for own in programs.values() for op, why in own.fallen_back.items()
+        }
+        check_module(graph, self._shapes, module)
+        made = groups()
+        self._stages = {
+            own.number: self._stage(programs[own.number], own, made) for own in strategy.stages
+        }
+        self._transport = Transport(
+            strategy,
+            made.channels,
+            {number: stage.collectives for number, stage in self._stages.items()},
+            record=self.record,
+            dtype_of=self._dtype_of,
+            device=self._device,
+        )
+        self._place(module)
+        plain = (stage.parameters.at_rest.why_plain for stage in self._stages.values())
+        self.why_plain = next(filter(None, plain), "")
 
     def __enter__(self) -> Self:
         return self
@@ -81,19 +102,30 @@ class Trained:
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
         """This rank's shards, for an optimizer: its state is then sharded as planned."""
-        return iter(self._parameters.shards.values())
+        return (own for _, own in self.named_parameters())
 
     def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """The same with their names."""
-        return iter(self._parameters.shards.items())
+        """The same with their names, of this rank's stages; of a parameter that several of them
+        hold the shards of each, equal after every step."""
+        for stage in self._stages.values():
+            yield from stage.parameters.shards.items()
 
     def whole(self, name: str) -> T:
         """A parameter put together from all ranks, which all have to ask for it."""
-        return self._parameters.whole(name)
+        number = self._holder(name)
+        own = self._stages.get(number)
+        found = None if own is None else own.parameters.whole(name)
+        return self._from_stage(number, found, self._shapes[name], self._dtype_of(name))
 
     def whole_gradient(self, name: str) -> T | None:
         """Its gradient, the same way; None where it has none."""
-        return self._parameters.whole_gradient(name)
+        number = self._holder(name)
+        own = self._stages.get(number)
+        found = None if own is None else own.parameters.whole_gradient(name)
+        has = torch.tensor(found is not None, device=self._device)
+        if not self._from_stage(number, None if own is None else has, (), torch.bool):
+            return None
+        return self._from_stage(number, found, self._shapes[name], self._dtype_of(name))
 
     def save(
         self,
@@ -111,7 +143,7 @@ class Trained:
         """
         write = saving.save if form == "safetensors" else distributed.save
         kept = saving.plain_json(extra or {})
-        write(Path(folder), self.strategy, self._parameters.shards, optimizer, kept)
+        write(Path(folder), self.strategy, self._shards(), optimizer, kept)
 
     def load(
         self,
@@ -133,8 +165,8 @@ class Trained:
         return loading.load(
             Path(source),
             self.strategy,
-            self._parameters.shards,
-            self._parameters.at_rest,
+            self._shards(),
+            AtRestOfStages([stage.parameters.at_rest for stage in self._stages.values()]),
             optimizer,
             names=known,
             check=check,
@@ -142,18 +174,7 @@ class Trained:
 
     def slice(self, batch: Mapping[str, T]) -> dict[str, T]:
         """This rank's share of a whole batch: of every microbatch, one behind the other."""
-        found = {}
-        for own in self.strategy.dataset:
-            if own.tensor not in batch:
-                raise InvalidInput(f"the batch has no {own.tensor!r}, which the model reads")
-            dim = self._batch_dim(own.tensor)
-            pieces = []
-            for piece in self._microbatches(batch[own.tensor], dim):
-                for d, (shards, shard) in enumerate(zip(own.num_shards, own.shard_id, strict=True)):
-                    piece = piece.chunk(shards, dim=d)[shard] if shards > 1 else piece
-                pieces.append(piece)
-            found[own.tensor] = pieces[0] if dim is None else torch.cat(pieces, dim=dim)
-        return found
+        return self._batches.slice(batch)
 
     def step(self, **batch: T) -> T:
         """Forward and backward of all microbatches: the loss, and gradients in the parameters.
@@ -162,73 +183,115 @@ class Trained:
         """
         if self._observing is not None:
             self._observing.begin_step()
-        values = self._parameters.spread()
-        losses = []
-        count = self.strategy.microbatches
-        share = 1 / count if self.strategy.gradients == "mean" else 1.0
-        for number in range(count):
-            with self._device:  # where ops make tensors of nothing
-                loss = self._forward(values, batch, number)
-            torch.autograd.backward(loss * share)
-            losses.append(loss.detach())
-        self._parameters.reduce()
-        return self._reported(torch.stack(losses).sum() * share)
+        parts = self._batches.microbatches(batch)
 
-    def _forward(self, values: Mapping[str, T], batch: Mapping[str, T], number: int) -> T:
-        sources = dict(self._buffers)
-        for own in self.strategy.dataset:
-            if own.tensor not in batch:
-                raise InvalidInput(f"step got no {own.tensor!r}, which the model reads")
-            given = batch[own.tensor]
-            dim = self._batch_dim(own.tensor)
-            sources[own.tensor] = self._microbatches(given, dim)[number]
-            self._check_share(own.tensor, sources[own.tensor], own.num_shards)
-        assert self.graph.loss is not None
-        forward = Forward(
-            self._program,
-            self._collectives,
-            sources=sources,
-            parameters=values,
-            take=self._parameters.take,
-            replaced=self._replaced,
-        )
-        return forward.run(self.strategy.symbols)[self.graph.loss]
+        def sources(number: int, microbatch: int) -> dict[str, T]:
+            loaded = self._stages[number].program.loaded
+            own = {name: parts[name][microbatch] for name in loaded}
+            return {**self._buffers, **own}
 
-    def _reported(self, loss: T) -> T:
+        run_step(self.strategy, self._stages, self._transport, sources)
+        return self._reported()
+
+    def _reported(self) -> T:
         """The loss over all ranks."""
         assert self.graph.loss is not None
-        partial = self._program.planned.at_rest(self.graph.loss).partial
-        return self._collectives.all_reduce(loss, tuple(partial), self.graph.loss, "report")
+        number, total = self.strategy.loss_stage, None
+        own = self._stages.get(number)
+        if own is not None:
+            total = torch.stack(own.losses).sum() * self._loss_share
+            partial = tuple(own.program.planned.at_rest(self.graph.loss).partial)
+            total = own.collectives.all_reduce(total, partial, self.graph.loss, "report")
+        return self._from_stage(number, total, (), self._dtype_of(self.graph.loss))
 
-    def _microbatches(self, given: T, dim: int | None) -> list[T]:
-        count = self.strategy.microbatches
-        if dim is None:
-            return [given] * count
-        if given.shape[dim] % count:
-            raise InvalidInput(
-                f"{given.shape[dim]} rows cannot be cut into {count} equal microbatches"
-            )
-        return list(given.chunk(count, dim=dim))
+    def _from_stage(
+        self, number: int, own: T | None, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> T:
+        """What the first rank of a stage has, on all ranks."""
+        if own is None:
+            own = torch.empty(shape, dtype=dtype, device=self._device)
+        if len(self.strategy.sites) > 1:
+            dist.broadcast(own, src=self.strategy.sites[number].ranks_from)
+        return own
 
-    def _batch_dim(self, name: str) -> int | None:
-        shape = self.graph.tensor(name).shape
-        return next(
-            (
-                d
-                for d, size in enumerate(shape)
-                if isinstance(size, str) and "batch" in symbols_in(size)
-            ),
-            None,
+    @property
+    def _loss_share(self) -> float:
+        """Of one microbatch in the loss of a step."""
+        return 1 / self.strategy.microbatches if self.strategy.gradients == "mean" else 1.0
+
+    def _stage(self, program: Program, own: RankStage, groups: Groups) -> TrainedStage:
+        collectives = Collectives(own, groups.of_stages[own.number], self.record)
+        is_last = own.number == self.strategy.loss_stage
+        return TrainedStage(
+            program,
+            collectives,
+            Parameters(program.planned, collectives, self._device.type),
+            sends=sent_by(self.strategy, own.number),
+            loss=self.graph.loss if is_last else None,
+            loss_share=self._loss_share,
+            sizes=self.strategy.symbols,
+            replaced=self._replaced,
+            device=self._device,
         )
 
-    def _check_share(self, name: str, given: T, ways: tuple[int, ...]) -> None:
-        whole = self._program.planned.shapes[name]
-        expected = tuple(size // way for size, way in zip(whole, ways, strict=True))
-        if tuple(given.shape) != expected:
-            raise InvalidInput(
-                f"{name!r} has the shape {list(given.shape)} in a microbatch of this rank; its "
-                f"share of {list(whole)} is {list(expected)}"
-            )
+    def _place(self, module: torch.nn.Module) -> None:
+        """Give stages their parts of what the first rank has: equal everywhere, whatever the
+        seeds."""
+        own = dict(module.named_parameters(remove_duplicate=False))
+        for name in dict.fromkeys(one for site in self.strategy.sites for one in site.parameters):
+            value = own[name].detach().clone(memory_format=torch.contiguous_format)
+            dist.broadcast(value, src=0)
+            for stage in self._stages.values():
+                if name in stage.program.planned.parameters:
+                    stage.parameters.place(name, value, like=own[name])
+
+    def _shards(self) -> dict[str, torch.nn.Parameter]:
+        """Of all stages of this rank, as checkpoints have them: one for each name."""
+        found: dict[str, torch.nn.Parameter] = {}
+        for name, shard in self.named_parameters():
+            if name in found:
+                raise CheckpointError(
+                    f"parameter {name!r} lies in several stages of rank {self.strategy.rank}: no "
+                    "checkpoints of that yet; plan with one stage a rank"
+                )
+            found[name] = shard
+        return found
+
+    def _holder(self, name: str) -> int:
+        """The first stage with a parameter."""
+        for number, site in enumerate(self.strategy.sites):
+            if name in site.parameters:
+                return number
+        raise InvalidInput(f"the plan has no parameter {name!r}")
+
+    def _dtype_of(self, name: str) -> torch.dtype:
+        dtype = self.graph.tensor(name).dtype
+        found: torch.dtype = self._replaced.get(dtype) or getattr(torch, dtype)
+        return found
+
+
+def _programs(strategy: RankStrategy, graph: Graph) -> dict[int, Program]:
+    """Of a rank's stages, by number."""
+    planned = {
+        own.number: PlannedStage(graph, own.planned, strategy.symbols) for own in strategy.stages
+    }
+    has = loaded_by(list(planned.values()))
+    return {
+        number: Program(
+            own,
+            KERNELS,
+            has={name: layout for name, (_, layout) in has.items() if name in loaded(own)},
+            kept=sent_by(strategy, number),
+        )
+        for number, own in planned.items()
+    }
+
+
+def sent_by(strategy: RankStrategy, number: int) -> tuple[str, ...]:
+    """What a stage makes for the next one."""
+    return tuple(
+        own.tensor for own in strategy.transfers if (own.what, own.source) == ("value", number)
+    )
 
 
 def _buffers(graph: Graph, module: torch.nn.Module) -> dict[str, T]:
