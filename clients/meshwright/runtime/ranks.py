@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
-from meshwright.runtime.links import stage_transfers
 from meshwright.runtime.stage import PlannedStage
 from meshwright.runtime.whole import whole_of
 from meshwright.schema import (
@@ -23,8 +22,6 @@ from meshwright.schema import (
     Topology,
     step_batch,
 )
-from meshwright.schema.pipelining.schedule import Pass
-from meshwright.schema.pipelining.schedules import schedule
 from meshwright.schema.rank_strategy import (
     DatasetSlice,
     Group,
@@ -104,6 +101,9 @@ def _transfers(
             f"what goes between the {len(plan.stages)} stages of the plan depends on its topology "
             f"{plan.topology}, which is not given"
         )
+    # numpy, which the client does without until a plan has several stages
+    from meshwright.runtime.links import stage_transfers
+
     return stage_transfers(plan.stages, graph, topology, rank)
 
 
@@ -113,6 +113,10 @@ def _passes(plan: Plan, pipeline_rank: int) -> tuple[tuple[int, PassKind, int], 
     if own is None:
         both: tuple[PassKind, PassKind] = ("F", "B")
         return tuple((0, what, number) for number in range(plan.microbatches) for what in both)
+    # numpy, as above
+    from meshwright.schema.pipelining.schedule import Pass
+    from meshwright.schema.pipelining.schedules import schedule
+
     made = schedule(own.kind, own.ranks, plan.microbatches, own.stages_per_rank)
     names = cast(Mapping[Pass, PassKind], {what: what.name for what in Pass})
     return tuple((stage, names[what], number) for stage, what, number in made.orders[pipeline_rank])
