@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from meshwright.schema import Layout
-from solver.assignment import Codes, layout_of
+from solver.assignment import layout_of
 from solver.cost_graph import FORBIDDEN, Edge, FloatArray, IntArray, Projection
 from solver.lowering import Lowered
 from solver.states import PARTIAL
@@ -33,11 +33,25 @@ class Meeting:
     position_of: dict[int, int] = field(init=False)
     rest_of: dict[int, str] = field(init=False)
     read_of: dict[int, str] = field(init=False)
+    port_of: dict[int, int] = field(init=False)
+    """Edge to an op -> the input it leads to; several views of one value are as many edges."""
 
     def __post_init__(self) -> None:
         self.position_of = {node: p for p, node in self.lowered.op_node.items()}
         self.rest_of = {node: root for root, node in self.lowered.rest_node.items()}
         self.read_of = {node: root for root, node in self.lowered.read_node.items()}
+        models = self.lowered.models.ops
+        ports = {
+            node: iter(
+                [k for k, port in enumerate(models.model(p).inputs) if port.space is not None]
+            )
+            for node, p in self.position_of.items()
+        }
+        self.port_of = {
+            k: next(ports[edge.head])
+            for k, edge in enumerate(self.lowered.graph.edges)
+            if edge.head in ports
+        }
 
     def name(self, node: int) -> str:
         return self.lowered.graph.nodes[node].name
@@ -57,7 +71,7 @@ class Meeting:
 
         def forward_ns() -> FloatArray:
             moves = models.redistributions(models.ops.space(root))
-            rows, columns = self._states(value, edge.tail), self._states(value, edge.head)
+            rows, columns = self._states(value, k)
             # partial sums as if they were made as they are needed
             partial = len(value.slots) + PARTIAL
             made = np.where(rows[:, None] == partial, columns, rows[:, None])
@@ -73,45 +87,52 @@ class Meeting:
 
         return replace(edge, cost=models.shared(("forward", id(edge.cost)), forward_ns))
 
-    def relayout(self, edge: Edge) -> Relayout | None:
+    def moves(self, k: int) -> bool:
+        """Whether a value moves forward along an edge, without reductions."""
+        edge = self.forward(k)
+        if isinstance(edge, Projection):
+            return False
+        ns = float(edge.cost[self.choice[edge.tail], self.choice[edge.head]])
+        return 0 < ns < FORBIDDEN
+
+    def relayout(self, k: int) -> Relayout | None:
         """What an edge between a value and its readers moves; None for parameters."""
+        edge = self.lowered.graph.edges[k]
         root = self._root(edge)
-        if root is None:
+        if isinstance(edge, Projection) or root is None:
             return None
         value = self.lowered.models.values.value_of[root]
-        ns = float(edge.cost[self.choice[edge.tail], self.choice[edge.head]])
-        before, after = self._codes(value, edge.tail), self._codes(value, edge.head)
-        return Relayout(root, (self._layout(value, before), self._layout(value, after)), ns)
+        rows, columns = self._states(value, k)
+        row, column = self.choice[edge.tail], self.choice[edge.head]
+        layouts = (self._layout(value, rows[row]), self._layout(value, columns[column]))
+        return Relayout(root, layouts, float(edge.cost[row, column]))
 
     def _root(self, edge: Edge | Projection) -> str | None:
         return self.rest_of.get(edge.tail, self.read_of.get(edge.tail))
 
-    def _codes(self, value: Value, node: int) -> Codes:
-        row = self._states(value, node)[self.choice[node]]
-        return tuple(int(code) for code in row)
+    def _states(self, value: Value, k: int) -> tuple[IntArray, IntArray]:
+        """What the states of an edge's two ends mean for the value that goes along it."""
+        lowered, edge = self.lowered, self.lowered.graph.edges[k]
+        read = lowered.read_states.get(value.root)
+        if edge.head in self.read_of:
+            assert read is not None
+            return lowered.rest_states[value.root], read.layouts
+        position = self.position_of[edge.head]
+        model = lowered.models.ops.model(position)
+        needed = model.required(lowered.op_choices[position], self.port_of[k])
+        given = lowered.rest_states[value.root] if read is None else read.layouts
+        return given, needed
 
-    def _states(self, value: Value, node: int) -> IntArray:
-        """What the states of a node mean for a value."""
-        lowered = self.lowered
-        if node in self.rest_of:
-            return lowered.rest_states[value.root]
-        if node in self.read_of:
-            return lowered.read_states[value.root].layouts
-        position = self.position_of[node]
-        port = next(k for p, k in value.readers if p == position)
-        return lowered.models.ops.model(position).required(lowered.op_choices[position], port)
-
-    def _layout(self, value: Value, codes: Codes) -> Layout:
+    def _layout(self, value: Value, state: IntArray) -> Layout:
+        codes = tuple(int(code) for code in state)
         return layout_of(self.lowered.models, value, codes, partial=len(value.slots) + 1)
 
 
 def costliest(meeting: Meeting, edges: Sequence[int]) -> Relayout | None:
-    """The re-layout that costs most on a way; None where none costs anything."""
-    found = [
-        own
-        for k in edges
-        if isinstance(edge := meeting.lowered.graph.edges[k], Edge)
-        and (own := meeting.relayout(edge)) is not None
-    ]
-    worst = max(found, key=lambda own: own.ns, default=None)
-    return worst if worst is not None and worst.ns > 0 else None
+    """The re-layout that costs most of those that move values forward; None where none does.
+
+    A value that is whole before and after may still have its gradients reduced, which moves it
+    nowhere.
+    """
+    found = [own for k in edges if meeting.moves(k) and (own := meeting.relayout(k)) is not None]
+    return max(found, key=lambda own: own.ns, default=None)

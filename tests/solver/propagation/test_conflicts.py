@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -80,6 +82,32 @@ def test_of_several_seeds_only_those_that_clash_are_named():
     found = chain(6)
     conflicts = answer(found, fc0=ROWS, fc2=ROWS, fc4=COLUMNS).conflicts
     assert [(own.first, own.second) for own in conflicts] == [("fc2", "fc4")]
+
+
+def test_a_conflict_lies_where_values_move_and_not_where_only_gradients_do():
+    """Attention over three views of one value: some of their gradients are partial sums.
+
+    Reducing these may cost more than the way's only gather, but leaves the value where it is.
+    """
+    maker = GraphMaker(batch=16)
+    x = maker.op(
+        "linear", [maker.input("x", "batch", 8), maker.parameter("w", 8, 8)], ["batch", 8], "first"
+    )
+    for name in ("near", "far"):
+        views = [maker.op("reshape", [x], [1, 2, "batch", 4]) for _ in range(3)]
+        mixed = maker.op("attention", views, [1, 2, "batch", 4], name, attrs={"causal": True})
+        x = maker.op("reshape", [mixed], ["batch", 8])
+    loss = maker.op("mean", [x], [], "loss", attrs={"dims": [0, 1]})
+    found = models(maker.graph(loss, loss=loss), (2,))
+    at = {op.name: p for p, op in enumerate(found.problem.ops)}
+    ends = at["first"], at["far"]
+    count = 0
+    for first, far in product(*(found.ops.model(p).choices for p in ends)):
+        seeds = dict(zip(ends, (exactly(first), exactly(far)), strict=True))
+        for own in sharding_propagation(found, seeds).conflicts:
+            assert own.layouts[0] != own.layouts[1]
+            count += 1
+    assert count > 10
 
 
 @settings(max_examples=60, deadline=None)
