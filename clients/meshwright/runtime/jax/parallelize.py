@@ -69,7 +69,7 @@ def parallelize(
 
 def _check(strategy: RankStrategy, graph: Graph) -> None:
     """Refuse what is not carried out, and what cannot be trained."""
-    if strategy.schedule is not None:
+    if len(strategy.sites) > 1:
         raise PlanError(
             "the plan has several pipeline stages, one program of JAX has one: plan with one"
         )
