@@ -149,7 +149,7 @@ def runs_as_planned(run: Run) -> None:
             for number, stage in enumerate(plan.stages)
             if 0 <= rank - stage.ranks_from < stage.mesh.device_count
         ]
-        assert _ran(found) == _expected(plan, own, run.graph)
+        assert _ran(found) == expected(plan, own, run.graph)
     sent = Counter(
         (own.cause, own.of, own.ranks, own.elements)
         for found in outcome.ran
@@ -159,7 +159,7 @@ def runs_as_planned(run: Run) -> None:
     assert sent == sends(run.file)
 
 
-def _expected(plan: Plan, numbers: Sequence[int], graph: Graph) -> Counter[Key]:
+def expected(plan: Plan, numbers: Sequence[int], graph: Graph) -> Counter[Key]:
     """What a step of some stages runs: kind, axes, elements and tensor of every collective.
 
     A lookup needs no table in its backward pass, and what adds a bias not that: these would be

@@ -154,7 +154,7 @@ def _of_plan(run: Run) -> Ran:
     """Redistributions, and what ops reduce by themselves."""
     found: Ran = Counter()
     mesh = run.plan.stages[0].mesh
-    for (_, kind, names, elements, _), times in expected(run.plan, run.graph).items():
+    for (_, kind, names, elements, _), times in expected(run.plan, [0], run.graph).items():
         axes = [axis for axis in mesh.names if axis in names]
         groups = tuple(sorted(tuple(map(int, group)) for group in mesh.groups(axes)))
         found[kind, () if kind == "permute" else groups, elements] += times

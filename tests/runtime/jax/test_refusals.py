@@ -14,7 +14,7 @@ from jax import lax
 from meshwright.capture import JaxRecipe, capture_jax
 from meshwright.planfile import PlanFile
 from meshwright.runtime.jax import Sharded, parallelize
-from meshwright.schema import InvalidInput, PlanError, Request
+from meshwright.schema import InvalidInput, Pipeline, PlanError, Request, Setup
 from solver.planner import plan
 from tests.solver.small_graphs import topology
 
@@ -30,14 +30,21 @@ def wild(params: A, x: A) -> A:
     return lax.lgamma(x @ params).sum()
 
 
-def planned(function: Callable[[A, A], A], folder: Path, devices: int = 1) -> Path:
+def deep(params: A, x: A) -> A:
+    return jnp.tanh(jnp.tanh(x @ params) @ params.T).sum()
+
+
+def planned(function: Callable[[A, A], A], folder: Path, devices: int = 1, ranks: int = 1) -> Path:
     def arguments(sizes: Mapping[str, int]) -> tuple[Any, ...]:
         float32 = jnp.float32
         rows = jax.ShapeDtypeStruct((sizes["batch"], 4), float32)
         return jax.ShapeDtypeStruct((4, 4), float32), rows
 
     graph = capture_jax(JaxRecipe("small", function, arguments, {"batch": 8}))
-    request = Request(graph=graph, topology=topology(devices))
+    setup = Setup(microbatches=ranks)
+    request = Request(
+        graph=graph, topology=topology(devices), setup=setup, pipeline=Pipeline(ranks=ranks)
+    )
     found = plan(request).plan
     assert found is not None
     file = folder / "plan.json"
@@ -57,6 +64,12 @@ def test_a_kind_without_a_kernel_is_named(tmp_path: Path) -> None:
 def test_a_plan_for_more_devices_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="is for 2 ranks, this job has 1"):
         on_one(tame, planned(tame, tmp_path, devices=2))
+
+
+def test_a_plan_of_several_stages_is_refused(tmp_path: Path) -> None:
+    file = planned(deep, tmp_path, devices=2, ranks=2)
+    with pytest.raises(PlanError, match="has several pipeline stages"):
+        parallelize(deep, (PARAMS, ROWS), file, devices=[*jax.devices()[:1]] * 2)
 
 
 def test_parameters_of_another_model_are_refused(tmp_path: Path) -> None:
