@@ -14,6 +14,7 @@ from typing import Any
 
 import zstandard
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from meshwright.schema import TooLarge
 from meshwright.schema.canonical import MAX_NESTING, read_object
@@ -61,10 +62,13 @@ async def read_body(request: Request) -> Body:
     _decoder(encoding)
     limit = state_of(request).settings.max_body_bytes
     data = bytearray()
-    async for piece in request.stream():
-        data += piece
-        if len(data) > limit:
-            raise _too_large(limit)
+    try:
+        async for piece in request.stream():
+            data += piece
+            if len(data) > limit:
+                raise _too_large(limit)
+    except ClientDisconnect:  # nobody is left to read the answer; the log needs no trace of it
+        raise DamagedBody("the connection was closed before the end of the body") from None
     return Body(bytes(data), encoding, limit)
 
 

@@ -158,3 +158,15 @@ def _alive(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return False
+
+
+def test_a_caller_who_leaves_in_the_middle_of_a_body_is_no_fault(tmp_path: Path) -> None:
+    with server(tmp_path) as (url, _):
+        host, _, port = url.rpartition("/")[2].partition(":")
+        with socket.create_connection((host, int(port))) as caller:
+            caller.sendall(
+                b"POST /v1/graphs HTTP/1.1\r\nHost: " + host.encode() + b"\r\nContent-Length: 99"
+                b"\r\nContent-Type: application/json\r\n\r\n{"
+            )
+        assert httpx.get(f"{url}/healthz").status_code == 200
+    assert "Traceback" not in (tmp_path / "errors").read_text()
