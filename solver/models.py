@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from costmodel.collectives import Interconnect
+from costmodel.launches import launch_ns
 from meshwright.schema import Calibration, Mesh, Stage
 from solver.at_rest import AS_SEARCHED, AtRest
 from solver.deadline import ENDLESS, Deadline
@@ -156,13 +157,14 @@ class Models:
         return model.passes_ns(choices, self.problem.topology.device, self._calibration(model))
 
     def _calibration(self, model: OpModel) -> Calibration:
-        """Compiled, memory-bound ops run inside their neighbours' kernels and launch none."""
+        """With what ops like this one take to start in the problem's stack."""
         calibration = self.problem.calibration
-        if self.problem.setup.execution == "compiled" and model.op_class == "memory":
-            return self.shared(
-                ("compiled",), lambda: calibration.model_copy(update={"launch_ns": 0})
-            )
-        return calibration
+        own = launch_ns(calibration, self.problem.setup.execution, model.op_class)
+        if own == calibration.launch_ns:
+            return calibration
+        return self.shared(
+            ("launch", own), lambda: calibration.model_copy(update={"launch_ns": own})
+        )
 
     def op_cost_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
         """What strategies of an op cost in one step, without redistribution."""

@@ -1,8 +1,8 @@
 """What ops need of the forward pass in their backward pass.
 
-An op's rule says it, and `eager` stacks keep just that. `compiled` ones fuse what is element by
-element into its neighbours' kernels, and make its results again in those of the gradients: a result
-is not kept where
+An op's rule says it, and `eager` stacks keep just that. `compiled` ones, recorded as `graphs` or
+not, fuse what is element by element into its neighbours' kernels, and make its results again in
+those of the gradients: a result is not kept where
 
     its op      is element-wise, or a norm, whose numbers of whole rows are kept
     its readers that want it for their gradients are element-wise, norms or losses too: in the

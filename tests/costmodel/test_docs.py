@@ -6,6 +6,7 @@ import pytest
 
 from costmodel.calibrations import default_calibration, published_calibration
 from costmodel.collectives import FULL_MESH_KINDS, Collective, Interconnect, collective_ns
+from costmodel.launches import GRAPH_NODE_NS
 from costmodel.presets import preset, presets
 from meshwright.schema import Topology
 
@@ -139,3 +140,4 @@ def test_the_docs_give_the_default_s_shares_of_what_has_no_curves():
     for constant, value in values.items():
         assert f"| {constant} | {value} |" in COST_MODEL
     assert f"| launch | {calibration.launch_ns / 1000:g} µs |" in COST_MODEL
+    assert f"| `graphs` | none | {GRAPH_NODE_NS / 1000:g} µs, or" in COST_MODEL

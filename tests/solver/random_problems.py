@@ -107,7 +107,7 @@ def setups(draw: st.DrawFn) -> Setup:
         microbatches=draw(st.sampled_from([1, 4])),
         phase=draw(st.sampled_from(["training", "training", "training", "inference"])),
         gradient_dtype=draw(st.sampled_from(["float32", "bfloat16"])),
-        execution=draw(st.sampled_from(["compiled", "eager"])),
+        execution=draw(st.sampled_from(["compiled", "eager", "graphs"])),
         uneven=draw(st.sampled_from(["refuse", "chunk", "pad"])),
     )
 

@@ -56,7 +56,7 @@ from meshwright.schema.request import (
 )
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.sequence_order import LoadedDim, SequenceOrder
-from meshwright.schema.setup import Optimizer, Setup, step_batch
+from meshwright.schema.setup import Execution, Optimizer, Setup, step_batch
 from meshwright.schema.step import Step
 from meshwright.schema.topology import Device, DeviceGroup, Host, Level, Link, Topology
 from meshwright.schema.wishes import Budget, Wishes
@@ -81,6 +81,7 @@ __all__ = [
     "Dim",
     "Document",
     "Efficiency",
+    "Execution",
     "Exposed",
     "Factor",
     "Finding",

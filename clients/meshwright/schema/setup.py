@@ -14,6 +14,8 @@ from meshwright.schema.graph import DType, Graph
 from meshwright.schema.model import Document, Model, Whole
 from meshwright.schema.sequence_order import Order
 
+Execution = Literal["eager", "compiled", "graphs"]
+
 
 class Optimizer(Model):
     """An optimizer by what it keeps: `states` values of `state_dtype` an element."""
@@ -34,7 +36,9 @@ class Setup(Document):
     other computes (the halves of a batch): `microbatches` counts the halves. `auto`: where that is
     faster; the plan says it.
     execution: compiled stacks fuse memory-bound ops into their neighbours' kernels; what of these
-    the gradients need they make again there from what is kept anyway, eager ones keep it.
+    the gradients need they make again there from what is kept anyway, eager ones keep it. `graphs`:
+    compiled, recorded and replayed (CUDA graphs, ACL graphs), so that the host launches next to
+    nothing.
     gradients: over the batch; for the runtime, no cost depends on it.
     master_dtype: a copy of the parameters that the optimizer updates; None = no copy.
     uneven: sizes that axes do not divide: `refuse` leaves them whole; `chunk` cuts them into equal
@@ -67,7 +71,7 @@ class Setup(Document):
     gradient_dtype: DType = "float32"
     master_dtype: DType | None = "float32"
     gradients: Literal["mean", "sum"] = "mean"
-    execution: Literal["eager", "compiled"] = "compiled"
+    execution: Execution = "compiled"
     uneven: Literal["refuse", "chunk", "pad"] = "refuse"
     allow_all_to_all: StrictBool = True
     dataset: Literal["any", "full_batch", "data_parallel"] | tuple[Cuts | None, ...] = "any"
