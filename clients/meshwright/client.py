@@ -7,9 +7,10 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import httpx
+from typing_extensions import Self
 
 from meshwright.problems import error_of
 from meshwright.schema import (

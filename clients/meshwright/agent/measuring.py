@@ -161,7 +161,7 @@ class Measurement:
             topology=propose(
                 self._accelerator, self._places.sizes, kernels=on_one, collectives=among
             ),
-            measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            measured_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             software=self._station.software(),
             kernels=on_one,
             collectives=among,

@@ -76,10 +76,8 @@ def shape_of(inside: Region) -> tuple[int, ...]:
 def _split(whole: A, lengths: Sequence[int], dim: int) -> list[A]:
     ends = list(accumulate(lengths))
     before: tuple[slice, ...] = (slice(None),) * dim
-    return [
-        whole[(*before, slice(end - length, end))]
-        for length, end in zip(lengths, ends, strict=True)
-    ]
+    cuts = [(*before, slice(end - own, end)) for own, end in zip(lengths, ends, strict=True)]
+    return [whole[cut] for cut in cuts]
 
 
 def _common(parts: Sequence[SubDim], mesh: Mesh) -> tuple[int, int]:

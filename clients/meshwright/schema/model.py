@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,7 @@ from pydantic import (
     ValidationError,
 )
 from pydantic_core import ErrorDetails
+from typing_extensions import Self
 
 from meshwright.schema.canonical import MAX_NESTING, digest_of_text, read_object
 from meshwright.schema.collector import uncollected

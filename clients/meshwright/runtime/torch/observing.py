@@ -41,7 +41,7 @@ class Observing:
                     memory_bytes=int(peak_bytes) or None,
                     stack=f"meshwright {version('meshwright')}, torch {torch.__version__}, eager, "
                     f"{self._device.type}",
-                    measured_at=datetime.datetime.now(datetime.UTC).isoformat(),
+                    measured_at=datetime.datetime.now(datetime.timezone.utc).isoformat(),
                 )
             )
 

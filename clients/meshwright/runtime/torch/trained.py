@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from typing_extensions import Self
 
 from meshwright.capture.interpreter import KERNELS
 from meshwright.runtime.program import Program
