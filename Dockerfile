@@ -9,8 +9,8 @@ COPY service service
 RUN pip install --no-cache-dir --constraint constraints.txt ./clients '.[postgresql]' \
     && useradd --system --home /data --create-home meshwright
 USER meshwright
-# beyond loopback only inside the container's network: publish the port with care (docs/service.md)
-ENV MESHWRIGHT_HOST=0.0.0.0 MESHWRIGHT_ALLOW_REMOTE=true MESHWRIGHT_DATA_DIR=/data
+# beyond loopback, so it starts once there is a key: meshwright-server keys create (docs/service.md)
+ENV MESHWRIGHT_HOST=0.0.0.0 MESHWRIGHT_DATA_DIR=/data
 EXPOSE 8780
 VOLUME /data
 HEALTHCHECK CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8780/readyz', timeout=5)"]

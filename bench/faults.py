@@ -30,6 +30,7 @@ from bench.postgresql import PostgreSQL, running
 from bench.timing import say
 from meshwright.schema import Graph, Plan
 from service.database import Database
+from service.principals import DEFAULT
 from service.tables import JobEventRow, JobRow
 
 AT_ONCE = 4  # jobs that the client has open
@@ -142,7 +143,7 @@ def _bad_plans(connection: Any, graphs: dict[str, str], client: Client) -> tuple
         if job["state"] != "succeeded":
             continue
         try:
-            plan = Plan.from_json(documents.read(connection, "plan", job["plan"]))
+            plan = Plan.from_json(documents.read(connection, DEFAULT, "plan", job["plan"]))
             torn += plan.id != job["plan"]
             strange += graphs.get(plan.graph) != id_
         except Exception:

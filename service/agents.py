@@ -18,13 +18,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import InstrumentedAttribute
 
-from meshwright.schema import NotFound
+from meshwright.schema import Forbidden, NotFound
 from meshwright.schema.agent import Agent
 from service.clock import is_ahead
 from service.database import Database
 from service.inserting import insert_new
+from service.keys import ended
 from service.paging import Page, PageRequest, read_page
-from service.tables import AgentRow, JobRow
+from service.principals import Principal, Tenant
+from service.tables import AgentRow, JobRow, KeyRow
 
 MEASUREMENTS = JobRow.kind == "measurement"
 
@@ -41,52 +43,75 @@ class Heard:
 
 
 class Agents:
-    """The agents of one database. One is alive until nothing was heard of it for `silent_s`."""
+    """The agents of one database. One is alive until nothing was heard of it for `silent_s`.
+
+    It belongs to the key that registered it, and answers to no other.
+    """
 
     def __init__(self, database: Database, *, silent_s: float = 60) -> None:
         self._database = database
         self.silent_s = silent_s
 
-    def register(self, agent: Agent) -> bool:
-        """Keep an agent, heard of now; False where it was known."""
+    def register(self, by: Principal, agent: Agent) -> bool:
+        """Keep an agent, heard of now; False where it was known. Forbidden: it is another key's.
+
+        Where that key has ended, or there was none, it is the new one's from now on.
+        """
         with self._database.writing() as connection:
-            if self._hear(connection, agent.id):
+            over = select(KeyRow.id).where(KeyRow.id == AgentRow.key, ended(self._database.now))
+            free = or_(AgentRow.key.is_(None), over.exists())
+            connection.execute(
+                update(AgentRow).where(_is(by.tenant, agent.id), free).values(key=by.key)
+            )
+            if self._hear(connection, by, agent.id):
                 return False
-            return insert_new(
+            new = insert_new(
                 connection,
                 AgentRow,
+                tenant=by.tenant,
+                key=by.key,
                 id=agent.id,
                 created=self._database.now,
                 heard=self._database.now,
                 backend=agent.backend,
                 body=agent.to_dict(),
             )
+            if not new and not self._hear(connection, by, agent.id):
+                raise _others(agent.id)
+            return new
 
-    def hear(self, agent: str) -> Agent:
-        """Note a sign of life; NotFound of an agent that nobody registered."""
+    def hear(self, by: Principal, agent: str) -> Agent:
+        """Note a sign of life; NotFound of an unregistered agent, Forbidden of another key's."""
         with self._database.writing() as connection:
-            if not self._hear(connection, agent):
-                raise _unknown(agent)
-            body = connection.execute(select(AgentRow.body).where(AgentRow.id == agent)).scalar()
-        return Agent.from_dict(body or {})
+            heard = self._hear(connection, by, agent)
+            of = select(AgentRow.body).where(_is(by.tenant, agent))
+            body = connection.execute(of).scalar()
+        if body is None:
+            raise _unknown(agent)
+        if not heard:
+            raise _others(agent)
+        return Agent.from_dict(body)
 
-    def get(self, agent: str) -> Heard:
+    def get(self, tenant: Tenant, agent: str) -> Heard:
         """One agent; NotFound where there is none."""
         with self._database.reading() as connection:
-            row = connection.execute(self._rows().where(AgentRow.id == agent)).first()
+            row = connection.execute(self._rows().where(_is(tenant, agent))).first()
         if row is None:
             raise _unknown(agent)
         return _heard(row)
 
-    def list(self, page: PageRequest) -> Page[Heard]:
+    def list(self, tenant: Tenant, page: PageRequest) -> Page[Heard]:
         """Agents, the newest first."""
+        statement = self._rows().where(AgentRow.tenant == tenant)
         with self._database.reading() as connection:
-            rows, token = read_page(connection, self._rows(), AgentRow.created, AgentRow.id, page)
+            rows, token = read_page(connection, statement, AgentRow.created, AgentRow.id, page)
         return Page(tuple(map(_heard, rows)), token)
 
-    def has_one(self, connection: Connection, *, agent: str | None, backend: str | None) -> bool:
+    def has_one(
+        self, connection: Connection, tenant: Tenant, *, agent: str | None, backend: str | None
+    ) -> bool:
         """Whether one is alive that a measurement of this agent, or backend, or any, could have."""
-        statement = select(AgentRow.id).where(self.alive())
+        statement = select(AgentRow.id).where(AgentRow.tenant == tenant, self.alive())
         if agent is not None:
             statement = statement.where(AgentRow.id == agent)
         if backend is not None:
@@ -99,12 +124,12 @@ class Agents:
 
     def left_alone(self) -> ColumnElement[bool]:
         """Of jobs: a measurement that no agent alive could take."""
-        could = takes(AgentRow.id, AgentRow.backend)
+        could = takes(AgentRow.tenant, AgentRow.id, AgentRow.backend)
         return and_(MEASUREMENTS, ~exists().where(self.alive(), could).correlate(JobRow))
 
-    def _hear(self, connection: Connection, agent: str) -> bool:
-        now = self._database.now
-        heard = update(AgentRow).where(AgentRow.id == agent).values(heard=now)
+    def _hear(self, connection: Connection, by: Principal, agent: str) -> bool:
+        mine = and_(_is(by.tenant, agent), AgentRow.key.is_not_distinct_from(by.key))
+        heard = update(AgentRow).where(mine).values(heard=self._database.now)
         return bool(connection.execute(heard).rowcount)
 
     def _rows(self) -> Select[Any]:
@@ -113,6 +138,7 @@ class Agents:
             .where(
                 MEASUREMENTS,
                 JobRow.state == "running",
+                JobRow.tenant == AgentRow.tenant,
                 JobRow.worker == AgentRow.id,
                 JobRow.lease_until > self._database.now,
             )
@@ -129,11 +155,14 @@ class Agents:
 
 
 def takes(
-    agent: str | InstrumentedAttribute[str], backend: str | InstrumentedAttribute[str]
+    tenant: Tenant | InstrumentedAttribute[str],
+    agent: str | InstrumentedAttribute[str],
+    backend: str | InstrumentedAttribute[str],
 ) -> ColumnElement[bool]:
     """Of jobs: a measurement that this agent may take."""
     return and_(
         MEASUREMENTS,
+        JobRow.tenant == tenant,
         or_(JobRow.agent.is_(None), JobRow.agent == agent),
         or_(JobRow.backend.is_(None), JobRow.backend == backend),
     )
@@ -142,6 +171,17 @@ def takes(
 def _heard(row: Row[Any]) -> Heard:
     return Heard(
         Agent.from_dict(row.body), row.created, row.heard, bool(row.is_alive), row.measuring
+    )
+
+
+def _is(tenant: Tenant, agent: str) -> ColumnElement[bool]:
+    return and_(AgentRow.tenant == tenant, AgentRow.id == agent)
+
+
+def _others(agent: str) -> Forbidden:
+    return Forbidden(
+        f"another key of your tenant registered {agent[:100]!r}; use that one, or revoke it and "
+        "register again"
     )
 
 

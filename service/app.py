@@ -11,8 +11,12 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from service import openapi, problems
 from service.agents import Agents
+from service.authentication import Authentication
 from service.database import Database
+from service.guard import Guard
+from service.hosts import Hosts
 from service.jobs import Jobs
+from service.keys import Keys
 from service.leases import Leases
 from service.parameters import check_parameters
 from service.routes import (
@@ -22,6 +26,7 @@ from service.routes import (
     graphs,
     health,
     jobs,
+    keys,
     measurements,
     observations,
     pages,
@@ -53,14 +58,20 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
         docs_url=None,
         redoc_url=None,
     )
-    app.state.service = build(settings)
+    service = build(settings)
+    app.state.service = service
     resources = (
         plan, plans, observations, redistributions, simulations, graphs, topologies, calibrations,
-        samples, measurements, agents, jobs, events, health, pages,
+        samples, measurements, agents, jobs, events, keys, health, pages,
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=1)
+    app.add_middleware(  # the last one is the outermost
+        Guard,
+        hosts=Hosts(settings.host, settings.allowed_hosts),
+        authentication=service.authentication,
+    )
     problems.install(app)
     openapi.install(app)
     return app
@@ -74,9 +85,9 @@ def build(settings: Settings) -> State:
         database, lease_s=settings.lease_s, max_losses=settings.max_losses, agents=registered
     )
     workers = tuple(Worker(database, leases, settings) for _ in range(settings.workers))
-    return State(
-        settings, database, Jobs(database, lease_s=settings.lease_s), registered, leases, workers
-    )
+    keys = Keys(database)
+    jobs_ = Jobs(database, lease_s=settings.lease_s, max_jobs=settings.max_jobs)
+    return State(settings, database, keys, Authentication(keys), jobs_, registered, leases, workers)
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ def keep(
     with database.writing() as connection:
         if connection.execute(select(JobRow.id).where(without).with_for_update()).first() is None:
             return False
-        documents.put_plan(connection, plan, now=database.now)
+        documents.put_plan(connection, claim.tenant, plan, now=database.now)
         connection.execute(
             update(JobRow)
             .where(without)

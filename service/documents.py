@@ -1,4 +1,7 @@
-"""The document store: immutable, content-addressed, compressed.
+"""The document store: immutable, content-addressed, compressed; what a tenant has of it.
+
+The bytes of a document are stored once, whoever has it; every question is about what one tenant
+has, and is answered as if nobody else were there.
 
 Every function takes the connection of the caller's transaction, so that what belongs together is
 stored together or not at all.
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, insert, select
 
 from costmodel.calibrations import shipped_calibration
 from meshwright.schema import Calibration, Document, NotFound, Plan
@@ -20,8 +23,9 @@ from meshwright.schema.canonical import canonical_json
 from meshwright.schema.writing import written_canonically
 from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
+from service.principals import Tenant
 from service.summaries import plan_summary, summary_of
-from service.tables import CertificateRow, DocumentRow, PlanRow
+from service.tables import CertificateRow, DocumentRow, HoldingRow, PlanRow
 
 D = TypeVar("D", bound=Document)
 
@@ -39,12 +43,15 @@ class Entry:
     summary: dict[str, Any]
 
 
-def put(connection: Connection, document: Document, *, now: ColumnElement[float]) -> bool:
-    """Store a document; False where it was there already."""
-    if exists(connection, document.prefix, document.id):
+def put(
+    connection: Connection, tenant: Tenant, document: Document, *, now: ColumnElement[float]
+) -> bool:
+    """Store a document; False where the tenant had it already."""
+    if exists(connection, tenant, document.prefix, document.id):
         return False
+    # also where another tenant has it: how long this takes shall not tell
     text = written_canonically(document).encode()
-    return insert_new(
+    insert_new(
         connection,
         DocumentRow,
         id=document.id,
@@ -55,17 +62,22 @@ def put(connection: Connection, document: Document, *, now: ColumnElement[float]
         summary=summary_of(document),
         body=zstandard.ZstdCompressor(level=LEVEL).compress(text),
     )
+    own = {"tenant": tenant, "id": document.id, "kind": document.prefix}
+    return insert_new(connection, HoldingRow, **own, created=now)
 
 
-def put_plan(connection: Connection, plan: Plan, *, now: ColumnElement[float]) -> None:
-    """Store a plan and put it on the shelf; and the planner's own calibration, where it names one,
-    which a later planner may not bring any more."""
-    if put(connection, plan, now=now):
+def put_plan(
+    connection: Connection, tenant: Tenant, plan: Plan, *, now: ColumnElement[float]
+) -> None:
+    """Store a plan and put it on the tenant's shelf; and the planner's own calibration, where it
+    names one, which a later planner may not bring any more."""
+    if put(connection, tenant, plan, now=now):
         own = shipped_calibration(plan.calibration)
         if own is not None:
-            put(connection, own, now=now)
+            put(connection, tenant, own, now=now)
         connection.execute(
             insert(PlanRow).values(
+                tenant=tenant,
                 id=plan.id,
                 created=now,
                 graph=plan.graph,
@@ -75,31 +87,30 @@ def put_plan(connection: Connection, plan: Plan, *, now: ColumnElement[float]) -
         )
 
 
-def exists(connection: Connection, kind: str, id_: str) -> bool:
+def exists(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bool:
     """Whether a document of this kind has this id."""
-    found = select(DocumentRow.id).where(DocumentRow.id == id_, DocumentRow.kind == kind)
+    found = select(HoldingRow.id).where(_held(tenant, kind), HoldingRow.id == id_)
     return connection.execute(found).first() is not None
 
 
-def read(connection: Connection, kind: str, id_: str) -> bytes:
+def read(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bytes:
     """The canonical JSON of a document; NotFound where there is none."""
-    row = connection.execute(
-        select(DocumentRow.body).where(DocumentRow.id == id_, DocumentRow.kind == kind)
-    ).first()
+    found = _joined(select(DocumentRow.body), tenant, kind).where(HoldingRow.id == id_)
+    row = connection.execute(found).first()
     if row is None:
         raise NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
     decoded: bytes = zstandard.ZstdDecompressor().decompress(row.body)
     return decoded
 
 
-def parsed(connection: Connection, kind: type[D], id_: str) -> D:
+def parsed(connection: Connection, tenant: Tenant, kind: type[D], id_: str) -> D:
     """A document; NotFound where there is none."""
-    return kind.from_json(read(connection, kind.prefix, id_))
+    return kind.from_json(read(connection, tenant, kind.prefix, id_))
 
 
-def calibration(connection: Connection, id_: str) -> Calibration:
+def calibration(connection: Connection, tenant: Tenant, id_: str) -> Calibration:
     """A plan's: stored with it, or, of an older plan, one that comes with the planner."""
-    return shipped_calibration(id_) or parsed(connection, Calibration, id_)
+    return shipped_calibration(id_) or parsed(connection, tenant, Calibration, id_)
 
 
 def join(parts: Mapping[str, bytes], rest: Mapping[str, Any]) -> bytes:
@@ -111,30 +122,39 @@ def join(parts: Mapping[str, bytes], rest: Mapping[str, Any]) -> bytes:
     return b"{" + b",".join(fields) + b"}"
 
 
-def entry(connection: Connection, kind: str, id_: str) -> Entry:
+def entry(connection: Connection, tenant: Tenant, kind: str, id_: str) -> Entry:
     """What a list says of one document; NotFound where there is none."""
-    row = connection.execute(
-        select(*_ENTRY).where(DocumentRow.id == id_, DocumentRow.kind == kind)
-    ).first()
+    found = _joined(select(*_ENTRY), tenant, kind).where(HoldingRow.id == id_)
+    row = connection.execute(found).first()
     if row is None:
         raise NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
     return Entry(*row)
 
 
-def list_documents(connection: Connection, kind: str, page: PageRequest) -> Page[Entry]:
+def list_documents(
+    connection: Connection, tenant: Tenant, kind: str, page: PageRequest
+) -> Page[Entry]:
     """Documents of a kind, the newest first."""
-    statement = select(*_ENTRY).where(DocumentRow.kind == kind)
-    rows, token = read_page(connection, statement, DocumentRow.created, DocumentRow.id, page)
+    statement = _joined(select(*_ENTRY), tenant, kind)
+    rows, token = read_page(connection, statement, HoldingRow.created, HoldingRow.id, page)
     return Page(tuple(Entry(*row) for row in rows), token)
 
 
 def list_plans(
-    connection: Connection, page: PageRequest, *, graph: str | None, topology: str | None
+    connection: Connection,
+    tenant: Tenant,
+    page: PageRequest,
+    *,
+    graph: str | None,
+    topology: str | None,
 ) -> Page[dict[str, Any]]:
     """Summaries of plans with the outcome of their certificates, the newest first."""
-    statement = select(
-        PlanRow.id, PlanRow.created, PlanRow.summary, CertificateRow.outcome
-    ).outerjoin(CertificateRow, CertificateRow.plan == PlanRow.id)
+    own = and_(CertificateRow.plan == PlanRow.id, CertificateRow.tenant == PlanRow.tenant)
+    statement = (
+        select(PlanRow.id, PlanRow.created, PlanRow.summary, CertificateRow.outcome)
+        .outerjoin(CertificateRow, own)
+        .where(PlanRow.tenant == tenant)
+    )
     if graph is not None:
         statement = statement.where(PlanRow.graph == graph)
     if topology is not None:
@@ -147,10 +167,19 @@ def list_plans(
     return Page(found, token)
 
 
+def _held(tenant: Tenant, kind: str) -> ColumnElement[bool]:
+    return and_(HoldingRow.tenant == tenant, HoldingRow.kind == kind)
+
+
+def _joined(columns: Select[Any], tenant: Tenant, kind: str) -> Select[Any]:
+    of = columns.select_from(HoldingRow).join(DocumentRow, DocumentRow.id == HoldingRow.id)
+    return of.where(_held(tenant, kind))
+
+
 _ENTRY = (
-    DocumentRow.id,
+    HoldingRow.id,
     DocumentRow.name,
-    DocumentRow.created,
+    HoldingRow.created,
     DocumentRow.content_bytes,
     DocumentRow.summary,
 )

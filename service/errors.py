@@ -8,6 +8,8 @@ MeshwrightError
 ├── WrongContentType        415
 ├── NoSuchPage              404
 ├── NotAllowed              405
+├── WrongHost               421
+├── WrongOrigin             403
 ├── LeaseLost               409
 ├── NoAgent                 409     also outcome of a job
 ├── HttpError               any other status of the web framework
@@ -66,6 +68,22 @@ class NotAllowed(MeshwrightError):
     slug = "method-not-allowed"
     title = "The endpoint does not answer this method"
     status = 405
+
+
+class WrongHost(MeshwrightError):
+    """The request names a host that this service is not."""
+
+    slug = "wrong-host"
+    title = "This service is not that host"
+    status = 421
+
+
+class WrongOrigin(MeshwrightError):
+    """A page of another host sent a write."""
+
+    slug = "wrong-origin"
+    title = "The page of another host may not write"
+    status = 403
 
 
 class LeaseLost(MeshwrightError):

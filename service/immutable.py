@@ -9,8 +9,12 @@ MEDIA_TYPE = "application/json"
 
 def headers_of(id_: str) -> dict[str, str]:
     """The headers of a content-addressed document."""
-    # private: which documents a caller may see will depend on its key
-    return {"ETag": f'"{id_}"', "Cache-Control": "private, max-age=31536000, immutable"}
+    # a browser that comes with another key asks again
+    return {
+        "ETag": f'"{id_}"',
+        "Cache-Control": "private, max-age=31536000, immutable",
+        "Vary": "Authorization",
+    }
 
 
 def holds(request: Request, id_: str) -> bool:

@@ -15,15 +15,16 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, func, insert, or_, select, update
 
-from meshwright.schema import NotFound
+from meshwright.schema import NotFound, TooManyJobs
 from meshwright.schema.agent import Measure
 from service import certificates, job_events
 from service.clock import is_ahead
 from service.database import Database
 from service.errors import ParameterError
 from service.paging import Page, PageRequest, read_page
+from service.principals import Principal, Tenant
 from service.tables import JobRow
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -36,15 +37,20 @@ def has_ended(job: Row[Any]) -> bool:
 
 
 class Jobs:
-    """The jobs of one database. Safe to share between threads and processes."""
+    """The jobs of one database. Safe to share between threads and processes.
 
-    def __init__(self, database: Database, *, lease_s: float = 15) -> None:
+    max_jobs: that a tenant may have queued and running.
+    """
+
+    def __init__(self, database: Database, *, lease_s: float = 15, max_jobs: int = 1000) -> None:
         self._database = database
         self._lease_s = lease_s
+        self._max_jobs = max_jobs
 
     def submit(
         self,
         connection: Connection,
+        by: Principal,
         *,
         request: str,
         graph: str,
@@ -56,11 +62,17 @@ class Jobs:
         seconds: Sequence[float] | None = None,
         ended_early: bool = False,
     ) -> str:
-        """Queue a job inside the caller's transaction; with a plan, only to verify that."""
+        """Queue a job inside the caller's transaction; with a plan, only to verify that.
+
+        Raises TooManyJobs.
+        """
+        self._admit(connection, by.tenant)
         job = f"job_{uuid.uuid4().hex}"
         connection.execute(
             insert(JobRow).values(
                 id=job,
+                tenant=by.tenant,
+                key=by.key,
                 request=request,
                 graph=graph,
                 topology=topology,
@@ -79,12 +91,15 @@ class Jobs:
         self._note(connection, job, 0, {"state": "queued"})
         return job
 
-    def measure(self, connection: Connection, asked: Measure) -> str:
-        """Queue a measurement, which agents claim."""
+    def measure(self, connection: Connection, by: Principal, asked: Measure) -> str:
+        """Queue a measurement, which agents claim; raises TooManyJobs."""
+        self._admit(connection, by.tenant)
         job = f"job_{uuid.uuid4().hex}"
         connection.execute(
             insert(JobRow).values(
                 id=job,
+                tenant=by.tenant,
+                key=by.key,
                 kind="measurement",
                 request=job,  # two who ask want two measurements
                 asked=asked.to_dict(),
@@ -99,7 +114,7 @@ class Jobs:
         self._note(connection, job, 0, {"state": "queued"})
         return job
 
-    def find(self, connection: Connection, request: str) -> Row[Any] | None:
+    def find(self, connection: Connection, tenant: Tenant, request: str) -> Row[Any] | None:
         """The newest job that answers this request, or will; any that has found its plan does.
 
         One that was cancelled before its search had ended does not, plan or no plan.
@@ -108,6 +123,7 @@ class Jobs:
         return connection.execute(
             self._rows()
             .where(
+                JobRow.tenant == tenant,
                 JobRow.request == request,
                 or_(JobRow.state.in_(("queued", "running", "succeeded")), found),
             )
@@ -115,7 +131,7 @@ class Jobs:
             .limit(1)
         ).first()
 
-    def verify(self, connection: Connection, job: Row[Any]) -> str:
+    def verify(self, connection: Connection, by: Principal, job: Row[Any]) -> str:
         """The job that has or will have a certificate for the plan of `job`.
 
         That is `job` itself where it still searches, verifies, or can have none.
@@ -130,10 +146,11 @@ class Jobs:
                 .values(verify=True)
             )
             return str(job.id)
-        if job.state not in FINAL or certificates.exists(connection, job.plan):
+        if job.state not in FINAL or certificates.exists(connection, by.tenant, job.plan):
             return str(job.id)
         return self.submit(
             connection,
+            by,
             request=job.request,
             graph=job.graph,
             topology=job.topology,
@@ -145,14 +162,16 @@ class Jobs:
             ended_early=job.ended_early,
         )
 
-    def get(self, job: str) -> Row[Any]:
+    def get(self, tenant: Tenant, job: str) -> Row[Any]:
         """The job's row; NotFound where there is none."""
         with self._database.reading() as connection:
-            return self._get(connection, job)
+            return self._get(connection, tenant, job)
 
-    def list(self, page: PageRequest, *, state: str | None = None) -> Page[Row[Any]]:
+    def list(
+        self, tenant: Tenant, page: PageRequest, *, state: str | None = None
+    ) -> Page[Row[Any]]:
         """Jobs, the newest first."""
-        statement = select(JobRow.__table__)
+        statement = select(JobRow.__table__).where(JobRow.tenant == tenant)
         if state is not None:
             if state not in STATES:
                 raise ParameterError(f"parameter 'state': {state[:40]!r} is none of {STATES}")
@@ -161,7 +180,7 @@ class Jobs:
             rows, token = read_page(connection, statement, JobRow.created, JobRow.id, page)
         return Page(tuple(rows), token)
 
-    def cancel(self, job: str) -> Row[Any]:
+    def cancel(self, tenant: Tenant, job: str) -> Row[Any]:
         """End the job unless it has ended; its worker notices and ends the search.
 
         The lease stays: until the worker lets go of it, or it runs out, a plan may still come.
@@ -169,16 +188,33 @@ class Jobs:
         with self._database.writing() as connection:
             changed = connection.execute(
                 update(JobRow)
-                .where(JobRow.id == job, JobRow.state.in_(("queued", "running")))
+                .where(
+                    JobRow.id == job,
+                    JobRow.tenant == tenant,
+                    JobRow.state.in_(("queued", "running")),
+                )
                 .values(state="cancelled", finished=self._database.now)
             )
-            row = self._get(connection, job)
+            row = self._get(connection, tenant, job)
             if changed.rowcount:
                 self._note(connection, job, row.attempt, {"state": "cancelled"})
             return row
 
-    def _get(self, connection: Connection, job: str) -> Row[Any]:
-        row = connection.execute(self._rows().where(JobRow.id == job)).first()
+    def _admit(self, connection: Connection, tenant: Tenant) -> None:
+        self._database.alone(connection, f"jobs of {tenant}")  # nobody else counts meanwhile
+        open_ = select(JobRow.id).where(
+            JobRow.tenant == tenant, JobRow.state.in_(("queued", "running"))
+        )
+        count = select(func.count()).select_from(open_.limit(self._max_jobs).subquery())
+        if connection.execute(count).scalar_one() >= self._max_jobs:
+            raise TooManyJobs(
+                f"{self._max_jobs} jobs of yours are queued or running, and more are not taken; "
+                "wait for some, or cancel them"
+            )
+
+    def _get(self, connection: Connection, tenant: Tenant, job: str) -> Row[Any]:
+        mine = and_(JobRow.id == job, JobRow.tenant == tenant)
+        row = connection.execute(self._rows().where(mine)).first()
         if row is None:
             raise NotFound(f"no job has the id {job[:100]!r}")
         return row

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, update
+from sqlalchemy.orm import aliased
 
 from meshwright.schema import Calibration, Certificate, Infeasible, MeshwrightError, Plan, Progress
 from meshwright.schema.samples import Samples
@@ -24,6 +25,7 @@ from service.clock import is_ahead
 from service.database import Database
 from service.errors import NoAgent, WorkerLost
 from service.jobs import FINAL
+from service.principals import Tenant
 from service.tables import JobRow
 
 SEARCHES = JobRow.kind == "plan"
@@ -37,8 +39,12 @@ WHY_LOST = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job leased to a worker. `attempt` is the fence. plan: found already, to be verified."""
+    """A job leased to a worker. `attempt` is the fence. plan: found already, to be verified.
 
+    tenant: whose job it is, and whose are its documents.
+    """
+
+    tenant: Tenant
     job: str
     attempt: int
     asked: dict[str, Any]
@@ -69,13 +75,17 @@ class Leases:
             return connection.execute(found).first() is not None
 
     def claim(self, worker: str, what: ColumnElement[bool] = SEARCHES) -> Claim | None:
-        """Lease the oldest runnable job of these; None without. One at most holds an attempt."""
+        """Lease a runnable job of these; None without. One at most holds an attempt.
+
+        The oldest one of the key that has the fewest running: who asks for a thousand plans does
+        not keep the others waiting for all of them.
+        """
         with self._database.writing() as connection:
             self._give_up(connection)
             oldest = (
                 select(JobRow.id)
                 .where(what, or_(JobRow.state == "queued", self._lapsed()))
-                .order_by(JobRow.created, JobRow.id)
+                .order_by(_running_beside(), JobRow.created, JobRow.id)
                 .limit(1)
                 .with_for_update(skip_locked=True)
                 .scalar_subquery()
@@ -91,12 +101,12 @@ class Leases:
                     lease_until=self._database.now + self.lease_s,
                     started=func.coalesce(JobRow.started, self._database.now),
                 )
-                .returning(JobRow.id, JobRow.attempt, JobRow.asked, JobRow.plan)
+                .returning(JobRow.tenant, JobRow.id, JobRow.attempt, JobRow.asked, JobRow.plan)
             ).first()
             if row is None:
                 return None
             self._note(connection, row.id, row.attempt, {"state": "running", "worker": worker})
-        return Claim(row.id, row.attempt, row.asked, row.plan)
+        return Claim(Tenant(row.tenant), row.id, row.attempt, row.asked, row.plan)
 
     def renew(self, claim: Claim) -> bool:
         """Prolong the lease; False where the job is not ours any more."""
@@ -131,7 +141,7 @@ class Leases:
             verify = connection.execute(asked).scalar()
             if verify is None:
                 return "not ours"
-            documents.put_plan(connection, plan, now=self._database.now)
+            documents.put_plan(connection, claim.tenant, plan, now=self._database.now)
             if not verify:
                 self._end(connection, claim, "succeeded", **found)
                 return "ended"
@@ -148,7 +158,7 @@ class Leases:
             if connection.execute(ours).first() is None:
                 return False
             for document in (samples, samples.topology, calibration):
-                documents.put(connection, document, now=self._database.now)
+                documents.put(connection, claim.tenant, document, now=self._database.now)
             return self._end(
                 connection,
                 claim,
@@ -172,7 +182,7 @@ class Leases:
                 trace=trace,
             )
             if ours:
-                certificates.put(connection, certificate, now=self._database.now)
+                certificates.put(connection, claim.tenant, certificate, now=self._database.now)
             return ours
 
     def succeed_without_plan(self, claim: Claim, infeasible: Infeasible) -> bool:
@@ -260,6 +270,21 @@ class Leases:
 
     def _note(self, connection: Connection, job: str, attempt: int, body: Any) -> None:
         job_events.note(connection, job, attempt, body, now=self._database.now)
+
+
+def _running_beside() -> ColumnElement[int]:
+    """Of a job: how many of its key, or of its tenant without keys, run."""
+    beside = aliased(JobRow)
+    return (
+        select(func.count())
+        .where(
+            beside.state == "running",
+            beside.kind == JobRow.kind,
+            beside.tenant == JobRow.tenant,
+            beside.key.is_not_distinct_from(JobRow.key),
+        )
+        .scalar_subquery()
+    )
 
 
 def _ours(claim: Claim) -> ColumnElement[bool]:

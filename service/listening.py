@@ -23,6 +23,7 @@ def url_of(listener: socket.socket) -> str:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return host == "localhost"
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback

@@ -10,23 +10,30 @@ from meshwright.schema.observation import Observation
 from service import documents
 from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
+from service.principals import Tenant
 from service.resources import ObservationEntry, time_of
 from service.tables import ObservationRow
 
 
 def put(
-    connection: Connection, observation: Observation, plan: Plan, *, now: ColumnElement[float]
+    connection: Connection,
+    tenant: Tenant,
+    observation: Observation,
+    plan: Plan,
+    *,
+    now: ColumnElement[float],
 ) -> tuple[bool, float, Calibration]:
     """Store an observation and the calibration that it anchors.
 
     plan: the observation's. (whether it is new, measured over predicted, the calibration).
-    InvalidInput where the plan's calibration is anchored already. All observations of the stack
-    count, of all plans that this calibration made for this topology.
+    InvalidInput where the plan's calibration is anchored already. All the tenant's observations of
+    the stack count, of all plans that this calibration made for this topology.
     """
     ratio = observation.step_ns / plan.cost.step_ns
     new = insert_new(
         connection,
         ObservationRow,
+        tenant=tenant,
         id=observation.id,
         plan=plan.id,
         topology=plan.topology,
@@ -39,24 +46,27 @@ def put(
     ratios = connection.execute(
         select(ObservationRow.ratio)
         .where(
+            ObservationRow.tenant == tenant,
             ObservationRow.calibration == plan.calibration,
             ObservationRow.topology == plan.topology,
             ObservationRow.stack == observation.stack,
         )
         .order_by(ObservationRow.created, ObservationRow.id)
     ).scalars()
-    own = documents.calibration(connection, plan.calibration)
+    own = documents.calibration(connection, tenant, plan.calibration)
     made = anchored(own, list(ratios), observation.stack)
-    documents.put(connection, made, now=now)
+    documents.put(connection, tenant, made, now=now)
     return new, ratio, made
 
 
-def list_of_plan(connection: Connection, plan: str, page: PageRequest) -> Page[ObservationEntry]:
+def list_of_plan(
+    connection: Connection, tenant: Tenant, plan: str, page: PageRequest
+) -> Page[ObservationEntry]:
     """The observations of a plan, the newest first; NotFound without the plan."""
-    documents.entry(connection, "plan", plan)
+    documents.entry(connection, tenant, "plan", plan)
     statement = select(
         ObservationRow.id, ObservationRow.created, ObservationRow.ratio, ObservationRow.body
-    ).where(ObservationRow.plan == plan)
+    ).where(ObservationRow.tenant == tenant, ObservationRow.plan == plan)
     rows, token = read_page(connection, statement, ObservationRow.created, ObservationRow.id, page)
     entries = tuple(
         ObservationEntry(

@@ -7,7 +7,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from service.guard import OPEN
 from service.problems import MEDIA_TYPE, PROBLEM_SCHEMA
+from service.routes.keys import KeyRequest
 from service.routes.plan import PlanRequest
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
@@ -19,14 +21,21 @@ BODIES = {
     "/v1/calibrations": "Calibration",
     "/v1/samples": "Samples",
     "/v1/plans/{plan}/observations": "Observation",
+    "/v1/keys": "KeyRequest",
 }
 WITH_BODY = ("400", "413", "415", "422")
+# an upload that counts as a job, or asks for one
+QUEUES = ("/v1/plan", "/v1/calibrations:measure")
 STATUS = {
     "400": "The body cannot be decoded or is not JSON",
+    "401": "There is no key, or it is unknown, revoked or expired",
+    "403": "The key lacks the scope, or the page of another host sent this",
     "404": "There is no such document",
     "413": "The body or the document is too large",
     "415": "The body has a type that is not understood",
+    "421": "The service is not called so",
     "422": "A parameter or the document is not valid",
+    "429": "The tenant has too many jobs queued and running; Retry-After says when to ask again",
     "503": "The service cannot work now",
 }
 
@@ -51,10 +60,13 @@ def document(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = PROBLEM_SCHEMA
-    body = PlanRequest.model_json_schema(ref_template=REF)
-    for name, schema in body.pop("$defs").items():
-        schemas.setdefault(name, schema)
-    schemas["PlanRequest"] = body
+    for model in (PlanRequest, KeyRequest):
+        body = model.model_json_schema(ref_template=REF)
+        for name, schema in body.pop("$defs", {}).items():
+            schemas.setdefault(name, schema)
+        schemas[model.__name__] = body
+    schemes = made["components"].setdefault("securitySchemes", {})
+    schemes["key"] = {"type": "http", "scheme": "bearer", "description": "An API key, mw_…"}
     for path, methods in made["paths"].items():
         for method, operation in methods.items():
             _describe(path, method, operation)
@@ -64,7 +76,12 @@ def document(app: FastAPI) -> dict[str, Any]:
 def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
     responses = operation["responses"]
     responses.pop("422", None)
-    statuses = {"404"} if "{" in path else set()
+    statuses = {"404", "421"} if "{" in path else {"421"}
+    if path not in OPEN:
+        statuses.update(("401", "403"))
+        operation["security"] = [{"key": []}]
+    if path in QUEUES:
+        statuses.add("429")
     if operation.get("parameters"):
         statuses.add("422")
     if method == "post" and path in BODIES:

@@ -32,6 +32,7 @@ from meshwright.schema.canonical import digest
 from meshwright.schema.move import DEFAULT_STEPS
 from meshwright.schema.sizes import MAX_SIZE
 from service import documents
+from service.principals import Tenant
 from solver.planner import check as check_request
 
 D = TypeVar("D", bound=Document)
@@ -98,7 +99,7 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
     return Asked(request, asked, tuple(inline), _verify(body))
 
 
-def check(connection: Connection, asked: Asked) -> None:
+def check(connection: Connection, tenant: Tenant, asked: Asked) -> None:
     """Refuse now what the search would refuse: documents that do not exist or do not fit.
 
     Raises NotFound, GraphError, RuleError, SetupError or RequestError with pointers into the body.
@@ -106,20 +107,20 @@ def check(connection: Connection, asked: Asked) -> None:
     inline = {document.id: document for document in asked.documents}
     for field, kind in (("graph", "graph"), ("topology", "topo"), ("calibration", "cal")):
         id_ = asked.body.get(field)
-        if id_ and id_ not in inline and not documents.exists(connection, kind, id_):
+        if id_ and id_ not in inline and not documents.exists(connection, tenant, kind, id_):
             raise NotFound(
                 f"no {field} has the id {id_[:100]!r}; upload it first, or send it inline",
                 pointer=f"/{field}",
             )
 
-    _check_before(connection, asked)
+    _check_before(connection, tenant, asked)
 
     def document(field: str, kind: type[D]) -> D:
         id_ = asked.body[field]
         found = inline.get(id_)
         if isinstance(found, kind):
             return found
-        return kind.from_json(documents.read(connection, kind.prefix, id_))
+        return kind.from_json(documents.read(connection, tenant, kind.prefix, id_))
 
     request = Request(
         graph=document("graph", Graph),
@@ -156,13 +157,13 @@ def _before(body: Mapping[str, Any]) -> dict[str, Any]:
     return {"from_plan": plan, "steps": steps}
 
 
-def _check_before(connection: Connection, asked: Asked) -> None:
+def _check_before(connection: Connection, tenant: Tenant, asked: Asked) -> None:
     id_ = asked.body.get("from_plan")
     if id_ is None:
         return
-    if not documents.exists(connection, Plan.prefix, id_):
+    if not documents.exists(connection, tenant, Plan.prefix, id_):
         raise NotFound(f"no plan has the id {id_[:100]!r}", pointer="/from_plan")
-    graph = json.loads(documents.read(connection, Plan.prefix, id_))["graph"]
+    graph = json.loads(documents.read(connection, tenant, Plan.prefix, id_))["graph"]
     if graph != asked.graph:
         raise RequestError(
             f"the plan is of the graph {graph}, the request of {asked.graph}: a job goes on with "

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
-from meshwright.schema import MeshwrightError, Unavailable
+from meshwright.schema import MeshwrightError, TooManyJobs, Unauthorized, Unavailable
 from service.errors import HttpError, Internal, NoSuchPage, NotAllowed, ParameterError
 
 MEDIA_TYPE = "application/problem+json"
@@ -37,6 +37,8 @@ PROBLEM_SCHEMA: dict[str, Any] = {
     },
 }
 
+RETRY_S = 10  # chosen: a search or two end in that time
+
 log = logging.getLogger(__name__)
 
 
@@ -45,7 +47,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(MeshwrightError, _of_ours)
     app.add_exception_handler(HTTPException, _of_the_framework)
     app.add_exception_handler(RequestValidationError, _of_parameters)
-    app.add_exception_handler(OperationalError, _of_the_database)
+    app.add_exception_handler(OperationalError, of_the_database)
     app.add_exception_handler(Exception, _of_a_fault)
 
 
@@ -53,7 +55,18 @@ def answer(
     error: MeshwrightError, request: Request, headers: dict[str, str] | None = None
 ) -> Response:
     """The error as a response."""
-    return _response(error.problem(instance=request.url.path), headers)
+    more = {**_headers_of(error), **(headers or {})}
+    return _response(error.problem(instance=request.url.path), more)
+
+
+def _headers_of(error: MeshwrightError) -> dict[str, str]:
+    """What HTTP asks of some statuses."""
+    match error:
+        case Unauthorized():
+            return {"WWW-Authenticate": 'Bearer realm="meshwright"'}
+        case TooManyJobs():
+            return {"Retry-After": str(RETRY_S)}
+    return {}
 
 
 def _response(problem: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
@@ -87,8 +100,8 @@ def _of_parameters(request: Request, error: Exception) -> Response:
     )
 
 
-def _of_the_database(request: Request, error: Exception) -> Response:
-    """A full disk, a lock that is held too long: nothing that the program could do better."""
+def of_the_database(request: Request, error: Exception) -> Response:
+    """Of an OperationalError: a full disk, a lock held too long. No program could do better."""
     said = cast(OperationalError, error).orig
     log.error("%s %s failed: %s", request.method, request.url.path, said)
     return answer(Unavailable(f"the database cannot answer: {said}"), request)

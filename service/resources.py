@@ -286,6 +286,11 @@ def plan_entry_of(summary: dict[str, Any]) -> PlanEntry:
     return PlanEntry(created_at=time_of(summary["created"]), **summary)
 
 
+def time_if(seconds: float | None) -> str | None:
+    """The same of what may not have been."""
+    return None if seconds is None else time_of(seconds)
+
+
 def time_of(seconds: float) -> str:
     """Seconds since 1970 as RFC 3339 text in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -18,12 +18,15 @@ class Settings(BaseSettings):
     workers: worker loops in this process; each runs one solve at a time.
     search_processes: that one solve for pipelines hands independent searches to; 0 = as many as
         there are cores, eight at the most.
+    allowed_hosts: by which the service may be spoken to, beside where it listens; see
+        service.hosts.
     verifier: the same for what executes plans, in the group `meshwright.verifier`.
     solve_s: a solve that runs longer is asked for its best plan; where none comes its job fails.
     solve_grace_s, cancel_grace_s: how long it has for that, and after a cancel. Chosen: writing the
         plan of Llama-3 8B takes a second, several on a busy machine.
     verify_s, verify_memory_bytes: an execution that takes more is ended: not verifiable.
     max_losses: how often a solve or a measurement may be lost before its job fails.
+    max_jobs: that a tenant may have queued and running.
     agent_silent_s: from then on an agent that gave no sign is silent, and gets no measurement.
     """
 
@@ -31,7 +34,7 @@ class Settings(BaseSettings):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8780, ge=0, le=65535)
-    allow_remote: bool = False
+    allowed_hosts: str = ""
     data_dir: Path = Path(".meshwright")
     database_url: str = ""
     planner: str = "default"
@@ -46,6 +49,7 @@ class Settings(BaseSettings):
     verify_s: float = Field(default=900, gt=0)
     verify_memory_bytes: int = Field(default=8 * 2**30, ge=2**28)
     max_losses: int = Field(default=3, ge=1)
+    max_jobs: int = Field(default=1000, ge=1)
     agent_silent_s: float = Field(default=60, gt=0)
     max_body_bytes: int = Field(default=64 * 2**20, ge=1)
     max_wait_s: float = Field(default=60, ge=0)

@@ -1,4 +1,4 @@
-"""What the endpoints share: settings, database, jobs, agents, leases, workers."""
+"""What the endpoints share: settings, database, keys, jobs, agents, leases, workers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from service.agents import Agents
+from service.authentication import Authentication
 from service.database import Database
 from service.jobs import Jobs
+from service.keys import Keys
 from service.leases import Leases
 from service.settings import Settings
 from service.worker import Worker
@@ -22,6 +24,8 @@ class State:
 
     settings: Settings
     database: Database
+    keys: Keys
+    authentication: Authentication
     jobs: Jobs
     agents: Agents
     leases: Leases

@@ -1,4 +1,8 @@
-"""The tables. Documents are immutable; jobs change state, each change by one guarded UPDATE."""
+"""The tables. Documents are immutable; jobs change state, each change by one guarded UPDATE.
+
+The bytes of a document are there once, for all tenants; which documents, plans and all else a
+tenant has, the rows with its name say. What a tenant may see is asked of those alone.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from sqlalchemy import (
     Boolean,
     Float,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
@@ -20,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 ID = String(80)
+TENANT = String(64)
 # names that a later migration can refer to, the same on every database
 NAMES = {
     "ix": "%(table_name)s_by_%(column_0_N_name)s",
@@ -35,11 +41,34 @@ class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMES)
 
 
+class KeyRow(Base):
+    """An API key, without the secret: SHA-256 of it. Kept when revoked: a store stays closed.
+
+    prefix: the first characters of the secret, by which it is found. used: about when, last.
+    """
+
+    __tablename__ = "keys"
+    __table_args__ = (Index("keys_by_age", "tenant", "created", "id"),)
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    tenant: Mapped[str] = mapped_column(TENANT)
+    name: Mapped[str] = mapped_column(Text)
+    prefix: Mapped[str] = mapped_column(String(16), index=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    scopes: Mapped[list[str]] = mapped_column(JSON)
+    created: Mapped[float] = mapped_column(Float(53))
+    expires: Mapped[float | None] = mapped_column(Float(53))
+    used: Mapped[float | None] = mapped_column(Float(53))
+    revoked: Mapped[float | None] = mapped_column(Float(53))
+
+
 class DocumentRow(Base):
-    """A content-addressed document: canonical JSON, compressed with zstd."""
+    """A content-addressed document: canonical JSON, compressed with zstd. All tenants share it.
+
+    created: when the first of them stored it, which no other is told.
+    """
 
     __tablename__ = "documents"
-    __table_args__ = (Index("documents_by_age", "kind", "created", "id"),)
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
     kind: Mapped[str] = mapped_column(String(16))
@@ -50,16 +79,29 @@ class DocumentRow(Base):
     body: Mapped[bytes] = mapped_column(LargeBinary)
 
 
+class HoldingRow(Base):
+    """A document that a tenant has. created: since when."""
+
+    __tablename__ = "holdings"
+    __table_args__ = (Index("holdings_by_age", "tenant", "kind", "created", "id"),)
+
+    tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
+    id: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    created: Mapped[float] = mapped_column(Float(53))
+
+
 class PlanRow(Base):
-    """What lists and filters of plans need of a plan document."""
+    """What lists and filters of a tenant's plans need of a plan document."""
 
     __tablename__ = "plans"
     __table_args__ = (
-        Index("plans_by_age", "created", "id"),
-        Index("plans_by_graph", "graph", "created", "id"),
-        Index("plans_by_topology", "topology", "created", "id"),
+        Index("plans_by_age", "tenant", "created", "id"),
+        Index("plans_by_graph", "tenant", "graph", "created", "id"),
+        Index("plans_by_topology", "tenant", "topology", "created", "id"),
     )
 
+    tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
     id: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"), primary_key=True)
     created: Mapped[float] = mapped_column(Float(53))
     graph: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"))
@@ -71,8 +113,10 @@ class CertificateRow(Base):
     """What executing a plan showed."""
 
     __tablename__ = "certificates"
+    __table_args__ = (ForeignKeyConstraint(["tenant", "plan"], ["plans.tenant", "plans.id"]),)
 
-    plan: Mapped[str] = mapped_column(ID, ForeignKey("plans.id"), primary_key=True)
+    tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
+    plan: Mapped[str] = mapped_column(ID, primary_key=True)
     id: Mapped[str] = mapped_column(ID)
     created: Mapped[float] = mapped_column(Float(53))
     outcome: Mapped[str] = mapped_column(String(16))
@@ -84,12 +128,14 @@ class ObservationRow(Base):
 
     __tablename__ = "observations"
     __table_args__ = (
-        Index("observations_by_plan", "plan", "created", "id"),
-        Index("observations_by_calibration", "calibration", "topology", "created"),
+        ForeignKeyConstraint(["tenant", "plan"], ["plans.tenant", "plans.id"]),
+        Index("observations_by_plan", "tenant", "plan", "created", "id"),
+        Index("observations_by_calibration", "tenant", "calibration", "topology", "created"),
     )
 
+    tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
     id: Mapped[str] = mapped_column(ID, primary_key=True)
-    plan: Mapped[str] = mapped_column(ID, ForeignKey("plans.id"))
+    plan: Mapped[str] = mapped_column(ID)
     topology: Mapped[str] = mapped_column(ID)
     calibration: Mapped[str] = mapped_column(ID)
     stack: Mapped[str] = mapped_column(Text)
@@ -99,12 +145,14 @@ class ObservationRow(Base):
 
 
 class AgentRow(Base):
-    """Who can be asked to measure. heard: when it last gave a sign."""
+    """Who can be asked to measure. heard: when it last gave a sign. key: that registered it."""
 
     __tablename__ = "agents"
-    __table_args__ = (Index("agents_by_age", "created", "id"),)
+    __table_args__ = (Index("agents_by_age", "tenant", "created", "id"),)
 
+    tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
     id: Mapped[str] = mapped_column(ID, primary_key=True)
+    key: Mapped[str | None] = mapped_column(ID, ForeignKey("keys.id"))
     created: Mapped[float] = mapped_column(Float(53))
     heard: Mapped[float] = mapped_column(Float(53))
     backend: Mapped[str] = mapped_column(String(16))
@@ -114,6 +162,7 @@ class AgentRow(Base):
 class JobRow(Base):
     """A search or a measurement. `attempt` is the fence: who holds an older one may write nothing.
 
+    key: of who asked for it; None without keys.
     kind: "plan", or "measurement", which only agents claim: `agent`, one of `backend`, or any.
     request: the digest of what was asked; `asked` names the documents.
     losses: attempts that ended without a word.
@@ -124,13 +173,17 @@ class JobRow(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        Index("jobs_by_age", "created", "id"),
-        Index("jobs_by_state", "state", "created", "id"),
-        Index("jobs_by_request", "request", "created"),
+        ForeignKeyConstraint(["tenant", "agent"], ["agents.tenant", "agents.id"]),
+        Index("jobs_by_age", "tenant", "created", "id"),
+        Index("jobs_by_state", "tenant", "state", "created", "id"),
+        Index("jobs_by_request", "tenant", "request", "created"),
         Index("jobs_by_kind", "kind", "state", "created", "id"),
+        Index("jobs_by_lease", "state", "lease_until"),
     )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
+    tenant: Mapped[str] = mapped_column(TENANT)
+    key: Mapped[str | None] = mapped_column(ID, ForeignKey("keys.id"))
     kind: Mapped[str] = mapped_column(String(16), server_default="plan")
     request: Mapped[str] = mapped_column(ID)
     graph: Mapped[str | None] = mapped_column(ID, ForeignKey("documents.id"))
@@ -154,7 +207,7 @@ class JobRow(Base):
     certificate: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     seconds: Mapped[list[float] | None] = mapped_column(JSON(none_as_null=True))
     ended_early: Mapped[bool] = mapped_column(Boolean, server_default=false())
-    agent: Mapped[str | None] = mapped_column(ID, ForeignKey("agents.id"))
+    agent: Mapped[str | None] = mapped_column(ID)
     backend: Mapped[str | None] = mapped_column(String(16))
     samples: Mapped[str | None] = mapped_column(ID, ForeignKey("documents.id"))
     calibration: Mapped[str | None] = mapped_column(ID, ForeignKey("documents.id"))

@@ -21,6 +21,7 @@ from service.child import Child
 from service.database import Database
 from service.errors import Internal
 from service.leases import Claim, Leases
+from service.principals import Tenant
 from service.settings import Settings
 from service.tasks import Interrupted, SearchTask, Task, VerifyTask
 
@@ -91,15 +92,15 @@ class Worker:
         asked = dict(claim.asked)
         with self._database.reading() as connection:
             parts = {
-                field: documents.read(connection, kind, asked.pop(field))
+                field: documents.read(connection, claim.tenant, kind, asked.pop(field))
                 for field, kind in DOCUMENTS
                 if field in asked
             }
             if plan is not None:
-                parts["plan"] = documents.read(connection, "plan", plan)
+                parts["plan"] = documents.read(connection, claim.tenant, "plan", plan)
             elif "from_plan" in asked:
                 steps = asked.pop("steps")
-                parts["before"] = _before(connection, asked.pop("from_plan"), steps)
+                parts["before"] = _before(connection, claim.tenant, asked.pop("from_plan"), steps)
         return documents.join(parts, asked if plan is None else {})
 
     def _run_child(self, claim: Claim, task: Task) -> None:
@@ -157,12 +158,12 @@ class Worker:
                     raise
 
 
-def _before(connection: Connection, plan: str, steps: int) -> bytes:
+def _before(connection: Connection, tenant: Tenant, plan: str, steps: int) -> bytes:
     """The plan that a job runs now, with what it was made for."""
-    parts = {"plan": documents.read(connection, "plan", plan)}
+    parts = {"plan": documents.read(connection, tenant, "plan", plan)}
     ids = json.loads(parts["plan"])
-    parts["topology"] = documents.read(connection, "topo", ids["topology"])
-    parts["setup"] = documents.read(connection, "setup", ids["setup"])
+    parts["topology"] = documents.read(connection, tenant, "topo", ids["topology"])
+    parts["setup"] = documents.read(connection, tenant, "setup", ids["setup"])
     return documents.join(parts, {"steps": steps})
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import httpx
 from typing_extensions import Self
 
+from meshwright.api_key import api_key, checked_key
 from meshwright.problems import error_of
 from meshwright.schema import (
     Answer,
@@ -60,6 +61,8 @@ class SearchCancelled(MeshwrightError):
 class Client:
     """Talks to one service. Use it from one thread; close it, or use it in a `with`.
 
+    key: an API key, where the service asks for one; by default that of the environment
+    (meshwright.api_key).
     Raises what the service answers as the errors of meshwright.schema, and Unavailable where no
     answer comes. Reads are tried again, writes only where the service was never reached.
     """
@@ -68,15 +71,21 @@ class Client:
         self,
         url: str,
         *,
+        key: str | None = None,
         timeout_s: float = 60,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.url = url.rstrip("/")
         self._sleep = sleep
+        secret = api_key() if key is None else checked_key(key, "key")
         try:
             self._http = httpx.Client(
-                base_url=self.url, timeout=timeout_s, transport=transport, follow_redirects=False
+                base_url=self.url,
+                headers={} if secret is None else {"Authorization": f"Bearer {secret}"},
+                timeout=timeout_s,
+                transport=transport,
+                follow_redirects=False,
             )
         except httpx.InvalidURL as failure:
             raise Unavailable(f"{url!r} is not a URL: {failure}") from None

@@ -14,6 +14,7 @@ from service import agents, cancelled
 from service.body import Body, read_body
 from service.leases import Claim
 from service.paging import Paging
+from service.principals import Measurer, Principal, Reader
 from service.resources import (
     AgentEntry,
     AgentList,
@@ -37,38 +38,40 @@ UPLOAD: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("", responses=UPLOAD, summary="Register an agent", response_model=Registered)
-def post_agent(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
+def post_agent(
+    service: Service, by: Measurer, body: Annotated[Body, Depends(read_body)]
+) -> Response:
     """Keep an agent, alive from now on; the same one again has the same id."""
     agent = Agent.from_dict(body.json())
-    created = service.agents.register(agent)
+    created = service.agents.register(by, agent)
     due_s = min(service.leases.lease_s, service.agents.silent_s) / SIGNS
     made = Registered(id=agent.id, heartbeat_s=due_s)
     return told(made, created=created, location=f"/v1/agents/{agent.id}")
 
 
 @router.get("", response_model_exclude_none=True, summary="List agents")
-def list_agents(service: Service, page: Paging) -> AgentList:
+def list_agents(service: Service, by: Reader, page: Paging) -> AgentList:
     """Agents, the newest first, alive or silent."""
-    found = service.agents.list(page)
+    found = service.agents.list(by.tenant, page)
     return AgentList(agents=tuple(map(agent_of, found.items)), next_page_token=found.next_token)
 
 
 @router.get("/{agent}", response_model_exclude_none=True, summary="Read an agent")
-def get_agent(service: Service, agent: str) -> AgentEntry:
+def get_agent(service: Service, by: Reader, agent: str) -> AgentEntry:
     """One agent, with the topology that it found."""
-    return agent_of(service.agents.get(agent))
+    return agent_of(service.agents.get(by.tenant, agent))
 
 
 @router.post("/{agent}/heartbeat", summary="Give a sign of life")
 def post_heartbeat(
-    service: Service, agent: str, body: Annotated[Body, Depends(read_body)]
+    service: Service, by: Measurer, agent: str, body: Annotated[Body, Depends(read_body)]
 ) -> HeartbeatAnswer:
     """Note that the agent lives; prolong the lease of what it measures, and keep its progress."""
     given = Heartbeat.from_dict(body.json())
-    service.agents.hear(agent)
+    service.agents.hear(by, agent)
     if given.measurement is None or given.attempt is None:
         return HeartbeatAnswer(holds=False)
-    claim = claim_of(service, agent, given.measurement, given.attempt)
+    claim = claim_of(service, by, agent, given.measurement, given.attempt)
     holds = service.leases.renew(claim)
     if not holds:
         cancelled.let_go(service.database, claim)
@@ -81,6 +84,7 @@ def post_heartbeat(
 async def post_lease(
     request: Request,
     service: Service,
+    by: Measurer,
     agent: str,
     wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for one")] = 0,
 ) -> LeaseAnswer:
@@ -88,12 +92,12 @@ async def post_lease(
 
     A lease that ran out is taken over here. The wait is a sign of life.
     """
-    by = await run_in_threadpool(service.agents.hear, agent)
+    own = await run_in_threadpool(service.agents.hear, by, agent)
     deadline = time.monotonic() + min(
         wait, service.settings.max_wait_s, service.agents.silent_s / 2
     )
     while True:
-        claim = await run_in_threadpool(_claim, service, agent, by.backend)
+        claim = await run_in_threadpool(_claim, service, by, agent, own.backend)
         left = deadline - time.monotonic()
         if claim is None and left > 0 and not service.stopping.is_set():
             if await request.is_disconnected():
@@ -103,8 +107,8 @@ async def post_lease(
         return LeaseAnswer() if claim is None else LeaseAnswer(measurement=_lease(service, claim))
 
 
-def _claim(service: State, agent: str, backend: str) -> Claim | None:
-    mine = agents.takes(agent, backend)
+def _claim(service: State, by: Principal, agent: str, backend: str) -> Claim | None:
+    mine = agents.takes(by.tenant, agent, backend)
     return service.leases.claim(agent, mine) if service.leases.has_work(mine) else None
 
 

@@ -13,6 +13,7 @@ from meshwright.schema.samples import Samples
 from service import documents
 from service.body import Body, read_body
 from service.paging import Paging
+from service.principals import Planner, Reader
 from service.resources import CalibrationList, Stored
 from service.routes.documents import UPLOAD, entries, read_document, upload
 from service.state import Service
@@ -22,31 +23,33 @@ ONE: dict[int | str, dict[str, Any]] = {200: {"model": Calibration}}
 
 
 @router.post("", responses=UPLOAD, summary="Upload a calibration", response_model=Stored)
-def post_calibration(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
+def post_calibration(
+    service: Service, by: Planner, body: Annotated[Body, Depends(read_body)]
+) -> Response:
     """Store a calibration: 201, or 200 where it was there already."""
-    return upload(service, Calibration.from_dict(body.json()), "/v1/calibrations")
+    return upload(service, by, Calibration.from_dict(body.json()), "/v1/calibrations")
 
 
 @router.get("", response_model_exclude_none=True, summary="List calibrations")
-def list_calibrations(service: Service, page: Paging) -> CalibrationList:
+def list_calibrations(service: Service, by: Reader, page: Paging) -> CalibrationList:
     """Calibrations, the newest first."""
-    found = entries(service, "cal", page)
+    found = entries(service, by.tenant, "cal", page)
     return CalibrationList(calibrations=found.items, next_page_token=found.next_token)
 
 
 @router.get("/{calibration}", responses=ONE, summary="Read a calibration")
-def get_calibration(request: Request, service: Service, calibration: str) -> Response:
+def get_calibration(request: Request, service: Service, by: Reader, calibration: str) -> Response:
     """A calibration in canonical form."""
-    return read_document(request, service, "cal", calibration)
+    return read_document(request, service, by.tenant, "cal", calibration)
 
 
 @router.get("/{calibration}/residuals", summary="Compare a calibration with its samples")
-def get_residuals(service: Service, calibration: str) -> Residuals:
+def get_residuals(service: Service, by: Reader, calibration: str) -> Residuals:
     """Predicted over measured, kind by kind; nothing of a calibration that was not fitted."""
     with service.database.reading() as connection:
-        own = documents.parsed(connection, Calibration, calibration)
+        own = documents.parsed(connection, by.tenant, Calibration, calibration)
         samples = None if own.fitted is None else own.fitted.samples
-        if samples is None or not documents.exists(connection, Samples.prefix, samples):
+        if samples is None or not documents.exists(connection, by.tenant, Samples.prefix, samples):
             return Residuals(calibration=calibration)
-        measured = documents.parsed(connection, Samples, samples)
+        measured = documents.parsed(connection, by.tenant, Samples, samples)
     return residuals_of(own, measured)

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from meshwright.schema import Document
 from service import documents, immutable
 from service.paging import Page, PageRequest
+from service.principals import Principal, Tenant
 from service.resources import DocumentEntry, Stored, entry_of
 from service.state import State
 
@@ -19,12 +20,12 @@ UPLOAD: dict[int | str, dict[str, Any]] = {
 }
 
 
-def upload(service: State, document: Document, shelf: str) -> Response:
+def upload(service: State, by: Principal, document: Document, shelf: str) -> Response:
     """Store a document that a client sent."""
     id_ = document.id
     with service.database.writing() as connection:
-        created = documents.put(connection, document, now=service.database.now)
-        entry = documents.entry(connection, document.prefix, id_)
+        created = documents.put(connection, by.tenant, document, now=service.database.now)
+        entry = documents.entry(connection, by.tenant, document.prefix, id_)
     made = Stored(id=id_, name=entry.name, summary=entry.summary)
     return told(made, created=created, location=f"{shelf}/{id_}")
 
@@ -39,17 +40,19 @@ def told(made: BaseModel, *, created: bool, location: str | None = None) -> Resp
     )
 
 
-def entries(service: State, kind: str, page: PageRequest) -> Page[DocumentEntry]:
+def entries(service: State, tenant: Tenant, kind: str, page: PageRequest) -> Page[DocumentEntry]:
     """Documents of a kind, the newest first."""
     with service.database.reading() as connection:
-        found = documents.list_documents(connection, kind, page)
+        found = documents.list_documents(connection, tenant, kind, page)
     return Page(tuple(map(entry_of, found.items)), found.next_token)
 
 
-def read_document(request: Request, service: State, kind: str, id_: str) -> Response:
+def read_document(
+    request: Request, service: State, tenant: Tenant, kind: str, id_: str
+) -> Response:
     """A stored document, or 304 where the caller has it."""
     with service.database.reading() as connection:
-        if immutable.holds(request, id_) and documents.exists(connection, kind, id_):
+        if immutable.holds(request, id_) and documents.exists(connection, tenant, kind, id_):
             return immutable.not_modified(id_)
-        body = documents.read(connection, kind, id_)
+        body = documents.read(connection, tenant, kind, id_)
     return immutable.document(id_, body)

@@ -15,6 +15,7 @@ from sqlalchemy import Row
 from service import job_events
 from service.errors import ParameterError
 from service.jobs import has_ended
+from service.principals import Reader, Tenant
 from service.resources import job_of, time_of
 from service.state import Service, State
 
@@ -35,9 +36,9 @@ STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-def existing(service: Service, job: str) -> str:
+def existing(service: Service, by: Reader, job: str) -> str:
     """The id of a job that is there: of one that is not, the answer is no stream."""
-    service.jobs.get(job)
+    service.jobs.get(by.tenant, job)
     return job
 
 
@@ -61,11 +62,14 @@ def seen(
     summary="Follow a job",
 )  # fmt: skip
 async def events(
-    service: Service, job: Annotated[str, Depends(existing)], after: Annotated[int, Depends(seen)]
+    service: Service,
+    by: Reader,
+    job: Annotated[str, Depends(existing)],
+    after: Annotated[int, Depends(seen)],
 ) -> AsyncIterator[ServerSentEvent]:
     """State, progress and plan of a job as they change, from the first or from Last-Event-ID on."""
     while True:
-        row, found = await run_in_threadpool(_look, service, job, after)
+        row, found = await run_in_threadpool(_look, service, by.tenant, job, after)
         for event in found:
             after = event.seq
             yield _told(event)
@@ -78,8 +82,8 @@ async def events(
         await asyncio.sleep(LOOK_S)
 
 
-def _look(service: State, job: str, after: int) -> tuple[Row[Any], list[Row[Any]]]:
-    row = service.jobs.get(job)  # first: what comes behind it is seen
+def _look(service: State, tenant: Tenant, job: str, after: int) -> tuple[Row[Any], list[Row[Any]]]:
+    row = service.jobs.get(tenant, job)  # first: what comes behind it is seen
     with service.database.reading() as connection:
         return row, list(job_events.after(connection, job, after, AT_ONCE))
 

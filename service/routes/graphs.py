@@ -10,6 +10,7 @@ from meshwright.schema import Graph
 from service import documents
 from service.body import Body, read_body
 from service.paging import Paging
+from service.principals import Planner, Reader
 from service.resources import DocumentEntry, GraphList, Stored, entry_of
 from service.routes.documents import UPLOAD, entries, read_document, upload
 from service.state import Service
@@ -20,28 +21,30 @@ ONE: dict[int | str, dict[str, Any]] = {200: {"model": Graph}}
 
 
 @router.post("", responses=UPLOAD, summary="Upload a graph", response_model=Stored)
-def post_graph(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
+def post_graph(
+    service: Service, by: Planner, body: Annotated[Body, Depends(read_body)]
+) -> Response:
     """Store an operator graph: 201, or 200 where it was there already."""
     graph = Graph.from_dict(body.json())
     check_rules(graph)
-    return upload(service, graph, "/v1/graphs")
+    return upload(service, by, graph, "/v1/graphs")
 
 
 @router.get("", response_model_exclude_none=True, summary="List graphs")
-def list_graphs(service: Service, page: Paging) -> GraphList:
+def list_graphs(service: Service, by: Reader, page: Paging) -> GraphList:
     """Graphs, the newest first."""
-    found = entries(service, "graph", page)
+    found = entries(service, by.tenant, "graph", page)
     return GraphList(graphs=found.items, next_page_token=found.next_token)
 
 
 @router.get("/{graph}", responses=ONE, summary="Read a graph")
-def get_graph(request: Request, service: Service, graph: str) -> Response:
+def get_graph(request: Request, service: Service, by: Reader, graph: str) -> Response:
     """A graph in canonical form."""
-    return read_document(request, service, "graph", graph)
+    return read_document(request, service, by.tenant, "graph", graph)
 
 
 @router.get("/{graph}/summary", summary="Summarise a graph")
-def get_summary(service: Service, graph: str) -> DocumentEntry:
+def get_summary(service: Service, by: Reader, graph: str) -> DocumentEntry:
     """Counts, parameters and repeated blocks."""
     with service.database.reading() as connection:
-        return entry_of(documents.entry(connection, "graph", graph))
+        return entry_of(documents.entry(connection, by.tenant, "graph", graph))

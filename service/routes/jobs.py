@@ -13,6 +13,7 @@ from sqlalchemy import Row
 
 from service.jobs import has_ended
 from service.paging import Paging
+from service.principals import Planner, Reader, Tenant
 from service.resources import Job, JobList, job_of
 from service.state import Service, State
 
@@ -22,10 +23,13 @@ LOOK_S = 0.05  # between two looks at a job that somebody waits for; chosen
 
 @router.get("", response_model_exclude_none=True, summary="List jobs")
 def list_jobs(
-    service: Service, page: Paging, state: Annotated[str | None, Query(max_length=40)] = None
+    service: Service,
+    by: Reader,
+    page: Paging,
+    state: Annotated[str | None, Query(max_length=40)] = None,
 ) -> JobList:
     """Jobs, the newest first."""
-    found = service.jobs.list(page, state=state)
+    found = service.jobs.list(by.tenant, page, state=state)
     return JobList(jobs=tuple(map(job_of, found.items)), next_page_token=found.next_token)
 
 
@@ -33,26 +37,32 @@ def list_jobs(
 async def get_job(
     request: Request,
     service: Service,
+    by: Reader,
     job: str,
     wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for its end")] = 0,
 ) -> Job:
     """One job; with `wait`, once nothing more will come of it or the time is over."""
-    return job_of(await wait_for(request, service, job, wait, has_ended))
+    return job_of(await wait_for(request, service, by.tenant, job, wait, has_ended))
 
 
 @router.post("/{job}/cancel", response_model_exclude_none=True, summary="Cancel a job")
-def cancel_job(service: Service, job: str) -> Job:
+def cancel_job(service: Service, by: Planner, job: str) -> Job:
     """End a job; what has ended stays as it is. The best plan so far may follow in a moment."""
-    return job_of(service.jobs.cancel(job))
+    return job_of(service.jobs.cancel(by.tenant, job))
 
 
 async def wait_for(
-    request: Request, service: State, job: str, seconds: float, what: Callable[[Row[Any]], bool]
+    request: Request,
+    service: State,
+    tenant: Tenant,
+    job: str,
+    seconds: float,
+    what: Callable[[Row[Any]], bool],
 ) -> Row[Any]:
     """The job once `what` is so, the time is over, the caller has gone or the service stops."""
     deadline = time.monotonic() + min(seconds, service.settings.max_wait_s)
     while True:
-        row = await run_in_threadpool(service.jobs.get, job)
+        row = await run_in_threadpool(service.jobs.get, tenant, job)
         left = deadline - time.monotonic()
         if what(row) or left <= 0 or service.stopping.is_set():
             return row

@@ -14,6 +14,7 @@ from service import cancelled, documents
 from service.body import Body, read_body
 from service.errors import LeaseLost, NoAgent
 from service.leases import Claim
+from service.principals import Measurer, Planner, Principal
 from service.resources import Job, Measured, ResultsAnswer, job_of
 from service.state import Service, State
 
@@ -28,18 +29,23 @@ ASKED: dict[int | str, dict[str, Any]] = {
     response_model=Job, response_model_exclude_none=True,
 )  # fmt: skip
 def post_measure(
-    service: Service, response: Response, body: Annotated[Body, Depends(read_body)]
+    service: Service,
+    by: Planner,
+    response: Response,
+    body: Annotated[Body, Depends(read_body)],
 ) -> Job:
     """Queue a measurement; an agent that waits takes it. 409 where none is alive that could."""
     asked = Measure.from_dict(body.json())
     if asked.agent is not None:
-        service.agents.get(asked.agent)
+        service.agents.get(by.tenant, asked.agent)
     with service.database.writing() as connection:
-        if not service.agents.has_one(connection, agent=asked.agent, backend=asked.backend):
+        if not service.agents.has_one(
+            connection, by.tenant, agent=asked.agent, backend=asked.backend
+        ):
             raise NoAgent(_lack(asked, service))
-        job = service.jobs.measure(connection, asked)
+        job = service.jobs.measure(connection, by, asked)
     response.headers["Location"] = f"/v1/jobs/{job}"
-    return job_of(service.jobs.get(job))
+    return job_of(service.jobs.get(by.tenant, job))
 
 
 @router.post(
@@ -47,15 +53,19 @@ def post_measure(
     summary="End a measurement",
 )  # fmt: skip
 def post_results(
-    service: Service, agent: str, measurement: str, body: Annotated[Body, Depends(read_body)]
+    service: Service,
+    by: Measurer,
+    agent: str,
+    measurement: str,
+    body: Annotated[Body, Depends(read_body)],
 ) -> ResultsAnswer:
     """Say how an attempt ended; the same samples twice are one answer. 409 without the lease."""
-    by = service.agents.hear(agent)
+    own = service.agents.hear(by, agent)
     given = Results.from_dict(body.json())
-    claim = claim_of(service, agent, measurement, given.attempt)
+    claim = claim_of(service, by, agent, measurement, given.attempt)
     ours = True
     if given.samples is not None:
-        made = _keep(service, claim, by, given.samples)
+        made = _keep(service, claim, own, given.samples)
         return ResultsAnswer(job=measurement, stored=made)
     if given.problem is not None:
         ours = service.leases.fail(claim, InvalidInput(given.problem))
@@ -69,30 +79,32 @@ def post_results(
     return ResultsAnswer(job=measurement)
 
 
-def claim_of(service: State, agent: str, measurement: str, attempt: int) -> Claim:
+def claim_of(service: State, by: Principal, agent: str, measurement: str, attempt: int) -> Claim:
     """The claim of an attempt; NotFound without such a measurement, LeaseLost of another agent."""
-    row = service.jobs.get(measurement)
+    row = service.jobs.get(by.tenant, measurement)
     if row.kind != "measurement":
         raise NotFound(f"no measurement has the id {measurement[:100]!r}")
-    claim = Claim(measurement, attempt, row.asked)
+    claim = Claim(by.tenant, measurement, attempt, row.asked)
     if row.worker != agent:
         raise _lost(claim)
     return claim
 
 
-def _keep(service: State, claim: Claim, by: Agent, samples: Samples) -> Measured:
-    row = service.jobs.get(claim.job)
+def _keep(service: State, claim: Claim, own: Agent, samples: Samples) -> Measured:
+    row = service.jobs.get(claim.tenant, claim.job)
     if (row.state, row.attempt, row.samples) == ("succeeded", claim.attempt, samples.id):
         with service.database.reading() as connection:
-            return _made(samples, documents.parsed(connection, Calibration, row.calibration))
+            return _made(
+                samples, documents.parsed(connection, claim.tenant, Calibration, row.calibration)
+            )
     if not service.leases.renew(claim):  # a fit takes a while
         cancelled.let_go(service.database, claim)
         raise _lost(claim)
     found = (samples.backend, samples.topology.device_count)
-    if found != (by.backend, by.devices):
+    if found != (own.backend, own.devices):
         raise InvalidInput(
             f"the samples are of {found[1]} devices over {found[0]}, the agent registered "
-            f"{by.devices} over {by.backend}"
+            f"{own.devices} over {own.backend}"
         )
     calibration = fit_calibration(samples)
     if not service.leases.measured(claim, samples, calibration):

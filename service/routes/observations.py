@@ -11,6 +11,7 @@ from meshwright.schema.observation import Observation
 from service import documents, observations
 from service.body import Body, read_body
 from service.paging import Paging
+from service.principals import Planner, Reader
 from service.resources import ObservationList, Observed
 from service.routes.documents import told
 from service.state import Service
@@ -27,7 +28,7 @@ UPLOAD: dict[int | str, dict[str, Any]] = {
     response_model=Observed,
 )  # fmt: skip
 def post_observation(
-    service: Service, plan: str, body: Annotated[Body, Depends(read_body)]
+    service: Service, by: Planner, plan: str, body: Annotated[Body, Depends(read_body)]
 ) -> Response:
     """Store what a training job measured; the answer names a calibration corrected by it."""
     given = body.json()
@@ -39,12 +40,12 @@ def post_observation(
     observation = Observation.from_dict({**given, "plan": plan})
     # a large plan takes seconds to read: before anybody else is kept from writing
     with service.database.reading() as connection:
-        observed = documents.parsed(connection, Plan, plan)
+        observed = documents.parsed(connection, by.tenant, Plan, plan)
     with service.database.writing() as connection:
         # each counts all that came before it
-        service.database.alone(connection, f"anchors of {observed.calibration}")
+        service.database.alone(connection, f"anchors of {by.tenant} {observed.calibration}")
         created, ratio, calibration = observations.put(
-            connection, observation, observed, now=service.database.now
+            connection, by.tenant, observation, observed, now=service.database.now
         )
     assert calibration.anchored is not None
     made = Observed(
@@ -60,8 +61,8 @@ def post_observation(
 @router.get(
     "/{plan}/observations", response_model_exclude_none=True, summary="Predicted against measured"
 )
-def list_observations(service: Service, plan: str, page: Paging) -> ObservationList:
+def list_observations(service: Service, by: Reader, plan: str, page: Paging) -> ObservationList:
     """What was measured of a plan, the newest first."""
     with service.database.reading() as connection:
-        found = observations.list_of_plan(connection, plan, page)
+        found = observations.list_of_plan(connection, by.tenant, plan, page)
     return ObservationList(observations=found.items, next_page_token=found.next_token)

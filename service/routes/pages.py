@@ -14,6 +14,7 @@ from meshwright.show import certificate_text, plan_text
 from meshwright.units import show_bytes, show_ns
 from service import certificates, documents
 from service.paging import PageRequest
+from service.principals import Reader
 from service.resources import PlanEntry, plan_entry_of
 from service.state import Service
 
@@ -28,10 +29,12 @@ SHOWN = 200  # plans on the page; the API has them all
 
 
 @router.get("/")
-def index(service: Service) -> HTMLResponse:
+def index(service: Service, by: Reader) -> HTMLResponse:
     """The newest plans."""
     with service.database.reading() as connection:
-        found = documents.list_plans(connection, PageRequest(SHOWN), graph=None, topology=None)
+        found = documents.list_plans(
+            connection, by.tenant, PageRequest(SHOWN), graph=None, topology=None
+        )
     rows = "\n".join(_row(plan_entry_of(summary)) for summary in found.items)
     if not rows:
         return _page("Plans", "<p>No plan yet. Ask for one: <code>POST /v1/plan</code>.</p>")
@@ -42,14 +45,14 @@ def index(service: Service) -> HTMLResponse:
 
 
 @router.get("/plans/{plan}")
-def show(service: Service, plan: str) -> HTMLResponse:
+def show(service: Service, by: Reader, plan: str) -> HTMLResponse:
     """One plan."""
     with service.database.reading() as connection:
-        document = Plan.from_json(documents.read(connection, "plan", plan))
-        graph = Graph.from_json(documents.read(connection, "graph", document.graph))
-        topology = Topology.from_json(documents.read(connection, "topo", document.topology))
-        setup = Setup.from_json(documents.read(connection, "setup", document.setup))
-        certificate = certificates.find(connection, plan)
+        document = documents.parsed(connection, by.tenant, Plan, plan)
+        graph = documents.parsed(connection, by.tenant, Graph, document.graph)
+        topology = documents.parsed(connection, by.tenant, Topology, document.topology)
+        setup = documents.parsed(connection, by.tenant, Setup, document.setup)
+        certificate = certificates.find(connection, by.tenant, plan)
     text = plan_text(document, graph=graph, topology=topology, setup=setup, certificate=certificate)
     link = f'<p><a href="/v1/plans/{escape(plan)}">JSON</a></p>'
     if certificate is not None and certificate.outcome != "verified":

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, StrictBool
-from sqlalchemy import Row
+from sqlalchemy import Connection, Row
 
 from meshwright.schema import (
     Calibration,
@@ -25,6 +25,7 @@ from service import certificates, documents, immutable
 from service.body import Body, read_body
 from service.jobs import has_ended
 from service.planning import Asked, check, understand
+from service.principals import Planner, Principal, Tenant
 from service.resources import Job, job_of
 from service.routes.jobs import wait_for
 from service.state import Service, State
@@ -61,47 +62,54 @@ BODY = {"requestBody": {"required": True, "content": {"application/json": {}}}}
 async def plan(
     request: Request,
     service: Service,
+    by: Planner,
     body: Annotated[Body, Depends(read_body)],
     fresh: Annotated[bool, Query(description="Search again")] = False,
     prefer: Annotated[str | None, Header(description="wait=N: answer after N seconds")] = None,
 ) -> Response:
     """Find a stored plan or queue a search for one; with `verify`, execute it too."""
-    row, verify = await run_in_threadpool(_submit, service, body, fresh=fresh)
+    row, verify = await run_in_threadpool(_submit, service, by, body, fresh=fresh)
     wanted = WAIT.search(prefer or "")
     if wanted:
         seconds = float(wanted.group(1))
         row = await wait_for(
-            request, service, row.id, seconds, lambda job: _is_answered(job, verify=verify)
+            request,
+            service,
+            by.tenant,
+            row.id,
+            seconds,
+            lambda job: _is_answered(job, verify=verify),
         )
-    return await run_in_threadpool(_answer, service, row, verify=verify)
+    return await run_in_threadpool(_answer, service, by.tenant, row, verify=verify)
 
 
-def _submit(service: State, body: Body, *, fresh: bool) -> tuple[Row[Any], bool]:
+def _submit(service: State, by: Principal, body: Body, *, fresh: bool) -> tuple[Row[Any], bool]:
     asked = understand(body.json(), service.settings.planner)
     with service.database.reading() as connection:
-        found = None if fresh else service.jobs.find(connection, asked.request)
+        found = None if fresh else service.jobs.find(connection, by.tenant, asked.request)
         if found is not None and not asked.verify:
             return found, False
         if found is None:
-            check(connection, asked)
+            check(connection, by.tenant, asked)
     with service.database.writing() as connection:
-        service.database.alone(connection, asked.request)
-        found = None if fresh else service.jobs.find(connection, asked.request)
+        service.database.alone(connection, f"{by.tenant} {asked.request}")
+        found = None if fresh else service.jobs.find(connection, by.tenant, asked.request)
         if found is None:
-            job = _store(service, connection, asked)
+            job = _store(service, connection, by, asked)
         elif asked.verify:
-            job = service.jobs.verify(connection, found)
+            job = service.jobs.verify(connection, by, found)
         else:
             return found, False
     service.wake()
-    return service.jobs.get(job), asked.verify
+    return service.jobs.get(by.tenant, job), asked.verify
 
 
-def _store(service: State, connection: Any, asked: Asked) -> str:
+def _store(service: State, connection: Connection, by: Principal, asked: Asked) -> str:
     for document in asked.documents:
-        documents.put(connection, document, now=service.database.now)
+        documents.put(connection, by.tenant, document, now=service.database.now)
     return service.jobs.submit(
         connection,
+        by,
         request=asked.request,
         graph=asked.graph,
         topology=asked.topology,
@@ -115,14 +123,14 @@ def _is_answered(job: Row[Any], *, verify: bool) -> bool:
     return has_ended(job) or (job.plan is not None and not verify)
 
 
-def _answer(service: State, row: Row[Any], *, verify: bool) -> Response:
+def _answer(service: State, tenant: Tenant, row: Row[Any], *, verify: bool) -> Response:
     location = f"/v1/jobs/{row.id}"
     if row.plan is not None and _is_answered(row, verify=verify):
         plan = f"/v1/plans/{row.plan}"
         where = {"Content-Location": plan, "Location": location}
         with service.database.reading() as connection:
-            is_certified = certificates.exists(connection, row.plan)
-            body = documents.read(connection, "plan", row.plan)
+            is_certified = certificates.exists(connection, tenant, row.plan)
+            body = documents.read(connection, tenant, "plan", row.plan)
         if is_certified:
             where["Link"] = f'<{plan}/certificate>; rel="describedby"'
         if is_certified or not verify:

@@ -11,6 +11,7 @@ from meshwright.schema import Certificate, Document, Graph, Plan, Setup, Topolog
 from meshwright.schema.rank_strategy import RankStrategy
 from service import certificates, documents, immutable
 from service.paging import Paging
+from service.principals import Reader
 from service.resources import PlanList, plan_entry_of
 from service.routes.documents import read_document
 from service.state import Service
@@ -27,40 +28,44 @@ Filter = Annotated[str | None, Query(max_length=100)]
 
 @router.get("", response_model_exclude_none=True, summary="List plans")
 def list_plans(
-    service: Service, page: Paging, graph: Filter = None, topology: Filter = None
+    service: Service, by: Reader, page: Paging, graph: Filter = None, topology: Filter = None
 ) -> PlanList:
     """Plans, the newest first."""
     with service.database.reading() as connection:
-        found = documents.list_plans(connection, page, graph=graph, topology=topology)
+        found = documents.list_plans(connection, by.tenant, page, graph=graph, topology=topology)
     return PlanList(plans=tuple(map(plan_entry_of, found.items)), next_page_token=found.next_token)
 
 
 @router.get("/{plan}", responses=ONE, summary="Read a plan")
-def get_plan(request: Request, service: Service, plan: str) -> Response:
+def get_plan(request: Request, service: Service, by: Reader, plan: str) -> Response:
     """A plan in canonical form."""
-    return read_document(request, service, "plan", plan)
+    return read_document(request, service, by.tenant, "plan", plan)
 
 
 @router.get("/{plan}/certificate", responses=CERTIFICATE, summary="Read a plan's certificate")
-def get_certificate(request: Request, service: Service, plan: str) -> Response:
+def get_certificate(request: Request, service: Service, by: Reader, plan: str) -> Response:
     """What executing a plan showed; 404 where nobody asked for that."""
     with service.database.reading() as connection:
-        certificate = certificates.read(connection, plan)
+        certificate = certificates.read(connection, by.tenant, plan)
     return _recent(request, certificate)  # a later execution may replace it
 
 
 @router.get("/{plan}/ranks/{rank}/strategy", responses=STRATEGY, summary="Read one rank's share")
 def get_rank_strategy(
-    request: Request, service: Service, plan: str, rank: Annotated[int, Path(ge=0, le=2**20)]
+    request: Request,
+    service: Service,
+    by: Reader,
+    plan: str,
+    rank: Annotated[int, Path(ge=0, le=2**20)],
 ) -> Response:
     """What one rank of a training job does: its coordinates, groups, local shapes, layouts and
     collectives, which part of every input it loads, the order of its passes and what it sends to
     other stages."""
     with service.database.reading() as connection:
-        found = documents.parsed(connection, Plan, plan)
-        graph = documents.parsed(connection, Graph, found.graph)
-        setup = documents.parsed(connection, Setup, found.setup)
-        topology = documents.parsed(connection, Topology, found.topology)
+        found = documents.parsed(connection, by.tenant, Plan, plan)
+        graph = documents.parsed(connection, by.tenant, Graph, found.graph)
+        setup = documents.parsed(connection, by.tenant, Setup, found.setup)
+        topology = documents.parsed(connection, by.tenant, Topology, found.topology)
     # a newer version of the service may say more
     return _recent(request, rank_strategy(found, graph, setup, rank, topology))
 

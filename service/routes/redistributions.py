@@ -15,6 +15,7 @@ from meshwright.schema.routing.pieces import device_transfer
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 from service import documents, immutable
 from service.errors import ParameterError
+from service.principals import Reader, Tenant
 from service.state import Service, State
 from solver.transfers.plans import PlanDocuments, transfer_plans
 
@@ -44,13 +45,13 @@ PlanId = Annotated[str, Query(max_length=100, description="Id of a stored plan")
 
 
 @router.get("/plans/{plan}/redistributions", responses=OF_PLAN, summary="A plan's collectives")
-def of_plan(request: Request, service: Service, plan: str) -> Response:
+def of_plan(request: Request, service: Service, by: Reader, plan: str) -> Response:
     """The steps that take every tensor from one layout to the next, with bytes and times."""
     tag = f"{plan}.redistributions"
     with service.database.reading() as connection:
-        if immutable.holds(request, tag) and documents.exists(connection, "plan", plan):
+        if immutable.holds(request, tag) and documents.exists(connection, by.tenant, "plan", plan):
             return immutable.not_modified(tag)
-        found = Plan.from_json(documents.read(connection, "plan", plan))
+        found = Plan.from_json(documents.read(connection, by.tenant, "plan", plan))
     lines = [
         {"stage": stage, **move.model_dump(mode="json", exclude_defaults=True)}
         for stage, part in enumerate(found.stages)
@@ -64,6 +65,7 @@ def of_plan(request: Request, service: Service, plan: str) -> Response:
 def between(
     request: Request,
     service: Service,
+    by: Reader,
     from_plan: PlanId,
     to_plan: PlanId,
     state: MovedStates = "all",
@@ -75,9 +77,9 @@ def between(
 ) -> Response:
     """A send and receive plan that moves only what has to move, from one plan to another."""
     with service.database.reading() as connection:
-        source, target = (_documents(connection, plan) for plan in (from_plan, to_plan))
+        source, target = (_documents(connection, by.tenant, plan) for plan in (from_plan, to_plan))
     made: Document = transfer_plans(
-        source, target, state=state, first=first, cluster=_cluster(service, cluster)
+        source, target, state=state, first=first, cluster=_cluster(service, by.tenant, cluster)
     )
     if device is not None:
         assert isinstance(made, Transfer)
@@ -89,22 +91,22 @@ def between(
     return Response(made.to_json(), media_type=immutable.MEDIA_TYPE, headers=headers)
 
 
-def _documents(connection: Connection, id_: str) -> PlanDocuments:
-    plan = documents.parsed(connection, Plan, id_)
+def _documents(connection: Connection, tenant: Tenant, id_: str) -> PlanDocuments:
+    plan = documents.parsed(connection, tenant, Plan, id_)
     return PlanDocuments(
         plan,
-        documents.parsed(connection, Graph, plan.graph),
-        documents.parsed(connection, Topology, plan.topology),
-        documents.parsed(connection, Setup, plan.setup),
+        documents.parsed(connection, tenant, Graph, plan.graph),
+        documents.parsed(connection, tenant, Topology, plan.topology),
+        documents.parsed(connection, tenant, Setup, plan.setup),
     )
 
 
-def _cluster(service: State, name: str | None) -> Topology | None:
+def _cluster(service: State, tenant: Tenant, name: str | None) -> Topology | None:
     if name is None:
         return None
     if name.startswith("topo_"):
         with service.database.reading() as connection:
-            return documents.parsed(connection, Topology, name)
+            return documents.parsed(connection, tenant, Topology, name)
     try:
         return preset(name)
     except InvalidInput as wrong:

@@ -11,6 +11,7 @@ from meshwright.schema.samples import Samples
 from service import documents
 from service.body import Body, read_body
 from service.paging import Paging
+from service.principals import Measurer, Reader
 from service.resources import Measured, SamplesList
 from service.routes.documents import entries, read_document, told
 from service.state import Service
@@ -24,15 +25,17 @@ UPLOAD: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("", responses=UPLOAD, summary="Upload samples", response_model=Measured)
-def post_samples(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
+def post_samples(
+    service: Service, by: Measurer, body: Annotated[Body, Depends(read_body)]
+) -> Response:
     """Store samples, the topology they were measured in and the calibration fitted to them."""
     samples = Samples.from_dict(body.json())
     calibration = fit_calibration(samples)
     with service.database.writing() as connection:
         now = service.database.now
-        created = documents.put(connection, samples, now=now)
-        documents.put(connection, samples.topology, now=now)
-        documents.put(connection, calibration, now=now)
+        created = documents.put(connection, by.tenant, samples, now=now)
+        documents.put(connection, by.tenant, samples.topology, now=now)
+        documents.put(connection, by.tenant, calibration, now=now)
     fitted = calibration.fitted
     assert fitted is not None
     made = Measured(
@@ -45,13 +48,13 @@ def post_samples(service: Service, body: Annotated[Body, Depends(read_body)]) ->
 
 
 @router.get("", response_model_exclude_none=True, summary="List samples")
-def list_samples(service: Service, page: Paging) -> SamplesList:
+def list_samples(service: Service, by: Reader, page: Paging) -> SamplesList:
     """Samples, the newest first."""
-    found = entries(service, "samples", page)
+    found = entries(service, by.tenant, "samples", page)
     return SamplesList(samples=found.items, next_page_token=found.next_token)
 
 
 @router.get("/{samples}", responses=ONE, summary="Read samples")
-def get_samples(request: Request, service: Service, samples: str) -> Response:
+def get_samples(request: Request, service: Service, by: Reader, samples: str) -> Response:
     """Samples in canonical form."""
-    return read_document(request, service, "samples", samples)
+    return read_document(request, service, by.tenant, "samples", samples)

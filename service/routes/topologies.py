@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from meshwright.schema import Topology
 from service.body import Body, read_body
 from service.paging import Paging
+from service.principals import Planner, Reader
 from service.resources import Stored, TopologyList
 from service.routes.documents import UPLOAD, entries, read_document, upload
 from service.state import Service
@@ -18,19 +19,21 @@ ONE: dict[int | str, dict[str, Any]] = {200: {"model": Topology}}
 
 
 @router.post("", responses=UPLOAD, summary="Upload a topology", response_model=Stored)
-def post_topology(service: Service, body: Annotated[Body, Depends(read_body)]) -> Response:
+def post_topology(
+    service: Service, by: Planner, body: Annotated[Body, Depends(read_body)]
+) -> Response:
     """Store a topology: 201, or 200 where it was there already."""
-    return upload(service, Topology.from_dict(body.json()), "/v1/topologies")
+    return upload(service, by, Topology.from_dict(body.json()), "/v1/topologies")
 
 
 @router.get("", response_model_exclude_none=True, summary="List topologies")
-def list_topologies(service: Service, page: Paging) -> TopologyList:
+def list_topologies(service: Service, by: Reader, page: Paging) -> TopologyList:
     """Topologies, the newest first."""
-    found = entries(service, "topo", page)
+    found = entries(service, by.tenant, "topo", page)
     return TopologyList(topologies=found.items, next_page_token=found.next_token)
 
 
 @router.get("/{topology}", responses=ONE, summary="Read a topology")
-def get_topology(request: Request, service: Service, topology: str) -> Response:
+def get_topology(request: Request, service: Service, by: Reader, topology: str) -> Response:
     """A topology in canonical form."""
-    return read_document(request, service, "topo", topology)
+    return read_document(request, service, by.tenant, "topo", topology)

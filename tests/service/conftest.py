@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from bench.postgresql import PostgreSQL, running
@@ -100,9 +101,16 @@ def serve(store: str, tmp_path: Path) -> Iterator[Serve]:
         def start(planner: str = "tiny", **settings: Any) -> TestClient:
             given = {"data_dir": tmp_path, "database_url": store, "poll_s": 0.02, **settings}
             app = create_app(Settings(**given), planner=f"tests.service.planners:{planner}")
-            return stack.enter_context(TestClient(app, raise_server_exceptions=False))
+            return stack.enter_context(local(app))
 
         yield start
+
+
+def local(app: FastAPI) -> TestClient:
+    """A client on the same machine, which is served without a key."""
+    return TestClient(
+        app, "http://127.0.0.1", raise_server_exceptions=False, client=("127.0.0.1", 50000)
+    )
 
 
 @contextmanager

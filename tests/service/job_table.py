@@ -11,6 +11,7 @@ from service import documents
 from service.database import Database
 from service.jobs import Jobs
 from service.leases import Claim, Leases
+from service.principals import ANYBODY, DEFAULT
 from service.tables import JobEventRow
 from tests.service.samples import GRAPH, TOPOLOGY
 
@@ -37,9 +38,10 @@ class Table:
         graph, topology = Graph.from_dict(GRAPH), Topology.from_dict(TOPOLOGY)
         with self.database.writing() as connection:
             for document in (graph, topology):
-                documents.put(connection, document, now=self.database.now)
+                documents.put(connection, DEFAULT, document, now=self.database.now)
             return self.jobs.submit(
                 connection,
+                ANYBODY,
                 request="request_1",
                 graph=graph.id,
                 topology=topology.id,

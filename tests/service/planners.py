@@ -207,7 +207,7 @@ def _replicated(request: Request, search: Search) -> Plan:
         graph=request.graph.id,
         topology=request.topology.id,
         setup=request.setup.id,
-        calibration="cal_tiny",
+        calibration="cal_tiny" if request.calibration is None else request.calibration.id,
         stages=(stage,),
         cost=Cost(
             step_ns=search.cost_ns,

@@ -18,6 +18,7 @@ from service import documents
 from service.agents import Agents, takes
 from service.leases import Claim, Leases
 from service.paging import PageRequest
+from service.principals import ANYBODY, DEFAULT
 from tests.costmodel.test_fitting import samples
 from tests.service.conftest import Serve, until
 from tests.service.job_table import Table
@@ -34,14 +35,14 @@ class Measuring(Table):
         super().__init__(store)
         self.agents = Agents(self.database, silent_s=30)
         self.leases = Leases(self.database, lease_s=10, max_losses=2, agents=self.agents)
-        self.agents.register(WHO)
+        self.agents.register(ANYBODY, WHO)
 
     def measure(self, **asked: Any) -> str:
         with self.database.writing() as connection:
-            return self.jobs.measure(connection, Measure(**asked))
+            return self.jobs.measure(connection, ANYBODY, Measure(**asked))
 
     def lease(self, by: Agent) -> Claim | None:
-        return self.leases.claim(by.id, takes(by.id, by.backend))
+        return self.leases.claim(by.id, takes(DEFAULT, by.id, by.backend))
 
     def shelf(self) -> int:
         with self.database.reading() as connection:
@@ -56,24 +57,24 @@ def table(store: str) -> Iterator[Measuring]:
 
 
 def test_an_agent_is_silent_once_nothing_is_heard_of_it(table: Measuring) -> None:
-    assert not table.agents.register(WHO)
+    assert not table.agents.register(ANYBODY, WHO)
     table.turn_clock(29)
-    assert table.agents.get(WHO.id).is_alive
+    assert table.agents.get(DEFAULT, WHO.id).is_alive
     table.turn_clock(2)
-    assert not table.agents.get(WHO.id).is_alive
-    table.agents.hear(WHO.id)
-    (heard,) = table.agents.list(PageRequest(10)).items
+    assert not table.agents.get(DEFAULT, WHO.id).is_alive
+    table.agents.hear(ANYBODY, WHO.id)
+    (heard,) = table.agents.list(DEFAULT, PageRequest(10)).items
     assert heard.is_alive
     assert heard.agent == WHO
 
 
 def test_a_clock_that_is_set_back_makes_no_agent_immortal(table: Measuring) -> None:
     table.turn_clock(86400)
-    table.agents.hear(WHO.id)
+    table.agents.hear(ANYBODY, WHO.id)
     table.turn_clock(-86400)
-    assert not table.agents.get(WHO.id).is_alive
-    table.agents.hear(WHO.id)
-    assert table.agents.get(WHO.id).is_alive
+    assert not table.agents.get(DEFAULT, WHO.id).is_alive
+    table.agents.hear(ANYBODY, WHO.id)
+    assert table.agents.get(DEFAULT, WHO.id).is_alive
 
 
 def test_agents_claim_measurements_and_workers_searches(table: Measuring) -> None:
@@ -83,13 +84,13 @@ def test_agents_claim_measurements_and_workers_searches(table: Measuring) -> Non
     claim = table.lease(WHO)
     assert claim is not None
     assert claim.job == measurement
-    assert table.agents.get(WHO.id).measuring == measurement
+    assert table.agents.get(DEFAULT, WHO.id).measuring == measurement
     assert table.lease(WHO) is None
 
 
 def test_a_measurement_goes_to_whom_it_is_for(table: Measuring) -> None:
     for own in (OTHER, OVER_GLOO):
-        table.agents.register(own)
+        table.agents.register(ANYBODY, own)
     for_one, over_gloo = table.measure(agent=OTHER.id), table.measure(backend="gloo")
     assert table.lease(WHO) is None
     found = [table.lease(OTHER), table.lease(OVER_GLOO)]
@@ -97,7 +98,7 @@ def test_a_measurement_goes_to_whom_it_is_for(table: Measuring) -> None:
 
 
 def test_an_agent_that_wakes_up_past_its_lease_stores_nothing(table: Measuring) -> None:
-    table.agents.register(OTHER)
+    table.agents.register(ANYBODY, OTHER)
     job = table.measure()
     mine = table.lease(WHO)
     assert mine is not None
@@ -113,7 +114,7 @@ def test_an_agent_that_wakes_up_past_its_lease_stores_nothing(table: Measuring) 
     assert not table.leases.lost(mine, trace="late")
     assert table.shelf() == before
     assert table.leases.measured(theirs, own, fit_calibration(own))
-    row = table.jobs.get(job)
+    row = table.jobs.get(DEFAULT, job)
     assert (row.state, row.samples, row.topology) == ("succeeded", own.id, own.topology.id)
 
 
@@ -123,7 +124,7 @@ def test_a_measurement_lost_too_often_fails_with_the_last_word(table: Measuring)
         claim = table.lease(WHO)
         assert claim is not None
         assert table.leases.lost(claim, trace="process 1 of 2 was killed")
-    row = table.jobs.get(job)
+    row = table.jobs.get(DEFAULT, job)
     assert row.state == "failed"
     assert "the measurement was lost 2 times" in row.problem["detail"]
     assert "process 1 of 2 was killed" in row.problem["detail"]
@@ -132,17 +133,17 @@ def test_a_measurement_lost_too_often_fails_with_the_last_word(table: Measuring)
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_measurement_that_nobody_can_take_fails(table: Measuring, begun: bool) -> None:
-    table.agents.register(OVER_GLOO)
+    table.agents.register(ANYBODY, OVER_GLOO)
     job = table.measure(backend="nccl")
     if begun:
         table.lease(WHO)
     table.turn_clock(20)
-    table.agents.hear(OVER_GLOO.id)
+    table.agents.hear(ANYBODY, OVER_GLOO.id)
     table.leases.claim("w")
-    assert table.jobs.get(job).state in ("queued", "running")
+    assert table.jobs.get(DEFAULT, job).state in ("queued", "running")
     table.turn_clock(20)
     table.leases.claim("w")
-    row = table.jobs.get(job)
+    row = table.jobs.get(DEFAULT, job)
     assert row.state == "failed"
     assert row.problem["type"].endswith("no-agent")
     assert "heard of for 30 s" in row.problem["detail"]
@@ -151,7 +152,7 @@ def test_a_measurement_that_nobody_can_take_fails(table: Measuring, begun: bool)
 def test_one_of_many_agents_that_ask_at_once_gets_a_measurement(table: Measuring) -> None:
     many = [WHO.model_copy(update={"name": f"agent {at}"}) for at in range(8)]
     for own in many:
-        table.agents.register(own)
+        table.agents.register(ANYBODY, own)
     jobs = {table.measure() for _ in range(3)}
     with ThreadPoolExecutor(len(many)) as pool:
         claims = [claim for claim in pool.map(table.lease, many) if claim is not None]
@@ -294,4 +295,4 @@ def test_measured_stores_the_documents_with_the_job(table: Measuring) -> None:
     assert table.leases.measured(claim, own, calibration)
     with table.database.reading() as connection:
         for document in (own, own.topology, calibration):
-            assert documents.exists(connection, document.prefix, document.id)
+            assert documents.exists(connection, DEFAULT, document.prefix, document.id)

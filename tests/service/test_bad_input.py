@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from service.app import create_app
 from service.settings import Settings
+from tests.service.conftest import local
 from tests.service.samples import GRAPH, TOPOLOGY, bad_graph, graph, request
 
 JSON = {"Content-Type": "application/json"}
@@ -44,7 +45,7 @@ GRAPHS = [
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """One service for all tests of this file: none of them stores anything."""
     settings = Settings(data_dir=tmp_path_factory.mktemp("store"), max_body_bytes=8 << 20)
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+    with local(create_app(settings)) as client:
         yield client
 
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from service.app import create_app
 from service.settings import Settings
-from tests.service.conftest import Serve, until
+from tests.service.conftest import Serve, local, until
 from tests.service.planners import COUNT
 from tests.service.samples import REQUEST, request
 from tests.service.verifiers import MARK
@@ -143,13 +143,13 @@ def test_cancel_ends_the_verification_and_keeps_the_plan(serve: Serve, mark: Pat
 def test_a_takeover_does_not_search_again(store: str, mark: Path) -> None:
     given: dict[str, Any] = {"database_url": store, "poll_s": 0.02}
     endless = Settings(**given, verifier="tests.service.verifiers:endless")
-    with TestClient(create_app(endless, planner="tests.service.planners:tiny")) as http:
+    with local(create_app(endless, planner="tests.service.planners:tiny")) as http:
         job = http.post("/v1/plan", json=VERIFY).json()["id"]
         pid = pid_of(mark)
     assert not Path(f"/proc/{pid}").exists()
     passing = Settings(**given, verifier="tests.service.verifiers:passing")
     # a planner that would never end
-    with TestClient(create_app(passing, planner="tests.service.planners:endless")) as http:
+    with local(create_app(passing, planner="tests.service.planners:endless")) as http:
         found = ended(http, job)
     assert (found["attempt"], found["certificate"]["outcome"]) == (2, "verified")
 
@@ -208,7 +208,7 @@ def test_fresh_verifies_again_and_a_verdict_is_not_lost(store: str) -> None:
             database_url=store, poll_s=0.02, verify_s=0.3 if verifier == "endless" else 20,
             verifier=f"tests.service.verifiers:{verifier}",
         )  # fmt: skip
-        with TestClient(create_app(settings, planner="tests.service.planners:tiny")) as http:
+        with local(create_app(settings, planner="tests.service.planners:tiny")) as http:
             http.post("/v1/plan?fresh=true", json=VERIFY, headers=WAIT)
             own = http.get("/v1/jobs").json()["jobs"][0]["certificate"]["outcome"]
             outcomes.append((own, only_plan(http)["certificate"]))

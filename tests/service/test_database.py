@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import select, text
+from sqlalchemy import Connection, select, text
 
 from service.database import Database, OldSchema
 from service.tables import Base, JobRow
@@ -101,9 +102,9 @@ def test_jobs_and_their_events_outlive_the_coming_of_agents(empty: str) -> None:
     database, config = store_of(empty, "0004")
     with database.writing() as connection:
         connection.execute(text("INSERT INTO job_events VALUES ('j', 1, 1.5, 0, '{}')"))
-    database.upgrade()
-    with database.writing() as connection:
-        row = connection.execute(select(JobRow.__table__)).one()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0005")
+        row = connection.execute(text("SELECT id, kind, graph, agent FROM jobs")).one()
         assert (row.id, row.kind, row.graph, row.agent) == ("j", "plan", "g", None)
         events = "SELECT job, seq, at FROM job_events"
         assert connection.execute(text(events)).all() == [("j", 1, 1.5)]
@@ -113,10 +114,58 @@ def test_jobs_and_their_events_outlive_the_coming_of_agents(empty: str) -> None:
                 "VALUES ('m', 'measurement', 'm', '{}', 'queued', 0, 0, 1)"
             )
         )
-        config.attributes["connection"] = connection
         command.downgrade(config, "0004")
         assert connection.execute(text("SELECT id, graph FROM jobs")).all() == [("j", "g")]
         assert connection.execute(text(events)).all() == [("j", 1, 1.5)]
+    database.upgrade()
+    assert database.is_current()
+    database.close()
+
+
+OLDER = (
+    "INSERT INTO documents VALUES ('p', 'plan', '', 1, 2, '{}', '')",
+    "INSERT INTO plans VALUES ('p', 2, 'g', 'g', '{}')",
+    "INSERT INTO certificates VALUES ('p', 'c', 3, 'verified', '{}')",
+    "INSERT INTO observations VALUES ('o', 'p', 'g', 'c', 's', 4, 1.5, '{}')",
+    "INSERT INTO agents VALUES ('a', 5, 6, 'gloo', '{}')",
+    "INSERT INTO job_events VALUES ('j', 1, 1.5, 0, '{}')",
+    "UPDATE jobs SET agent = 'a', plan = 'p', verify = true, seconds = '[1.5]'",
+)
+TABLES = ("documents", "plans", "certificates", "observations", "agents", "jobs", "job_events")
+
+
+def rows(connection: Connection) -> list[dict[str, Any]]:
+    """Everything in the tables, whatever the order of columns."""
+    found = (connection.execute(text(f"SELECT * FROM {name}")) for name in TABLES)
+    return [dict(row) for table in found for row in table.mappings()]
+
+
+def test_what_was_there_before_tenants_is_the_default_ones_and_comes_back_alone(
+    empty: str,
+) -> None:
+    database, config = store_of(empty, "0005")
+    with database.writing() as connection:
+        for statement in OLDER:
+            connection.execute(text(statement))
+        before = rows(connection)
+    database.upgrade()
+    with database.writing() as connection:
+        held = "SELECT id FROM holdings WHERE tenant = 'default' ORDER BY id"
+        assert connection.execute(text(held)).scalars().all() == ["g", "p"]
+        for name in ("plans", "certificates", "observations", "agents", "jobs"):
+            owners = connection.execute(text(f"SELECT tenant FROM {name}")).scalars().all()
+            assert owners == ["default"], name
+        for statement in (
+            "INSERT INTO documents VALUES ('x', 'graph', '', 1, 2, '{}', '')",
+            "INSERT INTO holdings VALUES ('other', 'x', 'graph', 1)",
+            "INSERT INTO jobs (id, tenant, request, graph, asked, state, attempt, losses, created) "
+            "VALUES ('k', 'other', 'r', 'x', '{}', 'queued', 0, 0, 1)",
+            "INSERT INTO job_events VALUES ('k', 1, 1.5, 0, '{}')",
+        ):
+            connection.execute(text(statement))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0005")
+        assert rows(connection) == before
     database.upgrade()
     assert database.is_current()
     database.close()

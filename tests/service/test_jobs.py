@@ -10,15 +10,16 @@ from meshwright.schema import NotFound, Plan, Progress
 from service import cancelled, documents
 from service.jobs import has_ended
 from service.leases import Claim
+from service.principals import DEFAULT
 from tests.service.job_table import Table
 
 
 def test_a_cancelled_job_is_nobodys(table: Table, plan: Plan) -> None:
     job = table.submit()
     claim = table.claim()
-    assert table.jobs.cancel(job).state == "cancelled"
+    assert table.jobs.cancel(DEFAULT, job).state == "cancelled"
     assert table.leases.succeed(claim, plan) == "not ours"
-    assert table.jobs.get(job).state == "cancelled"
+    assert table.jobs.get(DEFAULT, job).state == "cancelled"
 
 
 def test_the_plan_of_a_cancelled_search_is_kept_once(table: Table, plan: Plan) -> None:
@@ -26,17 +27,17 @@ def test_the_plan_of_a_cancelled_search_is_kept_once(table: Table, plan: Plan) -
     claim = table.claim()
     found: dict[str, Any] = {"seconds": [0.5], "ended_early": True}
     assert not cancelled.keep(table.database, claim, plan, **found)  # it runs
-    table.jobs.cancel(job)
+    table.jobs.cancel(DEFAULT, job)
     assert cancelled.is_cancelled(table.database, claim)
-    older = Claim(claim.job, claim.attempt - 1, {})
+    older = Claim(DEFAULT, claim.job, claim.attempt - 1, {})
     assert not cancelled.keep(table.database, older, plan, **found)
     assert cancelled.keep(table.database, claim, plan, **found)
     assert not cancelled.keep(table.database, claim, plan, **found)
-    row = table.jobs.get(job)
+    row = table.jobs.get(DEFAULT, job)
     assert (row.state, row.plan, row.outcome) == ("cancelled", plan.id, "optimal")
     assert (row.seconds, row.ended_early) == ([0.5], True)
     with table.database.reading() as connection:
-        assert documents.exists(connection, "plan", plan.id)
+        assert documents.exists(connection, DEFAULT, "plan", plan.id)
 
 
 def test_a_plan_that_was_cut_short_by_a_cancel_answers_nobody_else(
@@ -45,10 +46,10 @@ def test_a_plan_that_was_cut_short_by_a_cancel_answers_nobody_else(
     for ended_early in (True, False):
         job = table.submit()
         claim = table.claim()
-        table.jobs.cancel(job)
+        table.jobs.cancel(DEFAULT, job)
         cancelled.keep(table.database, claim, plan, seconds=(), ended_early=ended_early)
         with table.database.reading() as connection:
-            answer = table.jobs.find(connection, "request_1")
+            answer = table.jobs.find(connection, DEFAULT, "request_1")
         assert (answer is None) == ended_early
 
 
@@ -56,28 +57,28 @@ def test_a_cancelled_job_has_ended_when_its_worker_lets_go_or_its_lease_runs_out
     table: Table,
 ) -> None:
     queued = table.submit()
-    assert has_ended(table.jobs.cancel(queued))
+    assert has_ended(table.jobs.cancel(DEFAULT, queued))
     first = table.submit()
     claim = table.claim()
-    assert not has_ended(table.jobs.get(first))
+    assert not has_ended(table.jobs.get(DEFAULT, first))
     cancelled.let_go(table.database, claim)  # of what is not cancelled: nothing
     assert table.leases.holds(claim)
-    assert not has_ended(table.jobs.cancel(first))
+    assert not has_ended(table.jobs.cancel(DEFAULT, first))
     cancelled.let_go(table.database, claim)
-    assert has_ended(table.jobs.get(first))
+    assert has_ended(table.jobs.get(DEFAULT, first))
     second = table.submit()
     table.claim()
-    table.jobs.cancel(second)
+    table.jobs.cancel(DEFAULT, second)
     table.turn_clock(11)
-    assert has_ended(table.jobs.get(second))
+    assert has_ended(table.jobs.get(DEFAULT, second))
 
 
 def test_cancel_leaves_what_has_ended_as_it_is(table: Table, plan: Plan) -> None:
     job = table.submit()
     table.leases.succeed(table.claim(), plan)
-    assert table.jobs.cancel(job).state == "succeeded"
+    assert table.jobs.cancel(DEFAULT, job).state == "succeeded"
     with pytest.raises(NotFound, match="job_0"):
-        table.jobs.cancel("job_0")
+        table.jobs.cancel(DEFAULT, "job_0")
 
 
 def test_events_tell_the_life_of_a_job(table: Table, plan: Plan) -> None:

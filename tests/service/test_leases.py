@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshwright.schema import Certificate, Infeasible, Plan, Progress
 from service import cancelled, certificates, documents
 from service.errors import Internal
+from service.principals import DEFAULT
 from tests.service.job_table import Table
 
 
@@ -63,38 +64,40 @@ def test_an_older_attempt_may_write_nothing(table: Table, plan: Plan) -> None:
     assert not table.leases.lost(mine, trace="")
     assert not cancelled.keep(table.database, mine, plan, seconds=(), ended_early=True)
     with table.database.reading() as connection:
-        assert not documents.exists(connection, "plan", plan.id)  # stored with its job or not
-    assert table.jobs.get(mine.job).state == "running"
+        # stored with its job or not
+        assert not documents.exists(connection, DEFAULT, "plan", plan.id)
+    assert table.jobs.get(DEFAULT, mine.job).state == "running"
 
 
 def test_success_stores_the_plan_with_the_job(table: Table, plan: Plan) -> None:
     job = table.submit()
     assert table.leases.succeed(table.claim(), plan) == "ended"
-    row = table.jobs.get(job)
+    row = table.jobs.get(DEFAULT, job)
     assert (row.state, row.outcome, row.plan) == ("succeeded", "optimal", plan.id)
     with table.database.reading() as connection:
-        assert documents.exists(connection, "plan", plan.id)
+        assert documents.exists(connection, DEFAULT, "plan", plan.id)
 
 
 def test_a_job_that_verifies_goes_on_with_its_plan(table: Table, plan: Plan) -> None:
     job = table.submit(verify=True)
     first = table.claim("first")
     assert table.leases.succeed(first, plan) == "to verify"
-    assert (table.jobs.get(job).state, table.jobs.get(job).plan) == ("running", plan.id)
+    row = table.jobs.get(DEFAULT, job)
+    assert (row.state, row.plan) == ("running", plan.id)
     table.turn_clock(11)
     second = table.claim("second")
     assert second.plan == plan.id
     certificate = Certificate(plan=plan.id, outcome="failed", detail="wrong")
     assert not table.leases.certify(first, certificate)
     assert table.leases.certify(second, certificate)
-    row = table.jobs.get(job)
+    row = table.jobs.get(DEFAULT, job)
     assert (row.state, row.outcome, row.certificate["outcome"]) == (
         "succeeded",
         "optimal",
         "failed",
     )
     with table.database.reading() as connection:
-        assert certificates.read(connection, plan.id) == certificate
+        assert certificates.read(connection, DEFAULT, plan.id) == certificate
 
 
 def test_two_requests_may_have_one_plan(table: Table, plan: Plan) -> None:
@@ -106,16 +109,16 @@ def test_two_requests_may_have_one_plan(table: Table, plan: Plan) -> None:
 def test_infeasible_ends_the_job_with_its_reason(table: Table) -> None:
     job = table.submit()
     table.leases.succeed_without_plan(table.claim(), Infeasible(constraint="pins", detail="why"))
-    row = table.jobs.get(job)
+    row = table.jobs.get(DEFAULT, job)
     assert (row.outcome, row.infeasible["detail"], row.plan) == ("infeasible", "why", None)
 
 
 def test_a_job_that_loses_its_searches_fails_in_the_end(table: Table) -> None:
     job = table.submit()
     assert table.leases.lost(table.claim(), trace="killed")
-    assert table.jobs.get(job).state == "queued"
+    assert table.jobs.get(DEFAULT, job).state == "queued"
     assert table.leases.lost(table.claim(), trace="killed")
-    row = table.jobs.get(job)
+    row = table.jobs.get(DEFAULT, job)
     assert row.state == "failed"
     assert row.problem["type"].endswith("worker-lost")
     assert table.leases.claim("w") is None
@@ -127,7 +130,7 @@ def test_leases_that_run_out_are_losses_too(table: Table) -> None:
         table.claim()
         table.turn_clock(11)
     assert table.leases.claim("w") is None
-    assert table.jobs.get(job).state == "failed"
+    assert table.jobs.get(DEFAULT, job).state == "failed"
 
 
 def test_a_worker_that_stops_costs_its_job_nothing(table: Table) -> None:

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from meshwright.cli import main
 from service.app import create_app
 from service.settings import Settings
-from tests.service.conftest import ROOT
+from tests.service.conftest import ROOT, local
 from tests.service.samples import REQUEST, TOPOLOGY, request
 
 WAIT = {"Prefer": "wait=60"}
@@ -25,7 +25,7 @@ WAIT = {"Prefer": "wait=60"}
 
 @pytest.fixture
 def http(tmp_path: Path) -> Any:
-    with TestClient(create_app(Settings(data_dir=tmp_path, poll_s=0.02))) as client:
+    with local(create_app(Settings(data_dir=tmp_path, poll_s=0.02))) as client:
         yield client
 
 

@@ -11,6 +11,7 @@ from costmodel.calibrations import default_calibration
 from meshwright.schema import Calibration
 from service.app import create_app
 from service.settings import Settings
+from tests.service.conftest import local
 from tests.service.samples import GRAPH
 
 WAIT = {"Prefer": "wait=60"}
@@ -22,7 +23,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """The service with the real planner, one for all tests: each has a stack of its own."""
     data = tmp_path_factory.mktemp("service")
     app = create_app(Settings(data_dir=data, poll_s=0.02), planner="default")
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with local(app) as client:
         yield client
 
 

@@ -7,6 +7,7 @@ from starlette.testclient import TestClient
 from meshwright.runtime import rank_strategy
 from meshwright.schema.rank_strategy import RankStrategy
 from service import documents
+from service.principals import DEFAULT
 from service.state import State
 from solver.planner import plan
 from tests.runtime.test_ranks import DEVICES, GRAPH, SETUP
@@ -21,8 +22,8 @@ def test_the_service_slices_a_plan_as_a_file_is_sliced(serve: Serve) -> None:
     service: State = client.app.state.service  # type: ignore[attr-defined]  # a FastAPI app
     with service.database.writing() as connection:
         for document in (GRAPH, SETUP, DEVICES):
-            documents.put(connection, document, now=service.database.now)
-        documents.put_plan(connection, planned, now=service.database.now)
+            documents.put(connection, DEFAULT, document, now=service.database.now)
+        documents.put_plan(connection, DEFAULT, planned, now=service.database.now)
     path = f"/v1/plans/{planned.id}/ranks/3/strategy"
     answer = client.get(path)
     assert RankStrategy.from_json(answer.content) == rank_strategy(planned, GRAPH, SETUP, 3)

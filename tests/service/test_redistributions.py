@@ -10,6 +10,7 @@ from meshwright.client import Client
 from meshwright.schema import Graph, NotFound, Plan, Setup, Topology
 from meshwright.schema.transfer import DeviceTransfer, Transfer
 from service import documents
+from service.principals import DEFAULT
 from service.state import State
 from solver.planner import plan
 from tests.service.conftest import Serve
@@ -28,8 +29,8 @@ def store(client: TestClient, levels: list[int]) -> Plan:
     service: State = client.app.state.service  # type: ignore[attr-defined]  # a FastAPI app
     with service.database.writing() as connection:
         for document in (graph, topology, setup):
-            documents.put(connection, document, now=service.database.now)
-        documents.put_plan(connection, found, now=service.database.now)
+            documents.put(connection, DEFAULT, document, now=service.database.now)
+        documents.put_plan(connection, DEFAULT, found, now=service.database.now)
     return found
 
 

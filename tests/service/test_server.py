@@ -16,7 +16,8 @@ import pytest
 from meshwright.cli import main
 from meshwright.client import Client
 from meshwright.planfile import read_plan
-from meshwright.schema import Graph, Topology, Unavailable
+from meshwright.schema import Graph, Topology, Unauthorized, Unavailable
+from service.authentication import KEPT_S
 from tests.service.conftest import ROOT, server, until
 from tests.service.planners import COUNT
 from tests.service.samples import GRAPH, TOPOLOGY
@@ -105,7 +106,45 @@ def test_the_server_does_not_listen_to_the_world_by_itself(tmp_path: Path) -> No
         command, capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False
     )
     assert ended.returncode == 2
-    assert "MESHWRIGHT_ALLOW_REMOTE" in ended.stderr
+    assert "meshwright-server keys create" in ended.stderr
+
+
+def test_keys_are_made_listed_and_revoked_in_the_shell(tmp_path: Path) -> None:
+    def keys(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "service.cli", "keys", *words, "--data-dir", str(tmp_path)]
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+        )
+
+    for words, said in (
+        (["--scope", "root"], "--scope: scopes are some of read, plan, agent, admin, got root"),
+        (["--tenant", "A b"], "--tenant: 'A b' is no name"),
+    ):
+        refused = keys("create", *words)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert said in refused.stderr
+    secret = keys("create", "--tenant", "one", "--scope", "read", "--scope", "plan").stdout.strip()
+    with server(tmp_path) as (url, _):
+        assert httpx.get(f"{url}/v1/plans").status_code == 401
+        with Client(url, key=secret) as client:
+            assert client.plan(Graph.from_dict(GRAPH), Topology.from_dict(TOPOLOGY)).plan
+        listed = keys("list").stdout
+        assert listed.split()[1:4] == ["one", f"{secret[:11]}…", "read,plan"]
+        assert secret not in listed
+        assert "revoked" in keys("revoke", listed.split()[0]).stdout
+        with Client(url, key=secret) as client:
+            until(lambda: _is_refused(client), seconds=KEPT_S + 10)
+        errors = (tmp_path / "errors").read_text()
+    assert secret[11:] not in errors
+    assert keys("revoke", "key_0").returncode == 2
+
+
+def _is_refused(client: Client) -> bool:
+    try:
+        list(client.plans())
+    except Unauthorized as error:
+        return "was revoked" in error.detail
+    return False
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from meshwright.schema import Certificate, Plan
 from meshwright.schema.agent import Agent
 from service import certificates, documents
 from service.agents import Agents
+from service.principals import ANYBODY, DEFAULT
 from service.tables import DocumentRow, JobEventRow
 from tests.service.conftest import Serve
 from tests.service.job_table import Table
@@ -61,7 +62,7 @@ def test_every_job_is_claimed_once(table: Table) -> None:
 def test_events_of_a_job_are_numbered_one_after_another(table: Table) -> None:
     job = table.submit()
     at_once(lambda: table.leases.claim("w") and table.leases.release)
-    at_once(lambda: table.jobs.cancel(job))
+    at_once(lambda: table.jobs.cancel(DEFAULT, job))
     with table.database.reading() as connection:
         events = select(JobEventRow.seq, JobEventRow.body).where(JobEventRow.job == job)
         found = connection.execute(events.order_by(JobEventRow.seq)).all()
@@ -83,18 +84,20 @@ def test_a_plan_found_twice_is_kept_once_with_one_verdict(table: Table, plan: Pl
         said = table.leases.succeed(claim, plan)
         with table.database.writing() as connection:
             certificate = Certificate(plan=plan.id, outcome=outcome, detail="")
-            certificates.put(connection, certificate, now=table.database.now)
+            certificates.put(connection, DEFAULT, certificate, now=table.database.now)
         return said
 
     assert at_once(find_and_certify) == ["ended"] * AT_ONCE
     with table.database.reading() as connection:
         kept = select(func.count()).where(DocumentRow.id == plan.id)
         assert connection.execute(kept).scalar() == 1
-        assert certificates.read(connection, plan.id).outcome in outcomes
-        assert documents.exists(connection, "plan", plan.id)
+        assert certificates.read(connection, DEFAULT, plan.id).outcome in outcomes
+        assert documents.exists(connection, DEFAULT, "plan", plan.id)
 
 
 def test_an_agent_that_registers_twice_is_one(table: Table) -> None:
     agents = Agents(table.database)
     who = Agent(name="a", backend="gloo", hosts=("h",), device="cpu", devices=2)
-    assert sorted(at_once(lambda: agents.register(who))) == [False] * (AT_ONCE - 1) + [True]
+    assert sorted(at_once(lambda: agents.register(ANYBODY, who))) == [False] * (AT_ONCE - 1) + [
+        True
+    ]

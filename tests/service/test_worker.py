@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from service.app import create_app
 from service.settings import Settings
-from tests.service.conftest import Serve, until
+from tests.service.conftest import Serve, local, until
 from tests.service.samples import REQUEST
 
 
@@ -158,20 +158,20 @@ def test_a_planner_that_cannot_be_found_fails_the_job(serve: Serve) -> None:
 
 def test_a_service_that_stops_ends_its_search_and_queues_the_job_again(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, poll_s=0.02)
-    with TestClient(create_app(settings, planner="tests.service.planners:endless")) as http:
+    with local(create_app(settings, planner="tests.service.planners:endless")) as http:
         job = _submit(http)
         pid = _pid(http, job, 1)
     assert not _alive(pid)
-    with TestClient(create_app(settings, planner="tests.service.planners:tiny")) as http:
+    with local(create_app(settings, planner="tests.service.planners:tiny")) as http:
         assert _ended(http, job)["outcome"] == "optimal"
 
 
 def test_plans_outlive_the_service(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, poll_s=0.02)
     app = create_app(settings, planner="tests.service.planners:tiny")
-    with TestClient(app) as http:
+    with local(app) as http:
         plan = _ended(http, _submit(http))["plan"]
-    with TestClient(create_app(settings, planner="tests.service.planners:tiny")) as http:
+    with local(create_app(settings, planner="tests.service.planners:tiny")) as http:
         assert http.get(f"/v1/plans/{plan}").status_code == 200
         assert http.post("/v1/plan", json=REQUEST).status_code == 200
 

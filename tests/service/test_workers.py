@@ -20,7 +20,7 @@ from bench.postgresql import PostgreSQL, running
 from service.app import create_app
 from service.database import Database
 from service.settings import Settings
-from tests.service.conftest import ROOT, until
+from tests.service.conftest import ROOT, local, until
 from tests.service.planners import COUNT
 from tests.service.samples import REQUEST
 
@@ -119,7 +119,7 @@ def test_a_database_that_restarts_costs_no_job_and_no_search(
         database.close()
         settings = Settings(database_url=url, poll_s=0.02, lease_s=20)
         app = create_app(settings, planner="tests.service.planners:slow")
-        with TestClient(app, raise_server_exceptions=False) as http:
+        with local(app) as http:
             job = http.post("/v1/plan", json=REQUEST).json()["id"]
             until(count.exists)
             server.stop()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
+from meshwright.api_key import KEY, KEY_FILE
 from meshwright.cli.agent import agent, agents, fit, measure
 from meshwright.cli.calibrations import calibrations
 from meshwright.cli.capture import capture
@@ -18,12 +23,25 @@ from meshwright.cli.transfer import transfer
 from meshwright.cli.verify import verify
 
 cli = typer.Typer(
-    help="Plans for distributed training: how to shard every operator of a model over a cluster.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@cli.callback()
+def root(
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="File with the API key that a service asks for.")
+    ] = None,
+) -> None:
+    """Plans for distributed training: how to shard every operator of a model over a cluster."""
+    if api_key_file is not None:  # processes that a command begins speak to the service too
+        os.environ.pop(KEY, None)
+        os.environ[KEY_FILE] = str(api_key_file)
+
+
 cli.command()(plan)
 cli.command()(replan)
 cli.command()(estimate)

@@ -8,6 +8,7 @@ from meshwright.schema.degrees import Degrees
 from meshwright.schema.errors import (
     CheckpointError,
     ConversionError,
+    Forbidden,
     GraphError,
     InvalidInput,
     LayoutError,
@@ -19,7 +20,9 @@ from meshwright.schema.errors import (
     RuleError,
     SetupError,
     TooLarge,
+    TooManyJobs,
     TopologyError,
+    Unauthorized,
     Unavailable,
 )
 from meshwright.schema.fusion import Fusion
@@ -85,6 +88,7 @@ __all__ = [
     "Exposed",
     "Factor",
     "Finding",
+    "Forbidden",
     "Fusion",
     "Graph",
     "GraphError",
@@ -143,9 +147,11 @@ __all__ = [
     "Tensor",
     "TensorPlan",
     "TooLarge",
+    "TooManyJobs",
     "Topology",
     "TopologyError",
     "Traffic",
+    "Unauthorized",
     "Unavailable",
     "Wishes",
     "parse_notation",

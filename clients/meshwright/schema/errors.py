@@ -13,6 +13,9 @@
     │   └── CheckpointError
     ├── TooLarge                413
     ├── NotFound                404
+    ├── Unauthorized            401
+    ├── Forbidden               403
+    ├── TooManyJobs             429
     ├── Unavailable             503
     └── RankLost                503
 
@@ -140,6 +143,30 @@ class NotFound(MeshwrightError):
     slug = "not-found"
     title = "There is no such document"
     status = 404
+
+
+class Unauthorized(MeshwrightError):
+    """The service asks for a key, and there is none, or it is unknown, revoked or expired."""
+
+    slug = "unauthorized"
+    title = "The service asks for a key"
+    status = 401
+
+
+class Forbidden(MeshwrightError):
+    """The key is known, and may not do this."""
+
+    slug = "forbidden"
+    title = "The key may not do this"
+    status = 403
+
+
+class TooManyJobs(MeshwrightError):
+    """The tenant has as many jobs queued and running as the service lets it have."""
+
+    slug = "too-many-jobs"
+    title = "Too many jobs wait already"
+    status = 429
 
 
 class RankLost(MeshwrightError):
