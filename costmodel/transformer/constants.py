@@ -165,7 +165,8 @@ CONSTANTS = (
         "chosen: little runs beside them",
     ),
     Constant(
-        "expert_matmul", 0.6, 0.3, "of a large product's share, what experts' grouped ones reach",
+        "expert_matmul", 0.6, 0.3,
+        "of a large product's share, what experts' products reach, several on a device",
         "chosen: uneven groups, permutations",
     ),
     Constant(

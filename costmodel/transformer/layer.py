@@ -31,7 +31,7 @@ class Layer:
     def memory_bytes_per_s(self) -> Column:
         return self.runs.memory_bytes_per_s * self.constants["memory"]
 
-    def product(self, m: Column, n: Column, k: Column, share: float = 1.0) -> Column:
+    def product(self, m: Column, n: Column, k: Column, share: Column | float = 1.0) -> Column:
         """s of an m x k by k x n product: arithmetic, and what it does not hide of its traffic.
 
         Large products reach their share of peak; where m, n or k is small, traffic counts.
@@ -56,11 +56,14 @@ class Layer:
         return mixers + runs.dense_share * dense + (1 - runs.dense_share) * self._experts()
 
     def _experts(self) -> Column:
-        """s of a layer's experts: grouped products, and the shared one."""
+        """s of a layer's experts: grouped products, and the shared one.
+
+        A device's only expert is a plain product: there is nothing to group.
+        """
         runs, hidden = self.runs, self.runs.expert_hidden
         local = np.maximum(runs.experts, 1.0) / runs.ep
         rows = np.maximum(runs.tokens * runs.top_k / runs.tp / local, 1.0)
-        share = self.constants["expert_matmul"]
+        share = np.where(local > 1, self.constants["expert_matmul"], 1.0)
         up = self.product(rows, runs.expert_ups * runs.expert_ffn, hidden, share)
         grouped = local * (up + self.product(rows, hidden, runs.expert_ffn, share))
         shared = runs.shared_ffn / runs.tp

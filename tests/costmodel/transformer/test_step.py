@@ -130,6 +130,17 @@ def test_experts_pay_for_their_own_products_and_exchange():
     assert seconds(**near, per_node=4) > seconds(**near)
 
 
+def test_a_device_s_only_expert_is_a_plain_product():
+    experts = {"top_k": 1, "expert_ffn": 16384, "dense_layers": 0, "dp": 4, "ep": 4}
+    # 8 layers, 6 FLOP a parameter and token, three matrices of an expert, one sequence a device
+    plain = 8 * 6 * 3 * 4096 * 16384 * 1024 / (0.78 * 1e14)
+    alone = seconds(without=ALL, ffn=1e-9, **{**experts, "experts": 0, "dense_layers": 8})
+    grouped = PRIORS["expert_matmul"]
+    for held, share in ((1, 1.0), (2, grouped), (16, grouped)):
+        spent = seconds(without=ALL, ffn=1e-9, experts=4 * held, **experts) - alone
+        assert spent == pytest.approx(plain / share), held
+
+
 def test_every_expert_of_a_device_is_started_and_cast():
     experts = {"experts": 8, "top_k": 1, "expert_ffn": 16384, "dense_layers": 0, "dp": 8}
     only = ALL - {"routing"}
