@@ -23,6 +23,7 @@ from service.routes import (
     agents,
     calibrations,
     events,
+    exports,
     graphs,
     health,
     jobs,
@@ -61,8 +62,8 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     service = build(settings)
     app.state.service = service
     resources = (
-        plan, plans, observations, redistributions, simulations, graphs, topologies, calibrations,
-        samples, measurements, agents, jobs, events, keys, health, pages,
+        plan, plans, observations, redistributions, simulations, exports, graphs, topologies,
+        calibrations, samples, measurements, agents, jobs, events, keys, health, pages,
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])

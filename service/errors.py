@@ -12,6 +12,7 @@ MeshwrightError
 ├── WrongOrigin             403
 ├── LeaseLost               409
 ├── NoAgent                 409     also outcome of a job
+├── CannotExport            409
 ├── HttpError               any other status of the web framework
 ├── WorkerLost              500     outcome of a job
 ├── TimedOut                504     outcome of a job
@@ -99,6 +100,14 @@ class NoAgent(MeshwrightError):
 
     slug = "no-agent"
     title = "No agent can measure this"
+    status = 409
+
+
+class CannotExport(MeshwrightError):
+    """The target has no words for a part of the plan."""
+
+    slug = "cannot-export"
+    title = "The plan cannot be exported whole"
     status = 409
 
 

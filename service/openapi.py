@@ -31,6 +31,7 @@ STATUS = {
     "401": "There is no key, or it is unknown, revoked or expired",
     "403": "The key lacks the scope, or the page of another host sent this",
     "404": "There is no such document",
+    "409": "The target has no words for a part of the plan",
     "413": "The body or the document is too large",
     "415": "The body has a type that is not understood",
     "421": "The service is not called so",
@@ -94,6 +95,8 @@ def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
         }
     if path == "/v1/plan":
         statuses.add("404")
+    if "/exports/" in path:
+        statuses.add("409")
     if path == "/readyz":
         statuses.add("503")
     has_etag = path.count("/") == 3 or path.endswith(("/certificate", "/simulation"))

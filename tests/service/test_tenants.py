@@ -107,6 +107,7 @@ def world(serve: Serve) -> World:
         "measurement": measurement,
         "job": measurement,
         "rank": "0",
+        "target": "jax",
         "key": http.get("/v1/keys", headers=one).json()["keys"][0]["id"],
     }
     return World(http, ids, one, other)

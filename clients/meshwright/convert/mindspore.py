@@ -85,8 +85,8 @@ def to_mindspore(layout: Layout, grid: DeviceGrid, *, name: str = "the tensor") 
     dims = plain_dims(layout, grid, name=name, target="a tensor map")
     if layout.partial:
         raise ConversionError(
-            f"{name}: layout {layout}: partial over {', '.join(layout.partial)}: MindSpore's "
-            "layouts know no partial values; its operators reduce them at once"
+            f"{name}: layout {layout}: partial over {', '.join(sorted(layout.partial))}: "
+            "MindSpore's layouts know no partial values; its operators reduce them at once"
         )
     stored = tuple(dim.stored for dim in dims)
     return MindSporeLayout(

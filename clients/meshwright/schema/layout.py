@@ -143,7 +143,7 @@ class Layout(Model):
         for dim in self.dims:
             parts = [_shown(part) for part in dim.parts]
             shown.append(parts[0] if len(parts) == 1 else f"({' '.join(parts)})")
-        partial = "".join(f" +{how}@{axis}" for axis, how in self.partial.items())
+        partial = "".join(f" +{how}@{axis}" for axis, how in sorted(self.partial.items()))
         return f"[{', '.join(shown)}]{partial}"
 
 
