@@ -77,8 +77,8 @@ class Leases:
     def claim(self, worker: str, what: ColumnElement[bool] = SEARCHES) -> Claim | None:
         """Lease a runnable job of these; None without. One at most holds an attempt.
 
-        The oldest one of the key that has the fewest running: who asks for a thousand plans does
-        not keep the others waiting for all of them.
+        The oldest one of the key that has the fewest running: of several workers, who asks for a
+        thousand plans does not get all. Where nothing runs, the oldest of all comes first.
         """
         with self._database.writing() as connection:
             self._give_up(connection)
