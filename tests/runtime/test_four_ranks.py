@@ -65,6 +65,14 @@ CASES = (
         microbatches=4,
         pipeline=Pipeline(ranks=2, schedule="1f1b"),
     ),
+    Wanted(
+        "backward passes in two, zero 3, recompute",
+        "llama",
+        {"dp": 2, "zero": 3},
+        microbatches=4,
+        recompute="full",
+        pipeline=Pipeline(ranks=2, schedule="zb_h1"),
+    ),
     Wanted("four stages", "llama", microbatches=4, pipeline=Pipeline(ranks=4, schedule="1f1b")),
 )
 

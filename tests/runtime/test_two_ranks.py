@@ -23,6 +23,12 @@ CASES = (
     Wanted("single precision", "llama", SEQUENCE_PARALLEL, dtype="float32"),
     Wanted("stages", "llama", microbatches=4, pipeline=Pipeline(ranks=2, schedule="1f1b")),
     Wanted("shared table", "gpt", microbatches=4, pipeline=Pipeline(ranks=2, schedule="gpipe")),
+    Wanted(
+        "backward passes in two",
+        "gpt",
+        microbatches=4,
+        pipeline=Pipeline(ranks=2, schedule="zb_v", stages_per_rank=2),
+    ),
 )
 
 

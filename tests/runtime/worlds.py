@@ -79,9 +79,6 @@ def _rank(
     rank: int, size: int, cases: Sequence[Case], folder: Path, service: str, example: str
 ) -> None:
     torch.set_num_threads(1)
-    import faulthandler
-
-    faulthandler.dump_traceback_later(40)  # DEBUG
     store = dist.FileStore(str(folder / "store"), size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     cache = folder / "cache" / str(rank)

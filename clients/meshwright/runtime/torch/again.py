@@ -12,20 +12,26 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 import torch
 
 T = torch.Tensor
 Make = Callable[[], T]
+Asked = Literal["once", "twice"]
 
 
 @dataclass(eq=False, slots=True)
 class Remade:
-    """Something that can be had again. readers: tensors of the graph that lie in it and are still
-    read. saved: how often a part of it is kept, and not asked for yet."""
+    """Something that can be had again. asked: how often each part of it is.
+
+    readers: tensors of the graph that lie in it and are still read. saved: how often a part of it
+    is kept, and not asked for yet.
+    """
 
     make: Make
     value: T | None
+    asked: Asked
     readers: int = 0
     saved: int = 0
 
@@ -41,10 +47,12 @@ class _Place:
 class Again:
     """What can be had again at this moment of a forward pass, by storage and tensor.
 
-    there: what lives as long anyway, and does not count as kept.
+    there: what lives as long anyway, and does not count as kept. asked: by how many passes for what
+    an op saved; what was made again for the first of two is there until autograd forgets it.
     """
 
-    def __init__(self, there: Iterable[T]) -> None:
+    def __init__(self, there: Iterable[T], asked: Asked = "once") -> None:
+        self._asked = asked
         self._there = frozenset(_storage(one) for one in there)
         self._held: dict[int, Remade] = {}
         self._storages: dict[str, list[int]] = {}
@@ -61,7 +69,7 @@ class Again:
 
     def hold(self, tensor: str, value: T, make: Make) -> None:
         """A value of a tensor, which can be made again so."""
-        self._held.setdefault(_storage(value), Remade(make, value))
+        self._held.setdefault(_storage(value), Remade(make, value, self._asked))
         self.share(tensor, value)
 
     def share(self, tensor: str, value: T) -> None:
@@ -88,7 +96,7 @@ class Again:
         self, names: Sequence[str], inputs: Sequence[T], op: Callable[[Sequence[T]], Sequence[T]]
     ) -> Sequence[T]:
         """What an op makes of its inputs; nothing of it is kept."""
-        own = _OpAgain(op, [(self.source(one), one.requires_grad) for one in inputs])
+        own = _OpAgain(op, [(self.source(one), one.requires_grad) for one in inputs], self._asked)
         given = {_storage(one) for one in inputs}
 
         def keep(tensor: T) -> T | _Place | Make:
@@ -124,6 +132,7 @@ class _OpAgain:
 
     op: Callable[[Sequence[T]], Sequence[T]]
     inputs: Sequence[tuple[Make, bool]]
+    asked: Asked
     wanted: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -138,7 +147,7 @@ class _OpAgain:
 
     def saved(self, place: int) -> T:
         self._run()
-        return self._saved.pop(place)
+        return self._saved.pop(place) if self.asked == "once" else self._saved[place]
 
     def output(self, k: int) -> T:
         return self._run().pop(k)
@@ -169,7 +178,7 @@ def _had(saved: T | _Place | Make) -> T:
         own.value = own.make()
     found = own.value.as_strided(saved.shape, saved.stride, saved.offset)
     own.saved -= 1
-    if not own.saved:
+    if not own.saved and own.asked == "once":
         own.value = None
     return found
 

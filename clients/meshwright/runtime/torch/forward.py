@@ -11,10 +11,11 @@ from meshwright.capture.interpreter import results_of, run_of
 from meshwright.runtime.moves import Way
 from meshwright.runtime.program import Given, PlannedOp, Program, View
 from meshwright.runtime.stage import PlanReader
-from meshwright.runtime.torch.again import Again
+from meshwright.runtime.torch.again import Again, Asked
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.kernels import LocalOp, run_local
 from meshwright.runtime.torch.redistribute import parameter_read, redistributed
+from meshwright.runtime.torch.weights import Weights
 from meshwright.schema import Layout, PlanError
 
 T = torch.Tensor
@@ -25,8 +26,8 @@ class Forward:
     """Values of one pass. sources: parts of inputs and labels; whole buffers and constants.
     received: what other stages made.
 
-    parameters: values at rest. take: gets their gradients, in the backward pass. replaced: dtypes
-    of the graph that run as others.
+    parameters: values at rest. take: gets their gradients, in the backward pass, or where there are
+    `weights` when these give them. replaced: dtypes of the graph that run as others.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Forward:
         parameters: Mapping[str, T],
         take: Take,
         replaced: Mapping[str, torch.dtype],
+        weights: Weights | None,
     ) -> None:
         self.program = program
         self.collectives = collectives
@@ -47,7 +49,9 @@ class Forward:
         self.replaced = replaced
         self.made: dict[str, T] = {**sources, **received}
         self._as_read: dict[str, T] = {}
-        self._again = Again((*parameters.values(), *sources.values()))
+        self._weights = weights
+        asked: Asked = "once" if weights is None else "twice"
+        self._again = Again((*parameters.values(), *sources.values()), asked)
 
     def run(self, sizes: Mapping[str, int]) -> dict[str, T]:
         """All values that the program keeps, or nobody in the stage reads; sizes: of the graph's
@@ -67,9 +71,16 @@ class Forward:
 
     def _results(self, op: PlannedOp, inputs: Sequence[T], sizes: Mapping[str, int]) -> Sequence[T]:
         names = op.op.outputs
+
+        def run(given: Sequence[T]) -> Sequence[T]:
+            read = {k: own.root for k, own in enumerate(op.inputs) if self._is_trained(own.root)}
+            if self._weights is None or not read:
+                return self._run(op, given, sizes)
+            return self._weights.run(lambda own: self._run(op, own, sizes), given, read)
+
         if op.is_again:
-            return self._again.run(names, inputs, lambda given: self._run(op, given, sizes))
-        results = self._run(op, inputs, sizes)
+            return self._again.run(names, inputs, run)
+        results = run(inputs)
         for name, result in zip(names, results, strict=True):
             self._again.share(name, result)
         return results
@@ -89,6 +100,9 @@ class Forward:
                 for own, way in zip(results_of(run), op.made, strict=True)
             ]
         return run_local(LocalOp(run, op.planned, op.terms, op.whole_shapes, self.collectives))
+
+    def _is_trained(self, root: str) -> bool:
+        return root in self.parameters and self.parameters[root].requires_grad
 
     def _fetch(self, given: Given) -> T:
         """An input as the op needs it."""

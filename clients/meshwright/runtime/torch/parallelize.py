@@ -73,11 +73,6 @@ def _observing(source: PlanSource, device: torch.device) -> Observing | None:
 
 def _check(strategy: RankStrategy, graph: Graph) -> None:
     """Refuse what is not carried out yet, and what cannot be trained."""
-    if any(what == "W" for _, what, _ in strategy.passes):
-        raise PlanError(
-            "the plan's schedule splits backward passes in two: not carried out yet; plan with "
-            "1f1b, interleaved_1f1b or gpipe"
-        )
     if strategy.order:
         raise PlanError(
             "the plan loads sequences in zigzag order: not carried out yet; plan with "

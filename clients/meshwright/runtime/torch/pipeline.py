@@ -29,12 +29,20 @@ def run_step(
     """
     for stage in stages.values():
         stage.begin()
+    split = {(number, microbatch) for number, what, microbatch in strategy.passes if what == "W"}
     for number, what, microbatch in strategy.passes:
         stage = stages[number]
         if what == "F":
             received = transport.receive("value", number)
-            made = stage.forward(microbatch, sources(number, microbatch), received)
+            made = stage.forward(
+                microbatch,
+                sources(number, microbatch),
+                received,
+                "split" if (number, microbatch) in split else "whole",
+            )
             transport.send("value", number, made)
+        elif what == "W":
+            stage.weights(microbatch)
         else:
             sent = transport.receive("gradient", number)
             transport.send("gradient", number, stage.backward(microbatch, sent))

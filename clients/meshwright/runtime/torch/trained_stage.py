@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -11,8 +12,10 @@ from meshwright.runtime.program import Program
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.forward import Forward
 from meshwright.runtime.torch.parameters import Parameters
+from meshwright.runtime.torch.weights import Weights
 
 T = torch.Tensor
+Backward = Literal["whole", "split"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class TrainedStage:
         self._device = device
         self._values: dict[str, T] = {}
         self._in_flight: dict[int, Made] = {}
+        self._weights: dict[int, Weights] = {}
 
     def begin(self) -> None:
         """Bring parameters to where they rest between readers of a step."""
@@ -62,9 +66,16 @@ class TrainedStage:
         self.losses = []
 
     def forward(
-        self, number: int, sources: Mapping[str, T], received: Mapping[str, T]
+        self,
+        number: int,
+        sources: Mapping[str, T],
+        received: Mapping[str, T],
+        backward: Backward = "whole",
     ) -> dict[str, T]:
-        """What a microbatch makes for the next stage."""
+        """What a microbatch makes for the next stage. backward: the passes that will follow."""
+        weights = Weights() if backward == "split" else None
+        if weights is not None:
+            self._weights[number] = weights
         planned = self.program.planned
         given = {
             name: own.requires_grad_(planned.tensors[name].rest.gradient is not None)
@@ -78,6 +89,7 @@ class TrainedStage:
             parameters=self._values,
             take=self.parameters.take,
             replaced=self._replaced,
+            weights=weights,
         )
         with self._device:  # where ops make tensors of nothing
             values = forward.run(self._sizes)
@@ -91,7 +103,8 @@ class TrainedStage:
         return sent
 
     def backward(self, number: int, gradients: Mapping[str, T]) -> dict[str, T]:
-        """Gradients of what was received, from those of what was sent on."""
+        """Gradients of what was received, from those of what was sent on; those of parameters too,
+        where backward passes are whole."""
         own = self._in_flight.pop(number)
         made = [(one, gradients.get(name)) for name, one in own.made.items()]
         if made:
@@ -101,3 +114,7 @@ class TrainedStage:
             for name, leaf in own.given.items()
             if leaf.requires_grad
         }
+
+    def weights(self, number: int) -> None:
+        """Gradients of parameters, after the backward pass that left them."""
+        self._weights.pop(number).give()
