@@ -78,6 +78,9 @@ def asked(wanted: Wanted, sizes: tuple[int, ...], service: str) -> PlanFile:
             calibration=toy_calibration(),
         ).plan
     assert found is not None
+    if wanted.pipeline is not None:
+        assert found.schedule is not None
+        assert found.schedule.kind == wanted.pipeline.schedule
     return PlanFile(plan=found, graph=graph, topology=devices, setup=setup)
 
 

@@ -14,6 +14,7 @@ from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.runtime.reporting import FIRST_STEPS
 from meshwright.runtime.torch.trained import Form
+from meshwright.schema import Pipeline
 from meshwright.schema.checkpoint import Checkpoint
 from meshwright.schema.observation import Observation
 from tests.runtime.checkpoint_world import (
@@ -35,33 +36,47 @@ MIXED = {"dp": 2, "tp": 2}
 ZERO_3 = {"dp": 4, "zero": 3}
 # rounding, that steps of AdamW magnify
 CLOSE = 1e-9
-# keys and values of the second are segments of other lengths than the queries
-MOVES: tuple[tuple[str, Form], ...] = (
-    ("llama", "safetensors"),
-    ("gpt with groups", "safetensors"),
-    ("gpt with groups", "distributed"),
+# keys and values of the second are segments of other lengths than the queries; two stages of a rank
+# hold other parameters of the Llama, stages on other ranks the table of the second twice
+MOVES: tuple[tuple[str, str, Form], ...] = (
+    ("llama", "2x2", "safetensors"),
+    ("gpt with groups", "2x2", "safetensors"),
+    ("gpt with groups", "2x2", "distributed"),
+    ("llama", "stages", "safetensors"),
+    ("gpt with groups", "stages", "safetensors"),
+    ("gpt with groups", "stages", "distributed"),
 )
-NAMES = [f"{model}, {form}" for model, form in MOVES]
+NAMES = [", ".join(move) for move in MOVES]
+STAGES = {
+    "llama": Wanted(
+        "stages",
+        "llama",
+        {"tp": 2},
+        pipeline=Pipeline(ranks=2, schedule="interleaved_1f1b", stages_per_rank=2),
+    ),
+    "gpt with groups": Wanted(
+        "stages",
+        "gpt with groups",
+        {"dp": 2, "zero": 1},
+        pipeline=Pipeline(ranks=2, schedule="1f1b"),
+    ),
+}
 
 
 @pytest.fixture(scope="module")
 def plans(service: str) -> dict[tuple[str, str], str]:
     """Ids by model and kind."""
     wanted = [
-        *(
-            (model, kind, sizes, degrees)
-            for model in ("llama", "gpt with groups")
-            for kind, sizes, degrees in (
-                ("2x2", (2, 2), {**MIXED, "sequence_parallel": True}),
-                ("4", (2, 2), ZERO_3),
-                ("1", (1,), {"dp": 1}),
-            )
-        ),
+        (own, sizes)
+        for model, stages in STAGES.items()
+        for own, sizes in (
+            (Wanted("2x2", model, {**MIXED, "sequence_parallel": True}), (2, 2)),
+            (Wanted("4", model, ZERO_3), (2, 2)),
+            (Wanted("1", model, {"dp": 1}), (1,)),
+            (stages, (2, 2)),
+        )
     ]
-    return {
-        (model, kind): asked(Wanted(kind, model, degrees), sizes, service).plan.id
-        for model, kind, sizes, degrees in wanted
-    }
+    return {(own.model, own.name): asked(own, sizes, service).plan.id for own, sizes in wanted}
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +100,8 @@ Plans = dict[tuple[str, str], str]
 @pytest.fixture(scope="module")
 def moved(plans: Plans, folder: Path, service: str) -> Moved:
     moves = [
-        Move(f"{model}, {form}", model, plans[model, "2x2"], plans[model, "4"], form)
-        for model, form in MOVES
+        Move(name, model, plans[model, before], plans[model, "4"], form)
+        for name, (model, before, form) in zip(NAMES, MOVES, strict=True)
     ]
     torch.manual_seed(SEED)
     (folder / WHOLE).mkdir()
@@ -108,7 +123,7 @@ def test_four_ranks_go_on_under_another_plan_as_under_the_first(moved: Moved, na
 def test_one_process_goes_on_as_four_did(
     moved: Moved, plans: Plans, folder: Path, service: str, name: str
 ) -> None:
-    model, _ = name.split(", ")
+    model, *_ = name.split(", ")
     with started(MODELS[model], plans[model, "1"], service, 1.0) as (trained, optimizer):
         loaded = trained.load(folder / name, optimizer)
         first = loaded.extra["step"]
