@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from meshwright.runtime.torch.again import Again
 from meshwright.runtime.torch.redistribute import parameter_read
@@ -34,6 +35,20 @@ def test_gradients_of_parameters_wait_until_they_are_asked_for() -> None:
     assert weight.grad is None
     weights.give()
     assert torch.equal(weight.grad, wanted[1])
+
+
+def test_what_other_ops_saved_goes_with_the_first_pass() -> None:
+    x, weight = random(4, 3), random(5, 3)
+    weights = Weights()
+    (made,) = weights.run(product, [x, weight], {1: "weight"})
+    storage = StorageWeakRef(made.untyped_storage())
+    total = F.gelu(made).sum()
+    del made
+    assert not storage.expired()
+    total.backward()
+    assert storage.expired()
+    weights.give()
+    assert weight.grad is not None
 
 
 def test_an_op_that_reads_no_activation_has_both_passes() -> None:

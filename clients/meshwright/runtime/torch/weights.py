@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 T = torch.Tensor
 Op = Callable[[Sequence[T]], Sequence[T]]
@@ -23,14 +24,15 @@ class _Part:
     """One op that was run. names: of the parameters that it reads. came: these, as they came.
 
     leaves: the same where its graph begins. others: activations there, by the place of the input.
-    made: where the graph ends. sent: the gradients of that, when they are there.
+    ends: of the graph; not what was made, which may go before. sent: the gradients of that, when
+    they are there.
     """
 
     names: Sequence[str]
     came: Sequence[T]
     leaves: Sequence[T]
     others: Mapping[int, T]
-    made: Sequence[T]
+    ends: Sequence[GradientEdge]
     sent: Sequence[T] = ()
 
 
@@ -54,7 +56,7 @@ class Weights:
                 came=[inputs[k] for k in read],
                 leaves=[own[k] for k in read],
                 others={k: one for k, one in enumerate(own) if k not in read and one.requires_grad},
-                made=[one for one in made if one.requires_grad],
+                ends=[get_gradient_edge(one) for one in made if one.requires_grad],
             )
             return part, made
 
@@ -68,7 +70,7 @@ class Weights:
         ready: dict[str, list[tuple[T, T]]] = {}
         while self._waiting:
             part = self._waiting.pop(0)
-            found = torch.autograd.grad(part.made, part.leaves, part.sent, materialize_grads=True)
+            found = torch.autograd.grad(part.ends, part.leaves, part.sent, materialize_grads=True)
             for name, came, gradient in zip(part.names, part.came, found, strict=True):
                 ready.setdefault(name, []).append((came, gradient))
                 left[name] -= 1
@@ -99,7 +101,7 @@ class _Split(torch.autograd.Function):
         found: dict[int, T] = {}
         if part.others:
             gradients = torch.autograd.grad(
-                part.made,
+                part.ends,
                 list(part.others.values()),
                 part.sent,
                 retain_graph=True,
