@@ -56,7 +56,7 @@ class Client:
         while self.wanted or open_jobs:
             if self.wanted and len(open_jobs) < AT_ONCE:
                 number += 1
-                job = self._ask("POST", "/v1/plan?fresh=false", _request(f"net {number}"))
+                job = self._ask("POST", "/v1/plan?fresh=false", asked(f"net {number}"))
                 self.accepted[job["id"]] = f"net {number}"
                 open_jobs.add(job["id"])
             for id_ in sorted(open_jobs):
@@ -84,8 +84,8 @@ class Client:
             time.sleep(0.05)
 
 
-def _request(name: str) -> dict[str, Any]:
-    """A small net of its own on four devices, with fields of a real request."""
+def asked(name: str) -> dict[str, Any]:
+    """A request for a small net of this name on four devices."""
     return {
         "graph": {
             "name": name,
@@ -119,7 +119,7 @@ def wrongs(store: str, client: Client) -> dict[str, int]:
             if row.body.get("state") in ("succeeded", "failed", "cancelled")
         )
         found["finished twice"] = sum(count > 1 for count in final.values())
-        graphs = {Graph.from_dict(_request(name)["graph"]).id: job
+        graphs = {Graph.from_dict(asked(name)["graph"]).id: job
                   for job, name in client.accepted.items()}  # fmt: skip
         found["torn"], found["of another job"] = _bad_plans(connection, graphs, client)
         found["two of one request"] = sum(

@@ -20,10 +20,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 
+from bench.faults import asked
 from bench.postgresql import running
 from bench.series_parallel import series_parallel
 from bench.timing import median_seconds, reference_loop, say
@@ -31,22 +31,12 @@ from meshwright.planner import preset
 from meshwright.schema import Graph, Plan, Request
 from service import documents
 from service.database import Database
+from service.principals import DEFAULT
 from solver.planner import plan as planned
 
 CONNECTIONS = 8
 STORED = 10_000
-GRAPH: dict[str, Any] = {
-    "name": "net",
-    "symbols": {"batch": 64},
-    "tensors": [
-        {"name": "x", "shape": ["batch", 256], "dtype": "bfloat16", "role": "input"},
-        {"name": "w", "shape": [256, 256], "dtype": "bfloat16", "role": "parameter"},
-        {"name": "y", "shape": ["batch", 256], "dtype": "bfloat16"},
-    ],
-    "ops": [{"name": "linear", "kind": "matmul", "inputs": ["x", "w"], "outputs": ["y"]}],
-    "outputs": ["y"],
-}
-ASKED = {"graph": GRAPH, "topology": "h100-1x4", "setup": {"phase": "inference"}}
+ASKED = asked("net")
 
 
 def main() -> None:
@@ -70,17 +60,17 @@ def main() -> None:
 
 def fill(store: str) -> Plan:
     """Store so many plans; one of them."""
-    graph, topology = Graph.from_dict(GRAPH), preset("h100-1x4")
+    graph, topology = Graph.from_dict(ASKED["graph"]), preset("h100-1x4")
     found = planned(Request.from_dict({**ASKED, "topology": topology.to_dict()})).plan
     assert found is not None
     database = Database(store)
     database.upgrade()
     with database.writing() as connection:
         for document in (graph, topology):
-            documents.put(connection, document, now=database.now)
+            documents.put(connection, DEFAULT, document, now=database.now)
         for number in range(STORED):
             own = found.model_copy(update={"name": f"net {number}"})
-            documents.put_plan(connection, own, now=database.now)
+            documents.put_plan(connection, DEFAULT, own, now=database.now)
     database.close()
     return own
 
