@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,11 @@ def test_the_light_wheel_brings_the_contract_and_the_commands(
     assert all(
         name.startswith("meshwright/") or ".dist-info/" in name for name in wheels["meshwright"]
     )
+
+
+def test_every_entry_point_leads_somewhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for group, points in project["entry-points"].items():
+        for name, value in points.items():
+            module, _, function = value.partition(":")
+            assert callable(getattr(import_module(module), function)), (group, name)

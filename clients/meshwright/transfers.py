@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from meshwright.entry_points import loaded
 from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
-from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
+from meshwright.schema.transfer import MovedStates, Transfer
 
 LACK = "nothing that computes transfers is installed here"
 
@@ -34,17 +34,6 @@ class PlanTransfer(Protocol):
     ) -> Transfer: ...
 
 
-class DeviceSends(Protocol):
-    """What one device of a transfer has to do; NotFound where it takes no part."""
-
-    def __call__(self, document: Transfer, device: int) -> DeviceTransfer: ...
-
-
 def find_transfer() -> PlanTransfer:
     """What moves plans; Unavailable where the server distribution is not installed."""
     return cast(PlanTransfer, loaded("meshwright.transfers", "plans", LACK))
-
-
-def find_sends() -> DeviceSends:
-    """What knows the sends of a device; Unavailable as above."""
-    return cast(DeviceSends, loaded("meshwright.transfers", "device", LACK))

@@ -23,7 +23,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 from meshwright.show.transfer import render_device, render_transfer
-from meshwright.transfers import find_sends, find_transfer
+from meshwright.transfers import find_transfer
 
 Documents = tuple[Plan, Graph, Topology, Setup]
 
@@ -53,7 +53,10 @@ def transfer(
     else:
         made = _here(source, target, state=state, first=first, cluster=cluster)
         if rank is not None:
-            made = find_sends()(made, rank)
+            # numpy comes with what computed the transfer, not with every client
+            from meshwright.schema.routing.pieces import device_transfer
+
+            made = device_transfer(made, rank)
     _tell(made, output)
 
 
