@@ -24,11 +24,13 @@ from typing import Any
 
 import httpx
 from sqlalchemy import func, select, text
+from zstandard import ZstdError
 
 from bench.faulty_service import Clock, Fault, Service, SmallDisk
 from bench.postgresql import PostgreSQL, running
 from bench.timing import say
-from meshwright.schema import Graph, Plan
+from meshwright.schema import Graph, MeshwrightError, Plan
+from service import documents
 from service.database import Database
 from service.principals import DEFAULT
 from service.tables import JobEventRow, JobRow
@@ -136,8 +138,6 @@ def wrongs(store: str, client: Client) -> dict[str, int]:
 
 
 def _bad_plans(connection: Any, graphs: dict[str, str], client: Client) -> tuple[int, int]:
-    from service import documents
-
     torn = strange = 0
     for id_, job in client.ended.items():
         if job["state"] != "succeeded":
@@ -146,7 +146,7 @@ def _bad_plans(connection: Any, graphs: dict[str, str], client: Client) -> tuple
             plan = Plan.from_json(documents.read(connection, DEFAULT, "plan", job["plan"]))
             torn += plan.id != job["plan"]
             strange += graphs.get(plan.graph) != id_
-        except Exception:
+        except (MeshwrightError, ZstdError):
             torn += 1
     return torn, strange
 

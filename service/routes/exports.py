@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query, Response
 
 from meshwright.convert import TARGETS, export_plan, network_of
+from meshwright.exports import EveryTarget
 from meshwright.launch import LAUNCHERS, launch_of
 from meshwright.schema import Graph, Plan, Setup
 from meshwright.schema.canonical import canonical_json
@@ -16,10 +17,6 @@ from service.principals import Reader
 from service.state import Service
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["exports"])
-EveryTarget = Literal[
-    "dtensor", "jax", "mindspore", "mindspore-network", "mindspore-strategies", "megatron",
-    "mindformers", "torchtitan",
-]  # fmt: skip
 NAMED = 20  # refusals that a problem names; chosen
 # a newer version of the service may have more words
 HEADERS = {"Cache-Control": "private, no-cache"}

@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from meshwright.cli.consoles import notices
 from meshwright.convert import Export, Target, export_plan, network_of
+from meshwright.exports import EveryTarget
 from meshwright.files import write_whole
 from meshwright.launch import LAUNCHERS, Launch, Launcher, launch_of
 from meshwright.planfile import PlanFile, read_plan
 from meshwright.schema import PlanError
-
-EveryTarget = Literal[
-    "dtensor", "jax", "mindspore", "mindspore-network", "mindspore-strategies", "megatron",
-    "mindformers", "torchtitan",
-]  # fmt: skip
 
 
 def export(
