@@ -26,7 +26,7 @@ from service.database import Database
 from service.errors import NoAgent, WorkerLost
 from service.jobs import FINAL
 from service.principals import Tenant
-from service.tables import JobRow
+from service.tables import JobRow, KeyRow
 
 SEARCHES = JobRow.kind == "plan"
 WHY_LOST = {
@@ -77,15 +77,15 @@ class Leases:
     def claim(self, worker: str, what: ColumnElement[bool] = SEARCHES) -> Claim | None:
         """Lease a runnable job of these; None without. One at most holds an attempt.
 
-        The oldest one of the key that has the fewest running: of several workers, who asks for a
-        thousand plans does not get all. Where nothing runs, the oldest of all comes first.
+        The oldest one of the key that has the fewest running and, of those, was served longest
+        ago: who asks for a thousand plans does not keep the others waiting.
         """
         with self._database.writing() as connection:
             self._give_up(connection)
             oldest = (
                 select(JobRow.id)
                 .where(what, or_(JobRow.state == "queued", self._lapsed()))
-                .order_by(_running_beside(), JobRow.created, JobRow.id)
+                .order_by(_running_beside(), _served(), JobRow.created, JobRow.id)
                 .limit(1)
                 .with_for_update(skip_locked=True)
                 .scalar_subquery()
@@ -101,10 +101,15 @@ class Leases:
                     lease_until=self._database.now + self.lease_s,
                     started=func.coalesce(JobRow.started, self._database.now),
                 )
-                .returning(JobRow.tenant, JobRow.id, JobRow.attempt, JobRow.asked, JobRow.plan)
+                .returning(
+                    JobRow.tenant, JobRow.key, JobRow.id, JobRow.attempt, JobRow.asked, JobRow.plan
+                )
             ).first()
             if row is None:
                 return None
+            connection.execute(
+                update(KeyRow).where(KeyRow.id == row.key).values(served=self._database.now)
+            )
             self._note(connection, row.id, row.attempt, {"state": "running", "worker": worker})
         return Claim(Tenant(row.tenant), row.id, row.attempt, row.asked, row.plan)
 
@@ -285,6 +290,12 @@ def _running_beside() -> ColumnElement[int]:
         )
         .scalar_subquery()
     )
+
+
+def _served() -> ColumnElement[float]:
+    """Of a job: when one of its key was last begun; 0 without keys, or where none was."""
+    last = select(KeyRow.served).where(KeyRow.id == JobRow.key).scalar_subquery()
+    return func.coalesce(last, 0.0)
 
 
 def _ours(claim: Claim) -> ColumnElement[bool]:

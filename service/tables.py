@@ -45,6 +45,7 @@ class KeyRow(Base):
     """An API key, without the secret: SHA-256 of it. Kept when revoked: a store stays closed.
 
     prefix: the first characters of the secret, by which it is found. used: about when, last.
+    served: when a worker last began a job of it.
     """
 
     __tablename__ = "keys"
@@ -59,6 +60,7 @@ class KeyRow(Base):
     created: Mapped[float] = mapped_column(Float(53))
     expires: Mapped[float | None] = mapped_column(Float(53))
     used: Mapped[float | None] = mapped_column(Float(53))
+    served: Mapped[float | None] = mapped_column(Float(53))
     revoked: Mapped[float | None] = mapped_column(Float(53))
 
 

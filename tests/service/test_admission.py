@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from meshwright.schema import Graph, Topology
+from meshwright.schema import Graph, InvalidInput, Topology
 from service import documents
-from service.principals import Principal, Tenant
+from service.keys import Keys
+from service.principals import DEFAULT, Principal, Tenant
 from tests.service.conftest import Serve
 from tests.service.job_table import Table
 from tests.service.keyed import key_of
@@ -42,6 +43,24 @@ def test_who_asks_for_much_does_not_keep_the_others_waiting(table: Table) -> Non
     turns = [table.claim(f"w{number}").job for number in range(4)]
     assert turns[:2] == [jobs[0], late]
     assert turns[2:] == jobs[1:]
+
+
+def test_keys_take_turns_at_one_worker(table: Table) -> None:
+    greedy, modest = of_key(table, "greedy"), of_key(table, "modest")
+    many = [submit(table, greedy) for _ in range(3)]
+    few = [submit(table, modest) for _ in range(2)]
+    turns = []
+    while len(turns) < 5:
+        table.turn_clock(1)
+        claim = table.claim()
+        turns.append(claim.job)
+        assert table.leases.fail(claim, InvalidInput("what becomes of it is no matter"))
+    assert turns == [many[0], few[0], many[1], few[1], many[2]]
+
+
+def of_key(table: Table, name: str) -> Principal:
+    key, _ = Keys(table.database).create(DEFAULT, name=name, scopes=["plan"])
+    return Principal(DEFAULT, key.id, frozenset(["plan"]))
 
 
 def submit(table: Table, by: Principal) -> str:
