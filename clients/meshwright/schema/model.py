@@ -151,6 +151,16 @@ class Document(Model):
         pointer = _pointer(first, value)
         if isinstance(cause, MeshwrightError):
             return type(cause)(cause.detail, pointer=cause.pointer or pointer)
+        if first["loc"][-1:] == ("schema_version",):
+            return cls.error(
+                f"{pointer}: a document of schema version {first['input']!r:.40}; this Meshwright "
+                "reads version 1, a newer one may read it",
+                pointer=pointer,
+            )
+        if first["type"] == "extra_forbidden":
+            return cls.error(
+                f"{pointer}: an unknown field, which a newer Meshwright may know", pointer=pointer
+            )
         found = repr(first["input"])
         found = found if len(found) <= 80 else found[:77] + "..."
         # where several types would do, each says what it misses
