@@ -2,6 +2,7 @@
 # make test   everything the tests need, then all tests
 # make lint   ruff and mypy
 # make test-mindspore  what is exported, compiled by MindSpore itself (2.8 GB, an environment of its own)
+# make audit  known vulnerabilities of every pinned package; fails too where one could not be asked for
 # make bench  the measurements of docs/
 # make schema the JSON Schemas in docs/schema, and docs/operators.md
 # make clean  remove what make made
@@ -9,13 +10,14 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: run test test-mindspore lint bench schema clean system-packages
+.PHONY: run test test-mindspore lint audit bench schema clean system-packages
 
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 MINDSPORE := .venv-mindspore
+AUDIT := .venv-audit
 PROJECTS := pyproject.toml clients/pyproject.toml constraints.txt
 
 run: $(VENV)/.run
@@ -33,6 +35,15 @@ lint: $(VENV)/.test
 	$(PY) -m mypy clients/meshwright service solver costmodel
 	$(PY) -m mypy --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores clients/meshwright
 
+# --strict: a package that the index does not know is a failure, not a line of the report
+audit: | $(AUDIT)
+	@for file in constraints.txt constraints-mindspore.txt; do echo "== $$file"; \
+		$(AUDIT)/bin/pip-audit --strict --progress-spinner off --no-deps --disable-pip --requirement $$file; done
+
+$(AUDIT):
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip --disable-pip-version-check install --quiet pip-audit
+
 bench: $(VENV)/.test
 	@for file in $$(grep -l __main__ bench/*.py); do \
 		echo "== $$file"; $(PY) -m bench.$$(basename "$$file" .py); done
@@ -42,7 +53,7 @@ schema: $(VENV)/.test
 	$(PY) docs/generate_operators.py
 
 clean:
-	rm -rf $(VENV) $(MINDSPORE) .meshwright .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(MINDSPORE) $(AUDIT) .meshwright .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PY):

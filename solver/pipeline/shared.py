@@ -67,5 +67,5 @@ def _elsewhere(packed: bytes, work: Work[Task, Result], task: Task, deadline: De
 
 @lru_cache(maxsize=1)
 def _unpacked(packed: bytes) -> Shared:
-    request: Request = pickle.loads(zlib.decompress(packed))  # of the process that asks
+    request: Request = pickle.loads(zlib.decompress(packed))  # noqa: S301  by the process that asks
     return Shared(request, Anatomy(request.graph))
