@@ -17,7 +17,9 @@ def error_of(problem: Mapping[str, Any]) -> MeshwrightError:
     errors = problem.get("errors") or [{}]
     pointer = str(errors[0].get("pointer", "")) if isinstance(errors[0], Mapping) else ""
     kind = _classes().get(slug) or _by_status(problem.get("status"))
-    return kind(detail, pointer=pointer)
+    error = kind(detail, pointer=pointer)
+    error.received = problem
+    return error
 
 
 def _by_status(status: object) -> type[MeshwrightError]:

@@ -25,6 +25,7 @@ from meshwright.schema import (
     Topology,
     Unavailable,
 )
+from tests.clients.client.speaking import events, progress
 from tests.service.planners import tiny
 from tests.service.samples import GRAPH, REQUEST, TOPOLOGY
 
@@ -70,21 +71,24 @@ def ask(made: Client, **more: object) -> object:
 
 
 def test_the_job_is_followed_to_its_end() -> None:
-    running = {**JOB, "state": "running", "progress": {"phase": "p", "done": 1, "total": 2}}
+    running = {**JOB, "state": "running"}
     infeasible = {
         **JOB, "state": "succeeded", "outcome": "infeasible",
         "infeasible": {"constraint": "memory", "detail": "too big"},
     }  # fmt: skip
     made, asked = client(
         httpx.Response(202, json=JOB),
+        events(progress(1, "p")),
         httpx.Response(200, json=running),
+        events(progress(2, "q")),
         httpx.Response(200, json=infeasible),
     )
     seen: list[Progress] = []
     answer = ask(made, on_progress=seen.append)
     assert getattr(answer, "infeasible").detail == "too big"  # noqa: B009
-    assert [progress.phase for progress in seen] == ["p"]
-    assert [request.url.path for request in asked] == ["/v1/plan", *["/v1/jobs/job_1"] * 2]
+    assert [progress.phase for progress in seen] == ["p", "q"]
+    following = ["/v1/jobs/job_1/events", "/v1/jobs/job_1"]
+    assert [request.url.path for request in asked] == ["/v1/plan", *following * 2]
 
 
 def test_what_a_plan_may_be_is_sent_where_it_is_said() -> None:
@@ -120,10 +124,13 @@ def found() -> tuple[httpx.Response, httpx.Response]:
 def test_a_plan_comes_with_its_certificate_where_that_is_asked() -> None:
     plan, certificate = found()
     id_ = certificate.json()["plan"]
-    verifying = {**JOB, "state": "running", "plan": id_, "verify": True,
-                 "progress": {"phase": "verifying", "done": 0, "total": 1}}  # fmt: skip
+    verifying = {**JOB, "state": "running", "plan": id_, "verify": True}
     succeeded = {**JOB, "state": "succeeded", "plan": id_}
-    followed = [httpx.Response(202, json=verifying), httpx.Response(200, json=succeeded)]
+    followed = [
+        httpx.Response(202, json=verifying),
+        events(progress(1, "verifying")),
+        httpx.Response(200, json=succeeded),
+    ]
     for answers in ([*followed, plan, certificate], [plan, certificate]):
         made, asked = client(*answers)
         seen: list[Progress] = []
@@ -134,7 +141,7 @@ def test_a_plan_comes_with_its_certificate_where_that_is_asked() -> None:
         assert (answer.plan.id, answer.certificate.outcome) == (id_, "failed")
         assert json.loads(asked[0].content)["verify"] is True
         assert asked[-1].url.path == f"/v1/plans/{id_}/certificate"
-        assert [progress.phase for progress in seen] == ["verifying"] * (len(answers) // 4)
+        assert [progress.phase for progress in seen] == ["verifying"] * (len(answers) // 5)
 
 
 def test_who_does_not_ask_does_not_wait_for_the_verification_of_others() -> None:
@@ -208,13 +215,6 @@ def test_reads_are_tried_again() -> None:
     with made, pytest.raises(NotFound):
         made.get_graph("graph_1")
     assert len(asked) == 3
-
-
-def test_writes_are_tried_again_only_where_nobody_was_reached() -> None:
-    made, asked = client(httpx.ConnectError("away"), httpx.ReadError("gone"))
-    with pytest.raises(Unavailable, match="no answer from http://service"):
-        ask(made)
-    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(

@@ -115,10 +115,11 @@ def local(app: FastAPI) -> TestClient:
 
 @contextmanager
 def server(
-    data: Path, *, planner: str = "tests.service.planners:tiny"
+    data: Path, *, planner: str = "tests.service.planners:tiny", port: str = "0"
 ) -> Iterator[tuple[str, int]]:
     """Its URL and process id; ended by SIGTERM, as supervisors do."""
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data-dir", str(data)]
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", port]
+    command += ["--data-dir", str(data)]
     environment = {**os.environ, "MESHWRIGHT_PLANNER": planner}
     with (data / "errors").open("w") as errors:
         process = subprocess.Popen(

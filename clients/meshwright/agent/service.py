@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from meshwright.client import Client, segment
+from meshwright.client import Call, Client, Endpoint, Exchange, asked, posted, segment
 from meshwright.schema import InvalidInput, MeshwrightError, NotFound, Progress, Unavailable
 from meshwright.schema.agent import Agent, Heartbeat, Measure, Results
 
 PAUSE_S = 5.0  # between tries; chosen: a service that begins again takes less
+IMPATIENT_S = 2.5  # of pauses within one call, as agents wait themselves; chosen
 GIVE_UP_S = 60.0  # chosen: the other processes wait for the first one half of their patience
 
 
@@ -25,27 +26,37 @@ class Lease:
     asked: Measure
 
 
+def register_agent(agent: Agent) -> Exchange[dict[str, Any]]:
+    """Register an agent; its `id`, and after how many seconds a sign of life is due."""
+    return (yield from posted("/v1/agents", agent.to_dict()))
+
+
+def heartbeat(agent: str, sign: Heartbeat) -> Exchange[bool]:
+    """Give a sign of life; whether what it measures is still the agent's."""
+    path = f"/v1/agents/{segment(agent)}/heartbeat"
+    return bool((yield from posted(path, sign.to_dict()))["holds"])
+
+
+def lease(agent: str, *, wait_s: float) -> Exchange[dict[str, Any] | None]:
+    """What there is to measure for an agent, within the time."""
+    path = f"/v1/agents/{segment(agent)}/lease"
+    found = yield from asked(Call("POST", path, {"wait": wait_s}, again="unreached"))
+    return found.get("measurement")
+
+
+def end_measurement(agent: str, measurement: str, results: Results) -> Exchange[dict[str, Any]]:
+    """Hand in how a measurement ended; what is `stored` of it. The same twice is no harm."""
+    path = f"/v1/agents/{segment(agent)}/measurements/{segment(measurement)}/results"
+    return (yield from posted(path, results.to_dict()))
+
+
 class AgentClient(Client):
     """A client of the service with what only agents ask."""
 
-    def register_agent(self, agent: Agent) -> dict[str, Any]:
-        """Register an agent; its `id`, and after how many seconds a sign of life is due."""
-        return self._json("POST", "/v1/agents", agent.to_dict())
-
-    def heartbeat(self, agent: str, sign: Heartbeat) -> bool:
-        """Give a sign of life; whether what it measures is still the agent's."""
-        path = f"/v1/agents/{segment(agent)}/heartbeat"
-        return bool(self._json("POST", path, sign.to_dict())["holds"])
-
-    def lease(self, agent: str, *, wait_s: float) -> dict[str, Any] | None:
-        """What there is to measure for an agent, within the time."""
-        path = f"/v1/agents/{segment(agent)}/lease?wait={wait_s}"
-        return self._json("POST", path).get("measurement")
-
-    def end_measurement(self, agent: str, measurement: str, results: Results) -> dict[str, Any]:
-        """Hand in how a measurement ended; what is `stored` of it. The same twice is no harm."""
-        path = f"/v1/agents/{segment(agent)}/measurements/{segment(measurement)}/results"
-        return self._json("POST", path, results.to_dict())
+    register_agent = Endpoint(register_agent)
+    heartbeat = Endpoint(heartbeat)
+    lease = Endpoint(lease)
+    end_measurement = Endpoint(end_measurement)
 
     def pause(self, seconds: float) -> None:
         """Let the service be for a while."""
@@ -136,7 +147,7 @@ class Heart:
         self._progress = progress
 
     def _beat(self) -> None:
-        with AgentClient(self._url, timeout_s=self._every_s) as client:
+        with AgentClient(self._url, timeout_s=self._every_s, patience_s=IMPATIENT_S) as client:
             while not self._done.wait(self._every_s):
                 sign = Heartbeat(
                     measurement=self._lease.measurement,

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from meshwright.agent.local import PATIENCE
 from meshwright.agent.measuring import Measurement, Wanted
-from meshwright.agent.service import AgentClient, Asker, Heart, Lease
+from meshwright.agent.service import IMPATIENT_S, AgentClient, Asker, Heart, Lease
 from meshwright.agent.station import Station
 from meshwright.files import write_whole
 from meshwright.schema import InvalidInput, MeshwrightError, Progress
@@ -43,7 +43,7 @@ class Serving:
         """Ask for measurements, measure, hand in; until a signal, or a process that is gone."""
         told = _Told()
         signal.signal(signal.SIGTERM, _end)
-        with AgentClient(self.url) as client:
+        with AgentClient(self.url, patience_s=IMPATIENT_S) as client:
             asker = Asker(client, agent)
             say(f"{agent.id} waits for measurements of {self.url}")
             while True:

@@ -54,7 +54,7 @@ class Reports:
 
     def __init__(self, server: str, connect: Callable[[str], Client] | None = None) -> None:
         self._server = server
-        self._connect = connect or (lambda url: Client(url, timeout_s=PATIENCE_S))
+        self._connect = connect or _impatient
         self._thread: threading.Thread | None = None
         self._has_failed = False
 
@@ -77,3 +77,7 @@ class Reports:
             if not self._has_failed:
                 self._has_failed = True
                 _LOG.warning("step times are not reported to %s: %s", self._server, why)
+
+
+def _impatient(url: str) -> Client:
+    return Client(url, timeout_s=PATIENCE_S, patience_s=PATIENCE_S)

@@ -25,6 +25,7 @@ offending value inside the document that was sent, when it is known.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -34,6 +35,8 @@ class MeshwrightError(Exception):
     slug: ClassVar[str] = "error"
     title: ClassVar[str] = "Meshwright could not do what was asked"
     status: ClassVar[int] = 500
+
+    received: Mapping[str, Any] | None = None  # by a client: the problem document as it came
 
     def __init__(self, detail: str, *, pointer: str = "") -> None:
         super().__init__(detail)

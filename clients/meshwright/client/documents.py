@@ -1,0 +1,75 @@
+"""Graphs, topologies, calibrations and samples at a service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshwright.client.endpoint import Shelf
+from meshwright.client.exchange import Exchange, got, posted, segment
+from meshwright.schema import Calibration, Graph, Topology
+from meshwright.schema.residuals import Residuals
+from meshwright.schema.samples import Samples
+
+
+def upload_graph(graph: Graph) -> Exchange[str]:
+    """Store a graph; its id."""
+    return str((yield from posted("/v1/graphs", graph.to_dict()))["id"])
+
+
+def upload_topology(topology: Topology) -> Exchange[str]:
+    """Store a topology; its id."""
+    return str((yield from posted("/v1/topologies", topology.to_dict()))["id"])
+
+
+def upload_calibration(calibration: Calibration) -> Exchange[str]:
+    """Store a calibration; its id."""
+    return str((yield from posted("/v1/calibrations", calibration.to_dict()))["id"])
+
+
+def upload_samples(samples: Samples) -> Exchange[dict[str, Any]]:
+    """Store samples; the ids of them, of their topology and of the calibration fitted to them.
+
+    `median_error` says how well that tells the samples' times.
+    """
+    return (yield from posted("/v1/samples", samples.to_dict()))
+
+
+def get_graph(graph: str) -> Exchange[Graph]:
+    """A stored graph."""
+    return Graph.from_dict((yield from got(f"/v1/graphs/{segment(graph)}")))
+
+
+def get_topology(topology: str) -> Exchange[Topology]:
+    """A stored topology."""
+    return Topology.from_dict((yield from got(f"/v1/topologies/{segment(topology)}")))
+
+
+def get_calibration(calibration: str) -> Exchange[Calibration]:
+    """A stored calibration."""
+    return Calibration.from_dict((yield from got(f"/v1/calibrations/{segment(calibration)}")))
+
+
+def residuals(calibration: str) -> Exchange[Residuals]:
+    """What a stored calibration says of its samples, over what they took."""
+    path = f"/v1/calibrations/{segment(calibration)}/residuals"
+    return Residuals.from_dict((yield from got(path)))
+
+
+def graphs() -> Shelf:
+    """Entries of the stored graphs, the newest first."""
+    return Shelf("graphs")
+
+
+def topologies() -> Shelf:
+    """Entries of the stored topologies, the newest first."""
+    return Shelf("topologies")
+
+
+def calibrations() -> Shelf:
+    """Entries of the stored calibrations, the newest first."""
+    return Shelf("calibrations")
+
+
+def samples() -> Shelf:
+    """Entries of the stored samples, the newest first."""
+    return Shelf("samples")

@@ -1,0 +1,47 @@
+"""Everything that clients ask a service: one list, for those that block and those that await."""
+
+from __future__ import annotations
+
+from meshwright.client import documents as of_documents
+from meshwright.client import jobs as of_jobs
+from meshwright.client import plans as of_plans
+from meshwright.client import searches as of_searches
+from meshwright.client.endpoint import Endpoint, Listing
+
+
+class Endpoints:
+    """The methods of clients."""
+
+    plan = Endpoint(of_searches.plan)
+
+    get_job = Endpoint(of_jobs.get_job)
+    follow = Endpoint(of_jobs.follow)
+    cancel = Endpoint(of_jobs.cancel)
+    jobs = Listing(of_jobs.jobs)
+
+    get_plan = Endpoint(of_plans.get_plan)
+    get_rank_strategy = Endpoint(of_plans.get_rank_strategy)
+    certificate = Endpoint(of_plans.certificate)
+    redistributions = Endpoint(of_plans.redistributions)
+    simulation = Endpoint(of_plans.simulation)
+    timeline = Endpoint(of_plans.timeline)
+    transfer = Endpoint(of_plans.transfer)
+    observe = Endpoint(of_plans.observe)
+    observations = Listing(of_plans.observations)
+    plans = Listing(of_plans.plans)
+
+    upload_graph = Endpoint(of_documents.upload_graph)
+    get_graph = Endpoint(of_documents.get_graph)
+    graphs = Listing(of_documents.graphs)
+    upload_topology = Endpoint(of_documents.upload_topology)
+    get_topology = Endpoint(of_documents.get_topology)
+    topologies = Listing(of_documents.topologies)
+    upload_calibration = Endpoint(of_documents.upload_calibration)
+    get_calibration = Endpoint(of_documents.get_calibration)
+    residuals = Endpoint(of_documents.residuals)
+    calibrations = Listing(of_documents.calibrations)
+    upload_samples = Endpoint(of_documents.upload_samples)
+    samples = Listing(of_documents.samples)
+
+    agents = Listing(of_jobs.agents)
+    measure = Endpoint(of_jobs.measure)

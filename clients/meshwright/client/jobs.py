@@ -1,0 +1,132 @@
+"""Jobs of a service: listed, followed to their ends, cancelled; measurements are jobs too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from meshwright.client.endpoint import Shelf
+from meshwright.client.events import Event, EventReader
+from meshwright.client.exchange import (
+    Call,
+    Exchange,
+    Stream,
+    asked,
+    got,
+    is_stream,
+    posted,
+    segment,
+)
+from meshwright.problems import error_of
+from meshwright.schema import MeshwrightError, Progress, Unavailable
+from meshwright.schema.agent import Measure
+
+WAIT_S = 20.0  # one long poll; chosen: below the idle limits of common proxies
+LOOK_S = 0.5  # one poll where somebody watches the progress and no events come through; chosen
+SILENT_STREAMS = 2  # one after another, from which on a job is polled; one may be a restart; chosen
+OPEN = ("queued", "running")
+Job = dict[str, Any]
+OnProgress = Callable[[Progress], None]
+
+
+class SearchCancelled(MeshwrightError):
+    """Somebody cancelled the search."""
+
+    slug = "cancelled"
+    title = "The search was cancelled"
+    status = 409
+
+
+def jobs(*, state: str | None = None) -> Shelf:
+    """The jobs, the newest first."""
+    return Shelf("jobs", {"state": state})
+
+
+def get_job(job: str, *, wait_s: float = 0) -> Exchange[Job]:
+    """A job; with wait_s once nothing more will come of it, or after so long."""
+    return (yield from got(f"/v1/jobs/{segment(job)}", wait=wait_s or None))
+
+
+def cancel(job: str) -> Exchange[Job]:
+    """End a job; the job as it then is."""
+    return (yield from posted(f"/v1/jobs/{segment(job)}/cancel"))
+
+
+def follow(job: str, *, on_progress: OnProgress | None = None) -> Exchange[Job]:
+    """A job, once nothing more will come of it. Goes on where the service is restarted meanwhile.
+
+    on_progress: called with every step of it.
+    """
+    found = yield from get_job(job)
+    return (yield from followed(found, lambda own: own.get("state") not in OPEN, on_progress))
+
+
+def followed(
+    job: Job, is_enough: Callable[[Job], bool], on_progress: OnProgress | None
+) -> Exchange[Job]:
+    """A job as soon as it is enough: by its events where somebody watches, else by long polls.
+
+    Where events do not come through, a proxy may hold them back, it is polled.
+    """
+    if on_progress is None:
+        while not is_enough(job):
+            job = yield from get_job(job["id"], wait_s=WAIT_S)
+        return job
+    reader = EventReader(lambda event: _heard(event, on_progress))
+    while not is_enough(job):
+        streams = reader.silent < SILENT_STREAMS
+        if streams:
+            yield from _streamed(job["id"], reader)
+        job = yield from get_job(job["id"], wait_s=0 if streams else LOOK_S)
+        if reader.silent and job.get("progress"):
+            on_progress(Progress.model_validate(job["progress"]))
+    return job
+
+
+def _streamed(job: str, reader: EventReader) -> Exchange[None]:
+    """Read the events of a job while they come."""
+    reader.begin()
+    with contextlib.suppress(Unavailable):  # who asks for the job next waits until it is back
+        path = f"/v1/jobs/{segment(job)}/events"
+        response = yield Stream(path, reader.headers(), reader.hear)
+        if not is_stream(response):
+            reader.silent = SILENT_STREAMS
+
+
+def _heard(event: Event, on_progress: OnProgress) -> bool:
+    """Tell of progress; whether it is time to look at the job."""
+    if event.kind == "progress" and isinstance(event.data.get("progress"), dict):
+        on_progress(Progress.model_validate(event.data["progress"]))
+    return event.kind in ("plan", "job")
+
+
+def measure(asked_for: Measure, *, on_progress: OnProgress | None = None) -> Exchange[Job]:
+    """Have an agent measure and wait for it; the job, with `samples` and `calibration`.
+
+    Raises what the job failed of, SearchCancelled where somebody cancels it.
+    """
+    begun = yield from asked(
+        Call("POST", "/v1/calibrations:measure", body=asked_for.to_dict(), again="keyed")
+    )
+    job = yield from followed(begun, lambda own: own.get("state") not in OPEN, on_progress)
+    match job.get("state"):
+        case "succeeded":
+            return job
+        case "failed":
+            raise error_of(job["problem"])
+        case "cancelled":
+            raise SearchCancelled(f"the measurement {job['id']} was cancelled")
+    raise unknown_state(job)
+
+
+def agents() -> Shelf:
+    """Entries of the registered agents, the newest first."""
+    return Shelf("agents")
+
+
+def unknown_state(job: Job) -> Unavailable:
+    """The error of a job in a state that this client does not know."""
+    return Unavailable(
+        f"the job {job.get('id')} is {job.get('state')!r}: this client is older than the service"
+    )

@@ -1,0 +1,95 @@
+"""Stored plans: what they are, what they do, what was measured of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshwright.client.endpoint import Shelf
+from meshwright.client.exchange import Call, Exchange, got, posted, segment, value_of
+from meshwright.schema import Certificate, Plan
+from meshwright.schema.observation import Observation
+from meshwright.schema.rank_strategy import RankStrategy
+from meshwright.schema.simulation import Simulation
+from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
+
+
+def get_plan(plan: str) -> Exchange[Plan]:
+    """A stored plan."""
+    return Plan.from_dict((yield from got(f"/v1/plans/{segment(plan)}")))
+
+
+def plans(*, graph: str | None = None, topology: str | None = None) -> Shelf:
+    """Summaries of the stored plans, the newest first."""
+    return Shelf("plans", {"graph": graph, "topology": topology})
+
+
+def get_rank_strategy(
+    plan: str, rank: int, known: RankStrategy | None = None
+) -> Exchange[RankStrategy]:
+    """What one rank of a stored plan does; `known`, where that is still it."""
+    path = f"/v1/plans/{segment(plan)}/ranks/{rank}/strategy"
+    response = yield Call("GET", path, tag=None if known is None else known.id)
+    if known is not None and response.status_code == 304:
+        return known
+    return RankStrategy.from_dict(value_of(response))
+
+
+def certificate(plan: str) -> Exchange[Certificate]:
+    """What executing a stored plan showed; NotFound where nobody asked for that."""
+    return Certificate.from_dict((yield from got(f"/v1/plans/{segment(plan)}/certificate")))
+
+
+def redistributions(plan: str) -> Exchange[list[dict[str, Any]]]:
+    """The collectives of a stored plan, edge by edge."""
+    found = yield from got(f"/v1/plans/{segment(plan)}/redistributions")
+    return list(found["redistributions"])
+
+
+def simulation(plan: str) -> Exchange[Simulation]:
+    """One step of a stored plan, run task by task."""
+    return Simulation.from_dict((yield from got(f"/v1/plans/{segment(plan)}/simulation")))
+
+
+def timeline(plan: str) -> Exchange[dict[str, Any]]:
+    """The same as a Chrome trace, which Perfetto opens."""
+    return (yield from got(f"/v1/plans/{segment(plan)}/timeline"))
+
+
+def transfer(
+    from_plan: str,
+    to_plan: str,
+    *,
+    state: MovedStates = "all",
+    first: int = 0,
+    cluster: str | None = None,
+    device: int | None = None,
+) -> Exchange[Transfer | DeviceTransfer]:
+    """Move the parameters of one stored plan to another; with `device` what that one does.
+
+    cluster: the id of a topology or the name of a preset that both lie in.
+    """
+    found = yield from got(
+        "/v1/redistributions",
+        from_plan=from_plan,
+        to_plan=to_plan,
+        state=state,
+        first=first or None,
+        cluster=cluster,
+        device=device,
+    )
+    return Transfer.from_dict(found) if device is None else DeviceTransfer.from_dict(found)
+
+
+def observe(observation: Observation) -> Exchange[dict[str, Any]]:
+    """Report a measured step of a stored plan.
+
+    `ratio`: measured over predicted; `calibration`: the id of the plan's, corrected by all
+    observations of the stack.
+    """
+    path = f"/v1/plans/{segment(observation.plan)}/observations"
+    return (yield from posted(path, observation.to_dict()))
+
+
+def observations(plan: str) -> Shelf:
+    """What was measured of a stored plan, the newest first."""
+    return Shelf(f"plans/{segment(plan)}/observations")
