@@ -39,7 +39,7 @@ class Connection:
         self.headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         self.is_known = False
         self._patience_s = patience_s
-        self._random = Random()
+        self._random = Random()  # noqa: S311  pauses are no secret
         try:
             httpx.URL(self.url)
         except httpx.InvalidURL as failure:
