@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Any, ClassVar, TypeVar
 
 from sqlalchemy import Connection
 
-from meshwright.planner import preset
+from costmodel.presets import preset
 from meshwright.schema import (
     Calibration,
     Document,
@@ -94,9 +95,14 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
         **_before(body),
         **terms.to_dict(),
     }
-    by = f"{planner} {version('meshwright-server')}"
+    by = f"{planner} {_version()}"
     request = digest("request", {**asked, "planner": by})
     return Asked(request, asked, tuple(inline), _verify(body))
+
+
+@cache
+def _version() -> str:
+    return version("meshwright-server")
 
 
 def check(connection: Connection, tenant: Tenant, asked: Asked) -> None:

@@ -68,19 +68,24 @@ async def plan(
     prefer: Annotated[str | None, Header(description="wait=N: answer after N seconds")] = None,
 ) -> Response:
     """Find a stored plan or queue a search for one; with `verify`, execute it too."""
-    row, verify = await run_in_threadpool(_submit, service, by, body, fresh=fresh)
     wanted = WAIT.search(prefer or "")
-    if wanted:
-        seconds = float(wanted.group(1))
-        row = await wait_for(
-            request,
-            service,
-            by.tenant,
-            row.id,
-            seconds,
-            lambda job: _is_answered(job, verify=verify),
-        )
+    if not wanted:
+        return await run_in_threadpool(_at_once, service, by, body, fresh=fresh)
+    row, verify = await run_in_threadpool(_submit, service, by, body, fresh=fresh)
+    row = await wait_for(
+        request,
+        service,
+        by.tenant,
+        row.id,
+        float(wanted.group(1)),
+        lambda job: _is_answered(job, verify=verify),
+    )
     return await run_in_threadpool(_answer, service, by.tenant, row, verify=verify)
+
+
+def _at_once(service: State, by: Principal, body: Body, *, fresh: bool) -> Response:
+    row, verify = _submit(service, by, body, fresh=fresh)
+    return _answer(service, by.tenant, row, verify=verify)
 
 
 def _submit(service: State, by: Principal, body: Body, *, fresh: bool) -> tuple[Row[Any], bool]:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 from sqlalchemy import Connection
 
-from meshwright.planner import preset
+from costmodel.presets import preset
 from meshwright.schema import Document, Graph, InvalidInput, Plan, Redistribution, Setup, Topology
 from meshwright.schema.canonical import canonical_json
 from meshwright.schema.routing.pieces import device_transfer
