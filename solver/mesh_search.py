@@ -149,7 +149,7 @@ class MeshSearch:
         cuts where both may be."""
         for mesh in candidates:
             for problem in _spaces(self.problem, mesh):
-                models, given = self._models(mesh, problem, self.deadline)
+                models, given = self.models_on(mesh, problem, self.deadline)
                 if self._impossible(models, given) is None:
                     yield self._whole(_Begun(models, given))
 
@@ -213,7 +213,7 @@ class MeshSearch:
 
         Empty where the time ended first, or pins are not what is in the way.
         """
-        models, given = self._models(mesh, self.problem, self.deadline)
+        models, given = self.models_on(mesh, self.problem, self.deadline)
         try:
             lowered = lower(models, given.allowed, models.problem.memory_limit_bytes)
         except OutOfTime:
@@ -248,14 +248,15 @@ class MeshSearch:
     def _quickly(self, deadline: Deadline) -> Iterator[MeshOutcome]:
         """A plan to fall back on: of recursion, on the coarsest mesh."""
         mesh = meshes_of(self.request, 1)[0]
-        models, given = self._models(mesh, next(_spaces(self.problem, mesh)), deadline)
+        models, given = self.models_on(mesh, next(_spaces(self.problem, mesh)), deadline)
         if self._impossible(models, given) is None:
             budget = Budget(deadline.left_s(), tolerance=self.tolerance, stop=deadline.stop)
             found = self._decided(models, given, "recursive_programming", budget)
             if found.outcome.choice is not None:
                 yield found
 
-    def _models(self, mesh: Mesh, problem: Problem, deadline: Deadline) -> tuple[Models, Filters]:
+    def models_on(self, mesh: Mesh, problem: Problem, deadline: Deadline) -> tuple[Models, Filters]:
+        """Of a problem on a mesh, with all that the request says."""
         models = Models(problem, self.values, mesh, self.sketches, deadline=deadline)
         given = filters(problem, self.request, self.pins, self.values, mesh)
         models.followers = given.followers
@@ -274,7 +275,7 @@ class MeshSearch:
 
     def _begun(self, mesh: Mesh, problem: Problem, budget: Budget) -> _Begun:
         """The first round: what is told without a search, and the least cost without the limit."""
-        models, given = self._models(mesh, problem, self.deadline)
+        models, given = self.models_on(mesh, problem, self.deadline)
         own = _Begun(models, given, ended=self._impossible(models, given))
         if own.ended is not None:
             return own

@@ -83,10 +83,11 @@ def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
     times = ledger.ops[position]
     # ops of equal parts hold the same tuple of them
     key = ("op plan", id(model), id(op.parts), op.op.kind, op.notation, codes, times)
-    return models.shared(key, lambda: _op_of(models, position, codes, times)).like(op=op.name)
+    return models.shared(key, lambda: op_of_codes(models, position, codes, times)).like(op=op.name)
 
 
-def _op_of(models: Models, position: int, codes: Codes, times: tuple[float, float]) -> OpPlan:
+def op_of_codes(models: Models, position: int, codes: Codes, times: tuple[float, float]) -> OpPlan:
+    """A strategy of an op as plans say it, without the op's name."""
     op = models.problem.ops[position]
     model = models.ops.model(position)
     strategy: dict[str, tuple[Axis, ...]] = {}

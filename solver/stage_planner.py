@@ -232,7 +232,7 @@ class _StageSearch:
         self.say = say
         self.history = History()
         self.calibration = calibration_for(request)
-        self.marks = _marks(request)
+        self.marks = marks_of(request)
         self._whole: tuple[int, Problem, Values] | None = None
         self._known: list[_Foldings] = []
 
@@ -262,7 +262,7 @@ class _StageSearch:
     def priced(self, policy: RecomputePolicy, most: int) -> list[FoldedPlan]:
         (count,) = microbatch_counts(self.request)
         again = self._remade(policy, count)
-        ways = self._foldings(_marked(self.marks, again))
+        ways = self._foldings(marked(self.marks, again))
         while True:
             try:
                 search = self._search(ways.folding, count, again, Room(self.place.spare_bytes), {})
@@ -294,7 +294,7 @@ class _StageSearch:
 
     def _planned(self, again: Remade, count: int) -> Answer:
         """In so many microbatches, with what is done again."""
-        ways = self._foldings(_marked(self.marks, again))
+        ways = self._foldings(marked(self.marks, again))
         floors: Floors = {}
 
         def search(room: Room) -> Answer | Missed:
@@ -405,7 +405,7 @@ class _Foldings:
         self.folding = next(self._ways)
 
 
-def _marks(request: Request) -> Mapping[str, Hashable]:
+def marks_of(request: Request) -> Mapping[str, Hashable]:
     """What a request says of single ops."""
     pins = matching_pins(request.graph, request.pins, request.module)
     sparse = sparse_lookups(request)
@@ -414,7 +414,7 @@ def _marks(request: Request) -> Mapping[str, Hashable]:
     return {name: (pins.get(name), name in sparse) for name in {*pins, *sparse}}
 
 
-def _marked(marks: Mapping[str, Hashable], again: Remade) -> Mapping[str, Hashable]:
+def marked(marks: Mapping[str, Hashable], again: Remade) -> Mapping[str, Hashable]:
     """What tells ops apart that look alike: pins, and their place in a segment."""
     if not again:
         return marks

@@ -33,17 +33,17 @@ def check_turns(request: Request) -> None:
 
 def without_turns(request: Request) -> Request:
     """The request that leaves nothing open: microbatches one after the other."""
-    return _with_copies(request, 1) if request.setup.copies == "auto" else request
+    return with_copies(request, 1) if request.setup.copies == "auto" else request
 
 
 def in_turns_or_not(request: Request, plan: Callable[[Request], Answer]) -> Answer:
     """The faster of both, as an answer to the request."""
-    alone = plan(_with_copies(request, 1))
+    alone = plan(with_copies(request, 1))
     if alone.plan is None or not _may_pay(alone.plan):
         return _answering(request, alone, 1)
     try:
         check_turns(request)
-        turns = plan(_with_copies(request, HALVES))
+        turns = plan(with_copies(request, HALVES))
     except SetupError:  # its microbatches, its graph or what else is asked for cannot
         return _answering(request, alone, 1)
     if turns.plan is None or turns.plan.cost.step_ns >= alone.plan.cost.step_ns:
@@ -55,7 +55,8 @@ def _may_pay(plan: Plan) -> bool:
     return plan.cost.exposed_ns.get("activation", 0.0) > WORTH * plan.cost.step_ns
 
 
-def _with_copies(request: Request, copies: int) -> Request:
+def with_copies(request: Request, copies: int) -> Request:
+    """The request whose setup says how many microbatches take turns."""
     setup = type(request.setup).from_dict({**request.setup.to_dict(), "copies": copies})
     return request.model_copy(update={"setup": setup})
 

@@ -1,0 +1,1 @@
+"""Why ops of a plan have the strategies that they have: every other one, searched again."""
