@@ -32,13 +32,17 @@ T = torch.Tensor
 
 @dataclass(frozen=True)
 class Move:
-    """A model trained under one plan, saved, and taken up under another one."""
+    """A model trained under one plan, saved, and taken up under another one.
+
+    wanted: losses after the save, where it is there already.
+    """
 
     name: str
     model: str
     before: str
     after: str
     form: Form = "safetensors"
+    wanted: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,16 +90,7 @@ def _rank(rank: int, moves: Sequence[Move], folder: Path, service: str) -> None:
 
 def _moved(move: Move, folder: Path, service: str) -> Resumed:
     model, kept = MODELS[move.model], folder / move.name
-    with started(model, move.before, service, LEARNING_RATE) as (trained, optimizer):
-        train(model, trained, optimizer, range(STEPS))
-        trained.save(kept, optimizer, extra={"step": STEPS}, form=move.form)
-        wanted = train(model, trained, optimizer, range(STEPS, 2 * STEPS))
-        if move.form == "safetensors":
-            # a second save into the folder, and a return to what is there now
-            trained.save(kept, optimizer, extra={"step": 2 * STEPS})
-            train(model, trained, optimizer, range(1))
-            assert trained.load(kept, optimizer, check="digests").extra == {"step": 2 * STEPS}
-            wanted = train(model, trained, optimizer, range(2 * STEPS, 3 * STEPS))
+    wanted = list(move.wanted) or saved(move, kept, service)
     with started(model, move.after, service, 1.0) as (trained, optimizer):
         loaded = trained.load(kept, optimizer)
         first = loaded.extra["step"]
@@ -108,6 +103,22 @@ def _moved(move: Move, folder: Path, service: str) -> Resumed:
             dict(loaded.extra),
             optimizer.param_groups[0]["lr"],
         )
+
+
+def saved(move: Move, kept: Path, service: str) -> list[float]:
+    """Train, save, and go on: the losses after that."""
+    model = MODELS[move.model]
+    with started(model, move.before, service, LEARNING_RATE) as (trained, optimizer):
+        train(model, trained, optimizer, range(STEPS))
+        trained.save(kept, optimizer, extra={"step": STEPS}, form=move.form)
+        wanted = train(model, trained, optimizer, range(STEPS, 2 * STEPS))
+        if move.form == "safetensors":
+            # a second save into the folder, and a return to what is there now
+            trained.save(kept, optimizer, extra={"step": 2 * STEPS})
+            train(model, trained, optimizer, range(1))
+            assert trained.load(kept, optimizer, check="digests").extra == {"step": 2 * STEPS}
+            wanted = train(model, trained, optimizer, range(2 * STEPS, 3 * STEPS))
+        return wanted
 
 
 def _takes_whole(move: Move, folder: Path, service: str) -> tuple[int | None, int]:

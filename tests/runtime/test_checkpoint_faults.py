@@ -14,7 +14,8 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 
 import meshwright
-from meshwright.runtime.torch import Trained, saving
+from meshwright.runtime.torch import Trained
+from meshwright.runtime.torch.checkpoint import saving
 from meshwright.schema import CheckpointError, InvalidInput
 from tests.runtime.models import Llama
 from tests.runtime.test_refusals import planned

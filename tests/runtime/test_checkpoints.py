@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tests.runtime.checkpoint_world import (
     Move,
     Resumed,
     run,
+    saved,
     started,
     train,
 )
@@ -36,31 +38,44 @@ MIXED = {"dp": 2, "tp": 2}
 ZERO_3 = {"dp": 4, "zero": 3}
 # rounding, that steps of AdamW magnify
 CLOSE = 1e-9
-# keys and values of the second are segments of other lengths than the queries; two stages of a rank
-# hold other parameters of the Llama, stages on other ranks the table of the second twice
-MOVES: tuple[tuple[str, str, Form], ...] = (
-    ("llama", "2x2", "safetensors"),
-    ("gpt with groups", "2x2", "safetensors"),
-    ("gpt with groups", "2x2", "distributed"),
-    ("llama", "stages", "safetensors"),
-    ("gpt with groups", "stages", "safetensors"),
-    ("gpt with groups", "stages", "distributed"),
+# keys and values of the second are segments of other lengths than the queries; two stages of a
+# rank hold other parameters of the Llama, stages on other ranks the table of the second twice, and
+# in a V one rank does
+SAFE: Form = "safetensors"
+MOVES: tuple[tuple[str, str, str, Form], ...] = (
+    ("llama", "2x2", "4", SAFE),
+    ("gpt with groups", "2x2", "4", SAFE),
+    ("gpt with groups", "2x2", "4", "distributed"),
+    ("llama", "stages", "4", SAFE),
+    ("gpt with groups", "stages", "4", SAFE),
+    ("gpt with groups", "stages", "4", "distributed"),
+    ("gpt with groups", "stages in a V", "4", SAFE),
+    ("gpt with groups", "stages in a V", "stages", "distributed"),
+    ("llama", "4", "stages", SAFE),
+    ("gpt with groups", "2x2", "stages in a V", "distributed"),
+    ("gpt with groups", "1", "stages in a V", SAFE),
 )
 NAMES = [", ".join(move) for move in MOVES]
-STAGES = {
-    "llama": Wanted(
+STAGES = (
+    Wanted(
         "stages",
         "llama",
         {"tp": 2},
         pipeline=Pipeline(ranks=2, schedule="interleaved_1f1b", stages_per_rank=2),
     ),
-    "gpt with groups": Wanted(
+    Wanted(
         "stages",
         "gpt with groups",
         {"dp": 2, "zero": 1},
         pipeline=Pipeline(ranks=2, schedule="1f1b"),
     ),
-}
+    Wanted(
+        "stages in a V",
+        "gpt with groups",
+        {"tp": 2},
+        pipeline=Pipeline(ranks=2, schedule="zb_v", stages_per_rank=2),
+    ),
+)
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +83,14 @@ def plans(service: str) -> dict[tuple[str, str], str]:
     """Ids by model and kind."""
     wanted = [
         (own, sizes)
-        for model, stages in STAGES.items()
+        for model in ("llama", "gpt with groups")
         for own, sizes in (
             (Wanted("2x2", model, {**MIXED, "sequence_parallel": True}), (2, 2)),
             (Wanted("4", model, ZERO_3), (2, 2)),
             (Wanted("1", model, {"dp": 1}), (1,)),
-            (stages, (2, 2)),
         )
     ]
+    wanted += [(stages, (2, 2)) for stages in STAGES]
     return {(own.model, own.name): asked(own, sizes, service).plan.id for own, sizes in wanted}
 
 
@@ -99,10 +114,12 @@ Plans = dict[tuple[str, str], str]
 
 @pytest.fixture(scope="module")
 def moved(plans: Plans, folder: Path, service: str) -> Moved:
-    moves = [
-        Move(name, model, plans[model, before], plans[model, "4"], form)
-        for name, (model, before, form) in zip(NAMES, MOVES, strict=True)
-    ]
+    moves = []
+    for name, (model, before, after, form) in zip(NAMES, MOVES, strict=True):
+        move = Move(name, model, plans[model, before], plans[model, after], form)
+        if before == "1":
+            move = replace(move, wanted=tuple(saved(move, folder / name, service)))
+        moves.append(move)
     torch.manual_seed(SEED)
     (folder / WHOLE).mkdir()
     state = MODELS[moves[0].model].build().double().state_dict()

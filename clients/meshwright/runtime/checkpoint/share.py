@@ -15,16 +15,17 @@ from meshwright.schema.routing.holding import Holding, Site
 
 class Share:
     """stages: the rank's, in the order of their numbers; of those with one parameter the first
-    counts."""
+    writes it."""
 
     def __init__(self, strategy: RankStrategy) -> None:
         self.rank = strategy.rank
         self.stages = tuple(map(_held, sorted(strategy.stages, key=lambda stage: stage.number)))
         self._stage_of = {name: stage for stage in reversed(self.stages) for name in stage.layouts}
+        self._numbered = {stage.number: stage for stage in self.stages}
 
-    def runs(self, name: str) -> tuple[Runs, ...]:
-        """What the rank holds of a parameter."""
-        stage = self._stage_of[name]
+    def runs(self, name: str, number: int) -> tuple[Runs, ...]:
+        """What the rank holds of a parameter in a stage, by its number."""
+        stage = self._numbered[number]
         return runs_of(stage.layouts[name], stage.mesh, self.rank - stage.ranks_from)
 
     def shape(self, name: str) -> tuple[int, ...]:

@@ -40,7 +40,6 @@ class AtRest:
         device_type: str,
     ) -> None:
         self.why_plain = ""
-        self._names = frozenset(layouts)
         self._mesh: DeviceMesh | None = None
         self._placements: dict[str, tuple[Placement, ...]] = {}
         grid = grid_of(mesh, ranks_from=first)
@@ -60,26 +59,11 @@ class AtRest:
         if mesh.axes:
             self._mesh = grid.to_torch_over(groups, device_type)
 
-    def has(self, name: str) -> bool:
-        """Whether the stage has such a parameter."""
-        return name in self._names
-
     def wrapped(self, name: str, local: T) -> T:
         """A rank's shard of a parameter, or of its gradient."""
         if self._mesh is None:
             return local
         return DTensor.from_local(local, self._mesh, self._placements[name], run_check=False)
-
-
-class AtRestOfStages:
-    """The same for all stages of a rank."""
-
-    def __init__(self, stages: Sequence[AtRest]) -> None:
-        self._stages = stages
-
-    def wrapped(self, name: str, local: T) -> T:
-        """A shard as the first stage with this parameter has it."""
-        return next(own for own in self._stages if own.has(name)).wrapped(name, local)
 
 
 def local_of(tensor: T) -> T:

@@ -15,19 +15,19 @@ from meshwright.capture.interpreter import KERNELS
 from meshwright.runtime.program import Program
 from meshwright.runtime.ranks import loaded, loaded_by
 from meshwright.runtime.stage import PlannedStage
-from meshwright.runtime.torch import distributed, loading, saving
-from meshwright.runtime.torch.at_rest import AtRestOfStages
 from meshwright.runtime.torch.batches import Batches
+from meshwright.runtime.torch.checkpoint import distributed, loading, saving
+from meshwright.runtime.torch.checkpoint.loading import Check, Loaded
+from meshwright.runtime.torch.checkpoint.shards import ShardId
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.groups import Groups
-from meshwright.runtime.torch.loading import Check, Loaded
 from meshwright.runtime.torch.observing import Observing
 from meshwright.runtime.torch.parameters import Parameters, aliases_of, check_module
 from meshwright.runtime.torch.pipeline import run_step
 from meshwright.runtime.torch.record import Record
 from meshwright.runtime.torch.trained_stage import TrainedStage
 from meshwright.runtime.torch.transport import Transport
-from meshwright.schema import CheckpointError, Graph, InvalidInput
+from meshwright.schema import Graph, InvalidInput
 from meshwright.schema.rank_strategy import RankStage, RankStrategy
 
 T = torch.Tensor
@@ -167,7 +167,7 @@ class Trained:
             Path(source),
             self.strategy,
             self._shards(),
-            AtRestOfStages([stage.parameters.at_rest for stage in self._stages.values()]),
+            {number: stage.parameters.at_rest for number, stage in self._stages.items()},
             optimizer,
             names=known,
             check=check,
@@ -246,17 +246,13 @@ class Trained:
                 if name in stage.program.planned.parameters:
                     stage.parameters.place(name, value, like=own[name])
 
-    def _shards(self) -> dict[str, torch.nn.Parameter]:
-        """Of all stages of this rank, as checkpoints have them: one for each name."""
-        found: dict[str, torch.nn.Parameter] = {}
-        for name, shard in self.named_parameters():
-            if name in found:
-                raise CheckpointError(
-                    f"parameter {name!r} lies in several stages of rank {self.strategy.rank}: no "
-                    "checkpoints of that yet; plan with one stage a rank"
-                )
-            found[name] = shard
-        return found
+    def _shards(self) -> dict[ShardId, torch.nn.Parameter]:
+        """Of all stages of this rank, as checkpoints have them."""
+        return {
+            ShardId(name, number): shard
+            for number, stage in self._stages.items()
+            for name, shard in stage.parameters.shards.items()
+        }
 
     def _holder(self, name: str) -> int:
         """The first stage with a parameter."""

@@ -21,10 +21,11 @@ from meshwright.runtime.checkpoint.stored import (
     check_digest,
     open_stored,
 )
-from meshwright.runtime.torch import distributed
 from meshwright.runtime.torch.at_rest import Wraps, local_of
-from meshwright.runtime.torch.optimizer_states import Shards, members, put_states, set_options
-from meshwright.runtime.torch.together import together
+from meshwright.runtime.torch.checkpoint import distributed
+from meshwright.runtime.torch.checkpoint.optimizer_states import members, put_states, set_options
+from meshwright.runtime.torch.checkpoint.shards import ShardId, Shards
+from meshwright.runtime.torch.checkpoint.together import together
 from meshwright.schema import CheckpointError
 from meshwright.schema.rank_strategy import RankStrategy
 
@@ -45,7 +46,7 @@ def load(
     source: Path,
     strategy: RankStrategy,
     shards: Shards,
-    at_rest: Wraps,
+    at_rest: Mapping[int, Wraps],
     optimizer: torch.optim.Optimizer | None,
     *,
     names: Mapping[str, tuple[str, ...]],
@@ -67,13 +68,13 @@ def load(
             _check_files(stored, strategy)
         with TensorReader() as reader:
             filled = _Filled(stored, Share(strategy), reader)
-            for name, shard in shards.items():
-                filled.into(name, local_of(shard.detach()))
+            for which, shard in shards.items():
+                filled.into(which, local_of(shard.detach()))
             if optimizer is not None:
                 set_options(optimizer, shards, stored.optimizer)
                 states = {
-                    name: filled.states(name, local_of(shard.detach()))
-                    for name, shard in members(optimizer, shards).items()
+                    which: filled.states(which, local_of(shard.detach()))
+                    for which, shard in members(optimizer, shards).items()
                 }
                 put_states(optimizer, shards, states, at_rest)
             return Loaded(reader.read_bytes, dict(stored.extra))
@@ -131,21 +132,21 @@ class _Filled:
     share: Share
     reader: TensorReader
 
-    def into(self, name: str, local: T) -> None:
+    def into(self, which: ShardId, local: T) -> None:
         """A parameter, into the memory of its shard."""
-        self._copy(self.stored.parts(name), self.share.runs(name), local, name)
+        self._copy(self.stored.parts(which.name), self.share.runs(*which), local, which.name)
 
-    def states(self, name: str, like: T) -> dict[str, T]:
+    def states(self, which: ShardId, like: T) -> dict[str, T]:
         """The optimizer's states of a parameter, whose shard is `like`."""
         found = {}
-        for state in self.stored.states(name):
-            parts = self.stored.parts(name, state)
+        for state in self.stored.states(which.name):
+            parts = self.stored.parts(which.name, state)
             if self.reader.shape(parts[0]) == () and like.dim():
                 found[state] = self.reader.box(parts[0], ()).clone()
                 continue
             dtype = self.reader.box(parts[0], (slice(0, 0),) * like.dim()).dtype
             local = torch.empty_like(like, dtype=dtype)
-            self._copy(parts, self.share.runs(name), local, name)
+            self._copy(parts, self.share.runs(*which), local, which.name)
             found[state] = local
         return found
 

@@ -24,13 +24,13 @@ from meshwright.files import write_whole
 from meshwright.runtime.checkpoint.share import Share
 from meshwright.runtime.checkpoint.stored import MANIFEST, digest_of, key_of
 from meshwright.runtime.torch.at_rest import local_of
-from meshwright.runtime.torch.optimizer_states import (
-    Shards,
+from meshwright.runtime.torch.checkpoint.optimizer_states import (
     groups_of,
     joined_groups,
     states_of,
 )
-from meshwright.runtime.torch.together import together
+from meshwright.runtime.torch.checkpoint.shards import Shards, first_shards
+from meshwright.runtime.torch.checkpoint.together import together
 from meshwright.schema import CheckpointError, InvalidInput
 from meshwright.schema.checkpoint import Checkpoint, CheckpointFile, HeldStage, OptimizerGroup
 from meshwright.schema.rank_strategy import RankStrategy
@@ -79,7 +79,10 @@ def local_values(
     shards: Shards, optimizer: torch.optim.Optimizer | None
 ) -> dict[tuple[str, str], T]:
     """(parameter, state) -> this rank's part, of every state."""
-    found = {(name, "value"): local_of(shard.detach()) for name, shard in shards.items()}
+    found = {
+        (name, "value"): local_of(shards[own].detach())
+        for name, own in first_shards(shards).items()
+    }
     if optimizer is not None:
         for name, states in states_of(optimizer, shards).items():
             found |= {(name, state): value for state, value in states.items()}

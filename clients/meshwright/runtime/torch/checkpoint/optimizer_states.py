@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from meshwright.runtime.torch.at_rest import Wraps, local_of
+from meshwright.runtime.torch.checkpoint.shards import ShardId, Shards, first_shards
 from meshwright.schema import CheckpointError
 from meshwright.schema.checkpoint import OptimizerGroup
 
 T = torch.Tensor
-Shards = Mapping[str, torch.nn.Parameter]
 
 
 def states_of(optimizer: torch.optim.Optimizer, shards: Shards) -> dict[str, dict[str, T]]:
@@ -23,21 +23,21 @@ def states_of(optimizer: torch.optim.Optimizer, shards: Shards) -> dict[str, dic
     _check_members(optimizer, shards)
     return {
         name: {
-            state: _kept(name, state, value, local_of(shard).shape)
-            for state, value in optimizer.state[shard].items()
+            state: _kept(name, state, value, local_of(shards[own]).shape)
+            for state, value in optimizer.state[shards[own]].items()
         }
-        for name, shard in shards.items()
-        if shard in optimizer.state
+        for name, own in first_shards(shards).items()
+        if shards[own] in optimizer.state
     }
 
 
 def groups_of(optimizer: torch.optim.Optimizer, shards: Shards) -> tuple[OptimizerGroup, ...]:
     """The optimizer's groups; CheckpointError of an option that JSON does not hold."""
     _check_members(optimizer, shards)
-    names = {shard: name for name, shard in shards.items()}
+    names = _names(shards)
     return tuple(
         OptimizerGroup(
-            parameters=tuple(names[own] for own in group["params"]),
+            parameters=tuple(dict.fromkeys(names[own] for own in group["params"])),
             options={
                 option: _plain(option, value)
                 for option, value in group.items()
@@ -70,7 +70,7 @@ def set_options(
 ) -> None:
     """Options as they were saved, by the parameters; CheckpointError where groups differ."""
     _check_members(optimizer, shards)
-    names = {shard: name for name, shard in shards.items()}
+    names = _names(shards)
     for group in optimizer.param_groups:
         own = {names[shard] for shard in group["params"]}
         saved = [one for one in groups if own & set(one.parameters)]
@@ -89,15 +89,18 @@ def set_options(
 def put_states(
     optimizer: torch.optim.Optimizer,
     shards: Shards,
-    states: Mapping[str, Mapping[str, T]],
-    at_rest: Wraps,
+    states: Mapping[ShardId, Mapping[str, T]],
+    at_rest: Mapping[int, Wraps],
 ) -> None:
-    """Parameter -> state -> this rank's part, or a number: in place of all that was there."""
+    """Shard -> state -> this rank's part, or a number: in place of all that was there.
+
+    at_rest: of the stages.
+    """
     optimizer.state.clear()
-    for name, own in states.items():
-        shape = local_of(shards[name].detach()).shape
-        optimizer.state[shards[name]] = {
-            state: at_rest.wrapped(name, value) if value.shape == shape else value
+    for which, own in states.items():
+        wraps, shape = at_rest[which.stage], local_of(shards[which].detach()).shape
+        optimizer.state[shards[which]] = {
+            state: wraps.wrapped(which.name, value) if value.shape == shape else value
             for state, value in own.items()
         }
 
@@ -105,7 +108,11 @@ def put_states(
 def members(optimizer: torch.optim.Optimizer, shards: Shards) -> Shards:
     """The shards that an optimizer has."""
     own = {id(shard) for group in optimizer.param_groups for shard in group["params"]}
-    return {name: shard for name, shard in shards.items() if id(shard) in own}
+    return {which: shard for which, shard in shards.items() if id(shard) in own}
+
+
+def _names(shards: Shards) -> dict[torch.nn.Parameter, str]:
+    return {shard: which.name for which, shard in shards.items()}
 
 
 def _check_members(optimizer: torch.optim.Optimizer, shards: Shards) -> None:
