@@ -6,7 +6,8 @@ COPY clients clients
 COPY costmodel costmodel
 COPY solver solver
 COPY service service
-RUN pip install --no-cache-dir --constraint constraints.txt ./clients '.[postgresql]' \
+COPY deploy deploy
+RUN pip install --no-cache-dir --constraint constraints.txt ./clients '.[postgresql,dask]' \
     && useradd --system --home /data --create-home meshwright
 USER meshwright
 # beyond loopback, so it starts once there is a key: meshwright-server keys create (docs/service.md)

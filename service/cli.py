@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -150,6 +151,8 @@ def _opened(settings: Settings) -> Iterator[None]:
     """Run with a store of the right schema, and a planner and a verifier that are there."""
     _check_found("planner", settings.planner, find_planner)
     _check_found("verifier", settings.verifier, find_verifier)
+    if settings.dask and find_spec("distributed") is None:
+        raise refused("MESHWRIGHT_DASK_SCHEDULER needs Dask: pip install 'meshwright-server[dask]'")
     with store(settings) as database:
         database.open()
     yield

@@ -1,4 +1,4 @@
-"""The process of one search: `python -m service.search PLANNER PROCESSES`.
+"""The process of one search: `python -m service.search PLANNER PROCESSES SCHEDULER`.
 
 Reads the request as one line of JSON and writes lines of JSON: any number of {"progress": …}, then
 one of {"plan": …, "seconds": […], "ended_early": …}, {"infeasible": …}, {"problem": …},
@@ -10,6 +10,8 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from meshwright.planner import find_planner, planner_modules
@@ -18,6 +20,7 @@ from meshwright.replan import keeping_its_way
 from meshwright.schema import MeshwrightError, Request
 from meshwright.stopping import StopSignal
 from service.child_process import converse
+from service.dask_scheduler import Scheduler
 from service.reporter import Reporter
 
 
@@ -30,12 +33,23 @@ def main() -> None:
         lines.write(message)
 
 
+def _executor(request: Request) -> AbstractContextManager[Executor | None]:
+    """For searches that do not depend on each other: Dask's workers, or processes here."""
+    planner, count, written = sys.argv[1:]
+    if request.pipeline.ranks == 1:  # a single stage is one search
+        return nullcontext()
+    scheduler = Scheduler.read(written)
+    if scheduler is None:
+        return processes(int(count), planner_modules(planner))
+    from service.dask_executor import dask_workers  # of an extra
+
+    return dask_workers(scheduler, int(count), planner_modules(planner))
+
+
 def _message(text: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any]:
     try:
         request = keeping_its_way(Request.from_json(text))
-        # a single stage is one search
-        count = 1 if request.pipeline.ranks == 1 else int(sys.argv[2])
-        with processes(count, planner_modules(sys.argv[1])) as executor:
+        with _executor(request) as executor:
             more = {} if executor is None else {"executor": executor}
             answer = find_planner(sys.argv[1])(request, reporter, stop, **more)
     except MeshwrightError as error:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from meshwright.processes import MAX_PROCESSES
+from service.dask_scheduler import Scheduler
+
+DASK_FILES = ("authority", "certificate", "key")
 
 
 class Settings(BaseSettings):
@@ -27,6 +30,8 @@ class Settings(BaseSettings):
     verify_s, verify_memory_bytes: an execution that takes more is ended: not verifiable.
     max_losses: how often a solve or a measurement may be lost before its job fails.
     max_jobs: that a tenant may have queued and running.
+    dask_scheduler: does the independent searches of one solve, tcp://127.0.0.1:8786 or
+        tls://host:8786; beyond this machine with the files, in PEM, of the others.
     agent_silent_s: from then on an agent that gave no sign is silent, and gets no measurement.
     """
 
@@ -53,6 +58,25 @@ class Settings(BaseSettings):
     agent_silent_s: float = Field(default=60, gt=0)
     max_body_bytes: int = Field(default=64 * 2**20, ge=1)
     max_wait_s: float = Field(default=60, ge=0)
+    dask_authority: str = ""
+    dask_certificate: str = ""
+    dask_key: str = ""
+    dask_scheduler: str = ""  # after its files, which decide whether it may be spoken to
+
+    @field_validator("dask_scheduler")
+    @classmethod
+    def _may_be_spoken_to(cls, address: str, info: ValidationInfo) -> str:
+        if address:
+            Scheduler(address, *(info.data.get(f"dask_{name}", "") for name in DASK_FILES))
+        return address
+
+    @property
+    def dask(self) -> str:
+        """What the process of a search is told of the scheduler; empty where there is none."""
+        if not self.dask_scheduler:
+            return ""
+        files = self.dask_authority, self.dask_certificate, self.dask_key
+        return Scheduler(self.dask_scheduler, *files).written()
 
     @property
     def database(self) -> str:

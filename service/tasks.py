@@ -50,7 +50,7 @@ class SearchTask:
         self, claim: Claim, database: Database, leases: Leases, settings: Settings
     ) -> None:
         processes = settings.search_processes or usual_processes()
-        self.arguments = [settings.planner, str(processes)]
+        self.arguments = [settings.planner, str(processes), settings.dask]
         self.plan: str | None = None
         self.limit_s = settings.solve_s
         self.late_grace_s = settings.solve_grace_s

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 Stop = Callable[[], bool]
@@ -16,6 +18,19 @@ Stop = Callable[[], bool]
 def never() -> bool:
     """A stop that nobody asks for."""
     return False
+
+
+_stop_here: ContextVar[Stop] = ContextVar("stop_here", default=never)
+
+
+@contextmanager
+def stopped_by(stop: Stop) -> Iterator[None]:
+    """Deadlines that come from another process meanwhile are over once `stop` says so here."""
+    token = _stop_here.set(stop)
+    try:
+        yield
+    finally:
+        _stop_here.reset(token)
 
 
 class OutOfTime(Exception):
@@ -33,8 +48,8 @@ class Deadline:
 
     @staticmethod
     def at(ends: float | None) -> Deadline:
-        """ends: as `on_every_clock` gives it."""
-        return Deadline.after(None if ends is None else ends - time.time())
+        """ends: as `on_every_clock` gives it. Its stop is that of the place it is now in."""
+        return Deadline.after(None if ends is None else ends - time.time(), _stop_here.get())
 
     def on_every_clock(self) -> float | None:
         """For another process: seconds since 1970; its `stop` stays here."""

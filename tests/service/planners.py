@@ -28,6 +28,8 @@ from meshwright.schema import (
 )
 from meshwright.schema.mesh import Axis
 from meshwright.stopping import Stop, never
+from solver.deadline import Deadline
+from solver.pipeline.fan import fanned
 
 Report = Callable[[Progress], None]
 COUNT = "COUNT_FILE"
@@ -182,6 +184,26 @@ def crowded(
     for _ in range(MOST):
         executor.submit(time.sleep, 60)
     return endless(request, report, stop)
+
+
+def far(
+    request: Request,
+    report: Report | None = None,
+    stop: Stop = never,
+    executor: Executor | None = None,
+) -> Answer:
+    """Has others search until they are stopped, who say so in the file that COUNT names."""
+    assert executor is not None
+    list(fanned(_until_stopped, range(2), Deadline.after(None, stop), executor))
+    return fruitless(request, report, stop)
+
+
+def _until_stopped(_: int, deadline: Deadline) -> None:
+    with Path(os.environ[COUNT]).open("a") as file:
+        print("begun", file=file, flush=True)
+        while not deadline.is_over():
+            time.sleep(0.02)
+        print("ended", file=file, flush=True)
 
 
 def _say_running() -> None:

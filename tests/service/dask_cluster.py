@@ -1,0 +1,64 @@
+"""A real Dask scheduler with two workers, each a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.service.conftest import ROOT, until
+
+WORKERS = 2
+
+
+@dataclass
+class Cluster:
+    """address: of the scheduler. workers: the processes in which tasks run."""
+
+    address: str
+    scheduler: subprocess.Popen[bytes]
+    workers: list[subprocess.Popen[bytes]]
+
+    def pids(self) -> set[int]:
+        return {own.pid for own in self.workers}
+
+
+@contextmanager
+def cluster(folder: Path, *security: str) -> Iterator[Cluster]:
+    """security: options of `dask scheduler` and `dask worker`."""
+    file = folder / "scheduler.json"
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def begin(*words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "dask", *words, "--no-dashboard", *security]
+        with (folder / f"dask-{len(begun)}").open("wb") as log:
+            begun.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))
+        return begun[-1]
+
+    try:
+        protocol = "tls" if security else "tcp"
+        scheduler = begin(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--protocol", protocol,
+            "--scheduler-file", str(file),
+        )  # fmt: skip
+        address = until(lambda: json.loads(file.read_text())["address"] if file.exists() else None)
+        workers = [
+            begin(
+                "worker", address, "--no-nanny", "--nthreads", "1", "--local-directory", str(folder)
+            )
+            for _ in range(WORKERS)
+        ]
+        logs = [folder / f"dask-{1 + number}" for number in range(WORKERS)]
+        until(lambda: all("Registered to" in log.read_text() for log in logs), seconds=60)
+        yield Cluster(address, scheduler, workers)
+    finally:
+        for process in begun:
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+            process.wait(timeout=20)
