@@ -34,6 +34,11 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
+def pids(counted: Path) -> set[int]:
+    """The processes that searched."""
+    return {int(pid) for pid in counted.read_text().split()}
+
+
 @pytest.fixture
 def alone() -> dict[str, Any]:
     """The plan of one process."""
@@ -48,7 +53,7 @@ def test_dasks_workers_find_the_same_plan(
     with cluster(tmp_path) as dask:
         http = serve("noting", dask_scheduler=dask.address)
         assert http.post("/v1/plan", json=BODY, headers=WAIT).json() == alone
-        assert {int(pid) for pid in counted.read_text().split()} == dask.pids()
+        assert set() < pids(counted) <= dask.pids()
 
 
 @pytest.mark.parametrize("lost", ["a worker", "all workers", "the scheduler"])
@@ -110,13 +115,14 @@ def test_beyond_this_machine_only_mutual_tls_is_spoken(
         assert dask.address.startswith("tls://")
         http = serve("noting", dask_scheduler=dask.address, **own)
         assert http.post("/v1/plan", json=BODY, headers=WAIT).json() == alone
-        assert {int(pid) for pid in counted.read_text().split()} == dask.pids()
+        assert set() < pids(counted) <= dask.pids()
         counted.write_text("")
         # a certificate of another authority is not listened to: the search goes on here
         strange = serve("noting", dask_scheduler=dask.address, **other)
         again = strange.post("/v1/plan?fresh=true", json=BODY, headers=WAIT).json()
         assert again == alone
-        assert not dask.pids() & {int(pid) for pid in counted.read_text().split()}
+        assert pids(counted)
+        assert not dask.pids() & pids(counted)
 
 
 @pytest.mark.parametrize(
