@@ -18,7 +18,10 @@ from service.hosts import Hosts
 from service.jobs import Jobs
 from service.keys import Keys
 from service.leases import Leases
+from service.logs import log_changes
+from service.metrics import Metrics
 from service.parameters import check_parameters
+from service.requests import Requests
 from service.routes import (
     agents,
     calibrations,
@@ -29,6 +32,7 @@ from service.routes import (
     jobs,
     keys,
     measurements,
+    metrics,
     observations,
     pages,
     plan,
@@ -63,16 +67,17 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     app.state.service = service
     resources = (
         plan, plans, observations, redistributions, simulations, exports, graphs, topologies,
-        calibrations, samples, measurements, agents, jobs, events, keys, health, pages,
+        calibrations, samples, measurements, agents, jobs, events, keys, health, metrics, pages,
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=1)
-    app.add_middleware(  # the last one is the outermost
+    app.add_middleware(
         Guard,
         hosts=Hosts(settings.host, settings.allowed_hosts),
         authentication=service.authentication,
     )
+    app.add_middleware(Requests, metrics=service.metrics)  # the last one is the outermost
     problems.install(app)
     openapi.install(app)
     return app
@@ -85,10 +90,13 @@ def build(settings: Settings) -> State:
     leases = Leases(
         database, lease_s=settings.lease_s, max_losses=settings.max_losses, agents=registered
     )
-    workers = tuple(Worker(database, leases, settings) for _ in range(settings.workers))
+    metrics_ = Metrics(database, settings)
+    log_changes(database)
+    workers = tuple(Worker(database, leases, settings, metrics_) for _ in range(settings.workers))
     keys = Keys(database)
     jobs_ = Jobs(database, lease_s=settings.lease_s, max_jobs=settings.max_jobs)
-    return State(settings, database, keys, Authentication(keys), jobs_, registered, leases, workers)
+    asks = Authentication(keys)
+    return State(settings, database, keys, asks, jobs_, registered, leases, workers, metrics_)
 
 
 @asynccontextmanager
@@ -100,7 +108,4 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        service.stopping.set()
-        for worker in service.workers:
-            worker.stop()
-        service.database.close()
+        service.stop()

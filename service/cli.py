@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import socket
-import threading
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvicorn
+from prometheus_client import start_http_server
 
 from meshwright.planner import find_planner, find_verifier
 from meshwright.schema import Unavailable
-from service.app import build, create_app
+from service import logs
+from service.app import build
 from service.key_commands import keys
 from service.keys import Keys
 from service.listening import is_loopback, listen, url_of
 from service.settings import Settings
 from service.shell import Folder, Store, refused, say, settings_of, shown, store
+from service.state import State
+from service.web import Web, check_tls
 
+MetricsPort = Annotated[
+    int | None, typer.Option(help="Serve metrics there too, to this machine; 0 takes a free one.")
+]
 cli = typer.Typer(help="The Meshwright service.", no_args_is_help=True, add_completion=False)
 db = typer.Typer(help="The store.", no_args_is_help=True)
 cli.add_typer(db, name="db")
@@ -44,17 +50,33 @@ def serve(
     workers: Annotated[
         int | None, typer.Option(help="Searches at the same time; 0 leaves them to `worker`.")
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate chain in PEM: speak HTTPS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, for its owner alone.")] = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Run the API and its workers until a signal ends them."""
     settings = settings_of(
-        host=host, port=port, database_url=database_url, data_dir=data_dir, workers=workers
-    )
-    _log()
+        host=host, port=port, database_url=database_url, data_dir=data_dir, workers=workers,
+        tls_cert=tls_cert, tls_key=tls_key, metrics_port=metrics_port,
+    )  # fmt: skip
+    logs.configure(settings.log)
+    try:
+        check_tls(settings)
+    except ValueError as wrong:
+        raise refused(str(wrong)) from None
     with _listener(settings) as listener, _opened(settings):
         _check_keys(settings)
-        web = server(settings)
-        say(f"Meshwright at {url_of(listener)} (store: {shown(settings.database)})")
-        web.run(sockets=[listener])
+        try:
+            web = Web(settings)
+            web.config.load()
+        except (ssl.SSLError, OSError) as wrong:
+            raise refused(f"--tls-cert, --tls-key: {wrong}") from None
+        with _metrics_served(web.service):
+            scheme = "https" if settings.tls_cert else "http"
+            say(f"Meshwright at {url_of(listener, scheme)} (store: {shown(settings.database)})")
+            web.run(sockets=[listener])
 
 
 @cli.command()
@@ -62,32 +84,34 @@ def worker(
     database_url: Store = None,
     data_dir: Folder = None,
     workers: Annotated[int | None, typer.Option(help="Searches at the same time.")] = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Run workers without an API until a signal ends them; any number, on one PostgreSQL."""
-    settings = settings_of(database_url=database_url, data_dir=data_dir, workers=workers)
+    settings = settings_of(
+        database_url=database_url, data_dir=data_dir, workers=workers, metrics_port=metrics_port
+    )
     if not settings.workers:
         raise refused("a worker without workers does nothing: --workers 1 or more")
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    _log()
+    logs.configure(settings.log)
     with _opened(settings):
         state = build(settings)
-        for one in state.workers:
-            one.start()
-        say(f"Meshwright works (store: {shown(settings.database)}, searches: {settings.workers})")
-        while not ended.wait(timeout=1):  # a wait without an end would keep signals waiting
-            pass
-        for one in state.workers:
-            one.stop()
-        state.database.close()
+        _end_at_signals(state)
+        with _metrics_served(state):
+            for one in state.workers:
+                one.start()
+            store_ = shown(settings.database)
+            say(f"Meshwright works (store: {store_}, searches: {settings.workers})")
+            for one in state.workers:
+                while one.is_alive():
+                    one.wait(timeout_s=1)  # a wait without an end would keep signals waiting
+            state.stop()
 
 
 @db.command("upgrade")
 def upgrade(database_url: Store = None, data_dir: Folder = None) -> None:
     """Bring the store to this program's schema, in one transaction."""
     settings = settings_of(database_url=database_url, data_dir=data_dir)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logs.configure(settings.log)
     with store(settings) as database:
         was = database.revision()
         database.upgrade()
@@ -119,21 +143,41 @@ def _check_keys(settings: Settings) -> None:
     )
 
 
-def server(settings: Settings) -> uvicorn.Server:
-    """The web server, not yet started."""
-    config = uvicorn.Config(
-        create_app(settings),
-        log_level="warning",
-        lifespan="on",
-        timeout_graceful_shutdown=5,
-        server_header=False,
-    )
-    return uvicorn.Server(config)
+def _end_at_signals(state: State) -> None:
+    """At the first one in good order; at the second at once."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def end(*_: object) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+        state.begin_to_stop()
+
+    for number in numbers:
+        signal.signal(number, end)
 
 
-def _log() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+@contextmanager
+def _metrics_served(state: State) -> Iterator[None]:
+    """Serve this process's metrics on a port of their own, where one is set."""
+    settings = state.settings
+    if settings.metrics_port is None:
+        yield
+        return
+    try:
+        server, thread = start_http_server(
+            settings.metrics_port, settings.metrics_host, state.metrics.registry
+        )
+    except OSError as failure:
+        at = f"{settings.metrics_host} port {settings.metrics_port}"
+        raise refused(f"cannot serve metrics on {at}: {failure.strerror}") from None
+    host, port = server.server_address[:2]
+    say(f"Metrics at http://{host!s}:{port}/metrics")
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(timeout=5)
 
 
 def _listener(settings: Settings) -> socket.socket:

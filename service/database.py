@@ -6,7 +6,7 @@ not meet another one, first takes what they would meet about (`alone`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -47,6 +47,16 @@ POSTGRESQL = {
 }
 
 
+NEWS = "meshwright_news"  # of a connection: what to say once its transaction is
+
+
+def tell(connection: Connection, news: Any) -> None:
+    """Have those who listen to the database hear this, if and when the transaction commits."""
+    later = connection.get_execution_options().get(NEWS)
+    if later is not None:
+        later.append(news)
+
+
 class OldSchema(Exception):
     """The database has another schema than this program, and others may use it."""
 
@@ -70,6 +80,7 @@ class Database:
             _prepare_sqlite(self.engine)
         else:
             self.engine = _postgresql(parsed)
+        self._listeners: tuple[Callable[[Any], None], ...] = ()
         self.now: ColumnElement[float] = (
             literal_column(CLOCKS[self.dialect], Float()) if now is None else now
         )
@@ -83,11 +94,20 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that writes; on SQLite it waits for its turn before it reads."""
+        news: list[Any] = []
+        options: dict[str, Any] = {"writes": True, NEWS: news}
         with (
-            self.engine.connect().execution_options(writes=True) as connection,
+            self.engine.connect().execution_options(**options) as connection,
             connection.begin(),
         ):
             yield connection
+        for one in news:
+            for listener in self._listeners:
+                listener(one)
+
+    def listen(self, listener: Callable[[Any], None]) -> None:
+        """Call this with what committed transactions of this process have told."""
+        self._listeners += (listener,)
 
     def alone(self, connection: Connection, about: str) -> None:
         """From here to the end of a writing transaction nobody else is alone about the same."""
@@ -119,8 +139,12 @@ class Database:
 
     def is_current(self) -> bool:
         """Whether the schema is at the newest revision."""
+        return self.revision() == self.newest()
+
+    def newest(self) -> str | None:
+        """The revision that this program needs."""
         with _migrations() as config:
-            return self.revision() == ScriptDirectory.from_config(config).get_current_head()
+            return ScriptDirectory.from_config(config).get_current_head()
 
     def close(self) -> None:
         self.engine.dispose()

@@ -21,9 +21,9 @@ from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.schema import Graph, MeshwrightError, Plan, Unavailable
 from meshwright.show import render_plan
-from service.cli import server
 from service.listening import listen, url_of
 from service.settings import Settings
+from service.web import Web
 
 GRAPH = Path(__file__).resolve().parent.parent / "examples" / "graphs" / "llama3-8b.json.gz"
 START_S = 60.0  # chosen: a cold start on a slow disk takes a tenth of it
@@ -35,7 +35,7 @@ def main() -> None:
     settings = Settings()
     with listen("127.0.0.1", arguments.port) as listener:
         url = url_of(listener)
-        web = server(settings)
+        web = Web(settings)
         thread = threading.Thread(target=web.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:

@@ -82,17 +82,18 @@ class Leases:
         """
         with self._database.writing() as connection:
             self._give_up(connection)
-            oldest = (
-                select(JobRow.id)
+            oldest = connection.execute(
+                select(JobRow.id, JobRow.state)
                 .where(what, or_(JobRow.state == "queued", self._lapsed()))
                 .order_by(_running_beside(), _served(), JobRow.created, JobRow.id)
                 .limit(1)
                 .with_for_update(skip_locked=True)
-                .scalar_subquery()
-            )
+            ).first()
+            if oldest is None:
+                return None
             row = connection.execute(
                 update(JobRow)
-                .where(JobRow.id == oldest)
+                .where(JobRow.id == oldest.id, JobRow.state == oldest.state)
                 .values(
                     state="running",
                     attempt=JobRow.attempt + 1,
@@ -104,13 +105,13 @@ class Leases:
                 .returning(
                     JobRow.tenant, JobRow.key, JobRow.id, JobRow.attempt, JobRow.asked, JobRow.plan
                 )
-            ).first()
-            if row is None:
-                return None
+            ).one()  # it is locked
             connection.execute(
                 update(KeyRow).where(KeyRow.id == row.key).values(served=self._database.now)
             )
-            self._note(connection, row.id, row.attempt, {"state": "running", "worker": worker})
+            began = {"state": "running", "worker": worker}
+            lapsed = oldest.state == "running"
+            self._note(connection, row.id, row.attempt, began, is_lost=lapsed)
         return Claim(Tenant(row.tenant), row.id, row.attempt, row.asked, row.plan)
 
     def renew(self, claim: Claim) -> bool:
@@ -215,7 +216,8 @@ class Leases:
     def lost(self, claim: Claim, *, trace: str) -> bool:
         """The search ended without a word: queue the job again, or give it up."""
         with self._database.writing() as connection:
-            ours = self._end(connection, claim, "queued", losses=JobRow.losses + 1, trace=trace)
+            more = {"losses": JobRow.losses + 1, "trace": trace}
+            ours = self._end(connection, claim, "queued", is_lost=True, **more)
             self._give_up(connection)
             return ours
 
@@ -232,10 +234,13 @@ class Leases:
         waits = or_(JobRow.state == "queued", self._lapsed())
         left = self._agents.left_alone()
         rows = connection.execute(
-            select(JobRow.id, JobRow.kind, JobRow.attempt, JobRow.trace, losses.label("losses"))
+            select(
+                JobRow.id, JobRow.kind, JobRow.state, JobRow.attempt, JobRow.trace,
+                losses.label("losses"),
+            )
             .where(waits, or_(losses >= self._max_losses, left))
             .with_for_update(skip_locked=True)
-        ).all()
+        ).all()  # fmt: skip
         for row in rows:
             connection.execute(
                 update(JobRow)
@@ -248,7 +253,8 @@ class Leases:
                     lease_until=None,
                 )
             )
-            self._note(connection, row.id, row.attempt, {"state": "failed"})
+            lapsed = row.state == "running"
+            self._note(connection, row.id, row.attempt, {"state": "failed"}, is_lost=lapsed)
 
     def _why(self, kind: str, losses: int, trace: str | None) -> MeshwrightError:
         said = f"; the last word: {trace}" if trace and kind == "measurement" else ""
@@ -264,17 +270,28 @@ class Leases:
             connection.execute(update(JobRow).where(_ours(claim)).values(**values)).rowcount
         )
 
-    def _end(self, connection: Connection, claim: Claim, state: str, **values: Any) -> bool:
+    def _end(
+        self,
+        connection: Connection,
+        claim: Claim,
+        state: str,
+        *,
+        is_lost: bool = False,
+        **values: Any,
+    ) -> bool:
         finished = self._database.now if state in FINAL else None
         ours = self._change(
             connection, claim, state=state, finished=finished, lease_until=None, **values
         )
         if ours:
-            self._note(connection, claim.job, claim.attempt, {"state": state})
+            self._note(connection, claim.job, claim.attempt, {"state": state}, is_lost=is_lost)
         return ours
 
-    def _note(self, connection: Connection, job: str, attempt: int, body: Any) -> None:
-        job_events.note(connection, job, attempt, body, now=self._database.now)
+    def _note(
+        self, connection: Connection, job: str, attempt: int, body: Any, *, is_lost: bool = False
+    ) -> None:
+        now = self._database.now
+        job_events.note(connection, job, attempt, body, now=now, is_lost=is_lost)
 
 
 def _running_beside() -> ColumnElement[int]:

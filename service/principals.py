@@ -1,22 +1,24 @@
 """Who asks: a tenant, the key that speaks for it, and what that key may do.
 
 Scopes: `read` reads, `plan` stores documents, asks for plans, and reports steps, `agent` measures,
-`admin` does all of these and manages the tenant's keys. None but admin holds another.
+`admin` does all of these and manages the tenant's keys. None but admin holds another. `metrics` is
+none of a tenant's: it reads the numbers of all together, and is given in the shell alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal, NewType, cast, get_args
+from typing import Annotated, Literal, NewType, cast
 
 from fastapi import Depends, Request
 
 from meshwright.schema import Forbidden
 
 Tenant = NewType("Tenant", str)
-Scope = Literal["read", "plan", "agent", "admin"]
-SCOPES: tuple[Scope, ...] = get_args(Scope)
+TenantScope = Literal["read", "plan", "agent", "admin"]
+Scope = Literal[TenantScope, "metrics"]
+SCOPES: tuple[Scope, ...] = ("read", "plan", "agent", "admin", "metrics")
 DEFAULT = Tenant("default")  # of a store without keys
 
 
@@ -29,7 +31,7 @@ class Principal:
     scopes: frozenset[Scope]
 
     def may(self, scope: Scope) -> bool:
-        return scope in self.scopes or "admin" in self.scopes
+        return scope in self.scopes or (scope != "metrics" and "admin" in self.scopes)
 
 
 ANYBODY = Principal(DEFAULT, None, frozenset(SCOPES))
@@ -46,7 +48,11 @@ class Needs:
         if not principal.may(self.scope):
             raise Forbidden(
                 f"this needs a key with the scope {self.scope!r}, yours has {_listed(principal)}; "
-                "an admin of your tenant can make one"
+                + (
+                    "who runs the service can make one: meshwright-server keys create"
+                    if self.scope == "metrics"
+                    else "an admin of your tenant can make one"
+                )
             )
         return principal
 
@@ -55,6 +61,7 @@ Reader = Annotated[Principal, Depends(Needs("read"))]
 Planner = Annotated[Principal, Depends(Needs("plan"))]
 Measurer = Annotated[Principal, Depends(Needs("agent"))]
 Admin = Annotated[Principal, Depends(Needs("admin"))]
+Operator = Annotated[Principal, Depends(Needs("metrics"))]
 
 
 def scopes_of(names: Iterable[str]) -> frozenset[Scope]:

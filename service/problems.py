@@ -43,12 +43,11 @@ log = logging.getLogger(__name__)
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of `app` with a problem document."""
+    """Answer every error of `app` with a problem document; faults are `service.requests`'."""
     app.add_exception_handler(MeshwrightError, _of_ours)
     app.add_exception_handler(HTTPException, _of_the_framework)
     app.add_exception_handler(RequestValidationError, _of_parameters)
     app.add_exception_handler(OperationalError, of_the_database)
-    app.add_exception_handler(Exception, _of_a_fault)
 
 
 def answer(
@@ -107,6 +106,7 @@ def of_the_database(request: Request, error: Exception) -> Response:
     return answer(Unavailable(f"the database cannot answer: {said}"), request)
 
 
-def _of_a_fault(request: Request, error: Exception) -> Response:
+def of_a_fault(request: Request, error: Exception) -> Response:
+    """Of what nothing else answers: the log has the trace."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return answer(Internal("the request failed; the server's log says why"), request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -11,6 +12,8 @@ from meshwright.processes import MAX_PROCESSES
 from service.dask_scheduler import Scheduler
 
 DASK_FILES = ("authority", "certificate", "key")
+
+Format = Literal["auto", "json", "text"]
 
 
 class Settings(BaseSettings):
@@ -32,6 +35,10 @@ class Settings(BaseSettings):
     max_jobs: that a tenant may have queued and running.
     dask_scheduler: does the independent searches of one solve, tcp://127.0.0.1:8786 or
         tls://host:8786; beyond this machine with the files, in PEM, of the others.
+    log: lines of JSON, plain text, or by whether standard error is a terminal.
+    tls_cert, tls_key: files, in PEM; with them the service speaks HTTPS alone.
+    metrics_host, metrics_port: where metrics are served beside the API, or without one; no port:
+        nowhere.
     agent_silent_s: from then on an agent that gave no sign is silent, and gets no measurement.
     """
 
@@ -40,6 +47,11 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8780, ge=0, le=65535)
     allowed_hosts: str = ""
+    log: Format = "auto"
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     data_dir: Path = Path(".meshwright")
     database_url: str = ""
     planner: str = "default"

@@ -1,4 +1,4 @@
-"""What the endpoints share: settings, database, keys, jobs, agents, leases, workers."""
+"""What the endpoints share: settings, database, keys, jobs, agents, leases, workers, metrics."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from service.database import Database
 from service.jobs import Jobs
 from service.keys import Keys
 from service.leases import Leases
+from service.metrics import Metrics
 from service.settings import Settings
 from service.worker import Worker
 
@@ -30,7 +31,21 @@ class State:
     agents: Agents
     leases: Leases
     workers: tuple[Worker, ...]
+    metrics: Metrics
     stopping: threading.Event = field(default_factory=threading.Event)
+
+    def begin_to_stop(self) -> None:
+        """Claim no more jobs, release those that run, and let nobody wait; returns at once."""
+        self.stopping.set()
+        for worker in self.workers:
+            worker.begin_to_stop()
+
+    def stop(self) -> None:
+        """Stop, and wait until the jobs are released."""
+        self.begin_to_stop()
+        for worker in self.workers:
+            worker.stop()
+        self.database.close()
 
     def wake(self) -> None:
         """A job was queued."""

@@ -16,11 +16,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from meshwright.schema import Progress
-from service import cancelled, documents
+from service import cancelled, documents, logs
 from service.child import Child
 from service.database import Database
 from service.errors import Internal
 from service.leases import Claim, Leases
+from service.metrics import Metrics
 from service.principals import Tenant
 from service.settings import Settings
 from service.tasks import Interrupted, SearchTask, Task, VerifyTask
@@ -33,11 +34,14 @@ DOCUMENTS = (("graph", "graph"), ("topology", "topo"), ("setup", "setup"), ("cal
 class Worker:
     """One loop in a thread of its own; runs one child process at a time."""
 
-    def __init__(self, database: Database, leases: Leases, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, leases: Leases, settings: Settings, metrics: Metrics
+    ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._database = database
         self._leases = leases
         self._settings = settings
+        self._metrics = metrics
         self._stopping = threading.Event()
         self._news = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -49,18 +53,36 @@ class Worker:
         """There may be a job: look now rather than at the next poll."""
         self._news.set()
 
-    def stop(self) -> None:
-        """End the child process that runs, queue its job again, and end the loop."""
+    def begin_to_stop(self) -> None:
+        """End the child process that runs, queue its job again, and end the loop, in a moment."""
         self._stopping.set()
         self._news.set()
+
+    def stop(self) -> None:
+        """Stop, and wait until the job is queued again."""
+        self.begin_to_stop()
         self._thread.join(timeout=20)
 
+    def wait(self, *, timeout_s: float) -> None:
+        """Wait for the end of its loop, for so long at most."""
+        self._thread.join(timeout=timeout_s)
+
+    def is_alive(self) -> bool:
+        """Whether its loop runs."""
+        return self._thread.is_alive()
+
     def _run(self) -> None:
+        with logs.about(worker=self.name):
+            self._rounds()
+
+    def _rounds(self) -> None:
         while not self._stopping.is_set():
             try:
                 claim = self._leases.claim(self.name)
                 if claim is not None:
-                    self._work(claim)
+                    on = {"job": claim.job, "attempt": claim.attempt, "tenant": claim.tenant}
+                    with logs.about(**on), self._metrics.workers_busy.track_inprogress():
+                        self._work(claim)
                     continue
             except Exception:  # the outermost loop: the next round may find the database well
                 log.exception("the worker could not claim or end a job")
@@ -78,14 +100,16 @@ class Worker:
     def _search(self, claim: Claim) -> str | None:
         """Search; the plan that is then to be verified."""
         task = SearchTask(claim, self._database, self._leases, self._settings)
-        self._run_child(claim, task)
+        with self._metrics.search_seconds.time():
+            self._run_child(claim, task)
         return task.to_verify
 
     def _verify(self, claim: Claim, plan: str) -> None:
         """Execute the plan of a job and end it with the certificate."""
         begun = Progress(phase="verifying", done=0, total=1)
         if self._leases.renew(claim) and self._leases.progress(claim, begun):
-            self._run_child(claim, VerifyTask(claim, plan, self._leases, self._settings))
+            with self._metrics.verification_seconds.time():
+                self._run_child(claim, VerifyTask(claim, plan, self._leases, self._settings))
 
     def _sent(self, claim: Claim, plan: str | None) -> bytes:
         """What a child is told, as JSON, put together without parsing the documents."""

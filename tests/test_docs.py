@@ -109,7 +109,8 @@ def test_every_setting_is_documented_with_its_default() -> None:
         row = re.search(rf"^\| `MESHWRIGHT_{name.upper()}` \|([^|]*)\|", SERVICE, re.MULTILINE)
         assert row, name
         shown = row[1].strip("` ")
-        assert shown == str(field.default).lower().removesuffix(".0"), name
+        default = "" if field.default is None else field.default
+        assert shown == str(default).lower().removesuffix(".0"), name
 
 
 def test_the_client_of_the_example_exists() -> None:

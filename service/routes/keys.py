@@ -12,7 +12,7 @@ from meshwright.schema.model import Line
 from service.body import Body, read_body
 from service.keys import Key
 from service.paging import Paging
-from service.principals import SCOPES, Admin, Scope
+from service.principals import SCOPES, Admin, Scope, TenantScope
 from service.resources import time_if, time_of
 from service.state import Service
 
@@ -26,7 +26,7 @@ class KeyRequest(Document):
     prefix: ClassVar[str] = "keyrequest"
 
     name: Annotated[Line, Field(min_length=1)]
-    scopes: frozenset[Scope] = Field(min_length=1)
+    scopes: frozenset[TenantScope] = Field(min_length=1)
     expires_s: float | None = Field(default=None, gt=0, le=100 * YEAR_S)
 
 

@@ -31,6 +31,7 @@ from service.routes.jobs import wait_for
 from service.state import Service, State
 
 router = APIRouter(tags=["plan"])
+OPEN = ("queued", "running")
 WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*(\d{1,6})\b")
 
 
@@ -93,20 +94,32 @@ def _submit(service: State, by: Principal, body: Body, *, fresh: bool) -> tuple[
     with service.database.reading() as connection:
         found = None if fresh else service.jobs.find(connection, by.tenant, asked.request)
         if found is not None and not asked.verify:
+            _count(service, found)
             return found, False
         if found is None:
             check(connection, by.tenant, asked)
     with service.database.writing() as connection:
         service.database.alone(connection, f"{by.tenant} {asked.request}")
         found = None if fresh else service.jobs.find(connection, by.tenant, asked.request)
+        job: str | None
         if found is None:
             job = _store(service, connection, by, asked)
         elif asked.verify:
             job = service.jobs.verify(connection, by, found)
         else:
-            return found, False
+            job = None
+    _count(service, found)
+    if job is None:
+        assert found is not None
+        return found, False
     service.wake()
     return service.jobs.get(by.tenant, job), asked.verify
+
+
+def _count(service: State, found: Row[Any] | None) -> None:
+    """In the metrics: what answers, a plan that is there, a job under way, or a new one."""
+    answer = "queued" if found is None else "joined" if found.state in OPEN else "stored"
+    service.metrics.plan_requests.labels(answer).inc()
 
 
 def _store(service: State, connection: Connection, by: Principal, asked: Asked) -> str:

@@ -117,7 +117,7 @@ def test_keys_are_made_listed_and_revoked_in_the_shell(tmp_path: Path) -> None:
         )
 
     for words, said in (
-        (["--scope", "root"], "--scope: scopes are some of read, plan, agent, admin, got root"),
+        (["--scope", "root"], "some of read, plan, agent, admin, metrics, got root"),
         (["--tenant", "A b"], "--tenant: 'A b' is no name"),
     ):
         refused = keys("create", *words)

@@ -1,0 +1,203 @@
+"""Metrics: what is counted, who may read it, and that documents about them say what is exported."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from costmodel.calibrations import default_calibration
+from service.metrics import names_of
+from tests.service.conftest import ROOT, Serve
+from tests.service.keyed import bearing, key_of, secret_of, state_of
+from tests.service.samples import REQUEST
+
+CALIBRATED = {**REQUEST, "calibration": default_calibration().to_dict()}
+DOCUMENTED = re.compile(r"^\| `(meshwright_\w+)` \| (\w+) \| ([^|]*)\|", re.MULTILINE)
+NAME = re.compile(r"\b(?:meshwright|process)_[a-z_]+")
+OF = re.compile(r"\b((?:meshwright|process)_[a-z_]+)\{([^{}]*(?:\"[^\"]*\"[^{}]*)*)\}")
+BY = re.compile(r"\bby \(([^)]*)\)")
+
+
+def sample(http: TestClient, name: str, **labels: str) -> float | None:
+    """One number of /metrics."""
+    for family in text_string_to_metric_families(http.get("/metrics").text):
+        for one in family.samples:
+            if one.name == name and one.labels == labels:
+                return float(one.value)
+    return None
+
+
+def test_what_happens_is_counted(serve: Serve) -> None:
+    http = serve(verifier="tests.service.verifiers:passing", workers=1)
+    for _ in range(2):
+        answer = http.post(
+            "/v1/plan", json={**REQUEST, "verify": True}, headers={"Prefer": "wait=30"}
+        )
+        assert answer.status_code == 200
+    assert http.get(answer.headers["Content-Location"]).status_code == 200
+    assert http.get("/v1/plans/plan_0").status_code == 404
+    assert http.get("/nowhere").status_code == 404
+    plan = {"method": "GET", "route": "/v1/plans/{plan}"}
+    for name, labels, value in (
+        ("meshwright_http_requests_total", {**plan, "status": "200"}, 1),
+        ("meshwright_http_requests_total", {**plan, "status": "404"}, 1),
+        ("meshwright_http_request_seconds_count", plan, 2),
+        ("meshwright_http_requests_total", {"method": "GET", "route": "none", "status": "404"}, 1),
+        ("meshwright_plan_requests_total", {"answer": "queued"}, 1),
+        ("meshwright_plan_requests_total", {"answer": "stored"}, 1),
+        ("meshwright_job_changes_total", {"kind": "plan", "state": "running"}, 1),
+        ("meshwright_jobs_ended_total",
+         {"kind": "plan", "state": "succeeded", "outcome": "optimal"}, 1),
+        ("meshwright_job_wait_seconds_count", {"kind": "plan"}, 1),
+        ("meshwright_job_seconds_count", {"kind": "plan", "state": "succeeded"}, 1),
+        ("meshwright_search_seconds_count", {}, 1),
+        ("meshwright_verification_seconds_count", {}, 1),
+        ("meshwright_verifications_total", {"outcome": "verified"}, 1),
+        ("meshwright_workers", {}, 1),
+        ("meshwright_store_up", {}, 1),
+        ("meshwright_store_jobs", {"kind": "plan", "state": "succeeded"}, 1),
+        ("meshwright_store_documents", {"kind": "plan"}, 1),
+        ("meshwright_store_certificates", {"outcome": "verified"}, 1),
+        ("meshwright_store_queue_age_seconds", {"kind": "plan"}, 0),
+    ):  # fmt: skip
+        assert sample(http, name, **labels) == value, (name, labels)
+    assert (sample(http, "meshwright_store_bytes") or 0) > 10_000
+
+
+def test_a_job_that_waits_shows_its_age_and_a_step_its_error(serve: Serve) -> None:
+    http = serve()
+    found = http.post("/v1/plan", json=CALIBRATED, headers={"Prefer": "wait=30"})
+    step = {"step_ns": found.json()["cost"]["step_ns"] * 3}
+    plan = found.headers["Content-Location"]
+    assert http.post(f"{plan}/observations", json=step).is_success
+    for worker in state_of(http).workers:
+        worker.stop()
+    assert http.post("/v1/plan?fresh=true", json=REQUEST).status_code == 202
+    assert sample(http, "meshwright_store_jobs", kind="plan", state="queued") == 1
+    assert 0 < (sample(http, "meshwright_store_queue_age_seconds", kind="plan") or 0) < 60
+    assert sample(http, "meshwright_store_observed_ratio", quantile="0.5") == pytest.approx(3)
+
+
+def test_losses_are_counted_where_they_are_found(serve: Serve) -> None:
+    http = serve("dying", max_losses=2)
+    job = http.post("/v1/plan", json=REQUEST).json()["id"]
+    assert http.get(f"/v1/jobs/{job}?wait=30").json()["state"] == "failed"
+    assert sample(http, "meshwright_job_losses_total", kind="plan") == 2
+    ended = {"kind": "plan", "state": "failed", "outcome": "worker-lost"}
+    assert sample(http, "meshwright_jobs_ended_total", **ended) == 1
+
+
+def test_where_keys_are_only_a_key_made_in_the_shell_reads_them(serve: Serve) -> None:
+    http = serve()
+    admin = key_of(http, "admin")
+    assert http.get("/metrics").status_code == 401
+    assert http.get("/metrics", headers=admin).status_code == 403
+    body = {"name": "prometheus", "scopes": ["metrics"]}
+    assert http.post("/v1/keys", json=body, headers=admin).status_code == 422
+    own = key_of(http, "metrics")
+    assert "meshwright_store_up 1.0" in http.get("/metrics", headers=own).text
+    assert http.get("/v1/plans", headers=own).status_code == 403
+
+
+def test_they_name_no_tenant_key_or_job(serve: Serve) -> None:
+    http = serve()
+    reader, own = secret_of(http, "metrics"), bearing(secret_of(http, tenant="secretive"))
+    assert http.post("/v1/plan", json=REQUEST, headers={**own, "Prefer": "wait=30"}).is_success
+    text = http.get("/metrics", headers=bearing(reader)).text
+    assert "meshwright_store_up 1.0" in text
+    for word in ("secretive", "mw_", "job_0", "plan_", "key_"):
+        assert not re.search(rf'"[^"]*{word}(?!requests)', text), word
+
+
+def exported(http: TestClient) -> dict[str, tuple[str, frozenset[str]]]:
+    """All metrics of an app in which everything has happened that makes a label."""
+    registry: CollectorRegistry = state_of(http).metrics.registry
+    return {name: (type_, labels) for name, type_, labels in names_of(registry)}
+
+
+@pytest.fixture
+def busy(serve: Serve) -> TestClient:
+    http = serve()
+    found = http.post("/v1/plan", json=CALIBRATED, headers={"Prefer": "wait=30"})
+    step = {"step_ns": found.json()["cost"]["step_ns"]}
+    assert http.post(f"{found.headers['Content-Location']}/observations", json=step).is_success
+    return http
+
+
+def test_the_table_of_the_documentation_is_what_is_exported(busy: TestClient) -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    documented = {
+        name: (type_, frozenset(re.findall(r"`(\w+)`", labels)))
+        for name, type_, labels in DOCUMENTED.findall(text)
+    }
+    found = {name: of for name, of in exported(busy).items() if name.startswith("meshwright")}
+    if state_of(busy).database.dialect == "postgresql":
+        del documented["meshwright_store_free_bytes"]
+    assert documented == found
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """Every PromQL expression of the dashboard, the alerts and the documentation."""
+    board = json.loads((ROOT / "deploy" / "grafana.json").read_text(encoding="utf-8"))
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"]
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["name"], variable["query"]["query"]
+    alerts = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text(encoding="utf-8"))
+    for rule in alerts["groups"][0]["rules"]:
+        yield rule["alert"], rule["expr"]
+
+
+def test_dashboard_and_alerts_ask_for_what_is_exported(busy: TestClient) -> None:
+    known: dict[str, frozenset[str]] = {"meshwright_store_free_bytes": frozenset()}
+    for name, (type_, labels) in exported(busy).items():
+        known[name] = labels
+        if type_ == "histogram":
+            known |= {f"{name}_bucket": labels | {"le"}, f"{name}_sum": labels}
+            known |= {f"{name}_count": labels}
+    asked = list(queries())
+    assert len(asked) > 25
+    for where, query in asked:
+        names = NAME.findall(query)
+        assert names, where
+        for name in names:
+            assert name in known, f"{where}: {name}"
+        for name, matchers in OF.findall(query):
+            for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", matchers):
+                assert label in known[name] | {"job", "instance"}, f"{where}: {name} {label}"
+        for labels in BY.findall(query):
+            for label in filter(None, (own.strip() for own in labels.split(","))):
+                assert any(label in known[name] for name in names), f"{where}: by {label}"
+        assert query.count("(") == query.count(")"), where
+
+
+def test_the_dashboard_has_a_place_for_every_panel() -> None:
+    board: Any = json.loads((ROOT / "deploy" / "grafana.json").read_text(encoding="utf-8"))
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24, panel["title"]
+        taken |= cells
+
+
+def test_the_documents_that_operations_point_to_exist() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        assert (ROOT / "docs" / Path(target)).exists(), target
