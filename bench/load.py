@@ -58,7 +58,7 @@ def main() -> None:
         _table(url, pid, plan, folder, given.seconds)
 
 
-def fill(store: str) -> Plan:
+def fill(store: str, *, count: int = STORED) -> Plan:
     """Store so many plans; one of them."""
     graph, topology = Graph.from_dict(ASKED["graph"]), preset("h100-1x4")
     found = planned(Request.from_dict({**ASKED, "topology": topology.to_dict()})).plan
@@ -68,7 +68,7 @@ def fill(store: str) -> Plan:
     with database.writing() as connection:
         for document in (graph, topology):
             documents.put(connection, DEFAULT, document, now=database.now)
-        for number in range(STORED):
+        for number in range(count):
             own = found.model_copy(update={"name": f"net {number}"})
             documents.put_plan(connection, DEFAULT, own, now=database.now)
     database.close()
@@ -93,7 +93,7 @@ def serving(store: str, folder: Path) -> Iterator[tuple[str, int]]:
 
 def _table(url: str, pid: int, plan: Plan, folder: Path, seconds: int) -> None:
     httpx.post(f"{url}/v1/plan", json=ASKED, headers={"Prefer": "wait=60"}, timeout=90)
-    before = _resident_bytes(pid)
+    before = resident_bytes(pid)
     say(f"| {CONNECTIONS} connections, wrk | a second | median | 99 % |")
     say("| --- | --- | --- | --- |")
     tag = {"If-None-Match": f'"{plan.id}"'}
@@ -115,7 +115,7 @@ def _table(url: str, pid: int, plan: Plan, folder: Path, seconds: int) -> None:
         _one("50 plans listed, filtered by graph", http, f"/v1/plans?graph={plan.graph}")
         _upload(http)
     reference_s, _ = median_seconds(reference_loop)
-    after = _resident_bytes(pid)
+    after = resident_bytes(pid)
     say(f"| numpy reference loop | | {reference_s * 1e3:.1f} ms | |")
     say(f"| API's memory before and after | | {before >> 20} MiB | {after >> 20} MiB |")
 
@@ -163,7 +163,8 @@ def _timed(name: str, ask: Callable[[], httpx.Response]) -> None:
     say(f"| {name} (one after another) | | {median:.0f} ms | {worst:.0f} ms |")
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """What a process has in memory now."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, select, update
 
 from meshwright.schema import Certificate, NotFound
 from service import documents
@@ -33,8 +33,7 @@ def put(
 
 def exists(connection: Connection, tenant: Tenant, plan: str) -> bool:
     """Whether a plan has a certificate."""
-    found = select(CertificateRow.id).where(_of(tenant, plan))
-    return connection.execute(found).first() is not None
+    return connection.execute(_ID, {"tenant": tenant, "plan": plan}).first() is not None
 
 
 def find(connection: Connection, tenant: Tenant, plan: str) -> Certificate | None:
@@ -58,3 +57,8 @@ def read(connection: Connection, tenant: Tenant, plan: str) -> Certificate:
 
 def _of(tenant: Tenant, plan: str) -> ColumnElement[bool]:
     return and_(CertificateRow.tenant == tenant, CertificateRow.plan == plan)
+
+
+_ID = select(CertificateRow.id).where(  # made once: asked with every plan that answers a request
+    CertificateRow.tenant == bindparam("tenant"), CertificateRow.plan == bindparam("plan")
+)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, Select, and_, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, insert, select
 
 from costmodel.calibrations import shipped_calibration
 from meshwright.schema import Calibration, Document, NotFound, Plan
@@ -95,8 +95,7 @@ def exists(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bool:
 
 def read(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bytes:
     """The canonical JSON of a document; NotFound where there is none."""
-    found = _joined(select(DocumentRow.body), tenant, kind).where(HoldingRow.id == id_)
-    row = connection.execute(found).first()
+    row = connection.execute(_BODY, {"tenant": tenant, "kind": kind, "id": id_}).first()
     if row is None:
         raise NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
     decoded: bytes = zstandard.ZstdDecompressor().decompress(row.body)
@@ -182,5 +181,14 @@ _ENTRY = (
     HoldingRow.created,
     DocumentRow.content_bytes,
     DocumentRow.summary,
+)
+_BODY = (  # made once: the statement of every fetch of a plan
+    select(DocumentRow.body)
+    .join(HoldingRow, DocumentRow.id == HoldingRow.id)
+    .where(
+        HoldingRow.tenant == bindparam("tenant"),
+        HoldingRow.kind == bindparam("kind"),
+        HoldingRow.id == bindparam("id"),
+    )
 )
 _NAMES = {"topo": "topology", "cal": "calibration"}

@@ -13,9 +13,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, func, insert, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from meshwright.schema import NotFound, TooManyJobs
 from meshwright.schema.agent import Measure
@@ -119,17 +131,8 @@ class Jobs:
 
         One that was cancelled before its search had ended does not, plan or no plan.
         """
-        found = and_(JobRow.plan.is_not(None), JobRow.ended_early.is_(False))
-        return connection.execute(
-            self._rows()
-            .where(
-                JobRow.tenant == tenant,
-                JobRow.request == request,
-                or_(JobRow.state.in_(("queued", "running", "succeeded")), found),
-            )
-            .order_by(JobRow.created.desc(), JobRow.id.desc())
-            .limit(1)
-        ).first()
+        asked = {"tenant": tenant, "request": request}
+        return connection.execute(self._answering, asked).first()
 
     def verify(self, connection: Connection, by: Principal, job: Row[Any]) -> str:
         """The job that has or will have a certificate for the plan of `job`.
@@ -218,6 +221,21 @@ class Jobs:
         if row is None:
             raise NotFound(f"no job has the id {job[:100]!r}")
         return row
+
+    @cached_property
+    def _answering(self) -> Select[Any]:
+        """The statement of `find`, made once: every request that is asked again runs it."""
+        found = and_(JobRow.plan.is_not(None), JobRow.ended_early.is_(False))
+        return (
+            self._rows()
+            .where(
+                JobRow.tenant == bindparam("tenant"),
+                JobRow.request == bindparam("request"),
+                or_(JobRow.state.in_(("queued", "running", "succeeded")), found),
+            )
+            .order_by(JobRow.created.desc(), JobRow.id.desc())
+            .limit(1)
+        )
 
     def _rows(self) -> Select[Any]:
         """Rows of jobs; `is_held`: a worker has the job, or had it when it was cancelled."""

@@ -15,6 +15,7 @@ from service.jobs import Jobs
 from service.keys import Keys
 from service.leases import Leases
 from service.metrics import Metrics
+from service.remembered import Remembered
 from service.settings import Settings
 from service.worker import Worker
 
@@ -32,6 +33,7 @@ class State:
     leases: Leases
     workers: tuple[Worker, ...]
     metrics: Metrics
+    remembered: Remembered = field(default_factory=Remembered)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def begin_to_stop(self) -> None:

@@ -90,7 +90,16 @@ def _at_once(service: State, by: Principal, body: Body, *, fresh: bool) -> Respo
 
 
 def _submit(service: State, by: Principal, body: Body, *, fresh: bool) -> tuple[Row[Any], bool]:
+    known = None if fresh else service.remembered.request(body.encoding, body.data)
+    if known is not None:
+        with service.database.reading() as connection:
+            found = service.jobs.find(connection, by.tenant, known)
+        if found is not None:
+            _count(service, found)
+            return found, False
     asked = understand(body.json(), service.settings.planner)
+    if not asked.verify:
+        service.remembered.keep(body.encoding, body.data, asked.request)
     with service.database.reading() as connection:
         found = None if fresh else service.jobs.find(connection, by.tenant, asked.request)
         if found is not None and not asked.verify:
