@@ -146,6 +146,7 @@ class Agents:
             .scalar_subquery()
         )
         return select(
+            AgentRow.id,
             AgentRow.body,
             AgentRow.created,
             AgentRow.heard,

@@ -67,7 +67,7 @@ class Keys:
                     name=name,
                     prefix=secret[:PREFIX],
                     digest=_digest(secret),
-                    scopes=sorted(scopes),
+                    scopes=sorted(set(scopes)),
                     created=now,
                     expires=None if expires_s is None else now + expires_s,
                 )

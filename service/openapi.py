@@ -6,7 +6,12 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
+from meshwright.schema import Calibration, Graph, Topology
+from meshwright.schema.agent import Agent, Heartbeat, Measure, Results
+from meshwright.schema.observation import Observation
+from meshwright.schema.samples import Samples
 from service.guard import OPEN
 from service.problems import MEDIA_TYPE, PROBLEM_SCHEMA
 from service.routes.keys import KeyRequest
@@ -14,24 +19,32 @@ from service.routes.plan import PlanRequest
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 REF = "#/components/schemas/{model}"
-BODIES = {
-    "/v1/plan": "PlanRequest",
-    "/v1/graphs": "Graph",
-    "/v1/topologies": "Topology",
-    "/v1/calibrations": "Calibration",
-    "/v1/samples": "Samples",
-    "/v1/plans/{plan}/observations": "Observation",
-    "/v1/keys": "KeyRequest",
+BODIES: dict[str, type[BaseModel]] = {
+    "/v1/plan": PlanRequest,
+    "/v1/graphs": Graph,
+    "/v1/topologies": Topology,
+    "/v1/calibrations": Calibration,
+    "/v1/calibrations:measure": Measure,
+    "/v1/samples": Samples,
+    "/v1/agents": Agent,
+    "/v1/agents/{agent}/heartbeat": Heartbeat,
+    "/v1/agents/{agent}/measurements/{measurement}/results": Results,
+    "/v1/plans/{plan}/observations": Observation,
+    "/v1/keys": KeyRequest,
 }
 WITH_BODY = ("400", "413", "415", "422")
 # an upload that counts as a job, or asks for one
 QUEUES = ("/v1/plan", "/v1/calibrations:measure")
+# what the endpoint needs is another's now, or nobody's
+CONFLICTS = (":measure", "/heartbeat", "/results", "/exports/{target}")
+# documents are named in the query or the body, not in the path
+NAMES_OTHERS = ("/v1/plan", "/v1/redistributions", "/v1/calibrations:measure")
 STATUS = {
     "400": "The body cannot be decoded or is not JSON",
     "401": "There is no key, or it is unknown, revoked or expired",
     "403": "The key lacks the scope, or the page of another host sent this",
     "404": "There is no such document",
-    "409": "The target has no words for a part of the plan",
+    "409": "What this needs is not there: words of the target, an agent, the lease of an attempt",
     "413": "The body or the document is too large",
     "415": "The body has a type that is not understood",
     "421": "The service is not called so",
@@ -61,11 +74,12 @@ def document(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = PROBLEM_SCHEMA
-    for model in (PlanRequest, KeyRequest):
+    for model in BODIES.values():
         body = model.model_json_schema(ref_template=REF)
         for name, schema in body.pop("$defs", {}).items():
             schemas.setdefault(name, schema)
-        schemas[model.__name__] = body
+        schemas.setdefault(model.__name__, body)
+    schemas["Observation"]["required"].remove("plan")  # the path says it
     schemes = made["components"].setdefault("securitySchemes", {})
     schemes["key"] = {"type": "http", "scheme": "bearer", "description": "An API key, mw_…"}
     for path, methods in made["paths"].items():
@@ -77,9 +91,9 @@ def document(app: FastAPI) -> dict[str, Any]:
 def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
     responses = operation["responses"]
     responses.pop("422", None)
-    statuses = {"404", "421"} if "{" in path else {"421"}
+    statuses = {"404", "421"} if "{" in path or path in NAMES_OTHERS else {"421"}
     if path not in OPEN:
-        statuses.update(("401", "403"))
+        statuses.update(("401", "403", "503"))
         operation["security"] = [{"key": []}]
     if path in QUEUES:
         statuses.add("429")
@@ -87,15 +101,13 @@ def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
         statuses.add("422")
     if method == "post" and path in BODIES:
         statuses.update(WITH_BODY)
-        schema = {"$ref": REF.format(model=BODIES[path])}
+        schema = {"$ref": REF.format(model=BODIES[path].__name__)}
         operation["requestBody"] = {
             "required": True,
             "description": "Plain, or with Content-Encoding gzip or zstd",
             "content": {"application/json": {"schema": schema}},
         }
-    if path == "/v1/plan":
-        statuses.add("404")
-    if "/exports/" in path:
+    if path.endswith(CONFLICTS):
         statuses.add("409")
     if path == "/readyz":
         statuses.add("503")

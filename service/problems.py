@@ -8,8 +8,10 @@ from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from meshwright.schema import MeshwrightError, TooManyJobs, Unauthorized, Unavailable
 from service.errors import HttpError, Internal, NoSuchPage, NotAllowed, ParameterError
@@ -84,11 +86,19 @@ def _of_the_framework(request: Request, error: Exception) -> Response:
     if failure.status_code == 404:
         return answer(NoSuchPage(f"there is no endpoint {request.url.path}"), request, headers)
     if failure.status_code == 405:
-        detail = f"{request.url.path} does not answer {request.method}"
+        headers["Allow"] = allowed = ", ".join(_methods(request))
+        detail = f"{request.url.path} answers {allowed}, not {request.method}"
         return answer(NotAllowed(detail), request, headers)
     problem = HttpError(str(failure.detail)).problem(instance=request.url.path)
     problem["status"] = failure.status_code
     return _response(problem, headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """Of all routes at a path; the framework tells those of the first."""
+    ways = iter_route_contexts(request.app.routes)
+    at_path = [way for way in ways if way.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for way in at_path for method in way.methods or ()})
 
 
 def _of_parameters(request: Request, error: Exception) -> Response:

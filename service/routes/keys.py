@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from meshwright.schema import Document
-from meshwright.schema.model import Line
+from meshwright.schema.model import Line, Number
 from service.body import Body, read_body
 from service.keys import Key
 from service.paging import Paging
@@ -26,8 +26,8 @@ class KeyRequest(Document):
     prefix: ClassVar[str] = "keyrequest"
 
     name: Annotated[Line, Field(min_length=1)]
-    scopes: frozenset[TenantScope] = Field(min_length=1)
-    expires_s: float | None = Field(default=None, gt=0, le=100 * YEAR_S)
+    scopes: tuple[TenantScope, ...] = Field(min_length=1)
+    expires_s: Number | None = Field(default=None, gt=0, le=100 * YEAR_S)
 
 
 class KeyEntry(BaseModel):

@@ -178,6 +178,16 @@ def results(http: TestClient, agent: str, lease: dict[str, Any], **how: Any) -> 
     return http.post(path, json={"attempt": lease["attempt"], **how})
 
 
+def test_agents_are_listed_in_pages(serve: Serve) -> None:
+    http = serve(workers=0)
+    made = {registered(http, WHO.model_copy(update={"name": f"a{n}"})) for n in range(3)}
+    first = http.get("/v1/agents", params={"page_size": 2}).json()
+    token = first["next_page_token"]
+    rest = http.get("/v1/agents", params={"page_size": 2, "page_token": token}).json()
+    assert {entry["id"] for page in (first, rest) for entry in page["agents"]} == made
+    assert "next_page_token" not in rest
+
+
 def test_agents_register_once_and_are_listed(serve: Serve) -> None:
     http = serve(workers=0)
     first, again = (http.post("/v1/agents", json=WHO.to_dict()) for _ in range(2))

@@ -105,6 +105,7 @@ def test_the_same_observation_counts_once(http: TestClient, plan: dict[str, obje
     [
         ({}, 422), ({"step_ns": 0}, 422), ({"step_ns": "fast"}, 422), ([1], 400),
         ({"step_ns": 5, "plan": "plan_0"}, 422), ({"step_ns": 5, "speed": 1}, 422),
+        ({"step_ns": 5e-324}, 422), ({"step_ns": True}, 422),
     ],
 )  # fmt: skip
 def test_what_is_no_observation_is_refused(

@@ -6,7 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
 
+from service.body import read_body
 from tests.service.conftest import Serve
 
 
@@ -54,3 +57,22 @@ def test_every_endpoint_says_what_it_is_for(document: dict[str, Any]) -> None:
 def test_uploads_say_what_they_take(document: dict[str, Any]) -> None:
     body = document["paths"]["/v1/graphs"]["post"]["requestBody"]
     assert body["content"]["application/json"]["schema"]["$ref"].endswith("/Graph")
+
+
+def test_every_body_that_is_read_is_described(serve: Serve, document: dict[str, Any]) -> None:
+    app = serve(workers=0).app
+    assert isinstance(app, FastAPI)
+    readers = {
+        (route.path, method.lower())
+        for route in iter_route_contexts(app.routes)
+        if isinstance(route.original_route, APIRoute)
+        for method in route.methods or ()
+        if any(part.call is read_body for part in route.dependant.dependencies)
+    } - {("/plan", "post")}
+    described = {
+        (path, method)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if "requestBody" in operation
+    }
+    assert readers == described

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from meshwright.schema.errors import InvalidInput
-from meshwright.schema.model import Document, Line, Model, Whole
+from meshwright.schema.model import Document, Line, Model, Number, Whole
 from meshwright.schema.request import Progress
 from meshwright.schema.samples import Backend, Samples
 from meshwright.schema.sizes import MAX_SIZE
@@ -26,7 +26,7 @@ class FoundLevel(Model):
     name: Line
     size: Whole = Field(ge=1, le=MAX_DEVICES)
     link: Line
-    bytes_per_s: float | None = Field(default=None, gt=0)
+    bytes_per_s: Number | None = Field(default=None, gt=0)
     source: Line
 
 
@@ -61,7 +61,7 @@ class Measure(Document):
     schema_version: Literal[1] = 1
     agent: Line | None = None
     backend: Backend | None = None
-    seconds: float = Field(default=120, ge=1, le=MAX_SECONDS)
+    seconds: Number = Field(default=120, ge=1, le=MAX_SECONDS)
     largest: Whole | None = Field(default=None, ge=256, le=MAX_SIZE)
     largest_bytes: Whole | None = Field(default=None, ge=1024, le=MAX_SIZE)
 

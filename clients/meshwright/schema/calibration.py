@@ -8,12 +8,12 @@ from pydantic import Field
 
 from meshwright.schema.curves import DeviceCurves
 from meshwright.schema.errors import InvalidInput
-from meshwright.schema.model import Document, Line, Model
+from meshwright.schema.model import Document, Line, Model, Number, Whole
 from meshwright.schema.sizes import MAX_SIZE
 
 OpClass = Literal["matmul", "convolution", "attention", "memory", "view"]
 Traffic = Literal["activation", "parameter", "gradient"]
-Share = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[Number, Field(gt=0, le=1)]
 
 
 class Efficiency(Model):
@@ -34,9 +34,9 @@ class Efficiency(Model):
 class Exposed(Model):
     """Share of each kind of traffic's time that computation does not hide."""
 
-    activation: float = Field(ge=0, le=1)
-    parameter: float = Field(ge=0, le=1)
-    gradient: float = Field(ge=0, le=1)
+    activation: Number = Field(ge=0, le=1)
+    parameter: Number = Field(ge=0, le=1)
+    gradient: Number = Field(ge=0, le=1)
 
 
 class Fitted(Model):
@@ -46,16 +46,16 @@ class Fitted(Model):
     """
 
     samples: Line
-    spreads: dict[str, float]
-    median_error: float = Field(ge=0)
+    spreads: dict[str, Number]
+    median_error: Number = Field(ge=0)
 
 
 class Anchored(Model):
     """Which calibration this one is `ratio` times as slow as, by so many measured steps."""
 
     calibration: Line
-    ratio: float = Field(gt=0)
-    observations: int = Field(ge=1)
+    ratio: Number = Field(gt=0)
+    observations: Whole = Field(ge=1)
     stack: Line = ""
 
 
@@ -77,7 +77,7 @@ class Calibration(Document):
     efficiency: Efficiency
     link_efficiency: Share
     exposed: Exposed
-    launch_ns: int = Field(ge=0, le=MAX_SIZE)
+    launch_ns: Whole = Field(ge=0, le=MAX_SIZE)
     curves: tuple[DeviceCurves, ...] = ()
     fitted: Fitted | None = None
     anchored: Anchored | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from meshwright.schema.errors import InvalidInput, PlanError
-from meshwright.schema.model import Document
+from meshwright.schema.model import Document, Number
 
 MAX_DETAIL = 2000  # characters; chosen: lists of jobs and plans carry it
 
@@ -38,5 +38,5 @@ class Certificate(Document):
     tensors: int = Field(default=0, ge=0)
     gradients: int = Field(default=0, ge=0)
     buckets: int = Field(default=0, ge=0)
-    worst_error: float = Field(default=0.0, ge=0)
+    worst_error: Number = Field(default=0.0, ge=0)
     seed: int = 0

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from meshwright.schema.model import Line, Model
+from meshwright.schema.model import Line, Model, Number
 
 
 class Constant(Model):
     """A number and what is known of it. spread: the standard deviation of its logarithm."""
 
-    value: float = Field(gt=0)
-    spread: float = Field(ge=0)
+    value: Number = Field(gt=0)
+    spread: Number = Field(ge=0)
     source: Line
 
 
@@ -88,7 +88,7 @@ class DeviceCurves(Model):
     """
 
     device: Line
-    flops_per_s: float = Field(gt=0)
+    flops_per_s: Number = Field(gt=0)
     relative: Line | None = None
     product: ProductCurve
     attention: AttentionCurve

@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    Strict,
     ValidationError,
 )
 from pydantic_core import ErrorDetails
@@ -46,9 +47,10 @@ def _whole(value: object) -> object:
     return value
 
 
-# pydantic reads true as 1 and "64" as 64: nobody who writes these means a size
+# pydantic reads true as 1 and "64" as 64: nobody who writes these means a number
 Whole = Annotated[int, BeforeValidator(_whole)]
-Ns = Annotated[float, Field(ge=0)]
+Number = Annotated[float, Strict()]
+Ns = Annotated[Number, Field(ge=0)]
 
 
 class Model(BaseModel):

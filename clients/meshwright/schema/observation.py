@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from meshwright.schema.errors import InvalidInput
-from meshwright.schema.model import Document, Line, Whole
+from meshwright.schema.model import Document, Line, Number, Whole
 from meshwright.schema.sizes import MAX_SIZE
 
 
@@ -24,7 +24,7 @@ class Observation(Document):
 
     schema_version: Literal[1] = 1
     plan: Line
-    step_ns: float = Field(gt=0, le=MAX_SIZE)
+    step_ns: Number = Field(ge=1, le=MAX_SIZE)
     steps: Whole = Field(default=1, ge=1, le=MAX_SIZE)
     memory_bytes: Whole | None = Field(default=None, gt=0, le=MAX_SIZE)
     stack: Line = ""

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from meshwright.schema.errors import PlanError
 from meshwright.schema.layout import Layout, LayoutPair
 from meshwright.schema.mesh import Axis, Mesh
-from meshwright.schema.model import Document, Model, Ns
+from meshwright.schema.model import Document, Model, Ns, Number
 from meshwright.schema.move import PlanMove
 from meshwright.schema.pipeline import Passes, Received, Schedule
 from meshwright.schema.recompute import Recomputed
@@ -252,8 +252,8 @@ class Cost(Model):
     objective_ns: Ns
     compute_ns: Ns
     bubble_ns: Ns = 0
-    communication_ns: dict[str, float]
-    exposed_ns: dict[str, float]
+    communication_ns: dict[str, Number]
+    exposed_ns: dict[str, Number]
     memory_bytes: MemoryUse
 
 
@@ -301,7 +301,7 @@ class Finding(Model):
 
     search: str
     mesh: str
-    cost_ns: float
+    cost_ns: Number
 
 
 class Considered(Model):
@@ -313,8 +313,8 @@ class Considered(Model):
     """
 
     configuration: str
-    estimated_ns: float
-    cost_ns: float | None = None
+    estimated_ns: Number
+    cost_ns: Number | None = None
     memory_bytes: int | None = None
     on_front: bool = False
     why: str
@@ -335,15 +335,15 @@ class Search(Model):
 
     found_by: str
     outcome: Literal["optimal", "feasible"]
-    cost_ns: float
-    lower_bound_ns: float
-    gap: float
+    cost_ns: Number
+    lower_bound_ns: Number
+    gap: Number
     meshes: tuple[str, ...]
     history: tuple[Finding, ...] = ()
     considered: tuple[Considered, ...] = ()
-    faster_ns: float = 0.0
-    simplicity_ns: float = 0.0
-    step_bound_ns: float | None = None
+    faster_ns: Number = 0.0
+    simplicity_ns: Number = 0.0
+    step_bound_ns: Number | None = None
 
 
 class Plan(Document):
@@ -374,7 +374,7 @@ class Plan(Document):
     schedule: Schedule | None = None
     cost: Cost
     search: Search
-    repeated_work: float = Field(default=0.0, ge=0, le=1)
+    repeated_work: Number = Field(default=0.0, ge=0, le=1)
     unknown_kinds: tuple[str, ...] = ()
     padding: tuple[Padding, ...] = ()
     order: tuple[SequenceOrder, ...] = ()

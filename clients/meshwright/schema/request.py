@@ -11,7 +11,7 @@ from meshwright.schema.calibration import Calibration
 from meshwright.schema.certificate import Certificate
 from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
-from meshwright.schema.model import Document, Model
+from meshwright.schema.model import Document, Model, Number
 from meshwright.schema.plan import MemoryUse, Plan
 from meshwright.schema.setup import Setup
 from meshwright.schema.topology import Topology
@@ -88,8 +88,8 @@ class Progress(Model):
     phase: str
     done: int
     total: int
-    incumbent_ns: float | None = None
-    lower_bound_ns: float | None = None
+    incumbent_ns: Number | None = None
+    lower_bound_ns: Number | None = None
 
 
 class Answer(Model):
@@ -103,5 +103,5 @@ class Answer(Model):
     plan: Plan | None = None
     infeasible: Infeasible | None = None
     certificate: Certificate | None = None
-    seconds: tuple[float, ...] = ()
+    seconds: tuple[Number, ...] = ()
     ended_early: bool = False

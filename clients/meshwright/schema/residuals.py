@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from meshwright.schema.errors import InvalidInput
-from meshwright.schema.model import Document, Line, Model, Whole
+from meshwright.schema.model import Document, Line, Model, Number, Whole
 
 
 class Residual(Model):
@@ -18,10 +18,10 @@ class Residual(Model):
 
     kind: Line
     samples: Whole = Field(ge=1)
-    median: float = Field(gt=0)
-    low: float = Field(gt=0)
-    high: float = Field(gt=0)
-    worst: float = Field(gt=0)
+    median: Number = Field(gt=0)
+    low: Number = Field(gt=0)
+    high: Number = Field(gt=0)
+    worst: Number = Field(gt=0)
     worst_of: Line
 
 

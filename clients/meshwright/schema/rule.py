@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from meshwright.schema.errors import GraphError, RuleError
-from meshwright.schema.model import Model
+from meshwright.schema.model import Model, Whole
 from meshwright.schema.notation import Factor, Notation, Segments, parse_notation
 from meshwright.schema.sizes import Size, evaluate, symbols_in
 
@@ -29,12 +29,12 @@ class ShardingRule(Model):
     """
 
     notation: str
-    linear: tuple[tuple[int, ...], ...] = ()
-    saves_inputs: tuple[int, ...] | None = None
-    saves_outputs: tuple[int, ...] = ()
+    linear: tuple[tuple[Whole, ...], ...] = ()
+    saves_inputs: tuple[Whole, ...] | None = None
+    saves_outputs: tuple[Whole, ...] = ()
     flops: Size | None = None
     working_bytes: Size | None = None
-    sizes: dict[str, int] = Field(default_factory=dict)
+    sizes: dict[str, Whole] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

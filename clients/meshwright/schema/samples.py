@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from meshwright.schema.errors import InvalidInput
-from meshwright.schema.model import Document, Line, Model, Whole
+from meshwright.schema.model import Document, Line, Model, Number, Whole
 from meshwright.schema.sizes import MAX_SIZE
 from meshwright.schema.topology import Topology
 
@@ -32,12 +32,12 @@ class KernelSample(Model):
     kind: KernelKind
     dtype: Line
     shape: tuple[Size, ...]
-    flops: float = Field(ge=0)
-    bytes_moved: float = Field(ge=0)
-    ns: float = Field(gt=0)
-    spread_ns: float = Field(ge=0)
+    flops: Number = Field(ge=0)
+    bytes_moved: Number = Field(ge=0)
+    ns: Number = Field(gt=0)
+    spread_ns: Number = Field(ge=0)
     runs: Whole = Field(ge=1)
-    slowest: float = Field(default=1.0, ge=1)
+    slowest: Number = Field(default=1.0, ge=1)
 
 
 class CollectiveSample(Model):
@@ -53,8 +53,8 @@ class CollectiveSample(Model):
     dtype: Line
     payload_bytes: Size
     extents: tuple[Extent, ...]
-    ns: float = Field(gt=0)
-    spread_ns: float = Field(ge=0)
+    ns: Number = Field(gt=0)
+    spread_ns: Number = Field(ge=0)
     runs: Whole = Field(ge=1)
 
 

@@ -11,7 +11,7 @@ from meshwright.schema.cuts import Cuts
 from meshwright.schema.errors import SetupError
 from meshwright.schema.fusion import Fusion
 from meshwright.schema.graph import DType, Graph
-from meshwright.schema.model import Document, Model, Whole
+from meshwright.schema.model import Document, Model, Number, Whole
 from meshwright.schema.sequence_order import Order
 
 Execution = Literal["eager", "compiled", "graphs"]
@@ -77,9 +77,11 @@ class Setup(Document):
     dataset: Literal["any", "full_batch", "data_parallel"] | tuple[Cuts | None, ...] = "any"
     fusion: Fusion = Fusion()
     sequence_order: Order = "contiguous"
-    expert_imbalance: float = Field(default=1.0, ge=1, le=1e6)  # chosen: beyond any experts' number
+    expert_imbalance: Number = Field(
+        default=1.0, ge=1, le=1e6
+    )  # chosen: beyond any experts' number
     cache: Cache | None = None
-    memory_reserve: float = Field(default=0.1, ge=0, lt=1)
+    memory_reserve: Number = Field(default=0.1, ge=0, lt=1)
 
     @property
     def least_copies(self) -> int:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from meshwright.schema.errors import InvalidInput, PlanError
-from meshwright.schema.model import Document, Model, Ns
+from meshwright.schema.model import Document, Model, Ns, Number
 
 Waited = Literal["activation", "parameter", "gradient", "host", "pipeline"]
 
@@ -27,9 +27,9 @@ class RankStep(Model):
     rank: int
     stages: tuple[int, ...]
     compute_ns: Ns
-    exposed_ns: dict[Waited, float]
+    exposed_ns: dict[Waited, Number]
     bubble_ns: Ns
-    communication_ns: dict[Waited, float]
+    communication_ns: dict[Waited, Number]
     static_bytes: int
     saved_bytes: int
     working_bytes: int

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from meshwright.schema.errors import TopologyError
 from meshwright.schema.graph import DTYPE_BYTES
-from meshwright.schema.model import Document, Line, Model, Whole
+from meshwright.schema.model import Document, Line, Model, Number, Whole
 from meshwright.schema.sizes import MAX_SIZE
 
 MAX_DEVICES = 2**20  # chosen: ten times the largest cluster known in 2026
@@ -31,7 +31,7 @@ class Link(Model):
     """
 
     kind: Line
-    bytes_per_s: float = Field(gt=0)
+    bytes_per_s: Number = Field(gt=0)
     latency_ns: Whole = Field(ge=0, le=MAX_SIZE)
     devices_per_port: Whole = Field(default=1, ge=1, le=MAX_SIZE)
 
@@ -57,7 +57,7 @@ class Host(Model):
 
     name: Line
     memory_bytes: Whole = Field(gt=0, le=MAX_SIZE)
-    memory_bytes_per_s: float = Field(gt=0)
+    memory_bytes_per_s: Number = Field(gt=0)
     link: Link
     source: str = ""
 
@@ -67,8 +67,8 @@ class Device(Model):
 
     name: Line
     memory_bytes: Whole = Field(gt=0, le=MAX_SIZE)
-    memory_bytes_per_s: float = Field(gt=0)
-    flops_per_s: dict[str, float]
+    memory_bytes_per_s: Number = Field(gt=0)
+    flops_per_s: dict[str, Number]
     source: str = ""
 
     @model_validator(mode="after")

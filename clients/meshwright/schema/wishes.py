@@ -15,7 +15,7 @@ from pydantic import (
 from meshwright.schema.constraints import Constraints, OptimizerParallel
 from meshwright.schema.degrees import Degrees
 from meshwright.schema.errors import MeshwrightError, RequestError
-from meshwright.schema.model import Model, Whole
+from meshwright.schema.model import Model, Number, Whole
 from meshwright.schema.pin import Pin
 from meshwright.schema.pipeline import Pipeline
 from meshwright.schema.recompute import Recompute
@@ -32,9 +32,9 @@ class Budget(Model):
     fewest re-layouts, and repeated layers most alike, is the answer.
     """
 
-    seconds: float | None = Field(default=None, gt=0, le=MAX_BUDGET_S)
+    seconds: Number | None = Field(default=None, gt=0, le=MAX_BUDGET_S)
     max_axes: Whole = Field(default=3, ge=1, le=4)
-    simplicity: float = Field(default=0.005, ge=0, le=0.1)
+    simplicity: Number = Field(default=0.005, ge=0, le=0.1)
 
 
 # One search, or `auto`: all that suit the problem, in the order in which they pay.
