@@ -235,6 +235,7 @@ class _StageSearch:
         self.marks = marks_of(request)
         self._whole: tuple[int, Problem, Values] | None = None
         self._known: list[_Foldings] = []
+        self._answers: dict[Hashable, Answer] = {}
 
     def answer(self) -> Answer:
         asked = self.request.recompute.policy
@@ -293,7 +294,13 @@ class _StageSearch:
         descend(steps, step_ns, lambda: not self.deadline.is_over())
 
     def _planned(self, again: Remade, count: int) -> Answer:
-        """In so many microbatches, with what is done again."""
+        """In so many microbatches, with what is done again; what several policies do, once."""
+        terms = count, again.again, frozenset(again.segment_of.items())
+        if terms not in self._answers:
+            self._answers[terms] = self._planned_anew(again, count)
+        return self._answers[terms]
+
+    def _planned_anew(self, again: Remade, count: int) -> Answer:
         ways = self._foldings(marked(self.marks, again))
         floors: Floors = {}
 

@@ -48,6 +48,7 @@ Search = Callable[[Room], Answer | Missed]
 def plan_within_memory(search: Search, limit_bytes: float, spare_bytes: float = 0.0) -> Answer:
     """search: with so much room, or more. limit_bytes: what a plan may hold. spare_bytes: what
     is left at first."""
+    search = _once(search)
     found = search(Room(spare_bytes))
     if spare_bytes and isinstance(found, Answer) and found.plan is None:
         found = search(Room(max(0.0, _room(found, limit_bytes, spare_bytes))))
@@ -73,6 +74,18 @@ def plan_within_memory(search: Search, limit_bytes: float, spare_bytes: float = 
     if best is None and (isinstance(found, Missed) or _is_short(found)):
         best = _best([_narrowed(search, limit_bytes)], bound_ns)
     return best or _none(found, missed)
+
+
+def _once(search: Search) -> Search:
+    """The same, which knows what it found with a room before: rounds come back to some."""
+    known: dict[Room, Answer | Missed] = {}
+
+    def found(room: Room) -> Answer | Missed:
+        if room not in known:
+            known[room] = search(room)
+        return known[room]
+
+    return found
 
 
 def _narrowed(search: Search, limit_bytes: float) -> Answer | None:

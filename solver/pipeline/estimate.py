@@ -25,6 +25,7 @@ from solver.states import IntArray
 
 # rows of `Coarse.until`; before them those of passes, between them what is done at the begin
 _ONCE, _STATIC, _SAVED, _WAITING = 3, 5, 6, 7
+_ROUNDED = 1e-9  # chosen: of the memory; shares are sums of what they are compared with
 
 
 @dataclass(frozen=True)
@@ -205,20 +206,29 @@ class Estimate:
         found: FloatArray = self._passing(cuts)[self.chosen(cuts), np.arange(self.order.stages)]
         return found
 
-    def kinds(self, cuts: Sequence[int]) -> tuple[int, ...]:
-        """By stage, the first that may share its plan if they are alike: planned in the same way,
-        with room for what the one that holds most would hold in the memory of any of them."""
+    def kinds(self, cuts: Sequence[int], same: Sequence[int] = ()) -> tuple[int, ...]:
+        """By stage, the first that may share its plan: planned in the same way, with room for what
+        the one that holds most would hold in the memory of any of them, or with no less than each
+        has for itself. same: equal for stages that are alike; all are where there is none."""
         ways, flights, passing = self.chosen(cuts), self.flights(cuts), self.passing_bytes(cuts)
         parts = self._parts(cuts)[ways, :, np.arange(self.order.stages)]
         shares, limits = np.array(self.shares(cuts)), self.limits_bytes[list(self.order.rank_of)]
+
+        def missing_bytes(joint: list[int]) -> float:
+            needed = parts[joint, _STATIC] + flights[joint].max() * parts[joint, _SAVED]
+            room = (shares[joint] * limits[joint]).min() - passing[joint].max()
+            return float(needed.max() - room)
+
+        missing = [max(0.0, missing_bytes([stage])) for stage in range(self.order.stages)]
+        missing = [own + _ROUNDED * limit for own, limit in zip(missing, limits, strict=True)]
+        looks = list(zip(ways.tolist(), same or [0] * self.order.stages, strict=True))
         found = [0] * self.order.stages
         groups: list[list[int]] = []
         for stage in np.argsort(-flights, kind="stable").tolist():
             for group in groups:
                 joint = [*group, stage]
-                needed = parts[joint, _STATIC] + flights[joint].max() * parts[joint, _SAVED]
-                room = (shares[joint] * limits[joint]).min() - passing[joint].max()
-                if ways[stage] == ways[group[0]] and needed.max() <= room:
+                enough = min(missing[own] for own in joint)
+                if looks[stage] == looks[group[0]] and missing_bytes(joint) <= enough:
                     group.append(stage)
                     break
             else:

@@ -70,9 +70,8 @@ class Option:
         chosen = self.estimate.chosen(self.cuts).tolist()
         return tuple(dict.fromkeys(ways[number].policy for number in chosen))
 
-    @property
-    def wishes(self) -> StageWishes:
-        """What the searches of its stages are told."""
+    def wishes(self, same: Sequence[int]) -> StageWishes:
+        """What the searches of its stages are told. same: equal for stages that are alike."""
         estimate, cuts = self.estimate, self.cuts
         held = estimate.flights(cuts)
         ways = [estimate.ways[number] for number in estimate.chosen(cuts).tolist()]
@@ -80,7 +79,7 @@ class Option:
             estimate.shares(cuts),
             tuple(held.tolist()),
             tuple(estimate.passing_bytes(cuts).tolist()),
-            estimate.kinds(cuts),
+            estimate.kinds(cuts, same),
             estimate.meshes(cuts),
             tuple(way.policy for way in ways),
             _MOST_LABELS,

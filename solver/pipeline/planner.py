@@ -110,6 +110,7 @@ class _PipelineSearch:
         self.searches = Searches(Shared(request, self.anatomy), executor)
         self.drafts = Drafts(self.searches, self._say)
         self.notes: list[str] = []
+        self._known_staged: dict[tuple[Configuration, tuple[int, ...]], Staged] = {}
 
     def answer(self) -> Answer:
         impossible = states_alone(self.request)
@@ -270,22 +271,23 @@ class _PipelineSearch:
         if option.plans is None or self.request.recompute.policy != "auto":
             return
         self._say(f"{option.configuration}, less done again", 0, 1)
+        staged = self._staged(option)
         option.plans = Lightening(
             on_meshes(self.request, axes, is_final=True),
-            self._staged(option),
-            self._wishes(option, axes, is_final=True),
+            staged,
+            self._wishes(option, staged, axes, is_final=True),
             _TOLERANCE,
             self.deadline,
             self.executor,
         ).of(option.plans)
 
     def _plan(self, option: Option, axes: int, tolerance: float) -> None:
-        is_final = tolerance == _TOLERANCE
+        is_final, staged = tolerance == _TOLERANCE, self._staged(option)
         found = plan_stages_that_fit(
             on_meshes(self.request, axes, is_final=is_final),
             option.configuration,
-            self._staged(option),
-            self._wishes(option, axes, is_final=is_final),
+            staged,
+            self._wishes(option, staged, axes, is_final=is_final),
             self.deadline,
             tolerance,
             self.executor,
@@ -295,8 +297,8 @@ class _PipelineSearch:
         else:
             option.plans, option.refused = found, None
 
-    def _wishes(self, option: Option, axes: int, *, is_final: bool) -> StageWishes:
-        wishes = option.wishes
+    def _wishes(self, option: Option, staged: Staged, axes: int, *, is_final: bool) -> StageWishes:
+        wishes = option.wishes(staged.alike(self.request))
         if axes != option.axes:
             return replace(wishes, meshes=())
         if is_final:
@@ -305,16 +307,19 @@ class _PipelineSearch:
 
     def _staged(self, option: Option) -> Staged:
         own = option.configuration
-        order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
-        return Staged(
-            self.anatomy,
-            self.request.topology,
-            self.request.setup,
-            self.calibration,
-            order,
-            option.cuts,
-            own.placement,
-        )
+        terms = own, option.cuts
+        if terms not in self._known_staged:
+            order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
+            self._known_staged[terms] = Staged(
+                self.anatomy,
+                self.request.topology,
+                self.request.setup,
+                self.calibration,
+                order,
+                option.cuts,
+                own.placement,
+            )
+        return self._known_staged[terms]
 
     def _say(self, phase: str, done: int, total: int) -> None:
         self.say(Progress(phase=phase, done=done, total=max(total, 1)))

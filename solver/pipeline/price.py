@@ -12,7 +12,7 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -68,8 +68,7 @@ def priced(
         else:
             own = judged.get(number)
             costs.append(own or _judged_alone(staged, number, stages[number]))
-    known: dict[Hashable, Received] = {}
-    receives = [_received(staged, stages, s, known) for s in range(len(stages))]
+    receives = [_received(staged, stages, s) for s in range(len(stages))]
     tied = tied_ns(staged, stages)
     passes = [
         passes_of(replace(own.lengths, end=own.lengths.end + extra))
@@ -163,15 +162,13 @@ def _summed(of_stages: Sequence[dict[str, float]]) -> dict[str, float]:
     return {key: sum(own.get(key, 0.0) for own in of_stages) for key in keys}
 
 
-def _received(
-    staged: Staged, stages: Sequence[Stage], number: int, known: dict[Hashable, Received]
-) -> tuple[Received, ...]:
+def _received(staged: Staged, stages: Sequence[Stage], number: int) -> tuple[Received, ...]:
     """What a stage gets from the one before."""
     names = received(staged.graphs[number])
     if not names:
         return ()
     before, own = stages[number - 1], stages[number]
-    found = []
+    known, found = staged.received, []
     for name in names:
         dtype = staged.anatomy.graph.tensor(name).dtype
         pairs = _pair(before, name), _pair(own, name)

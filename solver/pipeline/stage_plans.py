@@ -13,7 +13,7 @@ from meshwright.schema.pipelining.schedule import Schedule
 from solver.deadline import Deadline, Stop
 from solver.misfit import Misfit
 from solver.outcome import MOST_LABELS
-from solver.pipeline.alike import alike, as_planned_for
+from solver.pipeline.alike import as_planned_for
 from solver.pipeline.configurations import Configuration
 from solver.pipeline.draft import within
 from solver.pipeline.fan import fanned
@@ -265,9 +265,7 @@ def plan_stages(
     Stages that are alike and wish alike have one plan: for the one that holds most, in the least
     memory.
     """
-    setups = [staged.setup_of(stage) for stage in range(len(staged.graphs))]
-    same = alike(staged.graphs, request, setups, staged.places)
-    kinds = list(zip(same, wishes.kinds, strict=True))
+    kinds = list(zip(staged.alike(request), wishes.kinds, strict=True))
     first = [kinds.index(own) for own in kinds]
     different = sorted(set(first))
     known = {} if known is None else known

@@ -18,6 +18,7 @@ from meshwright.schema import (
     Pin,
     Plan,
     PlanError,
+    Received,
     Request,
     Setup,
     Topology,
@@ -25,6 +26,7 @@ from meshwright.schema import (
 from meshwright.schema.pipelining.schedule import Schedule, stages_on
 from meshwright.schema.pipelining.schedules import schedule
 from solver.pins import matching_pins
+from solver.pipeline.alike import alike
 from solver.pipeline.placement import (
     Part,
     Placement,
@@ -141,6 +143,11 @@ class Staged:
         near = [self.part(s) for s in (stage - 1, stage + 1) if 0 <= s < self.schedule.stages]
         return slowest(link_between(own, other) for other in near if other is not own)
 
+    def alike(self, request: Request) -> list[int]:
+        """For every stage, the first one whose plan may serve it too."""
+        setups = [self.setup_of(stage) for stage in range(len(self.graphs))]
+        return alike(self.graphs, request, setups, self.places)
+
     @property
     def places(self) -> tuple[Hashable, ...]:
         """By stage: equal for those on equal devices with equal links to their neighbours."""
@@ -154,6 +161,11 @@ class Staged:
     @cached_property
     def wiring(self) -> Wiring:
         return wiring_of(self.topology, self.calibration)
+
+    @cached_property
+    def received(self) -> dict[Hashable, Received]:
+        """What `price.py` knows of tensors between stages."""
+        return {}
 
     def devices(self, stage: int) -> IntArray:
         """The cluster's numbers of the devices that a stage runs on."""

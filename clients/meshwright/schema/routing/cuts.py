@@ -126,16 +126,23 @@ class Overlap:
         at = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
         return np.where(pairs[at] == wanted, counts[at], 0)
 
-    def rows(self, source: IntArray) -> IntArray:
-        """(chunks, target ways) what each of some source chunks shares with every target chunk."""
+    @property
+    def density(self) -> float:
+        """The share of pairs of chunks that share indices."""
+        return len(self._pairs[0]) / (self.source_ways * self.target_ways)
+
+    def joined(self, source: IntArray, target: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """All pairs of source[i] and target[k] that share indices: i, k, and how many they share;
+        ascending by i, then by chunk of the target."""
         pairs, counts = self._pairs
-        chunks, where = np.unique(source, return_inverse=True)
-        found = np.zeros((len(chunks), self.target_ways), dtype=np.int64)
-        first = np.searchsorted(pairs, chunks * self.target_ways)
-        last = np.searchsorted(pairs, (chunks + 1) * self.target_ways)
-        for row, (start, stop) in enumerate(zip(first, last, strict=True)):
-            found[row, pairs[start:stop] % self.target_ways] = counts[start:stop]
-        return found[where]
+        first = np.searchsorted(pairs, source * self.target_ways)
+        i, within = counted(np.searchsorted(pairs, (source + 1) * self.target_ways) - first)
+        pair = first[i] + within
+        order = np.argsort(target, kind="stable")
+        wanted, ascending = pairs[pair] % self.target_ways, target[order]
+        first = np.searchsorted(ascending, wanted)
+        row, within = counted(np.searchsorted(ascending, wanted, side="right") - first)
+        return i[row], order[first[row] + within], counts[pair[row]]
 
     def stretches(
         self, source: int, target: int, low: int = 0, high: int | None = None
@@ -195,3 +202,9 @@ def _stretches(starts: IntArray, lengths: IntArray) -> tuple[Stretch, ...]:
         Stretch(first=first, length=length, step=step, count=count)
         for first, length, step, count in found
     )
+
+
+def counted(counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Every position as often as its count says, and the how manieth time."""
+    position = np.repeat(np.arange(len(counts)), counts)
+    return position, np.arange(len(position)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from meshwright.schema import LayoutError, TooLarge
 from meshwright.schema.arrays import IntArray
-from meshwright.schema.routing.cuts import Overlap, overlap
+from meshwright.schema.routing.cuts import Overlap, counted, overlap
 from meshwright.schema.routing.holding import Holding
 
 SLICE_BYTES = 2**16  # passed on by itself at least; chosen: about what a link carries in a latency
@@ -216,7 +216,7 @@ class Routes:
         slices = np.minimum(group.size, np.maximum(1, group.elements // self.slice_elements))
         slices = np.minimum(slices, extent)
 
-        g, k = _counted(slices)
+        g, k = counted(slices)
         low, high = extent[g] * k // slices[g], extent[g] * (k + 1) // slices[g]
         # the same whichever blocks are asked for, and not always the first
         member = (k + group.block[g] + self.target.blocks[ranks[g]]) % group.size[g]
@@ -233,7 +233,7 @@ class Routes:
                 group.holders[g],
             ]
         )
-        row, k = _counted(group.size[g] - 1)
+        row, k = counted(group.size[g] - 1)
         again = part[:, row]
         again[6] = again[1]
         again[1] = group.members[group.begin[g[row]] + (member[row] + 1 + k) % group.size[g[row]]]
@@ -244,22 +244,30 @@ class Routes:
         """Row, target rank and elements of every box that is not empty."""
         ranks = np.flatnonzero(~self.target.neutral)
         _, one, where = np.unique(self.target.blocks[ranks], return_index=True, return_inverse=True)
-        sizes = self._sizes(blocks, ranks[one])
-        row, group = np.nonzero(sizes)
-        elements = sizes[row, group]
+        row, group, elements = self._shared(blocks, ranks[one])
         by_group = ranks[np.argsort(where, kind="stable")]
         count = np.bincount(where, minlength=len(one))
         begin = np.cumsum(count) - count
-        box, within = _counted(count[group])
+        box, within = counted(count[group])
         return row[box], by_group[begin[group[box]] + within], elements[box]
 
-    def _sizes(self, blocks: IntArray, ranks: IntArray) -> IntArray:
-        """(blocks, ranks) the elements of each box."""
-        sizes = np.ones((len(blocks), len(ranks)), dtype=np.int64)
-        for d, shared in enumerate(self.overlaps):
-            of = self.source.digit(blocks, d)
-            sizes *= shared.rows(of)[:, self.target.chunks[ranks, d]]
-        return sizes
+    def _shared(self, blocks: IntArray, ranks: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Row, place in ranks and elements of every box that is not empty, in this order.
+
+        Most pairs share nothing: dims are joined from the one that tells most apart.
+        """
+        dims = sorted(range(len(self.overlaps)), key=lambda d: self.overlaps[d].density)
+        if not dims:
+            row, place = counted(np.full(len(blocks), len(ranks)))
+            return row, place, np.ones(len(row), dtype=np.int64)
+        sides = [(self.source.digit(blocks, d), self.target.chunks[ranks, d]) for d in dims]
+        row, place, elements = self.overlaps[dims[0]].joined(*sides[0])
+        for d, (of, to) in zip(dims[1:], sides[1:], strict=True):
+            elements = elements * self.overlaps[d].shared(of[row], to[place])
+            kept = elements > 0
+            row, place, elements = row[kept], place[kept], elements[kept]
+        order = np.lexsort((place, row))
+        return row[order], place[order], elements[order]
 
     def _nearest(
         self, block: IntArray, device: IntArray
@@ -289,12 +297,6 @@ class Routes:
 def slice_elements(element_bytes: int) -> int:
     """The least number of elements that is passed on by itself."""
     return max(1, SLICE_BYTES // element_bytes)
-
-
-def _counted(counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Every position as often as its count says, and the how manieth time."""
-    position = np.repeat(np.arange(len(counts)), counts)
-    return position, np.arange(len(position)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _positions(first: IntArray, holders: IntArray) -> IntArray:
