@@ -21,7 +21,9 @@ from service.leases import Leases
 from service.logs import log_changes
 from service.metrics import Metrics
 from service.parameters import check_parameters
+from service.pruner import Pruner
 from service.requests import Requests
+from service.retention import Retention
 from service.routes import (
     agents,
     calibrations,
@@ -96,15 +98,17 @@ def build(settings: Settings) -> State:
     keys = Keys(database)
     jobs_ = Jobs(database, lease_s=settings.lease_s, max_jobs=settings.max_jobs)
     asks = Authentication(keys)
-    return State(settings, database, keys, asks, jobs_, registered, leases, workers, metrics_)
+    pruner = Pruner(Retention(database, settings), settings.prune_every_s, metrics_)
+    return State(
+        settings, database, keys, asks, jobs_, registered, leases, workers, metrics_, pruner
+    )
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: State = app.state.service
     service.database.open()
-    for worker in service.workers:
-        worker.start()
+    service.start()
     try:
         yield
     finally:

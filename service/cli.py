@@ -22,6 +22,7 @@ from service.app import build
 from service.key_commands import keys
 from service.keys import Keys
 from service.listening import is_loopback, listen, url_of
+from service.retention import Retention
 from service.settings import Settings
 from service.shell import Folder, Store, refused, say, settings_of, shown, store
 from service.state import State
@@ -97,8 +98,7 @@ def worker(
         state = build(settings)
         _end_at_signals(state)
         with _metrics_served(state):
-            for one in state.workers:
-                one.start()
+            state.start()
             store_ = shown(settings.database)
             say(f"Meshwright works (store: {store_}, searches: {settings.workers})")
             for one in state.workers:
@@ -118,6 +118,17 @@ def upgrade(database_url: Store = None, data_dir: Folder = None) -> None:
         now = database.revision()
     which = shown(settings.database)
     say(f"{which} is at {now}" + (", as it was" if was == now else f", was {was or 'empty'}"))
+
+
+@db.command("prune")
+def prune(database_url: Store = None, data_dir: Folder = None) -> None:
+    """Delete what has stayed as long as the settings say, now; the service may run."""
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    logs.configure(settings.log)
+    with store(settings) as database:
+        database.open()
+        gone = Retention(database, settings).prune()
+    say(", ".join(f"{count} {what}" for what, count in gone.items()))
 
 
 @cli.command()

@@ -10,12 +10,12 @@ stored together or not at all.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, insert, select
 
 from costmodel.calibrations import shipped_calibration
 from meshwright.schema import Calibration, Document, NotFound, Plan
@@ -43,10 +43,32 @@ class Entry:
     summary: dict[str, Any]
 
 
+REFERRING = "what refers to documents"  # see service.deletion
+
+
+def referring(connection: Connection) -> None:
+    """From here to the end of a writing transaction no document is deleted. Take no row before it:
+    who deletes takes rows behind it."""
+    if connection.dialect.name == "postgresql":
+        key = func.hashtextextended(REFERRING, 0)
+        connection.execute(select(func.pg_advisory_xact_lock_shared(key)))
+
+
+def need(connection: Connection, tenant: Tenant, ids: Iterable[str | None]) -> None:
+    """Make sure that a tenant has these, to the end of a writing transaction; NotFound."""
+    referring(connection)
+    wanted = {id_ for id_ in ids if id_}
+    mine = select(HoldingRow.id).where(HoldingRow.tenant == tenant, HoldingRow.id.in_(wanted))
+    missing = wanted.difference(connection.execute(mine).scalars())
+    if missing:
+        raise NotFound(f"{min(missing)[:100]!r} was deleted a moment ago; upload it again")
+
+
 def put(
     connection: Connection, tenant: Tenant, document: Document, *, now: ColumnElement[float]
 ) -> bool:
     """Store a document; False where the tenant had it already."""
+    referring(connection)
     if exists(connection, tenant, document.prefix, document.id):
         return False
     # also where another tenant has it: how long this takes shall not tell

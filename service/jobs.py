@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from meshwright.schema import NotFound, TooManyJobs
 from meshwright.schema.agent import Measure
-from service import certificates, job_events
+from service import certificates, documents, job_events
 from service.clock import is_ahead
 from service.database import Database
 from service.errors import ParameterError
@@ -76,9 +76,12 @@ class Jobs:
     ) -> str:
         """Queue a job inside the caller's transaction; with a plan, only to verify that.
 
-        Raises TooManyJobs.
+        Raises TooManyJobs, and NotFound of what was deleted meanwhile.
         """
+        documents.referring(connection)
         self._admit(connection, by.tenant)
+        named = [asked.get(field) for field in ("setup", "calibration", "from_plan")]
+        documents.need(connection, by.tenant, [graph, topology, plan, *named])
         job = f"job_{uuid.uuid4().hex}"
         connection.execute(
             insert(JobRow).values(

@@ -21,6 +21,7 @@ from prometheus_client import (
 
 from service.database import Database
 from service.job_events import JobChange
+from service.retention import WHAT
 from service.settings import Settings
 from service.store_metrics import StoreMetrics
 
@@ -80,6 +81,9 @@ class Metrics:
         self._verdicts = Counter(
             "meshwright_verifications", "Plans that were executed", ("outcome",), registry=own
         )
+        self.pruned = Counter(
+            "meshwright_pruned", "What the store has had for long enough", ("what",), registry=own
+        )
         self.workers_busy = Gauge(
             "meshwright_workers_busy", "Workers that have a job", registry=own
         )
@@ -100,6 +104,8 @@ class Metrics:
             self._lost.labels(kind)
             for state in ("queued", "running", *FINAL):
                 self._changes.labels(kind, state)
+        for what in WHAT:
+            self.pruned.labels(what)
         for outcome in ("verified", "failed", "not verifiable"):
             self._verdicts.labels(outcome)
 

@@ -29,6 +29,7 @@ def put(
     InvalidInput where the plan's calibration is anchored already. All the tenant's observations of
     the stack count, of all plans that this calibration made for this topology.
     """
+    documents.need(connection, tenant, [plan.id])
     ratio = observation.step_ns / plan.cost.step_ns
     new = insert_new(
         connection,

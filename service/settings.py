@@ -39,6 +39,7 @@ class Settings(BaseSettings):
     tls_cert, tls_key: files, in PEM; with them the service speaks HTTPS alone.
     metrics_host, metrics_port: where metrics are served beside the API, or without one; no port:
         nowhere.
+    keep_…_days: see service.retention; 0 for ever.
     agent_silent_s: from then on an agent that gave no sign is silent, and gets no measurement.
     """
 
@@ -67,6 +68,11 @@ class Settings(BaseSettings):
     verify_memory_bytes: int = Field(default=8 * 2**30, ge=2**28)
     max_losses: int = Field(default=3, ge=1)
     max_jobs: int = Field(default=1000, ge=1)
+    keep_events_days: float = Field(default=30, ge=0)
+    keep_jobs_days: float = Field(default=180, ge=0)
+    keep_plans_days: float = Field(default=0, ge=0)
+    keep_documents_days: float = Field(default=180, ge=0)
+    prune_every_s: float = Field(default=3600, gt=0)
     agent_silent_s: float = Field(default=60, gt=0)
     max_body_bytes: int = Field(default=64 * 2**20, ge=1)
     max_wait_s: float = Field(default=60, ge=0)

@@ -15,6 +15,7 @@ from service.jobs import Jobs
 from service.keys import Keys
 from service.leases import Leases
 from service.metrics import Metrics
+from service.pruner import Pruner
 from service.remembered import Remembered
 from service.settings import Settings
 from service.worker import Worker
@@ -33,12 +34,21 @@ class State:
     leases: Leases
     workers: tuple[Worker, ...]
     metrics: Metrics
+    pruner: Pruner
     remembered: Remembered = field(default_factory=Remembered)
     stopping: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Begin to work, where this process has workers."""
+        for worker in self.workers:
+            worker.start()
+        if self.workers:
+            self.pruner.start()
 
     def begin_to_stop(self) -> None:
         """Claim no more jobs, release those that run, and let nobody wait; returns at once."""
         self.stopping.set()
+        self.pruner.begin_to_stop()
         for worker in self.workers:
             worker.begin_to_stop()
 
@@ -47,6 +57,7 @@ class State:
         self.begin_to_stop()
         for worker in self.workers:
             worker.stop()
+        self.pruner.stop()
         self.database.close()
 
     def wake(self) -> None:

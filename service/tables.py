@@ -225,3 +225,12 @@ class JobEventRow(Base):
     at: Mapped[float] = mapped_column(Float(53))
     attempt: Mapped[int] = mapped_column(Integer)
     body: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class ChoreRow(Base):
+    """What the processes of a store do in turns. done: when one last began to."""
+
+    __tablename__ = "chores"
+
+    name: Mapped[str] = mapped_column(String(16), primary_key=True)
+    done: Mapped[float] = mapped_column(Float(53))

@@ -11,12 +11,18 @@ from meshwright.schema import Document
 from service import documents, immutable
 from service.paging import Page, PageRequest
 from service.principals import Principal, Tenant
+from service.problems import MEDIA_TYPE
 from service.resources import DocumentEntry, Stored, entry_of
 from service.state import State
 
 UPLOAD: dict[int | str, dict[str, Any]] = {
     200: {"model": Stored, "description": "It was stored already"},
     201: {"model": Stored, "description": "It is stored; Location names it"},
+}
+PROBLEM = {"$ref": "#/components/schemas/Problem"}
+IN_USE: dict[int | str, dict[str, Any]] = {
+    204: {"description": "It is deleted"},
+    409: {"description": "Something else needs it", "content": {MEDIA_TYPE: {"schema": PROBLEM}}},
 }
 
 

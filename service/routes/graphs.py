@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from meshwright.schema import Graph
-from service import documents
+from service import deletion, documents
 from service.body import Body, read_body
 from service.paging import Paging
-from service.principals import Planner, Reader
+from service.principals import Admin, Planner, Reader
 from service.resources import DocumentEntry, GraphList, Stored, entry_of
-from service.routes.documents import UPLOAD, entries, read_document, upload
+from service.routes.documents import IN_USE, UPLOAD, entries, read_document, upload
 from service.state import Service
 from solver.problem import check_rules
 
@@ -41,6 +41,15 @@ def list_graphs(service: Service, by: Reader, page: Paging) -> GraphList:
 def get_graph(request: Request, service: Service, by: Reader, graph: str) -> Response:
     """A graph in canonical form."""
     return read_document(request, service, by.tenant, "graph", graph)
+
+
+@router.delete("/{graph}", status_code=204, responses=IN_USE, summary="Delete a graph")
+def delete_graph(service: Service, by: Admin, graph: str) -> Response:
+    """Delete a graph, and the jobs that found no plan for it. 409 while a plan or an open job needs
+    it."""
+    with service.database.writing() as connection:
+        deletion.delete_input(connection, by.tenant, "graph", graph, service.database.now)
+    return Response(status_code=204)
 
 
 @router.get("/{graph}/summary", summary="Summarise a graph")

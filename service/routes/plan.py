@@ -108,6 +108,7 @@ def _submit(service: State, by: Principal, body: Body, *, fresh: bool) -> tuple[
         if found is None:
             check(connection, by.tenant, asked)
     with service.database.writing() as connection:
+        documents.referring(connection)
         service.database.alone(connection, f"{by.tenant} {asked.request}")
         found = None if fresh else service.jobs.find(connection, by.tenant, asked.request)
         job: str | None

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from meshwright.runtime import rank_strategy
 from meshwright.schema import Certificate, Document, Graph, Plan, Setup, Topology
 from meshwright.schema.rank_strategy import RankStrategy
-from service import certificates, documents, immutable
+from service import certificates, deletion, documents, immutable
 from service.paging import Paging
-from service.principals import Reader
+from service.principals import Admin, Reader
 from service.resources import PlanList, plan_entry_of
-from service.routes.documents import read_document
+from service.routes.documents import IN_USE, read_document
 from service.state import Service
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
@@ -40,6 +40,15 @@ def list_plans(
 def get_plan(request: Request, service: Service, by: Reader, plan: str) -> Response:
     """A plan in canonical form."""
     return read_document(request, service, by.tenant, "plan", plan)
+
+
+@router.delete("/{plan}", status_code=204, responses=IN_USE, summary="Delete a plan")
+def delete_plan(service: Service, by: Admin, plan: str) -> Response:
+    """Delete a plan with its certificate, labels and observations, and the jobs that found it. 409
+    while an open job needs it."""
+    with service.database.writing() as connection:
+        deletion.delete_plan(connection, by.tenant, plan, service.database.now)
+    return Response(status_code=204)
 
 
 @router.get("/{plan}/certificate", responses=CERTIFICATE, summary="Read a plan's certificate")

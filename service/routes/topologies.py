@@ -7,11 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from meshwright.schema import Topology
+from service import deletion
 from service.body import Body, read_body
 from service.paging import Paging
-from service.principals import Planner, Reader
+from service.principals import Admin, Planner, Reader
 from service.resources import Stored, TopologyList
-from service.routes.documents import UPLOAD, entries, read_document, upload
+from service.routes.documents import IN_USE, UPLOAD, entries, read_document, upload
 from service.state import Service
 
 router = APIRouter(prefix="/v1/topologies", tags=["topologies"])
@@ -37,3 +38,12 @@ def list_topologies(service: Service, by: Reader, page: Paging) -> TopologyList:
 def get_topology(request: Request, service: Service, by: Reader, topology: str) -> Response:
     """A topology in canonical form."""
     return read_document(request, service, by.tenant, "topo", topology)
+
+
+@router.delete("/{topology}", status_code=204, responses=IN_USE, summary="Delete a topology")
+def delete_topology(service: Service, by: Admin, topology: str) -> Response:
+    """Delete a topology, and the jobs that found no plan for it. 409 while a plan or an open job
+    needs it."""
+    with service.database.writing() as connection:
+        deletion.delete_input(connection, by.tenant, "topo", topology, service.database.now)
+    return Response(status_code=204)

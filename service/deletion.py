@@ -1,0 +1,163 @@
+"""Deleting what tenants have: at once out of their sight, the bytes once nobody refers to them.
+
+A document is immutable and its id a digest, so nothing under an id ever changes: it is there, or
+not there any more, and who stores it again has it again. What an open job needs is never deleted:
+its documents, the plan that it starts from, the plan that it executes.
+
+Who refers to documents says so first (`documents.referring`), in common with others; who deletes
+does it alone (`deleting`): between asking whether anybody refers to something and deleting it
+nobody begins to. On SQLite there is one writer at a time anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ForeignKeyConstraint,
+    and_,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
+
+from meshwright.schema import NotFound
+from service import documents
+from service.errors import InUse
+from service.principals import Tenant
+from service.tables import Base, DocumentRow, HoldingRow, JobRow, PlanRow
+
+OPEN = ("queued", "running")
+NEEDED = ("graph", "topology", "setup", "calibration", "from_plan")  # of what a job was asked
+SHELVES = {"graph": "graph", "topo": "topology"}
+
+
+def deleting(connection: Connection) -> None:
+    """From here to the end of the transaction nobody begins to refer to a document."""
+    if connection.dialect.name == "postgresql":
+        key = func.hashtextextended(documents.REFERRING, 0)
+        connection.execute(select(func.pg_advisory_xact_lock(key)))
+
+
+def is_open(now: ColumnElement[float]) -> ColumnElement[bool]:
+    """Of jobs: something may still come of it."""
+    held = and_(JobRow.state == "cancelled", JobRow.lease_until > now)
+    return or_(JobRow.state.in_(OPEN), held)
+
+
+def needed(
+    connection: Connection, now: ColumnElement[float], tenant: Tenant | None = None
+) -> set[tuple[str, str]]:
+    """What open jobs need, of this tenant or of all: tenants and ids."""
+    jobs = select(JobRow.tenant, JobRow.asked, JobRow.graph, JobRow.topology, JobRow.plan)
+    jobs = jobs.where(is_open(now))
+    if tenant is not None:
+        jobs = jobs.where(JobRow.tenant == tenant)
+    found: set[tuple[str, str]] = set()
+    for row in connection.execute(jobs):
+        ids = [row.graph, row.topology, row.plan, *(row.asked.get(field) for field in NEEDED)]
+        found.update((row.tenant, id_) for id_ in ids if id_)
+    return found
+
+
+def delete_plan(
+    connection: Connection, tenant: Tenant, plan: str, now: ColumnElement[float]
+) -> None:
+    """Delete a tenant's plan, and with it its certificate, its labels, what was measured of it, and
+    the jobs that found it. NotFound; InUse where an open job needs it."""
+    deleting(connection)
+    if not documents.exists(connection, tenant, "plan", plan):
+        raise NotFound(f"no plan has the id {plan[:100]!r}")
+    _check_free(connection, tenant, plan, "plan", now)
+    delete_plans(connection, [(tenant, plan)])
+
+
+def delete_input(
+    connection: Connection, tenant: Tenant, kind: str, id_: str, now: ColumnElement[float]
+) -> None:
+    """Delete a tenant's graph or topology, and the ended jobs that found no plan for it.
+
+    NotFound; InUse where an open job or a plan needs it.
+    """
+    deleting(connection)
+    what = SHELVES[kind]
+    if not documents.exists(connection, tenant, kind, id_):
+        raise NotFound(f"no {what} has the id {id_[:100]!r}")
+    _check_free(connection, tenant, id_, what, now)
+    column = PlanRow.graph if kind == "graph" else PlanRow.topology
+    plan = connection.execute(
+        select(PlanRow.id).where(PlanRow.tenant == tenant, column == id_).limit(1)
+    ).scalar()
+    if plan is not None:
+        raise InUse(f"the plan {plan} is of this {what}; delete the plans first")
+    of = JobRow.graph if kind == "graph" else JobRow.topology
+    jobs = select(JobRow.id).where(JobRow.tenant == tenant, of == id_)
+    delete_jobs(connection, connection.execute(jobs).scalars().all())
+    let_go(connection, [(tenant, id_)])
+
+
+def delete_plans(connection: Connection, plans: Sequence[tuple[str, str]]) -> None:
+    """Delete these plans of tenants, and all that refers to them."""
+    for tenant, plan in plans:
+        jobs = select(JobRow.id).where(JobRow.tenant == tenant, JobRow.plan == plan)
+        delete_jobs(connection, connection.execute(jobs).scalars().all())
+    for constraint in referring_to("plans"):
+        own = tuple_(*(column for column in constraint.columns))
+        connection.execute(delete(constraint.table).where(own.in_(plans)))
+    connection.execute(delete(PlanRow).where(tuple_(PlanRow.tenant, PlanRow.id).in_(plans)))
+    let_go(connection, plans)
+
+
+def delete_jobs(connection: Connection, jobs: Sequence[str]) -> None:
+    """Delete these jobs, and all that refers to them."""
+    if not jobs:
+        return
+    for constraint in referring_to("jobs"):
+        (column,) = constraint.columns
+        connection.execute(delete(constraint.table).where(column.in_(jobs)))
+    connection.execute(delete(JobRow).where(JobRow.id.in_(jobs)))
+
+
+def let_go(connection: Connection, held: Iterable[tuple[str, str]]) -> None:
+    """Take documents from tenants; their bytes stay for now."""
+    own = tuple_(HoldingRow.tenant, HoldingRow.id)
+    connection.execute(delete(HoldingRow).where(own.in_(list(held))))
+
+
+def free_bytes(connection: Connection, limit: int) -> int:
+    """Delete documents to which nobody refers, so many at most; how many."""
+    deleting(connection)
+    unused = select(DocumentRow.id)
+    for constraint in referring_to("documents"):
+        (column,) = constraint.columns
+        unused = unused.where(~select(literal(1)).where(column == DocumentRow.id).exists())
+    ids = connection.execute(unused.limit(limit)).scalars().all()
+    if ids:
+        connection.execute(delete(DocumentRow).where(DocumentRow.id.in_(ids)))
+    return len(ids)
+
+
+def referring_to(table: str) -> list[ForeignKeyConstraint]:
+    """The foreign keys of other tables that name rows of this one."""
+    return [
+        constraint
+        for other in Base.metadata.sorted_tables
+        for constraint in other.foreign_key_constraints
+        if constraint.referred_table.name == table and other.name != table
+    ]
+
+
+def _check_free(
+    connection: Connection, tenant: Tenant, id_: str, what: str, now: ColumnElement[float]
+) -> None:
+    jobs = select(JobRow.id, JobRow.asked, JobRow.graph, JobRow.topology, JobRow.plan)
+    for row in connection.execute(jobs.where(JobRow.tenant == tenant, is_open(now))):
+        asked: dict[str, Any] = row.asked
+        if id_ in (row.graph, row.topology, row.plan, *(asked.get(field) for field in NEEDED)):
+            raise InUse(f"the job {row.id} needs this {what}; wait for its end, or cancel it")
