@@ -27,6 +27,12 @@ class Groups:
     of_stages: dict[int, dict[Names, Group]]
     channels: dict[tuple[int, int], Group]
 
+    def every(self) -> list[dist.ProcessGroup]:
+        """Each once, that of all ranks too."""
+        found = [own for groups in self.of_stages.values() for own in groups.values()]
+        every = (dist.group.WORLD, *found, *self.channels.values())
+        return list(dict.fromkeys(own for own in every if own is not None))
+
 
 def made_groups(strategy: RankStrategy, timeout_s: float) -> Groups:
     """Make them; every rank of the job has to."""

@@ -27,6 +27,7 @@ def parallelize(
     server: str | None = None,
     cache: Path | None = None,
     timeout_s: float = 600,
+    silence_s: float = 30,
 ) -> Trained:
     """What this process trains of a module under a plan: a file, a URL, or an id at `server`.
 
@@ -34,13 +35,21 @@ def parallelize(
     what the launcher says (torchrun), and left on closing. cache: a folder, in which a restart
     finds what it needs without the service. A service is told now and then how long a step takes.
     Raises PlanError where the plan is for another number
-    of ranks or another module, RankLost naming a rank that fails or has not come after timeout_s.
+    of ranks or another module, RankLost naming a rank that fails or has not come after timeout_s;
+    so does a step, when a rank has given no sign of life for silence_s.
     """
-    start, close = joined(next(module.parameters()).device, timeout_s)
+    start, leave = joined(next(module.parameters()).device, timeout_s)
+    pulse = start.pulse(silence_s)
 
     def groups() -> Groups:
         start.meet("reading the plan")
-        return made_groups(strategy, timeout_s)
+        made = made_groups(strategy, timeout_s)
+        pulse.aborts(made.every())
+        return made
+
+    def close() -> None:
+        pulse.close()
+        leave()
 
     try:
         rank, world_size = dist.get_rank(), dist.get_world_size()
@@ -53,8 +62,10 @@ def parallelize(
             graph,
             groups=groups,
             close=close,
+            pulse=pulse,
             observing=_observing(source, next(module.parameters()).device),
         )
+        pulse.begin()
         start.meet("placing the parameters")
     except BaseException as why:
         start.fail(why)

@@ -17,9 +17,11 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # typed here only
 
+from meshwright.runtime.torch.pulse import Pulse
 from meshwright.schema import InvalidInput, RankLost
 
 READY, FAILED = "ready", "failed: "
+FIRST = "rank 0"
 # chosen: another process has been scheduled by then, and has read one value
 LAST_WORD = timedelta(seconds=5)
 _numbers = count()
@@ -64,6 +66,11 @@ class StartUp:
             self._say(FAILED + str(why))
         self._leave(missing=None)
 
+    def pulse(self, silence_s: float) -> Pulse:
+        """What tells when a rank dies after the start."""
+        store = PrefixStore("pulse", self._store)
+        return Pulse(store, self._rank, self._world_size, silence_s=silence_s, holder=_holder())
+
     def _heard(self, rank: int, doing: str) -> str:
         left = max(self._deadline - time.monotonic(), 0.001)
         try:
@@ -97,7 +104,13 @@ class StartUp:
 
 
 def _without_store(why: Exception) -> RankLost:
-    return RankLost(f"rank 0, which holds the store of the job, is gone: {why}")
+    return RankLost(f"{_holder()}, which holds the store of the job, is gone: {why}")
+
+
+def _holder() -> str:
+    """Whose process the store is in."""
+    of_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return "torchrun's agent" if of_agent else FIRST
 
 
 def joined(device: torch.device, timeout_s: float) -> tuple[StartUp, Callable[[], None]]:
@@ -131,21 +144,19 @@ def _rendezvous(timeout_s: float) -> tuple[Store, int, int]:
         )
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    of_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     try:
         store: Store = TCPStore(
             host,
             port,
             size,
-            is_master=rank == 0 and not of_agent,
+            is_master=rank == 0 and _holder() == FIRST,
             timeout=timedelta(seconds=timeout_s),
             wait_for_workers=False,
             multi_tenant=True,
         )
     except dist.DistError as why:
-        holder = "torchrun's agent" if of_agent else "rank 0"
         raise RankLost(
-            f"{holder}, which holds the store of the job, is not at {host}:{port}: {why}"
+            f"{_holder()}, which holds the store of the job, is not at {host}:{port}: {why}"
         ) from None
     restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"meshwright/{restart}", store), rank, size

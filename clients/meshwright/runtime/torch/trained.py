@@ -24,6 +24,7 @@ from meshwright.runtime.torch.groups import Groups
 from meshwright.runtime.torch.observing import Observing
 from meshwright.runtime.torch.parameters import Parameters, aliases_of, check_module
 from meshwright.runtime.torch.pipeline import run_step
+from meshwright.runtime.torch.pulse import Pulse
 from meshwright.runtime.torch.record import Record
 from meshwright.runtime.torch.trained_stage import TrainedStage
 from meshwright.runtime.torch.transport import Transport
@@ -50,12 +51,14 @@ class Trained:
         *,
         groups: Callable[[], Groups],
         close: Callable[[], None],
+        pulse: Pulse,
         observing: Observing | None = None,
     ) -> None:
         self.strategy = strategy
         self.graph = graph
         self.record = Record()
         self._close = close
+        self._pulse = pulse
         self._observing = observing
         self._shapes = graph.instantiate(strategy.symbols)
         self._batches = Batches(strategy, graph, self._shapes)
@@ -93,6 +96,8 @@ class Trained:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:
+            self._pulse.fail(error)
         self.close()
 
     def close(self) -> None:
@@ -115,18 +120,20 @@ class Trained:
         """A parameter put together from all ranks, which all have to ask for it."""
         number = self._holder(name)
         own = self._stages.get(number)
-        found = None if own is None else own.parameters.whole(name)
-        return self._from_stage(number, found, self._shapes[name], self._dtype_of(name))
+        with self._pulse.kept():
+            found = None if own is None else own.parameters.whole(name)
+            return self._from_stage(number, found, self._shapes[name], self._dtype_of(name))
 
     def whole_gradient(self, name: str) -> T | None:
         """Its gradient, the same way; None where it has none."""
         number = self._holder(name)
         own = self._stages.get(number)
-        found = None if own is None else own.parameters.whole_gradient(name)
-        has = torch.tensor(found is not None, device=self._device)
-        if not self._from_stage(number, None if own is None else has, (), torch.bool):
-            return None
-        return self._from_stage(number, found, self._shapes[name], self._dtype_of(name))
+        with self._pulse.kept():
+            found = None if own is None else own.parameters.whole_gradient(name)
+            has = torch.tensor(found is not None, device=self._device)
+            if not self._from_stage(number, None if own is None else has, (), torch.bool):
+                return None
+            return self._from_stage(number, found, self._shapes[name], self._dtype_of(name))
 
     def save(
         self,
@@ -144,7 +151,8 @@ class Trained:
         """
         write = saving.save if form == "safetensors" else distributed.save
         kept = saving.plain_json(extra or {})
-        write(Path(folder), self.strategy, self._shards(), optimizer, kept)
+        with self._pulse.kept():
+            write(Path(folder), self.strategy, self._shards(), optimizer, kept)
 
     def load(
         self,
@@ -163,15 +171,16 @@ class Trained:
             name: (names[name],) if names and name in names else aliases
             for name, aliases in self._aliases.items()
         }
-        return loading.load(
-            Path(source),
-            self.strategy,
-            self._shards(),
-            {number: stage.parameters.at_rest for number, stage in self._stages.items()},
-            optimizer,
-            names=known,
-            check=check,
-        )
+        with self._pulse.kept():
+            return loading.load(
+                Path(source),
+                self.strategy,
+                self._shards(),
+                {number: stage.parameters.at_rest for number, stage in self._stages.items()},
+                optimizer,
+                names=known,
+                check=check,
+            )
 
     def slice(self, batch: Mapping[str, T]) -> dict[str, T]:
         """This rank's share of a whole batch: of every microbatch, one behind the other."""
@@ -180,10 +189,9 @@ class Trained:
     def step(self, **batch: T) -> T:
         """Forward and backward of all microbatches: the loss, and gradients in the parameters.
 
-        batch: this rank's share of every input and label, as `slice` gives it.
+        batch: this rank's share of every input and label, as `slice` gives it. RankLost, on all
+        other ranks, where one dies.
         """
-        if self._observing is not None:
-            self._observing.begin_step()
         parts = self._batches.microbatches(batch)
 
         def sources(number: int, microbatch: int) -> dict[str, T]:
@@ -191,8 +199,11 @@ class Trained:
             own = {name: parts[name][microbatch] for name in loaded}
             return {**self._buffers, **own}
 
-        run_step(self.strategy, self._stages, self._transport, sources)
-        return self._reported()
+        with self._pulse.kept():
+            if self._observing is not None:
+                self._observing.begin_step()
+            run_step(self.strategy, self._stages, self._transport, sources)
+            return self._reported()
 
     def _reported(self) -> T:
         """The loss over all ranks."""
