@@ -63,6 +63,7 @@ def order_of(problem: Problem, rows: Rows, stages: Sequence[Stage]) -> tuple[Seq
                     chunks=2 * parts,
                     loaded=rows.loaded[number],
                     by_position=rows.by_position[number],
+                    turned=rows.turned[number],
                 )
             )
     return tuple(found)
@@ -104,7 +105,7 @@ def check_order(plan: Plan, problem: Problem) -> Rows | None:
         )
     for own in needed:
         found = said.get(own.loaded)
-        if found is None or found.size != own.size or found.by_position != own.by_position:
+        if found is None or not _agree(found, own):
             raise PlanError(
                 f"the plan does not say right what is loaded in order: {_names(own)} in "
                 f"{own.chunks} chunks of {own.size} positions, and by position "
@@ -126,6 +127,13 @@ def order_checked(
         return None
     whole = whole_problem(graph, topology, setup, calibration, plan.microbatches)
     return check_order(plan, whole)
+
+
+def _agree(found: SequenceOrder, own: SequenceOrder) -> bool:
+    # older plans do not say what is turned
+    turned = found.turned or own.turned
+    said, needed = (found.size, found.by_position, turned), (own.size, own.by_position, own.turned)
+    return said == needed
 
 
 def _names(order: SequenceOrder) -> str:

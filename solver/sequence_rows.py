@@ -32,7 +32,7 @@ class Rows:
     """The sequences of a graph by number; sizes: of each.
 
     slots: which of a tensor's slots are of which sequence. masked: op -> (its part, sequence) of
-    causal attention. loaded, by_position: of each sequence, as in SequenceOrder.
+    causal attention. loaded, by_position, turned: of each sequence, as in SequenceOrder.
     """
 
     sizes: tuple[int, ...]
@@ -40,6 +40,7 @@ class Rows:
     masked: Mapping[str, tuple[str, int]]
     loaded: tuple[tuple[LoadedDim, ...], ...]
     by_position: tuple[tuple[str, ...], ...]
+    turned: tuple[tuple[LoadedDim, ...], ...]
 
     def in_problem(self, problem: Problem) -> dict[SlotKey, int]:
         """The slots of a stage's tensors that are of a sequence."""
@@ -72,6 +73,7 @@ class _Rows:
         numbers = {root: number for number, root in enumerate(size_of)}
         loaded: list[dict[LoadedDim, None]] = [{} for _ in numbers]
         by_position: list[dict[str, None]] = [{} for _ in numbers]
+        turned: list[dict[LoadedDim, None]] = [{} for _ in numbers]
         slots: dict[tuple[str, Slot], int] = {}
         for name, info in self.problem.tensors.items():
             for k, slot in enumerate(info.slots):
@@ -85,6 +87,8 @@ class _Rows:
             for use in self._uses(op, numbers):
                 if use.cares:
                     by_position[use.number][op.name] = None
+                if use.turned is not None:
+                    turned[use.number][use.turned] = None
             for number, dim in self._taken(op, numbers):
                 loaded[number][dim] = None
         return Rows(
@@ -93,6 +97,7 @@ class _Rows:
             {own.op: (own.part, numbers[own.root]) for own in masked},
             tuple(map(tuple, loaded)),
             tuple(map(tuple, by_position)),
+            tuple(map(tuple, turned)),
         )
 
     def _ops(self) -> Iterator[OpInfo]:
@@ -165,7 +170,12 @@ class _Rows:
                         f"op {op.name!r} ({op.op.kind}) needs {port.tensor!r} in the order of its "
                         "positions"
                     )
-                yield _Use(number, part, cares=True)
+                info = self.problem.tensors[port.tensor]
+                slot = info.slots[k]
+                if slot.size != info.shape[slot.dim]:
+                    raise _no_order(f"it is no dim of its own in {port.tensor!r}")
+                turned = LoadedDim(tensor=port.tensor, dim=slot.dim)
+                yield _Use(number, part, cares=True, turned=turned)
 
     def _taken(self, op: OpInfo, numbers: Mapping[SlotKey, int]) -> Iterator[tuple[int, LoadedDim]]:
         """Dims of constants that an op reads in the order of a sequence."""
@@ -192,11 +202,13 @@ class _Masked:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """An op has a sequence as a part, or as none. cares: it goes by true positions."""
+    """An op has a sequence as a part, or as none. cares: it goes by true positions. turned: the dim
+    of what it reads or makes, where that is made of data alone."""
 
     number: int
     part: int | None
     cares: bool
+    turned: LoadedDim | None = None
 
 
 def _any_order(op: OpInfo) -> frozenset[Factor]:

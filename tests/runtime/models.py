@@ -124,9 +124,10 @@ class Gpt(nn.Module):
     """One projection of query, key and value side by side, biases, a table of places, one table for
     words and logits."""
 
-    def __init__(self, groups: int = 4) -> None:
-        """groups: heads of keys and of values."""
+    def __init__(self, groups: int = 4, *, reads_again: bool = False) -> None:
+        """groups: heads of keys and of values. reads_again: words are added after each layer."""
         super().__init__()
+        self.reads_again = reads_again
         hidden, self.heads, vocabulary = 32, 4, 64
         self.parts = [hidden, groups * hidden // 4, groups * hidden // 4]
         self.words, self.places = nn.Embedding(vocabulary, hidden), nn.Embedding(8, hidden)
@@ -159,6 +160,7 @@ class Gpt(nn.Module):
             )
             x = x + layer["out"](seen.transpose(1, 2).reshape(x.shape))
             x = x + layer["down"](F.gelu(layer["up"](layer["second"](x))))
+            x = x + self.words(ids) if self.reads_again else x
         logits = self.head(self.norm(x))
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
 
@@ -223,6 +225,9 @@ MODELS = {
     "llama": Model(Llama, text, {"seq": 8}),
     "gpt": Model(Gpt, lambda sizes: text({**sizes, "seq": 8})),
     "gpt with groups": Model(lambda: Gpt(2), lambda sizes: text({**sizes, "seq": 8})),
+    "gpt that reads again": Model(
+        lambda: Gpt(reads_again=True), lambda sizes: text({**sizes, "seq": 8})
+    ),
     "wide and deep": Model(lambda: WideDeep(rows=64, dim=8, fields=4, hidden=(16, 8)), clicks),
     "faces": Model(lambda: FaceHead(blocks=(1,), width=8, feature=16, identities=64), faces),
     "mixtral": Model(mixtral, of_transformers, {"seq": 8}, mixtral_graph, by_ops),

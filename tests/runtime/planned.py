@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from meshwright.client import Client
 from meshwright.planfile import PlanFile
@@ -52,6 +52,7 @@ class Wanted:
     repeats: bool = False
     dtype: str = "float64"
     pipeline: Pipeline | None = None
+    sequence_order: Literal["contiguous", "zigzag"] = "contiguous"
 
 
 def asked(wanted: Wanted, sizes: tuple[int, ...], service: str) -> PlanFile:
@@ -64,6 +65,7 @@ def asked(wanted: Wanted, sizes: tuple[int, ...], service: str) -> PlanFile:
         microbatches=wanted.microbatches,
         gradient_dtype=dtype,
         master_dtype=None,
+        sequence_order=wanted.sequence_order,
     )
     with Client(service) as client:
         found = client.plan(
@@ -78,6 +80,7 @@ def asked(wanted: Wanted, sizes: tuple[int, ...], service: str) -> PlanFile:
             calibration=toy_calibration(),
         ).plan
     assert found is not None
+    assert bool(found.order) == (wanted.sequence_order == "zigzag")
     if wanted.pipeline is not None:
         assert found.schedule is not None
         assert found.schedule.kind == wanted.pipeline.schedule

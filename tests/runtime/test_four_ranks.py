@@ -73,6 +73,18 @@ CASES = (
         recompute="full",
         pipeline=Pipeline(ranks=2, schedule="zb_h1"),
     ),
+    Wanted(
+        "a table in every stage",
+        "gpt that reads again",
+        {"tp": 2},
+        microbatches=4,
+        pipeline=Pipeline(
+            ranks=2,
+            schedule="interleaved_1f1b",
+            stages_per_rank=2,
+            cuts=("layers.0.second", "layers.1.first", "norm"),
+        ),
+    ),
     Wanted("four stages", "llama", microbatches=4, pipeline=Pipeline(ranks=4, schedule="1f1b")),
 )
 

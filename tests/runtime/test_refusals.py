@@ -12,7 +12,7 @@ from torch import nn
 import meshwright
 from meshwright.planfile import PlanFile, read_plan
 from meshwright.runtime import rank_strategy
-from meshwright.schema import InvalidInput, PlanError, SequenceOrder, Setup
+from meshwright.schema import Axis, InvalidInput, PlanError, SequenceOrder, Setup
 from solver.planner import plan
 from tests.runtime.models import MODELS, Llama
 from tests.solver.requests import toy_request
@@ -81,11 +81,29 @@ def test_an_input_that_is_missing_or_of_another_share_is_named(file: Path) -> No
 def test_what_is_not_carried_out_is_refused_by_name(file: Path, tmp_path: Path) -> None:
     plan_ = read_plan(file).plan
     (stage,) = plan_.stages
-    first = stage.parameters[0].model_copy(update={"sparse_gradient": True})
-    rows = stage.model_copy(update={"parameters": (first, *stage.parameters[1:])})
+    own, *others = stage.parameters
+
+    def with_parameter(**changes: object) -> dict[str, object]:
+        parameters = (own.model_copy(update=changes), *others)
+        return {"stages": (stage.model_copy(update={"parameters": parameters}),)}
+
+    padded = own.value.model_copy(update={"padded": True})
     refused = {
-        f"{first.tensor!r} has a gradient of rows": {"stages": (rows,)},
-        "sequences in zigzag order": {"order": (SequenceOrder(size=8, chunks=4),)},
+        f"{own.tensor!r} has a gradient of rows, .* plan without --sparse-gradients": (
+            with_parameter(sparse_gradient=True)
+        ),
+        f"{own.tensor!r} lies on the host, .* plan without --offload": (
+            with_parameter(on_host=("optimizer",))
+        ),
+        f"{own.tensor!r} is dealt out whole, .* plan without --optimizer-whole-parameters": (
+            with_parameter(owner={Axis("dp"): 0})
+        ),
+        f"{own.tensor!r} lies in unequal chunks .* plan with --uneven refuse": (
+            with_parameter(value=padded)
+        ),
+        "op 'slice' goes by true positions, and the plan of an older planner": {
+            "order": (SequenceOrder(size=8, chunks=4, by_position=("slice",)),)
+        },
     }
     for said, changes in refused.items():
         changed = PlanFile(

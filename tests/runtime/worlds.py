@@ -137,6 +137,8 @@ def _compared(
                 assert parameter.grad is not None
                 size = float(parameter.grad.norm())
                 size = size if size > ZERO * overall else float(overall)
+                assert parameter.grad.isfinite().all(), name
+                assert gradient.isfinite().all(), name
                 difference = float((gradient - parameter.grad).norm())
                 errors[f"{name} at step {step}"] = difference / size
         for optimizer in optimizers:

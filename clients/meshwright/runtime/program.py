@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.runtime.fallback import why_whole
 from meshwright.runtime.moves import Move, Way
+from meshwright.runtime.ordered import OpOrder, Ordered, Turns
 from meshwright.runtime.ranks import loaded
 from meshwright.runtime.stage import ALL_READERS, PlannedStage, PlanReader
 from meshwright.runtime.views import viewed
 from meshwright.runtime.whole import from_whole, gradient_of, to_whole, whole_of
-from meshwright.schema import Layout, Op, OpPlan, PlanError
+from meshwright.schema import Layout, Op, OpPlan, PlanError, SequenceOrder
 from meshwright.schema.notation import Term
 
 
@@ -27,6 +28,7 @@ class View:
 class Given:
     """An input on its way to an op.
 
+    turns: what is known by true positions into the order of its sequences, before anything else.
     shared: what all readers do first. own: then this one. around: then, where the op is run whole.
     """
 
@@ -35,12 +37,13 @@ class Given:
     own: Way
     around: Way | None
     views: tuple[View, ...]
+    turns: Turns
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedOp:
     """One op. made: ways of outputs from whole to parts, where it is run whole. is_again: it is run
-    again in the backward pass, and nothing of it is saved."""
+    again in the backward pass, and nothing of it is saved. order: where it goes by position."""
 
     op: Op
     planned: OpPlan
@@ -52,6 +55,7 @@ class PlannedOp:
     is_whole: bool
     made: tuple[Way | None, ...]
     is_again: bool
+    order: OpOrder | None
 
 
 class Program:
@@ -59,7 +63,7 @@ class Program:
     shards them -> why.
 
     has: what the rank has of inputs and labels, where other stages on it need some too. kept:
-    values that somebody needs beside the readers.
+    values that somebody needs beside the readers. order: in which sequences are loaded.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Program:
         *,
         has: Mapping[str, Layout] | None = None,
         kept: Collection[str] = (),
+        order: Sequence[SequenceOrder] = (),
     ) -> None:
         self.planned = planned
         self._kinds = kinds
@@ -76,6 +81,7 @@ class Program:
         self.fallen_back: dict[str, str] = {}
         self.dtypes = {tensor.name: tensor.dtype for tensor in planned.graph.tensors}
         _check(planned)
+        self.order = Ordered(planned, order)
         self.ops = tuple(self._planned(op) for op in planned.order)
         self.last_reader: dict[str, int] = {}
         for place, own in enumerate(self.ops):
@@ -105,6 +111,7 @@ class Program:
             is_whole=is_whole,
             made=tuple(self._made(name) if why else None for name in op.outputs),
             is_again=op.name in planned.recomputed,
+            order=self.order.of(op, is_whole=is_whole),
         )
 
     def _given(self, op: Op, k: int, runs_whole: bool) -> Given:
@@ -134,7 +141,7 @@ class Program:
             needed = viewed(needed, view, planned.shapes[view.outputs[0]], planned.mesh)
             order = tuple(view.attrs["dims"]) if view.kind == "transpose" else None
             views.append(View(order, needed.local_shape(planned.mesh)))
-        return Given(root, shared, forth, around, tuple(views))
+        return Given(root, shared, forth, around, tuple(views), self.order.taken(op, root))
 
     def held(self, root: str, needed: Layout) -> Layout:
         """What a rank has of a free value: its share of the dataset, or all; in such sub-dims as
@@ -194,20 +201,23 @@ def _out_of_whole(root: str, value: Layout, gradient: Layout) -> Way:
 
 
 def _check(planned: PlannedStage) -> None:
-    """Refuse what is not carried out yet, by name."""
+    """Refuse what is not carried out, by name, and say how to plan without it."""
     for parameter in planned.parameters.values():
-        for has, what in (
-            (parameter.sparse_gradient, "has a gradient of rows (sparse_gradients)"),
-            (parameter.owner, "is dealt out whole (whole_parameters)"),
-            (parameter.on_host, "lies on the host (offload)"),
+        for has, what, without in (
+            (parameter.sparse_gradient, "has a gradient of rows", "--sparse-gradients"),
+            (parameter.owner, "is dealt out whole", "--optimizer-whole-parameters"),
+            (parameter.on_host, "lies on the host", "--offload"),
         ):
             if has:
-                raise PlanError(f"parameter {parameter.tensor!r} {what}: not carried out yet")
+                raise PlanError(
+                    f"parameter {parameter.tensor!r} {what}, which is not carried out; plan "
+                    f"without {without}"
+                )
     for tensor, layout in _layouts(planned):
         if layout.padded or any(p.span or p.chunks for dim in layout.dims for p in dim.parts):
             raise PlanError(
-                f"tensor {tensor!r} lies in unequal chunks ({layout}): not carried out yet; plan "
-                "with uneven: refuse"
+                f"tensor {tensor!r} lies in unequal chunks ({layout}): not carried out; plan "
+                "with --uneven refuse"
             )
     for op in planned.order:
         if op.kind == "dropout" and op.attrs.get("p", 0):

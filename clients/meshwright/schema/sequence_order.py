@@ -25,13 +25,15 @@ class SequenceOrder(Model):
     Layouts and steps of the plan count positions as they are loaded: a part of any p' that divides
     p is a stretch of them, and has equally many early and late ones. loaded: what is loaded in this
     order, or taken so from what is known. by_position: ops that go by true positions all the same:
-    masks of causal attention, and what is made of labels and inputs before it is cut.
+    masks of causal attention, and what is made of labels and inputs before it is cut. turned: of
+    the latter, the dims of what they read and make that are in this order.
     """
 
     size: int = Field(ge=2)
     chunks: int = Field(ge=4)
     loaded: tuple[LoadedDim, ...] = ()
     by_position: tuple[str, ...] = ()
+    turned: tuple[LoadedDim, ...] = ()
 
     @model_validator(mode="after")
     def _divides(self) -> SequenceOrder:

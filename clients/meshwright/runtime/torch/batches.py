@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import torch
 
+from meshwright.runtime.ordered import Turn, Turns
+from meshwright.runtime.torch.turns import turned
 from meshwright.schema import Graph, InvalidInput
 from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.sizes import symbols_in
@@ -31,12 +33,21 @@ class Batches:
                 raise InvalidInput(f"the batch has no {own.tensor!r}, which the model reads")
             dim = self._batch_dim(own.tensor)
             pieces = []
-            for piece in self._cut(batch[own.tensor], dim):
+            for piece in self._cut(turned(batch[own.tensor], self._turns(own.tensor)), dim):
                 for d, (shards, shard) in enumerate(zip(own.num_shards, own.shard_id, strict=True)):
                     piece = piece.chunk(shards, dim=d)[shard] if shards > 1 else piece
                 pieces.append(piece)
             found[own.tensor] = pieces[0] if dim is None else torch.cat(pieces, dim=dim)
         return found
+
+    def _turns(self, name: str) -> Turns:
+        """Sequences of the whole batch into the order in which they are loaded."""
+        return {
+            dim.dim: Turn(order.size, order.chunks, is_back=False)
+            for order in self.strategy.order
+            for dim in order.loaded
+            if dim.tensor == name
+        }
 
     def microbatches(self, batch: Mapping[str, T]) -> dict[str, list[T]]:
         """The microbatches of all that this rank loads."""

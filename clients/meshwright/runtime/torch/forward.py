@@ -15,6 +15,7 @@ from meshwright.runtime.torch.again import Again, Asked
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.kernels import LocalOp, run_local
 from meshwright.runtime.torch.redistribute import parameter_read, redistributed
+from meshwright.runtime.torch.turns import turned
 from meshwright.runtime.torch.weights import Weights
 from meshwright.schema import Layout, PlanError
 
@@ -86,6 +87,9 @@ class Forward:
         return results
 
     def _run(self, op: PlannedOp, inputs: Sequence[T], sizes: Mapping[str, int]) -> Sequence[T]:
+        order = op.order
+        if order is not None and order.back:
+            inputs = [turned(own, turns) for own, turns in zip(inputs, order.back, strict=True)]
         run = run_of(
             op.op,
             inputs,
@@ -94,12 +98,17 @@ class Forward:
             sizes=sizes,
             replaced=self.replaced,
         )
+        chunks = None if order is None else order.rows
+        local = LocalOp(run, op.planned, op.terms, op.whole_shapes, self.collectives, chunks)
+        made = results_of(run) if op.is_whole else run_local(local)
+        if order is not None and order.forth:
+            made = [turned(own, turns) for own, turns in zip(made, order.forth, strict=True)]
         if op.is_whole:
             return [
                 own if way is None else self._travel(own, way)
-                for own, way in zip(results_of(run), op.made, strict=True)
+                for own, way in zip(made, op.made, strict=True)
             ]
-        return run_local(LocalOp(run, op.planned, op.terms, op.whole_shapes, self.collectives))
+        return made
 
     def _is_trained(self, root: str) -> bool:
         return root in self.parameters and self.parameters[root].requires_grad
@@ -109,22 +118,23 @@ class Forward:
         root = given.root
         if given.shared is not None:
             if root not in self._as_read:
-                self._as_read[root] = self._first(root, given.shared)
+                self._as_read[root] = self._first(given, given.shared)
             local = self._travel(self._as_read[root], given.own)
         else:
-            local = self._first(root, given.own)
+            local = self._first(given, given.own)
         if given.around is not None:
             local = self._travel(local, given.around)
         for view in given.views:
             local = _viewed(local, view)
         return local
 
-    def _first(self, root: str, way: Way) -> T:
+    def _first(self, given: Given, way: Way) -> T:
         """A value from where it rests."""
+        root = given.root
         if root not in self.parameters:
             if root not in self.made:
                 raise PlanError(f"tensor {root!r} has no value: it is neither given nor made")
-            return self._travel(self.made[root], way)
+            return self._travel(turned(self.made[root], given.turns), way)
         take = partial(self._take, way)
         return self._moved(self.parameters[root], way, partial(parameter_read, take=take))
 

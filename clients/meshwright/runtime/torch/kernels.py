@@ -6,7 +6,7 @@ sum, count or index:
 linear, conv         what is summed in parts adds its bias once: on the first rank
 mean                 is over all elements, of which a rank has some
 embedding, gather    of rows (places) in parts: those of other ranks count for nothing
-attention            of query rows in parts: a causal mask as those rows see it
+attention            of query rows in parts: a causal mask as those rows see it, chunk by chunk
 cross_entropy        mean over the labels of all ranks; classes in parts by maximum and sum
 norms, softmax       statistics over all parts of what they normalise
 split                lengths of the part
@@ -22,11 +22,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention.bias import causal_lower_right
 
 from meshwright.capture.interpreter import Run, results_of
+from meshwright.runtime.ordered import Turn
 from meshwright.runtime.torch.class_parts import rows_of_class_parts
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.statistics import NORMALISED
+from meshwright.runtime.torch.turns import turned
 from meshwright.schema import Axis, Mesh, OpPlan, parse_notation
 from meshwright.schema.notation import Segments, Term
 
@@ -35,13 +38,15 @@ T = torch.Tensor
 
 @dataclass(frozen=True)
 class LocalOp:
-    """One op on one rank: its run on local inputs, and which axes lie on what."""
+    """One op on one rank: its run on local inputs, and which axes lie on what. chunks: in how many
+    the rows of its causal mask are loaded, where that is not by true positions."""
 
     run: Run
     planned: OpPlan
     terms: tuple[Term, ...]
     whole_shapes: Sequence[tuple[int, ...]]  # of its inputs
     collectives: Collectives
+    chunks: int | None = None
 
     @property
     def mesh(self) -> Mesh:
@@ -122,14 +127,28 @@ def _gather(op: LocalOp) -> Sequence[T]:
 
 def _attention(op: LocalOp) -> Sequence[T]:
     axes = op.axes(op.terms[0][2:3])
-    if not axes or not op.run.attrs["causal"]:
+    causal = op.run.attrs["causal"]
+    if not causal or not (axes or op.chunks):
         return results_of(op.run)
-    rows, columns = op.run.x.shape[2], op.run.inputs[1].shape[2]
-    first = op.part(axes) * rows
-    seen = torch.ones(rows, columns, dtype=torch.bool).tril(first)
-    inputs = [*op.run.inputs[:3], seen]
-    attrs = {**op.run.attrs, "causal": False}
-    return results_of(replace(op.run, inputs=inputs, attrs=attrs))
+    query, key, value = op.run.inputs[:3]
+    count, size = query.shape[2], key.shape[2]
+    first = op.part(axes) * count
+    if op.chunks is None:
+        starts, length = [first], count
+    else:
+        turn, length = Turn(size, op.chunks, is_back=True), size // op.chunks
+        key, value = (turned(own, {2: turn}) for own in (key, value))
+        order = turn._replace(is_back=False).places
+        starts = [order[place] for place in range(first, first + count, length)]
+    found: list[T] = []
+    # each stretch of rows sees the keys up to its own last one
+    for rows, start in zip(torch.split(query, length, dim=2), starts, strict=True):
+        stop = start + rows.shape[2]
+        seen = causal_lower_right(rows.shape[2], stop)
+        inputs = [rows, key[:, :, :stop], value[:, :, :stop], seen]
+        attrs = {**op.run.attrs, "causal": False}
+        found += results_of(replace(op.run, inputs=inputs, attrs=attrs))
+    return [torch.cat(found, dim=2)]
 
 
 def _cross_entropy(op: LocalOp) -> T:

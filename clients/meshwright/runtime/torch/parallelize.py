@@ -15,7 +15,6 @@ from meshwright.runtime.torch.observing import Observing
 from meshwright.runtime.torch.start_up import joined
 from meshwright.runtime.torch.trained import Trained
 from meshwright.schema import Graph, PlanError
-from meshwright.schema.rank_strategy import RankStrategy
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ def parallelize(
         rank, world_size = dist.get_rank(), dist.get_world_size()
         source = PlanSource(plan, server=server, cache=cache)
         strategy, graph = source.of_rank(rank, world_size)
-        _check(strategy, graph)
+        _check(graph)
         trained = Trained(
             module,
             strategy,
@@ -82,13 +81,8 @@ def _observing(source: PlanSource, device: torch.device) -> Observing | None:
     return None if at is None else Observing(at[1], device, Reports(at[0]))
 
 
-def _check(strategy: RankStrategy, graph: Graph) -> None:
-    """Refuse what is not carried out yet, and what cannot be trained."""
-    if strategy.order:
-        raise PlanError(
-            "the plan loads sequences in zigzag order: not carried out yet; plan with "
-            "sequence_order: contiguous"
-        )
+def _check(graph: Graph) -> None:
+    """Refuse what cannot be trained."""
     if graph.loss is None:
         raise PlanError(f"the graph {graph.id} has no loss; capture a forward that returns it")
 

@@ -290,6 +290,7 @@ def _programs(strategy: RankStrategy, graph: Graph) -> dict[int, Program]:
             KERNELS,
             has={name: layout for name, (_, layout) in has.items() if name in loaded(own)},
             kept=sent_by(strategy, number),
+            order=strategy.order,
         )
         for number, own in planned.items()
     }
