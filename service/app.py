@@ -13,8 +13,10 @@ from service import openapi, problems
 from service.agents import Agents
 from service.authentication import Authentication
 from service.database import Database
+from service.explanations import Explanations
 from service.guard import Guard
 from service.hosts import Hosts
+from service.inspected import Inspected
 from service.jobs import Jobs
 from service.keys import Keys
 from service.leases import Leases
@@ -26,14 +28,19 @@ from service.requests import Requests
 from service.retention import Retention
 from service.routes import (
     agents,
+    alternatives,
     calibrations,
+    comparisons,
     events,
+    explanations,
     exports,
     graphs,
     health,
     jobs,
     keys,
+    labels,
     measurements,
+    memory,
     metrics,
     observations,
     pages,
@@ -42,6 +49,7 @@ from service.routes import (
     redistributions,
     samples,
     simulations,
+    strategies,
     topologies,
 )
 from service.settings import Settings
@@ -68,7 +76,8 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     service = build(settings)
     app.state.service = service
     resources = (
-        plan, plans, observations, redistributions, simulations, exports, graphs, topologies,
+        plan, plans, strategies, memory, alternatives, explanations, labels, comparisons,
+        observations, redistributions, simulations, exports, graphs, topologies,
         calibrations, samples, measurements, agents, jobs, events, keys, health, metrics, pages,
     )  # fmt: skip
     for resource in resources:
@@ -97,11 +106,11 @@ def build(settings: Settings) -> State:
     workers = tuple(Worker(database, leases, settings, metrics_) for _ in range(settings.workers))
     keys = Keys(database)
     jobs_ = Jobs(database, lease_s=settings.lease_s, max_jobs=settings.max_jobs)
-    asks = Authentication(keys)
     pruner = Pruner(Retention(database, settings), settings.prune_every_s, metrics_)
     return State(
-        settings, database, keys, asks, jobs_, registered, leases, workers, metrics_, pruner
-    )
+        settings, database, keys, Authentication(keys), jobs_, registered, leases, workers,
+        metrics_, pruner, Inspected(database), Explanations(database, settings),
+    )  # fmt: skip
 
 
 @asynccontextmanager

@@ -31,9 +31,10 @@ def keep(
     """
     without = and_(_cancelled(claim), JobRow.plan.is_(None))
     with database.writing() as connection:
-        if connection.execute(select(JobRow.id).where(without).with_for_update()).first() is None:
+        job = connection.execute(select(JobRow.key).where(without).with_for_update()).first()
+        if job is None:
             return False
-        documents.put_plan(connection, claim.tenant, plan, now=database.now)
+        documents.put_plan(connection, claim.tenant, plan, now=database.now, key=job.key)
         connection.execute(
             update(JobRow)
             .where(without)

@@ -25,7 +25,7 @@ from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
 from service.principals import Tenant
 from service.summaries import plan_summary, summary_of
-from service.tables import CertificateRow, DocumentRow, HoldingRow, PlanRow
+from service.tables import DocumentRow, HoldingRow, PlanRow
 
 D = TypeVar("D", bound=Document)
 
@@ -89,10 +89,15 @@ def put(
 
 
 def put_plan(
-    connection: Connection, tenant: Tenant, plan: Plan, *, now: ColumnElement[float]
+    connection: Connection,
+    tenant: Tenant,
+    plan: Plan,
+    *,
+    now: ColumnElement[float],
+    key: str | None = None,
 ) -> None:
-    """Store a plan and put it on the tenant's shelf; and the planner's own calibration, where it
-    names one, which a later planner may not bring any more."""
+    """Store a plan that a key asked for and put it on the tenant's shelf; and the planner's own
+    calibration, where it names one, which a later planner may not bring any more."""
     if put(connection, tenant, plan, now=now):
         own = shipped_calibration(plan.calibration)
         if own is not None:
@@ -105,6 +110,10 @@ def put_plan(
                 graph=plan.graph,
                 topology=plan.topology,
                 summary=plan_summary(plan),
+                model=plan.name,
+                outcome=plan.search.outcome,
+                solver=plan.wishes.solver,
+                key=key,
             )
         )
 
@@ -159,33 +168,6 @@ def list_documents(
     statement = _joined(select(*_ENTRY), tenant, kind)
     rows, token = read_page(connection, statement, HoldingRow.created, HoldingRow.id, page)
     return Page(tuple(Entry(*row) for row in rows), token)
-
-
-def list_plans(
-    connection: Connection,
-    tenant: Tenant,
-    page: PageRequest,
-    *,
-    graph: str | None,
-    topology: str | None,
-) -> Page[dict[str, Any]]:
-    """Summaries of plans with the outcome of their certificates, the newest first."""
-    own = and_(CertificateRow.plan == PlanRow.id, CertificateRow.tenant == PlanRow.tenant)
-    statement = (
-        select(PlanRow.id, PlanRow.created, PlanRow.summary, CertificateRow.outcome)
-        .outerjoin(CertificateRow, own)
-        .where(PlanRow.tenant == tenant)
-    )
-    if graph is not None:
-        statement = statement.where(PlanRow.graph == graph)
-    if topology is not None:
-        statement = statement.where(PlanRow.topology == topology)
-    rows, token = read_page(connection, statement, PlanRow.created, PlanRow.id, page)
-    found = tuple(
-        {"id": row.id, "created": row.created, "certificate": row.outcome, **row.summary}
-        for row in rows
-    )
-    return Page(found, token)
 
 
 def _held(tenant: Tenant, kind: str) -> ColumnElement[bool]:

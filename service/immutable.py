@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from fastapi import Request, Response
 
+from meshwright.schema import Document
+
 MEDIA_TYPE = "application/json"
+NOT_MODIFIED = {"description": "The caller has it: If-None-Match names its ETag"}
 
 
 def headers_of(id_: str) -> dict[str, str]:
@@ -31,3 +36,21 @@ def not_modified(id_: str) -> Response:
 def document(id_: str, body: bytes, **more: str) -> Response:
     """A stored document as it is."""
     return Response(body, media_type=MEDIA_TYPE, headers={**headers_of(id_), **more})
+
+
+def recent(request: Request, made: Document) -> Response:
+    """What was worked out when it was asked for: a newer version of the service may say more."""
+    return _recent(request, made.id, made)
+
+
+def recent_text(request: Request, text: str) -> Response:
+    """The same of what has no id of its own: the digest of its JSON is the ETag."""
+    return _recent(request, hashlib.sha256(text.encode()).hexdigest(), text)
+
+
+def _recent(request: Request, tag: str, made: Document | str) -> Response:
+    headers = {**headers_of(tag), "Cache-Control": "private, no-cache"}
+    if holds(request, tag):
+        return Response(status_code=304, headers=headers)
+    text = made if isinstance(made, str) else made.to_json()
+    return Response(text, media_type=MEDIA_TYPE, headers=headers)

@@ -143,12 +143,13 @@ class Leases:
         found: dict[str, Any] = {"outcome": plan.search.outcome, "plan": plan.id}
         found |= {"seconds": list(seconds), "ended_early": ended_early}
         with self._database.writing() as connection:
-            asked = select(JobRow.verify).where(_ours(claim)).with_for_update()
-            verify = connection.execute(asked).scalar()
-            if verify is None:
+            asked = select(JobRow.verify, JobRow.key).where(_ours(claim)).with_for_update()
+            job = connection.execute(asked).first()
+            if job is None:
                 return "not ours"
-            documents.put_plan(connection, claim.tenant, plan, now=self._database.now)
-            if not verify:
+            now = self._database.now
+            documents.put_plan(connection, claim.tenant, plan, now=now, key=job.key)
+            if not job.verify:
                 self._end(connection, claim, "succeeded", **found)
                 return "ended"
             self._change(connection, claim, **found)

@@ -15,6 +15,7 @@ from meshwright.schema.samples import Samples
 from service.guard import OPEN
 from service.problems import MEDIA_TYPE, PROBLEM_SCHEMA
 from service.routes.keys import KeyRequest
+from service.routes.labels import LabelChange
 from service.routes.plan import PlanRequest
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
@@ -31,14 +32,20 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/agents/{agent}/measurements/{measurement}/results": Results,
     "/v1/plans/{plan}/observations": Observation,
     "/v1/keys": KeyRequest,
+    "/v1/plans/{plan}/labels": LabelChange,
 }
 WITH_BODY = ("400", "413", "415", "422")
 # an upload that counts as a job, or asks for one
-QUEUES = ("/v1/plan", "/v1/calibrations:measure")
+QUEUES = ("/v1/plan", "/v1/calibrations:measure", "/v1/plans/{plan}/explain")
 # what the endpoint needs is another's now, or nobody's
 CONFLICTS = (":measure", "/heartbeat", "/results", "/exports/{target}")
 # documents are named in the query or the body, not in the path
-NAMES_OTHERS = ("/v1/plan", "/v1/redistributions", "/v1/calibrations:measure")
+NAMES_OTHERS = (
+    "/v1/plan",
+    "/v1/redistributions",
+    "/v1/comparisons",
+    "/v1/calibrations:measure",
+)
 STATUS = {
     "400": "The body cannot be decoded or is not JSON",
     "401": "There is no key, or it is unknown, revoked or expired",
@@ -99,7 +106,7 @@ def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
         statuses.add("429")
     if operation.get("parameters"):
         statuses.add("422")
-    if method == "post" and path in BODIES:
+    if method in ("post", "patch") and path in BODIES:
         statuses.update(WITH_BODY)
         schema = {"$ref": REF.format(model=BODIES[path].__name__)}
         operation["requestBody"] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
@@ -64,6 +65,14 @@ def read_page(
     return rows[: page.size], _token(last.created, last.id)
 
 
+def page_of(items: Sequence[T], page: PageRequest) -> Page[T]:
+    """A part of a list that never changes, in its own order."""
+    start = 0 if page.after is None else max(0, int(page.after[0]))
+    end = start + page.size
+    token = _token(end, "") if end < len(items) else None
+    return Page(tuple(items[start:end]), token)
+
+
 def _older(
     created: InstrumentedAttribute[float], id_: InstrumentedAttribute[str], after: tuple[float, str]
 ) -> ColumnElement[bool]:
@@ -78,7 +87,9 @@ def _place(token: str) -> tuple[float, str]:
     try:
         created, id_ = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         if isinstance(created, (int, float)) and isinstance(id_, str) and "\0" not in id_:
-            return float(created), id_
+            place = float(created)
+            if math.isfinite(place):
+                return place, id_
     except (binascii.Error, ValueError, TypeError, RecursionError, OverflowError):
         pass
     raise ParameterError(

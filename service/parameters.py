@@ -1,9 +1,9 @@
-"""Query parameters: only those that the endpoint knows, each at most once."""
+"""Query parameters: only those that the endpoint knows, each at most once unless it is a list."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
+from typing import cast, get_origin
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
@@ -19,19 +19,21 @@ async def check_parameters(request: Request) -> None:
     """
     if not request.query_params:
         return
-    known = sorted(set(_names(cast(APIRoute, request.scope["route"]).dependant)))
+    lists = dict(_names(cast(APIRoute, request.scope["route"]).dependant))
+    known = sorted(lists)
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
         if name not in known:
             says = f"the parameters here are {', '.join(known)}" if known else "there are none here"
             raise ParameterError(f"unknown parameter {name[:80]!r}; {says}")
-        if name in seen:
+        if name in seen and not lists[name]:
             raise ParameterError(f"parameter {name!r} is given twice")
         seen.add(name)
 
 
-def _names(dependant: Dependant) -> Iterator[str]:
+def _names(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    """The parameters, and whether each is a list."""
     for field in dependant.query_params:
-        yield field.alias
+        yield field.alias, get_origin(field.field_info.annotation) is list
     for part in dependant.dependencies:
         yield from _names(part)

@@ -195,7 +195,7 @@ class ObservationList(BaseModel):
 
 
 class PlanEntry(BaseModel):
-    """A plan in a list."""
+    """A plan in a list. key, key_name: of who asked for it first, where keys are used."""
 
     id: str
     name: str
@@ -213,6 +213,16 @@ class PlanEntry(BaseModel):
     lower_bound_ns: float
     gap: float
     certificate: Literal["verified", "failed", "not verifiable"] | None = None
+    labels: tuple[str, ...] = ()
+    key: str | None = None
+    key_name: str | None = None
+
+
+class Labels(BaseModel):
+    """The labels that a plan has."""
+
+    plan: str
+    labels: tuple[str, ...]
 
 
 class PlanList(BaseModel):

@@ -1,4 +1,4 @@
-"""What the endpoints share: settings, database, keys, jobs, agents, leases, workers, metrics."""
+"""What the endpoints share: settings, database, keys, jobs, agents, leases, workers, and so on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from fastapi import Depends, Request
 from service.agents import Agents
 from service.authentication import Authentication
 from service.database import Database
+from service.explanations import Explanations
+from service.inspected import Inspected
 from service.jobs import Jobs
 from service.keys import Keys
 from service.leases import Leases
@@ -35,6 +37,8 @@ class State:
     workers: tuple[Worker, ...]
     metrics: Metrics
     pruner: Pruner
+    inspected: Inspected
+    explanations: Explanations
     remembered: Remembered = field(default_factory=Remembered)
     stopping: threading.Event = field(default_factory=threading.Event)
 

@@ -94,13 +94,18 @@ class HoldingRow(Base):
 
 
 class PlanRow(Base):
-    """What lists and filters of a tenant's plans need of a plan document."""
+    """What lists and filters of a tenant's plans need of a plan document.
+
+    model: the name of its graph. solver: the search that was asked for. key: of who asked first;
+    keys are revoked, never gone.
+    """
 
     __tablename__ = "plans"
     __table_args__ = (
         Index("plans_by_age", "tenant", "created", "id"),
         Index("plans_by_graph", "tenant", "graph", "created", "id"),
         Index("plans_by_topology", "tenant", "topology", "created", "id"),
+        Index("plans_by_solver", "tenant", "solver", "created", "id"),
     )
 
     tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
@@ -109,6 +114,24 @@ class PlanRow(Base):
     graph: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"))
     topology: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"))
     summary: Mapped[dict[str, Any]] = mapped_column(JSON)
+    model: Mapped[str] = mapped_column(Text, server_default="")
+    outcome: Mapped[str] = mapped_column(String(16), server_default="")
+    solver: Mapped[str] = mapped_column(String(40), server_default="")
+    key: Mapped[str | None] = mapped_column(ID)
+
+
+class LabelRow(Base):
+    """What people call a plan."""
+
+    __tablename__ = "labels"
+    __table_args__ = (
+        ForeignKeyConstraint(["tenant", "plan"], ["plans.tenant", "plans.id"], ondelete="CASCADE"),
+        Index("labels_by_label", "tenant", "label", "plan"),
+    )
+
+    tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
+    plan: Mapped[str] = mapped_column(ID, primary_key=True)
+    label: Mapped[str] = mapped_column(String(64), primary_key=True)
 
 
 class CertificateRow(Base):

@@ -6,7 +6,6 @@ beside it where the verifier has a bug. Ends with its parent.
 
 from __future__ import annotations
 
-import resource
 import sys
 import traceback
 
@@ -14,12 +13,13 @@ from meshwright.planfile import PlanFile
 from meshwright.planner import certificate_of, find_verifier
 from meshwright.schema import Certificate, Request, Setup
 from service.child_process import converse
+from service.memory_limit import limit_memory
 
 
 def main() -> None:
     """Verify the plan on standard input."""
     text, lines = converse()
-    limit = _limit_memory(int(sys.argv[2]))
+    limit = limit_memory(int(sys.argv[2]))
     file = PlanFile.from_json(text)
     assert file.graph is not None
     assert file.topology is not None
@@ -40,15 +40,6 @@ def main() -> None:
         why = f"the verifier failed: {type(bug).__name__}: {bug}"
         certificate = Certificate(plan=file.plan.id, outcome="not verifiable", detail=why)
     lines.write({"certificate": certificate.to_dict(), **({"trace": trace} if trace else {})})
-
-
-def _limit_memory(wanted: int) -> int:
-    """Bound the address space, on Linux, where the kernel keeps to it; the bound in bytes."""
-    most = resource.getrlimit(resource.RLIMIT_AS)[1]
-    limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-    if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    return limit
 
 
 if __name__ == "__main__":

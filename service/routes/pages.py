@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from meshwright.schema import Graph, Plan, Setup, Topology
 from meshwright.show import certificate_text, plan_text
 from meshwright.units import show_bytes, show_ns
-from service import certificates, documents
+from service import certificates, documents, shelf
 from service.paging import PageRequest
 from service.principals import Reader
 from service.resources import PlanEntry, plan_entry_of
@@ -32,9 +32,7 @@ SHOWN = 200  # plans on the page; the API has them all
 def index(service: Service, by: Reader) -> HTMLResponse:
     """The newest plans."""
     with service.database.reading() as connection:
-        found = documents.list_plans(
-            connection, by.tenant, PageRequest(SHOWN), graph=None, topology=None
-        )
+        found = shelf.list_plans(connection, by.tenant, PageRequest(SHOWN))
     rows = "\n".join(_row(plan_entry_of(summary)) for summary in found.items)
     if not rows:
         return _page("Plans", "<p>No plan yet. Ask for one: <code>POST /v1/plan</code>.</p>")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from meshwright.runtime import rank_strategy
-from meshwright.schema import Certificate, Document, Graph, Plan, Setup, Topology
+from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
 from meshwright.schema.rank_strategy import RankStrategy
-from service import certificates, deletion, documents, immutable
+from meshwright.schema.wishes import Solver
+from service import certificates, deletion, documents, immutable, shelf
 from service.paging import Paging
 from service.principals import Admin, Reader
 from service.resources import PlanList, plan_entry_of
 from service.routes.documents import IN_USE, read_document
+from service.shelf import PlanFilter
 from service.state import Service
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
@@ -21,18 +23,32 @@ ONE: dict[int | str, dict[str, Any]] = {200: {"model": Plan}}
 CERTIFICATE: dict[int | str, dict[str, Any]] = {200: {"model": Certificate}}
 STRATEGY: dict[int | str, dict[str, Any]] = {
     200: {"model": RankStrategy},
-    304: {"description": "The caller has it: If-None-Match names its ETag"},
+    304: immutable.NOT_MODIFIED,
 }
 Filter = Annotated[str | None, Query(max_length=100)]
+Glob = Annotated[str | None, Query(min_length=1, max_length=200, description="`*` and `?`")]
+Outcome = Literal["verified", "failed", "not verifiable"]
 
 
 @router.get("", response_model_exclude_none=True, summary="List plans")
 def list_plans(
-    service: Service, by: Reader, page: Paging, graph: Filter = None, topology: Filter = None
+    service: Service,
+    by: Reader,
+    page: Paging,
+    graph: Filter = None,
+    topology: Filter = None,
+    model: Glob = None,
+    label: Glob = None,
+    outcome: Annotated[Literal["optimal", "feasible"] | None, Query()] = None,
+    solver: Annotated[Solver | None, Query()] = None,
+    certificate: Annotated[Outcome | None, Query()] = None,
+    key: Filter = None,
 ) -> PlanList:
-    """Plans, the newest first."""
+    """Plans, the newest first. model: a glob of names of graphs; label: of labels, of which one has
+    to match; key: the id of the key that asked for them."""
+    wanted = PlanFilter(graph, topology, model, label, outcome, solver, certificate, key)
     with service.database.reading() as connection:
-        found = documents.list_plans(connection, by.tenant, page, graph=graph, topology=topology)
+        found = shelf.list_plans(connection, by.tenant, page, wanted)
     return PlanList(plans=tuple(map(plan_entry_of, found.items)), next_page_token=found.next_token)
 
 
@@ -56,7 +72,7 @@ def get_certificate(request: Request, service: Service, by: Reader, plan: str) -
     """What executing a plan showed; 404 where nobody asked for that."""
     with service.database.reading() as connection:
         certificate = certificates.read(connection, by.tenant, plan)
-    return _recent(request, certificate)  # a later execution may replace it
+    return immutable.recent(request, certificate)  # a later execution may replace it
 
 
 @router.get("/{plan}/ranks/{rank}/strategy", responses=STRATEGY, summary="Read one rank's share")
@@ -75,13 +91,4 @@ def get_rank_strategy(
         graph = documents.parsed(connection, by.tenant, Graph, found.graph)
         setup = documents.parsed(connection, by.tenant, Setup, found.setup)
         topology = documents.parsed(connection, by.tenant, Topology, found.topology)
-    # a newer version of the service may say more
-    return _recent(request, rank_strategy(found, graph, setup, rank, topology))
-
-
-def _recent(request: Request, document: Document) -> Response:
-    """A document that may be another one later."""
-    headers = {**immutable.headers_of(document.id), "Cache-Control": "private, no-cache"}
-    if immutable.holds(request, document.id):
-        return Response(status_code=304, headers=headers)
-    return Response(document.to_json(), media_type=immutable.MEDIA_TYPE, headers=headers)
+    return immutable.recent(request, rank_strategy(found, graph, setup, rank, topology))

@@ -35,11 +35,13 @@ class PlanRedistributions(BaseModel):
     redistributions: tuple[StageRedistribution, ...]
 
 
-NOT_MODIFIED = {"description": "The caller has it: If-None-Match names its ETag"}
-OF_PLAN: dict[int | str, dict[str, Any]] = {200: {"model": PlanRedistributions}, 304: NOT_MODIFIED}
+OF_PLAN: dict[int | str, dict[str, Any]] = {
+    200: {"model": PlanRedistributions},
+    304: immutable.NOT_MODIFIED,
+}
 BETWEEN: dict[int | str, dict[str, Any]] = {
     200: {"model": Transfer | DeviceTransfer},
-    304: NOT_MODIFIED,
+    304: immutable.NOT_MODIFIED,
 }
 PlanId = Annotated[str, Query(max_length=100, description="Id of a stored plan")]
 
@@ -84,11 +86,7 @@ def between(
     if device is not None:
         assert isinstance(made, Transfer)
         made = device_transfer(made, device)
-    # a newer version of the service may route otherwise
-    headers = {**immutable.headers_of(made.id), "Cache-Control": "private, no-cache"}
-    if immutable.holds(request, made.id):
-        return Response(status_code=304, headers=headers)
-    return Response(made.to_json(), media_type=immutable.MEDIA_TYPE, headers=headers)
+    return immutable.recent(request, made)
 
 
 def _documents(connection: Connection, tenant: Tenant, id_: str) -> PlanDocuments:

@@ -26,21 +26,18 @@ CACHE = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
 @router.get("/simulation", responses=NUMBERS, summary="Simulate a plan's step")
 def get_simulation(request: Request, service: Service, by: Reader, plan: str) -> Response:
     """How long the step takes, what is waited for, and the memory of every rank."""
-    made = simulation_of(_step(service, by.tenant, plan))
-    headers = {**immutable.headers_of(made.id), **CACHE}
-    if immutable.holds(request, made.id):
-        return Response(status_code=304, headers=headers)
-    return Response(made.to_json(), media_type=immutable.MEDIA_TYPE, headers=headers)
+    return immutable.recent(request, simulation_of(step_read(service, by.tenant, plan)))
 
 
 @router.get("/timeline", summary="A plan's step as a Chrome trace")
 def get_timeline(service: Service, by: Reader, plan: str) -> Response:
     """The Trace Event Format: Perfetto and chrome://tracing open it."""
-    trace = trace_of(_step(service, by.tenant, plan))
+    trace = trace_of(step_read(service, by.tenant, plan))
     return Response(canonical_json(trace), media_type=immutable.MEDIA_TYPE, headers=CACHE)
 
 
-def _step(service: State, tenant: Tenant, id_: str) -> Step:
+def step_read(service: State, tenant: Tenant, id_: str) -> Step:
+    """The step of a stored plan."""
     with service.database.reading() as connection:
         plan = documents.parsed(connection, tenant, Plan, id_)
         graph = documents.parsed(connection, tenant, Graph, plan.graph)

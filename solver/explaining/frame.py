@@ -154,7 +154,9 @@ def frame_of(
         request = with_sparse_tables(staged.request(request, number))
         alone = staged.problem(number)
         ranks = stages_on(staged.schedule.rank_of, staged.schedule.rank_of[number])
-        other_bytes = sum(_taken(plan.stages[s]) for s in ranks if s != number)
+        # peaks of stages add up to more than the rank's own, which the fullest rank's bounds
+        together = plan.cost.memory_bytes.total - (stage.memory_bytes or MemoryUse()).total
+        other_bytes = min(sum(_taken(plan.stages[s]) for s in ranks if s != number), together)
     graph = for_inference(request.graph, request.setup)
     request = request.model_copy(update={"graph": graph})
     again = Remade.of(stage.recompute)

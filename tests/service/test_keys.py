@@ -188,7 +188,7 @@ def test_a_secret_stands_in_no_log_and_no_answer(
     caplog.set_level(logging.DEBUG)
     http = serve(workers=0)
     secret = secret_of(http, "admin")
-    monkeypatch.setattr("service.documents.list_plans", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("service.shelf.list_plans", lambda *_, **__: 1 / 0)
     said = [
         http.get(path, headers=bearing(secret))
         for path in ("/v1/plans", "/v1/nowhere", "/v1/plans/plan_0", "/v1/keys")

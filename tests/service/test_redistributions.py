@@ -7,31 +7,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from meshwright.client import Client
-from meshwright.schema import Graph, NotFound, Plan, Setup, Topology
+from meshwright.schema import NotFound, Plan
 from meshwright.schema.transfer import DeviceTransfer, Transfer
-from service import documents
-from service.principals import DEFAULT
-from service.state import State
-from solver.planner import plan
 from tests.service.conftest import Serve
-from tests.service.samples import GRAPH, TOPOLOGY
-from tests.solver.requests import toy_request
-
-
-def store(client: TestClient, levels: list[int]) -> Plan:
-    """A plan for so many nodes and devices, as if a job had found it."""
-    cluster = {**TOPOLOGY, "levels": [
-        {**level, "size": size} for level, size in zip(TOPOLOGY["levels"], levels, strict=True)
-    ]}  # fmt: skip
-    topology, graph, setup = Topology.from_dict(cluster), Graph.from_dict(GRAPH), Setup()
-    found = plan(toy_request(graph=graph, topology=topology, setup=setup)).plan
-    assert found is not None
-    service: State = client.app.state.service  # type: ignore[attr-defined]  # a FastAPI app
-    with service.database.writing() as connection:
-        for document in (graph, topology, setup):
-            documents.put(connection, DEFAULT, document, now=service.database.now)
-        documents.put_plan(connection, DEFAULT, found, now=service.database.now)
-    return found
+from tests.service.shelved import store
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from meshwright.client import Client
 from meshwright.schema import NotFound
 from meshwright.schema.simulation import Simulation
 from tests.service.conftest import Serve
-from tests.service.test_redistributions import store
+from tests.service.shelved import store
 
 
 @pytest.fixture

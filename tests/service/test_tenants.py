@@ -37,8 +37,13 @@ BODIES: dict[str, Any] = {
     "/v1/jobs/{job}/cancel": None,
     "/v1/keys": {"name": "k", "scopes": ["read"]},
     "/v1/plans/{plan}/observations": {"step_ns": 4.0},
+    "/v1/plans/{plan}/labels": {"add": ["a"]},
 }
-QUERIES = {"/v1/redistributions": "?from_plan={plan}&to_plan={plan}"}
+QUERIES = {
+    "/v1/redistributions": "?from_plan={plan}&to_plan={plan}",
+    "/v1/comparisons": "?plan={plan}&plan={plan}",
+    "/v1/plans/{plan}/explain": "?op=*",
+}
 # what tells nothing of anybody
 SAME_FOR_ALL = {"/openapi.json"}
 OPERATORS = {"/metrics"}  # no tenant's, and no admin's either

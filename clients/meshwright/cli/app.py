@@ -12,8 +12,10 @@ from meshwright.api_key import KEY, KEY_FILE
 from meshwright.cli.agent import agent, agents, fit, measure
 from meshwright.cli.calibrations import calibrations
 from meshwright.cli.capture import capture
+from meshwright.cli.compare import compare
 from meshwright.cli.documents import topologies, validate
 from meshwright.cli.estimate import estimate
+from meshwright.cli.explain import explain
 from meshwright.cli.export import export
 from meshwright.cli.plan import plan
 from meshwright.cli.replan import replan
@@ -46,6 +48,8 @@ cli.command()(plan)
 cli.command()(replan)
 cli.command()(estimate)
 cli.command()(show)
+cli.command()(explain)
+cli.command()(compare)
 cli.command()(verify)
 cli.command()(simulate)
 cli.command()(transfer)

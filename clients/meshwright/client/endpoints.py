@@ -29,6 +29,12 @@ class Endpoints:
     observe = Endpoint(of_plans.observe)
     observations = Listing(of_plans.observations)
     plans = Listing(of_plans.plans)
+    labels = Endpoint(of_plans.labels)
+    strategies = Listing(of_plans.strategies)
+    memory = Endpoint(of_plans.memory)
+    explain = Endpoint(of_plans.explain)
+    alternatives = Endpoint(of_plans.alternatives)
+    compare = Endpoint(of_plans.compare)
 
     upload_graph = Endpoint(of_documents.upload_graph)
     get_graph = Endpoint(of_documents.get_graph)

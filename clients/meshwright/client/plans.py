@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from meshwright.client.endpoint import Shelf
-from meshwright.client.exchange import Call, Exchange, got, posted, segment, value_of
+from meshwright.client.exchange import Call, Exchange, asked, got, posted, segment, value_of
 from meshwright.schema import Certificate, Plan
+from meshwright.schema.comparison import Comparison
+from meshwright.schema.explanation import Explanation
 from meshwright.schema.observation import Observation
 from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.simulation import Simulation
@@ -18,9 +21,58 @@ def get_plan(plan: str) -> Exchange[Plan]:
     return Plan.from_dict((yield from got(f"/v1/plans/{segment(plan)}")))
 
 
-def plans(*, graph: str | None = None, topology: str | None = None) -> Shelf:
-    """Summaries of the stored plans, the newest first."""
-    return Shelf("plans", {"graph": graph, "topology": topology})
+def plans(
+    *,
+    graph: str | None = None,
+    topology: str | None = None,
+    model: str | None = None,
+    label: str | None = None,
+    outcome: str | None = None,
+    solver: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+) -> Shelf:
+    """Summaries of the stored plans, the newest first. model, label: globs."""
+    filters = {"graph": graph, "topology": topology, "model": model, "label": label}
+    filters |= {"outcome": outcome, "solver": solver, "certificate": certificate, "key": key}
+    return Shelf("plans", filters)
+
+
+def labels(
+    plan: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()
+) -> Exchange[tuple[str, ...]]:
+    """The labels of a stored plan, once some are added and others taken away."""
+    path, change = f"/v1/plans/{segment(plan)}/labels", {"add": [*add], "remove": [*remove]}
+    call = Call("PATCH", path, body=change) if any(change.values()) else Call("GET", path)
+    return tuple((yield from asked(call))["labels"])
+
+
+def strategies(plan: str, *, op: str | None = None, block: str | None = None) -> Shelf:
+    """What a stored plan does with every op, in its order. op, block: globs of names of ops and of
+    modules."""
+    return Shelf(f"plans/{segment(plan)}/strategies", {"op": op, "block": block})
+
+
+def memory(plan: str, *, points: int = 0) -> Exchange[dict[str, Any]]:
+    """Where the memory of a stored plan goes; with `points` over a simulated step too."""
+    return (yield from got(f"/v1/plans/{segment(plan)}/memory", points=points or None))
+
+
+def explain(plan: str, op: str, *, seconds: float | None = None) -> Exchange[Explanation]:
+    """Why the ops of a stored plan that a glob means have their strategies, and what every other
+    one would do to the plan."""
+    path = f"/v1/plans/{segment(plan)}/explain"
+    return Explanation.from_dict((yield from got(path, op=op, seconds=seconds)))
+
+
+def alternatives(plan: str) -> Exchange[list[dict[str, Any]]]:
+    """What else could have been a stored plan, by time and memory, and why it was not."""
+    return list((yield from got(f"/v1/plans/{segment(plan)}/alternatives"))["points"])
+
+
+def compare(first: str, second: str) -> Exchange[Comparison]:
+    """Two stored plans beside each other."""
+    return Comparison.from_dict((yield from got("/v1/comparisons", plan=[first, second])))
 
 
 def get_rank_strategy(

@@ -1,0 +1,49 @@
+"""`meshwright compare`: two plans beside each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.consoles import notices, results
+from meshwright.client import Client
+from meshwright.files import write_whole
+from meshwright.inspecting.comparison import compare_plans
+from meshwright.planfile import PlanFile, read_plan
+from meshwright.schema import Graph, PlanError
+from meshwright.show.comparison import render_comparison
+
+
+def compare(
+    first: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
+    second: Annotated[str, typer.Argument(help="The other one.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    server: Annotated[str | None, typer.Option(help="URL of the service that has them.")] = None,
+) -> None:
+    """Two plans beside each other: totals, and op by op what differs."""
+    if server is not None:
+        with Client(server) as client:
+            made = client.compare(first, second)
+    else:
+        one, other = read_plan(Path(first)), read_plan(Path(second))
+        made = compare_plans(
+            one.plan, _graph(first, one, other), other.plan, _graph(second, other, one)
+        )
+    if output is None:
+        results().print(render_comparison(made))
+        return
+    write_whole(output, made.to_json() + "\n")
+    notices().print(f"wrote {output}", markup=False, soft_wrap=True)
+
+
+def _graph(path: str, own: PlanFile, other: PlanFile) -> Graph:
+    """The plan's graph; of a bare plan that of the other file, where it is the same."""
+    for graph in (own.graph, other.graph):
+        if graph is not None and graph.id == own.plan.graph:
+            return graph
+    raise PlanError(
+        f"{path} holds a bare plan; to be compared it needs its graph beside it, as `meshwright "
+        "plan -o` writes it"
+    )

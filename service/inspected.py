@@ -1,0 +1,61 @@
+"""Plans as they were read last, with their graphs: what dashboards ask of one plan over and over.
+
+Reading a large plan takes a second, asking something of it milliseconds. Documents never change, so
+what is remembered never is old; who may see a plan is asked of the store every time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+
+from meshwright.inspecting.ops import OpShare, shares_of
+from meshwright.schema import Graph, NotFound, Plan
+from service import documents
+from service.database import Database
+from service.principals import Tenant
+
+KEPT = 4  # chosen: the plan of 175B parameters takes some 50 MB
+
+
+@dataclass(frozen=True)
+class InspectedPlan:
+    """A plan and its graph. Safe to share between threads."""
+
+    plan: Plan
+    graph: Graph
+
+    @cached_property
+    def shares(self) -> tuple[OpShare, ...]:
+        """What the plan says of every op."""
+        return tuple(shares_of(self.plan, self.graph))
+
+
+class Inspected:
+    """The plans that were asked for last. Safe to share between threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, InspectedPlan] = OrderedDict()
+
+    def of(self, tenant: Tenant, id_: str) -> InspectedPlan:
+        """A plan that the tenant has; NotFound where it has none of this id."""
+        with self._database.reading() as connection:
+            if not documents.exists(connection, tenant, Plan.prefix, id_):
+                raise NotFound(f"no plan has the id {id_[:100]!r}")
+            with self._lock:
+                found = self._kept.get(id_)
+                if found is not None:
+                    self._kept.move_to_end(id_)
+                    return found
+            plan = documents.parsed(connection, tenant, Plan, id_)
+            graph = documents.parsed(connection, tenant, Graph, plan.graph)
+        made = InspectedPlan(plan, graph)
+        with self._lock:
+            self._kept[id_] = made
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return made

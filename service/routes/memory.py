@@ -1,0 +1,177 @@
+"""Memory: what every stage of a plan takes of its devices, and every rank over time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel
+
+from meshwright.schema import MemoryUse, Moment, Plan
+from service import immutable
+from service.principals import Reader
+from service.routes.simulations import step_read
+from service.state import Service
+from solver.simulation.step import Step
+
+router = APIRouter(prefix="/v1/plans/{plan}", tags=["simulations"])
+MOST_POINTS = 4000  # chosen: more than a screen has columns
+
+
+class StageMemory(BaseModel):
+    """What a stage takes of its fullest device at its fullest moment, in parts; the parts add up to
+    total_bytes. moments: the fullest of every pass."""
+
+    stage: int
+    rank: int
+    parts: dict[str, int]
+    total_bytes: int
+    at: str
+    moments: tuple[Moment, ...]
+
+
+class RankMemory(BaseModel):
+    """A rank's devices: total_bytes of all its stages together, margin_bytes are left. at_most: its
+    stages are fullest at different moments, and it takes less than they add up to. host_bytes: of a
+    device's share of its host."""
+
+    rank: int
+    stages: tuple[int, ...]
+    total_bytes: int
+    at_most: bool
+    capacity_bytes: int
+    margin_bytes: int
+    host_bytes: int
+    host_capacity_bytes: int
+
+
+class RankCurve(BaseModel):
+    """Bytes on a rank's fullest device over one simulated step, from each time on: static all the
+    time, saved for backward passes, working what else comes and goes. Of several moments between
+    two points the fullest is shown."""
+
+    rank: int
+    static_bytes: int
+    ns: tuple[float, ...]
+    saved_bytes: tuple[int, ...]
+    working_bytes: tuple[int, ...]
+
+
+class PlanMemory(BaseModel):
+    """Where a plan's memory goes. over_time: where points were asked for."""
+
+    plan: str
+    stages: tuple[StageMemory, ...]
+    ranks: tuple[RankMemory, ...]
+    over_time: tuple[RankCurve, ...] = ()
+
+
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"model": PlanMemory},
+    304: immutable.NOT_MODIFIED,
+}
+
+
+@router.get("/memory", responses=ANSWERS, summary="Where a plan's memory goes")
+def get_memory(
+    request: Request,
+    service: Service,
+    by: Reader,
+    plan: str,
+    points: Annotated[
+        int, Query(ge=0, le=MOST_POINTS, description="Of each rank over time; simulated")
+    ] = 0,
+) -> Response:
+    """The peak of every stage in parts, what is left of every rank's devices and, with `points`,
+    how much is held over a simulated step."""
+    made = memory_of(service.inspected.of(by.tenant, plan).plan)
+    if points:
+        step = step_read(service, by.tenant, plan)
+        ranks = range(step.program.schedule.ranks)
+        made = made.model_copy(update={"over_time": tuple(_curve(step, r, points) for r in ranks)})
+    return immutable.recent_text(request, made.model_dump_json())
+
+
+def memory_of(plan: Plan) -> PlanMemory:
+    """What a plan document says of memory."""
+    alone = plan.schedule is None
+    stages = []
+    for number, stage in enumerate(plan.stages):
+        use = plan.cost.memory_bytes if alone else stage.memory_bytes or MemoryUse()
+        stages.append(
+            StageMemory(
+                stage=number,
+                rank=stage.pipeline_rank,
+                parts=_parts(use),
+                total_bytes=use.total,
+                at=use.moment,
+                moments=stage.moments,
+            )
+        )
+    ranks = sorted({stage.pipeline_rank for stage in plan.stages})
+    return PlanMemory(
+        plan=plan.id,
+        stages=tuple(stages),
+        ranks=tuple(_rank(plan, rank) for rank in ranks),
+    )
+
+
+def _rank(plan: Plan, rank: int) -> RankMemory:
+    whole = plan.cost.memory_bytes
+    if plan.schedule is None:
+        stages: tuple[int, ...] = (0,)
+        uses = [whole]
+    else:
+        stages = tuple(n for n, own in enumerate(plan.stages) if own.pipeline_rank == rank)
+        uses = [plan.stages[n].memory_bytes or MemoryUse() for n in stages]
+    # the reserve is the device's, not each stage's
+    added = sum(use.total - use.reserved for use in uses) + uses[0].reserved
+    total = min(added, whole.total)  # that is of the fullest rank
+    capacity = uses[0].capacity or whole.capacity
+    return RankMemory(
+        rank=rank,
+        stages=stages,
+        total_bytes=total,
+        at_most=len(uses) > 1,
+        capacity_bytes=capacity,
+        margin_bytes=capacity - total,
+        host_bytes=sum(use.host for use in uses),
+        host_capacity_bytes=uses[0].host_capacity or whole.host_capacity,
+    )
+
+
+def _parts(use: MemoryUse) -> dict[str, int]:
+    return {
+        "parameters": use.parameters,
+        "gradients": use.gradients,
+        "optimizer": use.optimizer,
+        "activations": use.activations,
+        "cache": use.cache,
+        "recomputed": use.recomputed,
+        "working": use.working,
+        "gathered": use.gathered,
+        "buffers": use.buffers,
+        "reserved": use.reserved,
+    }
+
+
+def _curve(step: Step, rank: int, points: int) -> RankCurve:
+    curve = step.curve(rank)
+    shown = _fullest(curve.total, points)
+    return RankCurve(
+        rank=rank,
+        static_bytes=step.static_bytes(rank),
+        ns=tuple(curve.ns[shown].tolist()),
+        saved_bytes=tuple(np.round(curve.saved[shown]).astype(np.int64).tolist()),
+        working_bytes=tuple(np.round(curve.working[shown]).astype(np.int64).tolist()),
+    )
+
+
+def _fullest(total: np.ndarray[Any, Any], points: int) -> np.ndarray[Any, Any]:
+    """Places of the fullest of so many stretches of about equal length, in order."""
+    if len(total) <= points:
+        return np.arange(len(total))
+    edges = np.linspace(0, len(total), points + 1).astype(np.int64)
+    return np.array([a + int(np.argmax(total[a:b])) for a, b in pairwise(edges.tolist())])
