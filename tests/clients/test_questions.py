@@ -1,0 +1,87 @@
+"""`meshwright explain` and `meshwright compare`, on plan files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshwright import entry_points
+from meshwright.planfile import read_plan
+from meshwright.schema.comparison import Comparison
+from meshwright.schema.explanation import Explanation
+from tests.clients.conftest import Run
+
+
+@pytest.fixture
+def plan_file(run: Run, graph_file: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "plan.json"
+    assert run("plan", graph_file, "--topology", "h100-2x4", "-o", file).code == 0
+    return file
+
+
+def test_an_op_is_explained(run: Run, plan_file: Path, tmp_path: Path) -> None:
+    ran = run("explain", plan_file, "--op", "layers.0.linear", "--seconds", "60")
+    assert ran.code == 0, ran.err
+    for word in ("layers.0.linear: matmul", "chosen", "slower", "the plan has it", "objective"):
+        assert word in ran.out, word
+    file = tmp_path / "why.json"
+    ran = run("explain", plan_file, "--op", "layers.0.linear", "-o", file)
+    assert f"wrote {file}" in ran.err
+    assert Explanation.from_json(file.read_text()).plan == read_plan(plan_file).plan.id
+
+
+def test_a_pin_is_priced(run: Run, graph_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "pinned.json"
+    run("plan", graph_file, "--topology", "h100-2x4", "--pin", "layers.0.linear:", "-o", file)
+    ran = run("explain", file, "--op", "layers.0.*", "--seconds", "60")
+    assert ran.code == 0, ran.err
+    assert "pin layers.0.linear:: cost" in ran.out
+    assert "not allowed" in ran.out
+
+
+@pytest.mark.parametrize(("op", "what"), [("nowhere", "matches no op"), ("", "matches no op")])
+def test_an_op_that_is_not_there_is_bad_input(
+    run: Run, plan_file: Path, op: str, what: str
+) -> None:
+    ran = run("explain", plan_file, "--op", op)
+    assert ran.code == 2
+    assert what in ran.err
+
+
+def test_without_the_server_distribution_it_says_what_would_do(
+    run: Run, plan_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry_points, "entry_points", lambda **_: ())
+    ran = run("explain", plan_file, "--op", "*")
+    assert ran.code == 3
+    assert "meshwright-server" in ran.err
+
+
+def test_two_plans_are_compared(
+    run: Run, graph_file: Path, plan_file: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.json"
+    run("plan", graph_file, "--topology", "h100-2x4", "--pin", "layers.0.linear:", "-o", other)
+    ran = run("compare", plan_file, other)
+    assert ran.code == 0, ran.err
+    for word in ("step", "memory", "layers.0.linear", "strategy", "replicated", "ops are alike"):
+        assert word in ran.out, word
+    file = tmp_path / "comparison.json"
+    assert run("compare", plan_file, other, "-o", file).code == 0
+    made = Comparison.from_json(file.read_text())
+    assert made.second.step_ns > made.first.step_ns
+    ran = run("compare", plan_file, plan_file)
+    assert "2 ops are alike" in ran.out
+
+
+def test_a_bare_plan_is_compared_where_the_other_has_its_graph(
+    run: Run, plan_file: Path, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare.json"
+    bare.write_text(read_plan(plan_file).plan.to_json())
+    assert run("compare", plan_file, bare).code == 0
+    ran = run("compare", bare, bare)
+    assert ran.code == 2
+    assert "holds a bare plan" in ran.err
+    assert run("explain", bare, "--op", "*").code == 2
