@@ -80,7 +80,10 @@ def serving(store: str, folder: Path) -> Iterator[tuple[str, int]]:
     """The API with one worker, in a process of its own: its URL and process id."""
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--database", store]
     environment = {**os.environ, "MESHWRIGHT_DATA_DIR": str(folder)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+        )
     try:
         assert process.stdout is not None
         found = re.search(r"http://[0-9.]+:\d+", process.stdout.readline())
