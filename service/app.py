@@ -48,6 +48,7 @@ from service.routes import (
     plans,
     redistributions,
     samples,
+    setups,
     simulations,
     strategies,
     topologies,
@@ -77,7 +78,7 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     app.state.service = service
     resources = (
         plan, plans, strategies, memory, alternatives, explanations, labels, comparisons,
-        observations, redistributions, simulations, exports, graphs, topologies,
+        observations, redistributions, simulations, exports, graphs, topologies, setups,
         calibrations, samples, measurements, agents, jobs, events, keys, health, metrics, pages,
     )  # fmt: skip
     for resource in resources:

@@ -14,6 +14,7 @@ from meshwright.agent.machine.reading import Machine
 from meshwright.cli.asking import topology_of
 from meshwright.cli.consoles import results, say
 from meshwright.cli.progress import ProgressLine
+from meshwright.cli.stored import SERVER
 from meshwright.client import Client
 from meshwright.files import read_document, write_whole
 from meshwright.planner import find_fitter
@@ -48,7 +49,8 @@ def agent(
         ),
     ] = None,
     server: Annotated[
-        str | None, typer.Option(help="URL of a service that makes a calibration of it.")
+        str | None,
+        typer.Option(help="URL of a service that makes a calibration of it.", envvar=SERVER),
     ] = None,
     serve: Annotated[
         bool, typer.Option("--serve", help="Stay, and measure when the service at --server asks.")
@@ -120,7 +122,7 @@ def agent(
 
 
 def measure(
-    server: Annotated[str, typer.Option(help="URL of the service.")],
+    server: Annotated[str, typer.Option(help="URL of the service.", envvar=SERVER)],
     agent: Annotated[str | None, typer.Option(help="Id of the one to ask; any by default.")] = None,
     backend: Annotated[
         str | None, typer.Option(help="Ask one over nccl, hccl or gloo; any by default.")
@@ -138,7 +140,7 @@ def measure(
     say(f"calibration {job['calibration']}, topology {job['topology']}, by {job['worker']}")
 
 
-def agents(server: Annotated[str, typer.Option(help="URL of the service.")]) -> None:
+def agents(server: Annotated[str, typer.Option(help="URL of the service.", envvar=SERVER)]) -> None:
     """List the agents of a service: what they have, when they were heard of, what they do."""
     table = Table(box=SIMPLE, pad_edge=False)
     for column in ("name", "devices", "over", "state", "heard of", "measures", "id"):
@@ -167,11 +169,21 @@ def fit(
     topology_output: Annotated[
         Path | None, typer.Option(help="Where the topology goes that was found.")
     ] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of a service that fits and keeps it.", envvar=SERVER)
+    ] = None,
 ) -> None:
     """Fit a calibration to samples: the shares of peak that a cluster reaches."""
     found = read_document(samples, Samples)
     cluster = found.topology if topology is None else topology_of(topology)
-    calibration = find_fitter()(found, cluster)
+    if server is None:
+        calibration = find_fitter()(found, cluster)
+    elif cluster != found.topology:
+        raise typer.BadParameter("a service fits to the one found", param_hint="--topology")
+    else:
+        with Client(server) as client:
+            made = client.upload_samples(found)
+            calibration = client.get_calibration(made["calibration"])
     write_whole(output, calibration.to_json() + "\n")
     if topology_output is not None:
         write_whole(topology_output, cluster.to_json() + "\n")

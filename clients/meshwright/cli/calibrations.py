@@ -10,6 +10,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from meshwright.cli.consoles import results, say
+from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.files import read_document
 from meshwright.planner import find_teller
@@ -25,7 +26,9 @@ calibrations = typer.Typer(
 
 
 @calibrations.command("list")
-def list_all(server: Annotated[str, typer.Option(help="URL of the service.")]) -> None:
+def list_all(
+    server: Annotated[str, typer.Option(help="URL of the service.", envvar=SERVER)],
+) -> None:
     """List the calibrations of a service."""
     table = Table(box=SIMPLE, pad_edge=False)
     for column in ("name", "stored", "median error", "id"):
@@ -41,23 +44,26 @@ def list_all(server: Annotated[str, typer.Option(help="URL of the service.")]) -
 @calibrations.command()
 def show(
     calibration: Annotated[str, typer.Argument(help="A file; with --server an id.")],
-    server: Annotated[str | None, typer.Option(help="URL of the service that has it.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
+    ] = None,
     samples: Annotated[
         Path | None, typer.Option(help="Samples file to compare a calibration file with.")
     ] = None,
 ) -> None:
     """Print a calibration, and predicted over measured time of its samples, kind by kind."""
-    if server is None:
+    asked = service_of(server, calibration)
+    if asked is None:
         own = read_document(Path(calibration), Calibration)
         found = None if samples is None else find_teller()(own, read_document(samples, Samples))
     else:
-        with Client(server) as client:
+        with Client(asked) as client:
             own, found = client.get_calibration(calibration), client.residuals(calibration)
     _print(own)
     _print_curves(own.curves)
     if found is not None and found.residuals:
         _print_residuals(found)
-    elif server is None and samples is None and own.fitted is not None:
+    elif asked is None and samples is None and own.fitted is not None:
         say(f"fitted to {own.fitted.samples}: --samples FILE compares it with them")
     else:
         say("no samples of it are known")

@@ -9,6 +9,7 @@ import typer
 
 from meshwright.cli.asking import ask, topology_of
 from meshwright.cli.pins import parse_pin
+from meshwright.cli.stored import SERVER
 from meshwright.cli.wishes import (
     copies_of,
     degrees_of,
@@ -35,7 +36,9 @@ def estimate(
     graph: Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")],
     topology: Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file.")] = None,
-    server: Annotated[str | None, typer.Option(help="URL of a service that estimates.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of a service that estimates.", envvar=SERVER)
+    ] = None,
     dp: Annotated[
         int | None, typer.Option(min=1, help="Data parallel; what the others leave by default.")
     ] = None,

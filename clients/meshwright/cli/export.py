@@ -10,18 +10,22 @@ from typing import Annotated, Any, cast
 import typer
 
 from meshwright.cli.consoles import notices
+from meshwright.cli.stored import SERVER, plan_of
 from meshwright.convert import Export, Target, export_plan, network_of
 from meshwright.exports import EveryTarget
 from meshwright.files import write_whole
 from meshwright.launch import LAUNCHERS, Launch, Launcher, launch_of
-from meshwright.planfile import PlanFile, read_plan
+from meshwright.planfile import PlanFile
 from meshwright.schema import PlanError
 
 
 def export(
-    plan: Annotated[Path, typer.Argument(help="Plan file, as `meshwright plan -o` writes it.")],
+    plan: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
     to: Annotated[EveryTarget, typer.Option(help="What to write the plan for.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
+    ] = None,
 ) -> None:
     """Write a plan's layouts as DTensor placements, PartitionSpecs or MindSpore strategies, in
     JSON; of a captured MindSpore network what its primitives are given, or MindSpore's own file of
@@ -29,7 +33,7 @@ def export(
 
     What the target cannot express is said on standard error with the reason, and in the JSON.
     """
-    found = read_plan(plan)
+    found = plan_of(server, plan)
     if to in LAUNCHERS:
         _launch(found, to, output)
         return

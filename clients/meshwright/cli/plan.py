@@ -9,6 +9,7 @@ import typer
 
 from meshwright.cli.asking import ask
 from meshwright.cli.pins import parse_pin
+from meshwright.cli.stored import SERVER
 from meshwright.cli.wishes import (
     budget_of,
     constraints_of,
@@ -32,7 +33,9 @@ def plan(
     graph: Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")],
     topology: Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file.")] = None,
-    server: Annotated[str | None, typer.Option(help="URL of a service that searches.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of a service that searches.", envvar=SERVER)
+    ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Global batch.")] = None,
     seq: Annotated[int | None, typer.Option(min=1, help="Sequence length.")] = None,
     microbatches: Annotated[int | None, typer.Option(min=1, help="Microbatches of a step.")] = None,

@@ -9,10 +9,10 @@ import typer
 
 from meshwright.cli.asking import ask, topology_of
 from meshwright.cli.consoles import results
+from meshwright.cli.stored import SERVER, plan_of
 from meshwright.cli.wishes import budget_of, pipeline_of, recompute_of, setup_over
 from meshwright.client import Client
 from meshwright.files import read_document
-from meshwright.planfile import read_plan
 from meshwright.processes import MAX_PROCESSES, usual_processes
 from meshwright.schema import Calibration, PlanError
 from meshwright.schema.before import Before
@@ -23,12 +23,15 @@ from meshwright.transfers import find_transfer
 
 
 def replan(
-    plan: Annotated[Path, typer.Argument(help="Plan file of the job as it runs now.")],
+    plan: Annotated[
+        str, typer.Argument(help="Plan file of the job as it runs now; with --server its id.")
+    ],
     topology: Annotated[str, typer.Option(help="The new devices: a preset or a topology file.")],
     steps: Annotated[int, typer.Option(min=1, help="Steps left to train.")] = DEFAULT_STEPS,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file.")] = None,
     server: Annotated[
-        str | None, typer.Option(help="URL of a service that searches, and has the plan.")
+        str | None,
+        typer.Option(help="URL of a service that searches, and has the plan.", envvar=SERVER),
     ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Another global batch.")] = None,
     microbatches: Annotated[int | None, typer.Option(min=1, help="Of a step.")] = None,
@@ -52,7 +55,7 @@ def replan(
     What is not said stays as the plan has it. The plan with the least time for the steps left and
     the move wins.
     """
-    file = read_plan(plan)
+    file = plan_of(server, plan)
     if file.graph is None or file.topology is None or file.setup is None:
         raise PlanError(
             f"{plan} lacks its graph, topology or setup; `meshwright plan -o` writes all"

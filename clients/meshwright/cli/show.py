@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from meshwright.cli.consoles import results, say
+from meshwright.cli.stored import SERVER, plan_of, service_of
 from meshwright.client import Client
-from meshwright.planfile import PlanFile, read_plan
-from meshwright.schema import Certificate, InvalidInput, NotFound, Plan
+from meshwright.schema import InvalidInput, Plan
 from meshwright.schema.observation import Observation
 from meshwright.show import render_groups, render_plan
 from meshwright.units import show_ns
@@ -22,14 +21,16 @@ OBSERVATIONS = 20  # printed; the API has all
 
 def show(
     plan: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
-    server: Annotated[str | None, typer.Option(help="URL of the service that has it.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
+    ] = None,
     ops: Annotated[str, typer.Option(help="Glob: list only these ops.")] = "*",
     groups: Annotated[
         bool, typer.Option("--groups", help="List the ranks of all communication groups.")
     ] = False,
 ) -> None:
     """Print a plan: what it costs, why it fits, and what it does."""
-    found = _fetch(server, plan) if server else read_plan(Path(plan))
+    found = plan_of(server, plan)
     names = [op.op for stage in found.plan.stages for op in stage.ops]
     names += [op.name for op in found.graph.ops] if found.graph else []  # views are not planned
     if names and not any(fnmatchcase(name, ops) for name in names):
@@ -46,8 +47,9 @@ def show(
             ops=ops,
         )
     )
-    if server:
-        _print_observations(server, found.plan)
+    asked = service_of(server, plan)
+    if asked is not None:
+        _print_observations(asked, found.plan)
     for stage in found.plan.stages if groups else ():
         results().print(render_groups(stage))
 
@@ -64,21 +66,3 @@ def _print_observations(server: str, plan: Plan) -> None:
             f"observed {show_ns(own.step_ns)} ({steps}{stack}): {entry['ratio']:.2f} times the "
             f"predicted {show_ns(plan.cost.step_ns)}"
         )
-
-
-def _fetch(server: str, id_: str) -> PlanFile:
-    with Client(server) as client:
-        plan = client.get_plan(id_)
-        return PlanFile(
-            plan=plan,
-            graph=client.get_graph(plan.graph),
-            topology=client.get_topology(plan.topology),
-            certificate=_certificate(client, plan.id),
-        )
-
-
-def _certificate(client: Client, plan: str) -> Certificate | None:
-    try:
-        return client.certificate(plan)
-    except NotFound:
-        return None

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from meshwright.cli.consoles import notices, results
+from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.files import write_whole
 from meshwright.planfile import PlanFile, read_plan
@@ -24,11 +25,14 @@ def simulate(
         Path | None, typer.Option(help="Chrome trace for ui.perfetto.dev: a JSON file.")
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
-    server: Annotated[str | None, typer.Option(help="URL of the service that has it.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
+    ] = None,
 ) -> None:
     """Run one step of a plan on compute and communication streams, and say what is waited for."""
-    if server is not None:
-        with Client(server) as client:
+    asked = service_of(server, plan)
+    if asked is not None:
+        with Client(asked) as client:
             made = client.simulation(plan)
             events = client.timeline(plan) if trace is not None else None
     else:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.consoles import notices, results
+from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.files import read_document, write_whole
 from meshwright.planfile import read_plan
@@ -38,15 +39,18 @@ def transfer(
         str | None, typer.Option(help="Preset or topology file that both plans lie in.")
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
-    server: Annotated[str | None, typer.Option(help="URL of the service that has them.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of the service that has them.", envvar=SERVER)
+    ] = None,
 ) -> None:
     """Say what moves, from which device to which, when parameters are to lie as another plan says.
 
     Rank 0 of the first plan is device 0; the second plan's devices begin at --first.
     """
     made: Transfer | DeviceTransfer
-    if server is not None:
-        with Client(server) as client:
+    asked = service_of(server, source, target)
+    if asked is not None:
+        with Client(asked) as client:
             made = client.transfer(
                 source, target, state=state, first=first, cluster=cluster, device=rank
             )

@@ -8,26 +8,44 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.consoles import say
+from meshwright.cli.stored import SERVER, service_of
+from meshwright.client import Client
 from meshwright.planfile import read_plan
 from meshwright.planner import find_verifier
-from meshwright.schema import PlanError, Setup
+from meshwright.schema import Certificate, PlanError, Setup
 from meshwright.show import certificate_text
 
 
 def verify(
-    plan: Annotated[Path, typer.Argument(help="Plan file, as `meshwright plan -o` writes it.")],
+    plan: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
     seed: Annotated[int, typer.Option(help="Of the random values.")] = 0,
+    server: Annotated[
+        str | None, typer.Option(help="URL of the service that executed it.", envvar=SERVER)
+    ] = None,
 ) -> None:
-    """Execute a plan device by device, scaled down, and compare all tensors and gradients."""
-    found = read_plan(plan)
+    """Execute a plan device by device, scaled down, and compare all tensors and gradients.
+
+    Of a service's plan its certificate is printed: `meshwright plan --server URL --verify` has it
+    made.
+    """
+    asked = service_of(server, plan)
+    if asked is None:
+        certificate = _executed(plan, seed)
+    else:
+        with Client(asked) as client:
+            certificate = client.certificate(plan)
+    say(certificate_text(certificate))
+    if certificate.outcome != "verified":
+        raise typer.Exit(1)
+
+
+def _executed(plan: str, seed: int) -> Certificate:
+    found = read_plan(Path(plan))
     if found.graph is None or found.topology is None:
         raise PlanError(
             f"{plan} holds a bare plan; to be executed it needs its graph and topology beside it, "
             "as `meshwright plan -o` writes them"
         )
-    certificate = find_verifier()(
+    return find_verifier()(
         found.plan, found.graph, found.topology, found.setup or Setup(), found.calibration, seed
     )
-    say(certificate_text(certificate))
-    if certificate.outcome != "verified":
-        raise typer.Exit(1)

@@ -6,7 +6,7 @@ from typing import Any
 
 from meshwright.client.endpoint import Shelf
 from meshwright.client.exchange import Exchange, got, posted, segment
-from meshwright.schema import Calibration, Graph, Topology
+from meshwright.schema import Calibration, Graph, Setup, Topology
 from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
 
@@ -42,6 +42,11 @@ def get_graph(graph: str) -> Exchange[Graph]:
 def get_topology(topology: str) -> Exchange[Topology]:
     """A stored topology."""
     return Topology.from_dict((yield from got(f"/v1/topologies/{segment(topology)}")))
+
+
+def get_setup(setup: str) -> Exchange[Setup]:
+    """The stored setup that a plan names."""
+    return Setup.from_dict((yield from got(f"/v1/setups/{segment(setup)}")))
 
 
 def get_calibration(calibration: str) -> Exchange[Calibration]:

@@ -42,6 +42,7 @@ class Endpoints:
     upload_topology = Endpoint(of_documents.upload_topology)
     get_topology = Endpoint(of_documents.get_topology)
     topologies = Listing(of_documents.topologies)
+    get_setup = Endpoint(of_documents.get_setup)
     upload_calibration = Endpoint(of_documents.upload_calibration)
     get_calibration = Endpoint(of_documents.get_calibration)
     residuals = Endpoint(of_documents.residuals)

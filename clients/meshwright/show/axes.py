@@ -51,8 +51,12 @@ class AxisNames:
         partial: Iterable[str] = (),
         followers: Iterable[str] = (),
     ) -> str:
-        """A strategy as text, e.g. `b@node n@gpu`; `?gpu`: there what may follow does."""
-        parts = [f"{f}@{'@'.join(self.short(axes))}" for f, axes in strategy.items() if axes]
+        """A strategy as text, e.g. `b@node n@gpu`; `?gpu`: there what may follow does.
+
+        In the order of names, as a stored plan has it.
+        """
+        own = sorted(strategy.items())
+        parts = [f"{f}@{'@'.join(self.short(axes))}" for f, axes in own if axes]
         parts += [f"+{axis}" for axis in self.short(partial)]
         parts += [f"?{axis}" for axis in self.short(followers)]
         return " ".join(parts) or "replicated"
