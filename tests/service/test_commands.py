@@ -100,6 +100,8 @@ def test_what_is_stored_prints_the_same_as_files(
         ("simulate", 1),
         ("transfer", 2),
         ("transfer", 2, "--rank", "1"),
+        ("compare", 2),
+        ("explain", 1, "--op", "layers.0.*"),
         ("export", 1, "--to", "dtensor"),
         ("export", 1, "--to", "jax"),
         ("export", 1, "--to", "mindspore"),
@@ -139,6 +141,6 @@ def test_every_command_that_asks_a_service_knows_it_from_the_environment() -> No
     ]
     assert all(option.envvar == "MESHWRIGHT_SERVER" for _, option in options)
     assert {name for name, _ in options} >= {
-        "plan", "replan", "estimate", "show", "verify", "simulate", "transfer", "export", "agent",
+        "plan", "replan", "estimate", "show", "explain", "compare", "verify", "simulate", "transfer", "export", "agent",
         "agents", "measure", "fit", "calibrations",
     }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.consoles import notices, results
+from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.files import write_whole
 from meshwright.inspecting.comparison import compare_plans
@@ -20,11 +21,14 @@ def compare(
     first: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
     second: Annotated[str, typer.Argument(help="The other one.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
-    server: Annotated[str | None, typer.Option(help="URL of the service that has them.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of the service that has them.", envvar=SERVER)
+    ] = None,
 ) -> None:
     """Two plans beside each other: totals, and op by op what differs."""
-    if server is not None:
-        with Client(server) as client:
+    asked = service_of(server, first, second)
+    if asked is not None:
+        with Client(asked) as client:
             made = client.compare(first, second)
     else:
         one, other = read_plan(Path(first)), read_plan(Path(second))

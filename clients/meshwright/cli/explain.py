@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.consoles import notices, results
+from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.explainers import find_explainer
 from meshwright.files import write_whole
@@ -22,11 +23,14 @@ def explain(
     op: Annotated[str, typer.Option(help="Glob: the ops to explain.")],
     seconds: Annotated[float, typer.Option(min=0.001, max=600, help="To search in.")] = 10.0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
-    server: Annotated[str | None, typer.Option(help="URL of the service that has it.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
+    ] = None,
 ) -> None:
     """Why ops of a plan have their strategies: every other one, searched again, and its price."""
-    if server is not None:
-        with Client(server) as client:
+    asked = service_of(server, plan)
+    if asked is not None:
+        with Client(asked) as client:
             made = client.explain(plan, op, seconds=seconds)
     else:
         made = _explained(Path(plan), op, seconds)
