@@ -66,6 +66,15 @@ class PostgreSQL:
         with psycopg.connect(at, autocommit=True) as connection:
             connection.execute(statement.encode())
 
+    def run(self, program: str, *arguments: str | Path) -> None:
+        """Run one of its programs as a client of the server: host and user are given to it."""
+        own = ("-h", self._folder, "-U", USER)
+        subprocess.run(
+            [shutil.which(program) or self._programs / program, *own, *arguments], check=True,
+            timeout=60,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
     def _control(self, *words: str) -> None:
         settings = f"-k {self._folder} -c listen_addresses= -c max_connections=200"
         self._run("pg_ctl", "-D", self._folder / "data", "-l", self._folder / "log", "-w",

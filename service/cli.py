@@ -22,17 +22,16 @@ from service.app import build
 from service.key_commands import keys
 from service.keys import Keys
 from service.listening import is_loopback, listen, url_of
-from service.retention import Retention
 from service.settings import Settings
 from service.shell import Folder, Store, refused, say, settings_of, shown, store
 from service.state import State
+from service.store_commands import db
 from service.web import Web, check_tls
 
 MetricsPort = Annotated[
     int | None, typer.Option(help="Serve metrics there too, to this machine; 0 takes a free one.")
 ]
 cli = typer.Typer(help="The Meshwright service.", no_args_is_help=True, add_completion=False)
-db = typer.Typer(help="The store.", no_args_is_help=True)
 cli.add_typer(db, name="db")
 cli.add_typer(keys, name="keys")
 
@@ -105,30 +104,6 @@ def worker(
                 while one.is_alive():
                     one.wait(timeout_s=1)  # a wait without an end would keep signals waiting
             state.stop()
-
-
-@db.command("upgrade")
-def upgrade(database_url: Store = None, data_dir: Folder = None) -> None:
-    """Bring the store to this program's schema, in one transaction."""
-    settings = settings_of(database_url=database_url, data_dir=data_dir)
-    logs.configure(settings.log)
-    with store(settings) as database:
-        was = database.revision()
-        database.upgrade()
-        now = database.revision()
-    which = shown(settings.database)
-    say(f"{which} is at {now}" + (", as it was" if was == now else f", was {was or 'empty'}"))
-
-
-@db.command("prune")
-def prune(database_url: Store = None, data_dir: Folder = None) -> None:
-    """Delete what has stayed as long as the settings say, now; the service may run."""
-    settings = settings_of(database_url=database_url, data_dir=data_dir)
-    logs.configure(settings.log)
-    with store(settings) as database:
-        database.open()
-        gone = Retention(database, settings).prune()
-    say(", ".join(f"{count} {what}" for what, count in gone.items()))
 
 
 @cli.command()

@@ -32,6 +32,8 @@ from sqlalchemy import (
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from service.filesystems import is_network, kind_of
+
 # `unixepoch('now','subsec')` is NULL before SQLite 3.42
 CLOCKS = {
     "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
@@ -65,9 +67,16 @@ class Database:
     """Transactions on one database. Safe to share between threads.
 
     `now` is the clock of leases and creation times: the database's own, in seconds since 1970.
+    kind_of: the file system of a folder. ValueError of a SQLite store that is not on a local one.
     """
 
-    def __init__(self, url: str, *, now: ColumnElement[float] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        now: ColumnElement[float] | None = None,
+        kind_of: Callable[[Path], str] = kind_of,
+    ) -> None:
         parsed = make_url(url)
         self.dialect = parsed.get_backend_name()
         if self.dialect not in CLOCKS:
@@ -75,7 +84,9 @@ class Database:
             raise ValueError(f"database {self.dialect!r} is not supported; use {known}")
         if self.dialect == "sqlite":
             if parsed.database:
-                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+                folder = Path(parsed.database).parent
+                folder.mkdir(parents=True, exist_ok=True)
+                _check_local(folder, kind_of(folder))
             self.engine = create_engine(parsed)
             _prepare_sqlite(self.engine)
         else:
@@ -148,6 +159,14 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def _check_local(folder: Path, kind: str) -> None:
+    if is_network(kind):
+        raise ValueError(
+            f"{folder} is on a network file system ({kind}), where SQLite loses data; take a "
+            "folder on a local disk (--data-dir), or PostgreSQL (--database postgresql://…)"
+        )
 
 
 @contextmanager

@@ -1,0 +1,68 @@
+"""`meshwright-server db`: the store's schema, its copies, and what it has had for long enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service import backup, logs
+from service.retention import Retention
+from service.shell import Folder, Store, refused, say, settings_of, shown, store
+
+db = typer.Typer(help="The store.", no_args_is_help=True)
+File = Annotated[Path, typer.Argument(help="The file of the copy.")]
+
+
+@db.command("upgrade")
+def upgrade(database_url: Store = None, data_dir: Folder = None) -> None:
+    """Bring the store to this program's schema, in one transaction."""
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    logs.configure(settings.log)
+    with store(settings) as database:
+        was = database.revision()
+        database.upgrade()
+        now = database.revision()
+    which = shown(settings.database)
+    say(f"{which} is at {now}" + (", as it was" if was == now else f", was {was or 'empty'}"))
+
+
+@db.command("prune")
+def prune(database_url: Store = None, data_dir: Folder = None) -> None:
+    """Delete what has stayed as long as the settings say, now; the service may run."""
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    logs.configure(settings.log)
+    with store(settings) as database:
+        database.open()
+        gone = Retention(database, settings).prune()
+    say(", ".join(f"{count} {what}" for what, count in gone.items()))
+
+
+@db.command("backup")
+def back_up(file: File, database_url: Store = None, data_dir: Folder = None) -> None:
+    """Copy a SQLite store into a file, and check the copy; the service may run."""
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    try:
+        backup.back_up(settings.database, file)
+    except (backup.CannotCopy, OSError) as failure:
+        raise refused(f"no copy of {shown(settings.database)}: {failure}") from None
+    say(f"{file}: a copy of {shown(settings.database)}, {file.stat().st_size} bytes")
+
+
+@db.command("restore")
+def restore(
+    file: File,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Lose the store that is there.")
+    ] = False,
+    database_url: Store = None,
+    data_dir: Folder = None,
+) -> None:
+    """Make a SQLite store what a copy is; with the service ended."""
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    try:
+        count = backup.restore(settings.database, file, replace=replace)
+    except (backup.CannotCopy, OSError) as failure:
+        raise refused(f"{shown(settings.database)} stays as it is: {failure}") from None
+    say(f"{shown(settings.database)} is what {file} was; {count} jobs are queued again")
