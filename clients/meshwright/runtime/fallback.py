@@ -19,7 +19,7 @@ NORMS = frozenset({"batch_norm", "layer_norm", "rms_norm", "softmax", "log_softm
 # what they reduce and use again may lie on axes
 STATISTICS = frozenset({*NORMS, "cross_entropy"})
 # their place along a dim decides what they make, whichever factor the rule calls sharded
-PLACED = frozenset({"tril", "triu", "group_norm", "one_hot", "dropout"})
+PLACED = frozenset({"tril", "triu", "group_norm", "one_hot"})
 
 
 def why_whole(planned: OpPlan, attrs: Mapping[str, Any], kinds: Collection[str]) -> str:
@@ -45,6 +45,11 @@ def why_whole(planned: OpPlan, attrs: Mapping[str, Any], kinds: Collection[str])
     if attrs.get("groups", 1) != 1 and kind == "conv" and _is_on_channels(rule, used):
         return "its groups lie on several ranks"
     return ""
+
+
+def drops(kind: str, attrs: Mapping[str, Any]) -> bool:
+    """Whether an op drops elements."""
+    return bool(attrs.get({"dropout": "p", "attention": "dropout"}.get(kind, "")))
 
 
 def _is_on_channels(rule: Notation, used: set[Any]) -> bool:

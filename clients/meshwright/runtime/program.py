@@ -219,12 +219,6 @@ def _check(planned: PlannedStage) -> None:
                 f"tensor {tensor!r} lies in unequal chunks ({layout}): not carried out; plan "
                 "with --uneven refuse"
             )
-    for op in planned.order:
-        if op.kind == "dropout" and op.attrs.get("p", 0):
-            raise PlanError(
-                f"op {op.name!r} drops out {op.attrs['p']}: ranks that hold copies would drop "
-                "different elements; set it to 0"
-            )
 
 
 def _layouts(planned: PlannedStage) -> list[tuple[str, Layout]]:

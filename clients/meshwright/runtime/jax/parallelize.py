@@ -15,6 +15,7 @@ from meshwright.capture.jax.leaves import named_leaves
 from meshwright.capture.jax.recipe import read_function
 from meshwright.capture.witness import Witness
 from meshwright.convert import grid_of
+from meshwright.runtime.fallback import drops
 from meshwright.runtime.jax.automatic import Automatic
 from meshwright.runtime.jax.exact import Exact
 from meshwright.runtime.jax.job import Form, Job
@@ -84,6 +85,10 @@ def _check(strategy: RankStrategy, graph: Graph) -> None:
         if op.kind not in KERNELS:
             raise PlanError(
                 f"op {op.name!r} is of the kind {op.kind!r}, which has no kernel in JAX"
+            )
+        if drops(op.kind, op.attrs):
+            raise PlanError(
+                f"op {op.name!r} drops elements: not carried out in JAX; capture it without dropout"
             )
 
 

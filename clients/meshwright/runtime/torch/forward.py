@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
 
 from meshwright.capture.interpreter import results_of, run_of
+from meshwright.runtime.fallback import drops
 from meshwright.runtime.moves import Way
 from meshwright.runtime.program import Given, PlannedOp, Program, View
 from meshwright.runtime.stage import PlanReader
 from meshwright.runtime.torch.again import Again, Asked
 from meshwright.runtime.torch.collectives import Collectives
+from meshwright.runtime.torch.drawing import Drawing
 from meshwright.runtime.torch.kernels import LocalOp, run_local
 from meshwright.runtime.torch.redistribute import parameter_read, redistributed
 from meshwright.runtime.torch.turns import turned
@@ -28,7 +31,8 @@ class Forward:
     received: what other stages made.
 
     parameters: values at rest. take: gets their gradients, in the backward pass, or where there are
-    `weights` when these give them. replaced: dtypes of the graph that run as others.
+    `weights` when these give them. drawing: where ops draw that drop elements. replaced: dtypes of
+    the graph that run as others.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class Forward:
         take: Take,
         replaced: Mapping[str, torch.dtype],
         weights: Weights | None,
+        drawing: Drawing,
     ) -> None:
         self.program = program
         self.collectives = collectives
@@ -51,6 +56,7 @@ class Forward:
         self.made: dict[str, T] = {**sources, **received}
         self._as_read: dict[str, T] = {}
         self._weights = weights
+        self._drawing = drawing
         asked: Asked = "once" if weights is None else "twice"
         self._again = Again((*parameters.values(), *sources.values()), asked)
 
@@ -100,7 +106,8 @@ class Forward:
         )
         chunks = None if order is None else order.rows
         local = LocalOp(run, op.planned, op.terms, op.whole_shapes, self.collectives, chunks)
-        made = results_of(run) if op.is_whole else run_local(local)
+        with self._drawn(op, local):
+            made = results_of(run) if op.is_whole else run_local(local)
         if order is not None and order.forth:
             made = [turned(own, turns) for own, turns in zip(made, order.forth, strict=True)]
         if op.is_whole:
@@ -109,6 +116,14 @@ class Forward:
                 for own, way in zip(made, op.made, strict=True)
             ]
         return made
+
+    def _drawn(self, op: PlannedOp, local: LocalOp) -> AbstractContextManager[None]:
+        """Copies draw alike: the axes that cut the op tell its parts."""
+        if not drops(op.op.kind, op.op.attrs):
+            return nullcontext()
+        used = {axis for axes in op.planned.strategy.values() for axis in axes}
+        axes = [axis for axis in self.collectives.mesh.names if axis in used and not op.is_whole]
+        return self._drawing.of(op.op.name, local.part(axes), local.run.x.device)
 
     def _is_trained(self, root: str) -> bool:
         return root in self.parameters and self.parameters[root].requires_grad

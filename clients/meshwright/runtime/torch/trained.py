@@ -72,6 +72,7 @@ class Trained:
         }
         check_module(graph, self._shapes, module)
         made = groups()
+        self._seed = self._of_first_rank(torch.initial_seed())
         self._stages = {
             own.number: self._stage(programs[own.number], own, made) for own in strategy.stages
         }
@@ -244,7 +245,13 @@ class Trained:
             sizes=self.strategy.symbols,
             replaced=self._replaced,
             device=self._device,
+            seed=self._seed,
         )
+
+    def _of_first_rank(self, seed: int) -> int:
+        found = torch.tensor(seed % 2**63, dtype=torch.int64, device=self._device)
+        dist.broadcast(found, src=0)
+        return int(found)
 
     def _place(self, module: torch.nn.Module) -> None:
         """Give stages their parts of what the first rank has: equal everywhere, whatever the

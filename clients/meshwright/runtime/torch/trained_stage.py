@@ -10,6 +10,7 @@ import torch
 
 from meshwright.runtime.program import Program
 from meshwright.runtime.torch.collectives import Collectives
+from meshwright.runtime.torch.drawing import Drawing
 from meshwright.runtime.torch.forward import Forward
 from meshwright.runtime.torch.parameters import Parameters
 from meshwright.runtime.torch.weights import Weights
@@ -30,7 +31,8 @@ class Made:
 class TrainedStage:
     """sends: what the next stage needs. loss: its name, where this stage makes it.
 
-    loss_share: of one microbatch in the loss of the step.
+    loss_share: of one microbatch in the loss of the step. seed: of what ops draw, equal on all
+    ranks.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class TrainedStage:
         sizes: Mapping[str, int],
         replaced: Mapping[str, torch.dtype],
         device: torch.device,
+        seed: int,
     ) -> None:
         self.program = program
         self.collectives = collectives
@@ -56,6 +59,8 @@ class TrainedStage:
         self._sizes = sizes
         self._replaced = replaced
         self._device = device
+        self._seed = seed
+        self._steps = 0
         self._values: dict[str, T] = {}
         self._in_flight: dict[int, Made] = {}
         self._weights: dict[int, Weights] = {}
@@ -63,6 +68,7 @@ class TrainedStage:
     def begin(self) -> None:
         """Bring parameters to where they rest between readers of a step."""
         self._values = self.parameters.spread()
+        self._steps += 1
         self.losses = []
 
     def forward(
@@ -90,6 +96,7 @@ class TrainedStage:
             take=self.parameters.take,
             replaced=self._replaced,
             weights=weights,
+            drawing=Drawing(self._seed, self._steps, number),
         )
         with self._device:  # where ops make tensors of nothing
             values = forward.run(self._sizes)
