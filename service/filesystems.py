@@ -10,7 +10,8 @@ MOUNTS = Path("/proc/self/mountinfo")  # of Linux; elsewhere nothing is known
 NETWORK = frozenset(
     {
         "nfs", "nfs3", "nfs4", "cifs", "smb2", "smb3", "smbfs", "9p", "afs", "beegfs", "ceph",
-        "coda", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "ocfs2", "orangefs", "pvfs2",
+        "coda", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "ocfs2", "orangefs",
+        "pvfs2",
     }
 )  # fmt: skip
 LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.unionfs", "fuseblk"})  # over local disks
