@@ -29,9 +29,7 @@ class Operand:
 
     def aligned(self, axes: tuple[int, ...]) -> FloatArray:
         """A view with these axes in this order, of extent 1 where the table has none."""
-        order = [self.axes.index(axis) for axis in axes if axis in self.axes]
-        index = tuple(slice(None) if axis in self.axes else None for axis in axes)
-        return self.table.transpose(order)[index]
+        return _seen(self.table, _view(self.axes, axes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +38,87 @@ class Grouping:
 
     select: IntArray
     axis: int
+
+
+View = tuple[list[int], tuple[slice | None, ...]]  # how to transpose and to index a table
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A minimum over tables of known shapes: what axes say is worked out once, and not under each
+    weights anew. sums: of every table that remains, its place and the views of those that are added
+    to it. left, right: as `min_plus.product` wants them."""
+
+    sums: tuple[tuple[int, tuple[tuple[int, View], ...]], ...]
+    left: View
+    right: View | None
+    left_shape: tuple[int, ...] = ()
+    right_shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+    back: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(
+        axes: Sequence[tuple[int, ...]], extents: tuple[int, ...], shapes: Sequence[tuple[int, ...]]
+    ) -> Recipe | None:
+        """axes, shapes: of every table. None where `minimum` has to loop or to stream."""
+        sizes = [math.prod(shape) for shape in shapes]
+        sums = _hosts(axes, sizes)
+        if not sums or len(sums) > 2 or max(sizes) > _SLICE_ENTRIES:
+            return None
+        views = tuple(
+            [
+                (host, tuple([(guest, _view(axes[guest], axes[host])) for guest in guests]))
+                for host, guests in sums
+            ]
+        )
+        free = tuple(range(1, len(extents)))
+        one, *two = [axes[host] for host, _ in sums]
+        if not two:
+            return Recipe(views, _view(one, (0, *free)), None)
+        shared, rows, columns, is_turned = _sides(one, two[0], extents, free)
+        if is_turned:
+            one, two, views = two[0], [one], views[::-1]
+        order = (*shared, *rows, *columns)
+        batch = math.prod(extents[axis] for axis in shared)
+        return Recipe(
+            views,
+            _view(one, (*shared, *rows, 0)),
+            _view(two[0], (*shared, 0, *columns)),
+            (batch, -1, extents[0]),
+            (batch, extents[0], math.prod(extents[axis] for axis in columns)),
+            tuple(extents[axis] for axis in order),
+            tuple(np.argsort(order).tolist()),
+        )
+
+    def minimum(self, tables: Sequence[FloatArray]) -> FloatArray:
+        """As the function of this name has it."""
+        summed = []
+        for host, guests in self.sums:
+            total = tables[host]
+            for number, (guest, view) in enumerate(guests):
+                if number:
+                    total += _seen(tables[guest], view)
+                else:
+                    total = total + _seen(tables[guest], view)
+            summed.append(total)
+        left = _seen(summed[0], self.left)
+        if self.right is None:
+            return np.asarray(left.min(axis=0))
+        right = _seen(summed[1], self.right).reshape(self.right_shape)
+        found = min_plus.product(left.reshape(self.left_shape), right)
+        return found.reshape(self.shape).transpose(self.back)
+
+
+def _view(own: tuple[int, ...], axes: tuple[int, ...]) -> View:
+    """A table with these axes in this order, of extent 1 where it has none."""
+    order = [own.index(axis) for axis in axes if axis in own]
+    return order, tuple([slice(None) if axis in own else None for axis in axes])
+
+
+def _seen(table: FloatArray, view: View) -> FloatArray:
+    order, index = view
+    return table.transpose(order)[index]
 
 
 def minimum(
@@ -108,16 +187,23 @@ def _at(operand: Operand, axis: int, part: slice) -> Operand:
 
 def _absorbed(operands: list[Operand]) -> list[Operand]:
     """No axes within another's: such tables are added to the smallest that can take them."""
-    maximal: list[Operand] = []
-    added: list[list[Operand]] = []
-    for operand in sorted(operands, key=lambda o: (-len(o.axes), -o.table.size)):
-        hosts = [i for i, host in enumerate(maximal) if set(operand.axes) <= set(host.axes)]
+    axes, sizes = [own.axes for own in operands], [own.table.size for own in operands]
+    return [
+        _sum(operands[host], [operands[guest] for guest in guests])
+        for host, guests in _hosts(axes, sizes)
+    ]
+
+
+def _hosts(axes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> list[tuple[int, list[int]]]:
+    """The places of tables that remain, each with the places of those that are added to it."""
+    found: list[tuple[int, list[int]]] = []
+    for own in sorted(range(len(axes)), key=lambda own: (-len(axes[own]), -sizes[own])):
+        hosts = [found_so for found_so in found if set(axes[own]) <= set(axes[found_so[0]])]
         if hosts:
-            added[min(hosts, key=lambda i: maximal[i].table.size)].append(operand)
+            min(hosts, key=lambda host: sizes[host[0]])[1].append(own)
         else:
-            maximal.append(operand)
-            added.append([])
-    return [_sum(host, guests) for host, guests in zip(maximal, added, strict=True)]
+            found.append((own, []))
+    return found
 
 
 def _sum(host: Operand, guests: list[Operand]) -> Operand:
@@ -163,12 +249,9 @@ def _minimum_of_two(
     extents: tuple[int, ...],
     free: tuple[int, ...],
 ) -> FloatArray:
-    shared = tuple(axis for axis in free if axis in left.axes and axis in right.axes)
-    rows = tuple(axis for axis in free if axis in left.axes and axis not in right.axes)
-    columns = tuple(axis for axis in free if axis not in left.axes)
-    if math.prod(extents[a] for a in rows) > math.prod(extents[a] for a in columns):
-        # The compiled loops run along the columns.
-        left, right, rows, columns = right, left, columns, rows
+    shared, rows, columns, is_turned = _sides(left.axes, right.axes, extents, free)
+    if is_turned:
+        left, right = right, left
     batch = math.prod(extents[axis] for axis in shared)
     a = left.aligned((*shared, *rows, 0)).reshape(batch, -1, extents[0])
     columns_extent = math.prod(extents[axis] for axis in columns)
@@ -179,6 +262,19 @@ def _minimum_of_two(
         return min_plus.product(a, b).reshape(shape).transpose(np.argsort(order))
     result = min_plus.grouped_product(a, b, select, groups).reshape([groups, *shape])
     return result.transpose([0, *(np.argsort(order) + 1)])
+
+
+def _sides(
+    left: tuple[int, ...], right: tuple[int, ...], extents: tuple[int, ...], free: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]:
+    """Axes of both, of one and of the other, and whether left and right change places for that."""
+    shared = tuple(axis for axis in free if axis in left and axis in right)
+    rows = tuple(axis for axis in free if axis in left and axis not in right)
+    columns = tuple(axis for axis in free if axis not in left)
+    if math.prod(extents[a] for a in rows) > math.prod(extents[a] for a in columns):
+        # The compiled loops run along the columns.
+        return shared, columns, rows, True
+    return shared, rows, columns, False
 
 
 def _minimum_of_more(

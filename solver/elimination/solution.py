@@ -121,18 +121,25 @@ def solve(
             tables.append(known.tables[number])
             continue
         deadline.check()
-        tables.append(_compute(definition, weights, tables, program))
+        tables.append(_compute(number, definition, weights, tables, program))
     value = math.fsum(float(tables[number]) for number in program.constants)
     return Solution(program, weights, tables, value)
 
 
 def _compute(
-    definition: Definition, weights: Weights, tables: list[FloatArray], program: Program
+    number: int,
+    definition: Definition,
+    weights: Weights,
+    tables: list[FloatArray],
+    program: Program,
 ) -> FloatArray:
     match definition:
         case Leaf(cost, memory):
             return _weighted(cost, memory, weights)
         case Minimum(terms, groupings, extents):
+            recipe = program.registry.recipe(number, definition)
+            if recipe is not None:
+                return recipe.minimum([tables[term.table] for term in terms])
             states = program.registry.states
             return minimum(
                 [Operand(tables[term.table], term.axes) for term in terms],

@@ -17,6 +17,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from solver.cost_graph import Edge, FloatArray, IntArray, Node
+from solver.elimination.minimum import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class TableRegistry:
         self.shapes: list[tuple[int, ...]] = []
         self.has_memory: list[bool] = []
         self._numbers: dict[Hashable, int] = {}
+        self._recipes: dict[int, Recipe | None] = {}
 
     def leaf(self, part: Node | Edge) -> int:
         memory = part.memory
@@ -126,6 +128,15 @@ class TableRegistry:
         definition = self.definitions[projection]
         assert isinstance(definition, Select)
         return definition.states
+
+    def recipe(self, number: int, minimum: Minimum) -> Recipe | None:
+        """How the minimum of this number is taken, where that does not depend on its numbers."""
+        if number not in self._recipes:
+            axes = [term.axes for term in minimum.terms]
+            shapes = [self.shapes[term.table] for term in minimum.terms]
+            found = None if minimum.groupings else Recipe.of(axes, minimum.extents, shapes)
+            self._recipes[number] = found
+        return self._recipes[number]
 
     def _number(
         self, key: Hashable, definition: Definition, shape: tuple[int, ...], memory: bool
