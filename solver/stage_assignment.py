@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -134,14 +134,16 @@ def _parameter_codes(
     models: Models, value: Value, triple: tuple[Layout, Layout | None, Layout | None]
 ) -> Codes:
     model = models.parameter(value)
-    known = models.shared(
-        ("parameter codes", models.look(value), id(model)),
-        lambda: {
-            _axes_of(parameter_layouts(models, value, codes)): codes
-            for codes in [tuple(row) for row in reversed(model.every_state.tolist())]
-        },
+    known, others = models.shared(
+        ("parameter codes", models.look(value), id(model)), lambda: _no_codes_yet(model)
     )
-    codes = known.get(_axes_of(triple))
+    wanted = _axes_of(triple)
+    while wanted not in known:
+        row = next(others, None)
+        if row is None:
+            break
+        known.setdefault(_axes_of(parameter_layouts(models, value, row)), row)
+    codes = known.get(wanted)
     # sizes, spans and chunks are as the state has them, or this is no state
     if codes is not None and _shapes_of(parameter_layouts(models, value, codes)) == _shapes_of(
         triple
@@ -151,6 +153,11 @@ def _parameter_codes(
         f"parameter {value.root!r}: the layouts {triple[0]}, {triple[1]}, {triple[2]} are no state "
         "that the search knows"
     )
+
+
+def _no_codes_yet(model: ParameterModel) -> tuple[dict[Hashable, Codes], Iterator[Codes]]:
+    """The states by where they lie, and those that were not looked at: few are asked for."""
+    return {}, (tuple(row) for row in model.every_state.tolist())
 
 
 def _placed(models: Models, value: Value, codes: Codes, planned: ParameterPlan) -> Codes:
