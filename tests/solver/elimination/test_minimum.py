@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.cost_graph import FloatArray
-from solver.elimination.minimum import Grouping, Operand, minimum
+from solver.elimination.minimum import Grouping, Operand, Recipe, minimum
 
 
 def joint_minimum(
@@ -63,6 +63,19 @@ def test_equals_the_joint_table(seed: int, axes: int, count: int, grouped: int) 
     operands += [Operand(np.zeros((extents[0], extents[axis])), (0, axis)) for axis in missing]
     result = minimum(operands, groupings, extents)
     assert result.tolist() == joint_minimum(operands, groupings, extents).tolist()
+    shapes = [own.table.shape for own in operands]
+    recipe = Recipe.of([own.axes for own in operands], extents, shapes)
+    if recipe is not None and not groupings:
+        tables = [own.table for own in operands]
+        before = [own.copy() for own in tables]
+        assert recipe.minimum(tables).tolist() == result.tolist()
+        assert all(np.array_equal(own, was) for own, was in zip(tables, before, strict=True))
+
+
+def test_recipes_are_for_all_that_need_no_loop() -> None:
+    assert Recipe.of([(0, 1), (0, 2), (0,)], (2, 3, 4), [(2, 3), (2, 4), (2,)]) is not None
+    loop = [(0, 1), (0, 2), (0, 3)]
+    assert Recipe.of(loop, (2, 3, 4, 5), [(2, 3), (2, 4), (2, 5)]) is None
 
 
 @pytest.mark.parametrize("groups", [None, 3])
