@@ -11,6 +11,7 @@ from functools import cached_property
 from math import prod
 from typing import Literal, NamedTuple
 
+from meshwright.runtime.op_axes import on_dims
 from meshwright.runtime.views import KINDS, unviewed, viewed
 from meshwright.schema import (
     Axis,
@@ -138,9 +139,7 @@ class PlannedStage:
 
     def axes_of(self, op: Op, dim: Segments) -> tuple[Axis, ...]:
         """The axes that lie on a dim of an op's rule."""
-        strategy = self.ops[op.name].strategy
-        factors = dict.fromkeys(factor for product in dim for factor in product)
-        return tuple(axis for factor in factors for axis in strategy.get(factor, ()))
+        return on_dims(self.ops[op.name], [dim])
 
     def made_shape(self, op: Op, k: int) -> tuple[int, ...]:
         """The shape of what one device makes of an output."""

@@ -28,7 +28,8 @@ from meshwright.runtime.jax.collectives import Collectives
 from meshwright.runtime.jax.kinds import Call, results_of
 from meshwright.runtime.jax.kinds.layers import attention, rows_of_cross_entropy
 from meshwright.runtime.jax.statistics import NORMALISED, rows_of_class_parts
-from meshwright.schema import Axis, Mesh, OpPlan, parse_notation
+from meshwright.runtime.op_axes import on_dims, on_reused, on_summed
+from meshwright.schema import Axis, Mesh, OpPlan
 from meshwright.schema.notation import Segments, Term
 
 A = jax.Array
@@ -55,8 +56,7 @@ class LocalOp:
 
     def axes(self, dims: Sequence[Segments]) -> tuple[Axis, ...]:
         """The axes on some dims of the rule, slowest first of each factor."""
-        factors = dict.fromkeys(f for dim in dims for product in dim for f in product)
-        return tuple(a for f in factors for a in self.planned.strategy.get(f, ()))
+        return on_dims(self.planned, dims)
 
     def part(self, axes: Sequence[Axis]) -> A | int:
         """Which of the parts over these axes this device has."""
@@ -69,8 +69,7 @@ class LocalOp:
     @cached_property
     def summed(self) -> tuple[Axis, ...]:
         """The axes on what the op sums."""
-        own = parse_notation(self.planned.rule or "").summed
-        return tuple(a for f, axes in self.planned.strategy.items() if f in own for a in axes)
+        return on_summed(self.planned)
 
 
 def run_local(op: LocalOp) -> Sequence[A]:
@@ -156,8 +155,7 @@ def _cross_entropy(op: LocalOp) -> A:
 
 def _normalised(op: LocalOp) -> Any:
     """Statistics over the parts of other devices too, where the dims that they are over are cut."""
-    reused = parse_notation(op.planned.rule or "").reused
-    axes = tuple(a for f, own in op.planned.strategy.items() if f in reused for a in own)
+    axes = on_reused(op.planned)
     parts = op.mesh.size(axes)
     if parts == 1:
         return results_of(op.call)

@@ -25,12 +25,13 @@ import torch.nn.functional as F
 from torch.nn.attention.bias import causal_lower_right
 
 from meshwright.capture.interpreter import Run, results_of
+from meshwright.runtime.op_axes import on_dims, on_reused, on_summed
 from meshwright.runtime.ordered import Turn
 from meshwright.runtime.torch.class_parts import rows_of_class_parts
 from meshwright.runtime.torch.collectives import Collectives
 from meshwright.runtime.torch.statistics import NORMALISED
 from meshwright.runtime.torch.turns import turned
-from meshwright.schema import Axis, Mesh, OpPlan, parse_notation
+from meshwright.schema import Axis, Mesh, OpPlan
 from meshwright.schema.notation import Segments, Term
 
 T = torch.Tensor
@@ -54,8 +55,7 @@ class LocalOp:
 
     def axes(self, dims: Sequence[Segments]) -> tuple[Axis, ...]:
         """The axes on some dims of the rule, slowest first of each factor."""
-        factors = dict.fromkeys(f for dim in dims for product in dim for f in product)
-        return tuple(a for f in factors for a in self.planned.strategy.get(f, ()))
+        return on_dims(self.planned, dims)
 
     def part(self, axes: Sequence[Axis]) -> int:
         """Which of the parts over these axes this rank has."""
@@ -67,9 +67,7 @@ class LocalOp:
     @cached_property
     def summed(self) -> tuple[Axis, ...]:
         """The axes on what the op sums."""
-        assert self.planned.rule is not None
-        own = parse_notation(self.planned.rule).summed
-        return tuple(a for f, axes in self.planned.strategy.items() if f in own for a in axes)
+        return on_summed(self.planned)
 
 
 def run_local(op: LocalOp) -> Sequence[T]:
@@ -176,8 +174,7 @@ def _cross_entropy(op: LocalOp) -> T:
 
 def _normalised(op: LocalOp) -> Any:
     """Statistics over the parts of other ranks too, where the dims that they are over are cut."""
-    reused = parse_notation(op.planned.rule or "").reused
-    axes = tuple(a for f, own in op.planned.strategy.items() if f in reused for a in own)
+    axes = on_reused(op.planned)
     if op.mesh.size(axes) == 1:
         return results_of(op.run)
 
