@@ -91,8 +91,8 @@ def test_a_fault_leaves_its_trace_in_one_line(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("with Bearer mw_0123456789abcdef")
 
-    monkeypatch.setattr("service.documents.list_plans", broken)
-    assert http.get("/v1/plans", headers={HEADER: "bad"}).status_code == 500
+    monkeypatch.setattr("service.documents.list_documents", broken)
+    assert http.get("/v1/graphs", headers={HEADER: "bad"}).status_code == 500
     (fault,) = said(lines, level="ERROR")
     assert "ZeroDivisionError: with Bearer mw_***" in fault["exc_info"]
     assert fault["request_id"] == "bad"
