@@ -141,6 +141,6 @@ def test_every_command_that_asks_a_service_knows_it_from_the_environment() -> No
     ]
     assert all(option.envvar == "MESHWRIGHT_SERVER" for _, option in options)
     assert {name for name, _ in options} >= {
-        "plan", "replan", "estimate", "show", "explain", "compare", "verify", "simulate", "transfer", "export", "agent",
-        "agents", "measure", "fit", "calibrations",
+        "plan", "replan", "estimate", "show", "explain", "compare", "verify", "simulate",
+        "transfer", "export", "agent", "agents", "measure", "fit", "calibrations",
     }  # fmt: skip
