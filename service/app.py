@@ -39,6 +39,7 @@ from service.routes import (
     jobs,
     keys,
     labels,
+    layout,
     measurements,
     memory,
     metrics,
@@ -77,7 +78,7 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     service = build(settings)
     app.state.service = service
     resources = (
-        plan, plans, strategies, memory, alternatives, explanations, labels, comparisons,
+        plan, plans, strategies, layout, memory, alternatives, explanations, labels, comparisons,
         observations, redistributions, simulations, exports, graphs, topologies, setups,
         calibrations, samples, measurements, agents, jobs, events, keys, health, metrics, pages,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from meshwright.inspecting.ops import OpShare, shares_of
 from meshwright.schema import Graph, NotFound, Plan
 from service import documents
 from service.database import Database
+from service.drawing.drawing import Drawn
 from service.principals import Tenant
 
 KEPT = 4  # chosen: the plan of 175B parameters takes some 50 MB
@@ -31,6 +32,11 @@ class InspectedPlan:
     def shares(self) -> tuple[OpShare, ...]:
         """What the plan says of every op."""
         return tuple(shares_of(self.plan, self.graph))
+
+    @cached_property
+    def drawn(self) -> Drawn:
+        """What can be drawn of it."""
+        return Drawn(self.shares)
 
 
 class Inspected:

@@ -184,6 +184,7 @@ def test_the_client_asks_all_of_it(service: TestClient) -> None:
     assert client.memory(plan.id, points=5)["over_time"]
     assert client.alternatives(plan.id)[0]["why"]
     assert client.compare(plan.id, plan.id).differences == ()
+    assert client.layout(plan.id, opened=["0"], search="logits")["found"]
     assert client.explain(plan.id, "logits", seconds=20).groups
     assert client.labels(plan.id, add=["prod"]) == ("prod",)
     assert [own["id"] for own in client.plans(label="pr*")] == [plan.id]

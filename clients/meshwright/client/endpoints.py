@@ -32,6 +32,7 @@ class Endpoints:
     labels = Endpoint(of_plans.labels)
     strategies = Listing(of_plans.strategies)
     memory = Endpoint(of_plans.memory)
+    layout = Endpoint(of_plans.layout)
     explain = Endpoint(of_plans.explain)
     alternatives = Endpoint(of_plans.alternatives)
     compare = Endpoint(of_plans.compare)

@@ -58,6 +58,15 @@ def memory(plan: str, *, points: int = 0) -> Exchange[dict[str, Any]]:
     return (yield from got(f"/v1/plans/{segment(plan)}/memory", points=points or None))
 
 
+def layout(
+    plan: str, *, opened: Iterable[str] = (), search: str | None = None
+) -> Exchange[dict[str, Any]]:
+    """A stored plan drawn: boxes and edges with positions. opened: ids of modules whose content is
+    shown; search: a part of names of ops, of which `found` says what has to be open."""
+    path = f"/v1/plans/{segment(plan)}/layout"
+    return (yield from got(path, open=",".join(opened) or None, search=search))
+
+
 def explain(plan: str, op: str, *, seconds: float | None = None) -> Exchange[Explanation]:
     """Why the ops of a stored plan that a glob means have their strategies, and what every other
     one would do to the plan."""
