@@ -109,6 +109,7 @@ def world(serve: Serve) -> World:
         "plan": plan,
         "graph": found["graph"],
         "topology": found["topology"],
+        "setup": found["setup"],
         "calibration": measured["calibration"],
         "samples": measured["id"],
         "agent": agent,
