@@ -20,6 +20,7 @@ from service.inspected import Inspected
 from service.jobs import Jobs
 from service.keys import Keys
 from service.leases import Leases
+from service.limits import Buffer
 from service.logs import log_changes
 from service.metrics import Metrics
 from service.parameters import check_parameters
@@ -56,6 +57,7 @@ from service.routes import (
 )
 from service.settings import Settings
 from service.state import State
+from service.waits import Waits
 from service.worker import Worker
 
 
@@ -112,6 +114,7 @@ def build(settings: Settings) -> State:
     return State(
         settings, database, keys, Authentication(keys), jobs_, registered, leases, workers,
         metrics_, pruner, Inspected(database), Explanations(database, settings),
+        Buffer(settings.max_buffer_bytes), Waits(settings.max_waits),
     )  # fmt: skip
 
 

@@ -5,10 +5,11 @@ The event loop only collects what arrives; decoding and parsing run in the endpo
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,9 @@ import zstandard
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from meshwright.schema import TooLarge
 from meshwright.schema.canonical import MAX_NESTING, read_object
-from service.errors import DamagedBody, NotJson, WrongContentType
+from service.errors import DamagedBody, NotJson, SlowBody, WrongContentType
+from service.limits import Limits
 from service.state import state_of
 
 # chosen: a zstd block of 4 bytes can stand for 128 KiB, so 256 bytes decode to 8 MiB at most
@@ -31,45 +32,60 @@ class Body:
 
     data: bytes
     encoding: str
-    limit: int
+    limits: Limits
 
     def json(self) -> dict[str, Any]:
         """The JSON object in it; raises TooLarge, DamagedBody, WrongContentType or NotJson."""
+        data = self.decoded()
+        self.limits.check_values(data)
         try:
             value = json.loads(
-                self.decoded(),
+                data.decode(),
                 parse_constant=_refuse_constant,
                 parse_float=_finite,
                 object_pairs_hook=read_object,
             )
         except RecursionError:
             raise NotJson(f"the JSON is nested deeper than {MAX_NESTING} levels") from None
+        except UnicodeDecodeError as failure:
+            raise NotJson(f"this is not JSON, which is written in UTF-8: {failure}") from None
         except ValueError as failure:
             raise NotJson(f"this is not JSON: {failure}") from None
         if not isinstance(value, dict):
             raise NotJson(f"expected a JSON object, got a {type(value).__name__}")
+        self.limits.check_json(value)
         return value
 
     def decoded(self) -> bytes:
         """The bytes without their compression."""
-        return _decoder(self.encoding)(self.data, self.limit)
+        return _decoder(self.encoding)(self.data, self.limits)
 
 
-async def read_body(request: Request) -> Body:
-    """The body of a request that must carry JSON."""
+async def read_body(request: Request) -> AsyncIterator[Body]:
+    """The body of a request that must carry JSON; its bytes count until the answer is sent."""
     _check_type(request.headers.get("content-type", ""))
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     _decoder(encoding)
-    limit = state_of(request).settings.max_body_bytes
+    service = state_of(request)
+    limits, buffer = Limits.of(service.settings), service.buffer
     data = bytearray()
     try:
-        async for piece in request.stream():
-            data += piece
-            if len(data) > limit:
-                raise _too_large(limit)
-    except ClientDisconnect:  # nobody is left to read the answer; the log needs no trace of it
-        raise DamagedBody("the connection was closed before the end of the body") from None
-    return Body(bytes(data), encoding, limit)
+        try:
+            async with asyncio.timeout(service.settings.body_s):
+                async for piece in request.stream():
+                    limits.check_bytes(len(data) + len(piece))
+                    buffer.take(len(piece))
+                    data += piece
+        except ClientDisconnect:  # nobody is left to read the answer; the log needs no trace of it
+            raise DamagedBody("the connection was closed before the end of the body") from None
+        except TimeoutError:
+            raise SlowBody(
+                f"the body did not arrive within {service.settings.body_s:g} s; compress it, or "
+                "raise MESHWRIGHT_BODY_S on the server"
+            ) from None
+        yield Body(bytes(data), encoding, limits)
+    finally:
+        buffer.give(len(data))
 
 
 def _check_type(content_type: str) -> None:
@@ -81,7 +97,7 @@ def _check_type(content_type: str) -> None:
         )
 
 
-def _decoder(encoding: str) -> Callable[[bytes, int], bytes]:
+def _decoder(encoding: str) -> Callable[[bytes, Limits], bytes]:
     match encoding:
         case "" | "identity":
             return lambda data, _: data
@@ -94,14 +110,13 @@ def _decoder(encoding: str) -> Callable[[bytes, int], bytes]:
     )
 
 
-def _gunzip(data: bytes, limit: int) -> bytes:
+def _gunzip(data: bytes, limits: Limits) -> bytes:
     stream = zlib.decompressobj(wbits=31)
     try:
-        decoded = stream.decompress(data, limit + 1)
+        decoded = stream.decompress(data, limits.body_bytes + 1)
     except zlib.error as failure:
         raise DamagedBody(f"the body is not valid gzip: {failure}") from None
-    if len(decoded) > limit:
-        raise _too_large(limit)
+    limits.check_bytes(len(decoded))
     if not stream.eof:
         raise DamagedBody("the gzip data ends before its end: it was cut off")
     if stream.unused_data:
@@ -109,7 +124,7 @@ def _gunzip(data: bytes, limit: int) -> bytes:
     return decoded
 
 
-def _unzstd(data: bytes, limit: int) -> bytes:
+def _unzstd(data: bytes, limits: Limits) -> bytes:
     # chosen: windows up to 8 MiB, what the format asks every decoder to support
     stream = zstandard.ZstdDecompressor(max_window_size=8 << 20).decompressobj()
     decoded = bytearray()
@@ -121,20 +136,12 @@ def _unzstd(data: bytes, limit: int) -> bytes:
             decoded += stream.decompress(view[start : start + ZSTD_PIECE])
         except zstandard.ZstdError as failure:
             raise DamagedBody(f"the body is not valid zstd: {failure}") from None
-        if len(decoded) > limit:
-            raise _too_large(limit)
+        limits.check_bytes(len(decoded))
     if not stream.eof:
         raise DamagedBody("the zstd data ends before its end: it was cut off")
     if stream.unused_data:
         raise DamagedBody("bytes follow the end of the zstd data; send one frame")
     return bytes(decoded)
-
-
-def _too_large(limit: int) -> TooLarge:
-    return TooLarge(
-        f"the body has more than {limit:,} bytes once decoded; send a smaller graph, or raise "
-        "MESHWRIGHT_MAX_BODY_BYTES on the server"
-    )
 
 
 def _finite(text: str) -> float:

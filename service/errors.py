@@ -6,6 +6,11 @@ MeshwrightError
 ├── NotJson                 400
 ├── DamagedBody             400
 ├── WrongContentType        415
+├── SlowBody                408
+├── Busy                    503
+├── KeyReused               422
+├── KeyInUse                409
+├── TooManyWaits            429
 ├── NoSuchPage              404
 ├── NotAllowed              405
 ├── WrongHost               421
@@ -54,6 +59,45 @@ class WrongContentType(MeshwrightError):
     slug = "unsupported-media-type"
     title = "The body has a type that is not understood"
     status = 415
+
+
+class SlowBody(MeshwrightError):
+    """A body that did not arrive in time."""
+
+    slug = "slow-body"
+    title = "The body did not arrive in time"
+    status = 408
+
+
+class Busy(MeshwrightError):
+    """The service has more to do at one time than it takes on."""
+
+    slug = "busy"
+    title = "The service is busy"
+    status = 503
+
+
+class KeyReused(InvalidInput):
+    """An Idempotency-Key that was used for another request."""
+
+    slug = "idempotency-key-reused"
+    title = "The Idempotency-Key is another request's"
+
+
+class KeyInUse(MeshwrightError):
+    """A request with this Idempotency-Key is under way."""
+
+    slug = "idempotency-key-in-use"
+    title = "The same request is under way"
+    status = 409
+
+
+class TooManyWaits(MeshwrightError):
+    """Too many requests of one tenant wait at the same time."""
+
+    slug = "too-many-waits"
+    title = "Too many requests wait"
+    status = 429
 
 
 class NoSuchPage(MeshwrightError):

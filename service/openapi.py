@@ -34,9 +34,9 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/keys": KeyRequest,
     "/v1/plans/{plan}/labels": LabelChange,
 }
-WITH_BODY = ("400", "413", "415", "422")
-# an upload that counts as a job, or asks for one
-QUEUES = ("/v1/plan", "/v1/calibrations:measure", "/v1/plans/{plan}/explain")
+WITH_BODY = ("400", "408", "413", "415", "422")
+# what counts as a job, or waits for one
+QUEUES = ("/v1/plan", ":measure", "/explain", "/lease", "/v1/jobs/{job}", "/events")
 # what the endpoint needs is another's now, or nobody's
 CONFLICTS = (":measure", "/heartbeat", "/results", "/exports/{target}")
 # documents are named in the query or the body, not in the path
@@ -51,12 +51,13 @@ STATUS = {
     "401": "There is no key, or it is unknown, revoked or expired",
     "403": "The key lacks the scope, or the page of another host sent this",
     "404": "There is no such document",
+    "408": "The body did not arrive in time",
     "409": "What this needs is not there: words of the target, an agent, the lease of an attempt",
     "413": "The body or the document is too large",
     "415": "The body has a type that is not understood",
     "421": "The service is not called so",
     "422": "A parameter or the document is not valid",
-    "429": "The tenant has too many jobs queued and running; Retry-After says when to ask again",
+    "429": "The tenant has too many jobs, or waits; Retry-After says when to ask again",
     "503": "The service cannot work now",
 }
 
@@ -102,7 +103,7 @@ def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
     if path not in OPEN:
         statuses.update(("401", "403", "503"))
         operation["security"] = [{"key": []}]
-    if path in QUEUES:
+    if path.endswith(QUEUES):
         statuses.add("429")
     if operation.get("parameters"):
         statuses.add("422")

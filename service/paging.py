@@ -86,7 +86,7 @@ def _token(created: float, id_: str) -> str:
 def _place(token: str) -> tuple[float, str]:
     try:
         created, id_ = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        if isinstance(created, (int, float)) and isinstance(id_, str) and "\0" not in id_:
+        if isinstance(created, (int, float)) and isinstance(id_, str) and id_.isprintable():
             place = float(created)
             if math.isfinite(place):
                 return place, id_

@@ -9,6 +9,7 @@ from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
+from meshwright.schema import NotFound
 from service.errors import ParameterError
 
 
@@ -17,17 +18,22 @@ async def check_parameters(request: Request) -> None:
 
     A filter that is misspelt would otherwise list everything, and a wait not wait.
     """
+    for name, value in request.path_params.items():
+        if not value.isprintable():  # nor would every database take it
+            raise NotFound(f"no {name} has the id {value[:100]!a}")
     if not request.query_params:
         return
     lists = dict(_names(cast(APIRoute, request.scope["route"]).dependant))
     known = sorted(lists)
     seen: set[str] = set()
-    for name, _ in request.query_params.multi_items():
+    for name, value in request.query_params.multi_items():
         if name not in known:
             says = f"the parameters here are {', '.join(known)}" if known else "there are none here"
             raise ParameterError(f"unknown parameter {name[:80]!r}; {says}")
         if name in seen and not lists[name]:
             raise ParameterError(f"parameter {name!r} is given twice")
+        if not value.isprintable():
+            raise ParameterError(f"parameter {name!r} must be printable, got {value[:80]!a}")
         seen.add(name)
 
 

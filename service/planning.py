@@ -149,7 +149,8 @@ def _before(body: Mapping[str, Any]) -> dict[str, Any]:
     if not given:
         return {}
     plan, steps = given.get("from_plan"), given.get("steps", DEFAULT_STEPS)
-    if not isinstance(plan, str) or not plan.startswith(Plan.prefix + "_"):
+    is_id = isinstance(plan, str) and plan.startswith(Plan.prefix + "_") and plan.isprintable()
+    if not is_id:
         raise RequestError(
             f"from_plan is the id of the stored plan that the job runs now, got "
             f"{json.dumps(plan)[:80]}",
@@ -213,7 +214,7 @@ def _part(body: Mapping[str, Any], field: str, kind: type[D]) -> D | str:
             pointer=f"/{field}",
         )
     if isinstance(given, str):
-        if not given.startswith(kind.prefix + "_"):
+        if not given.startswith(kind.prefix + "_") or not given.isprintable():
             raise RequestError(
                 f"{field} {given[:80]!r} is not an id; ids of this kind begin with {kind.prefix}_",
                 pointer=f"/{field}",

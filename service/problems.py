@@ -14,7 +14,17 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from meshwright.schema import MeshwrightError, TooManyJobs, Unauthorized, Unavailable
-from service.errors import HttpError, Internal, NoSuchPage, NotAllowed, ParameterError
+from service.errors import (
+    Busy,
+    HttpError,
+    Internal,
+    KeyInUse,
+    NoSuchPage,
+    NotAllowed,
+    ParameterError,
+    SlowBody,
+    TooManyWaits,
+)
 
 MEDIA_TYPE = "application/problem+json"
 PROBLEM_SCHEMA: dict[str, Any] = {
@@ -40,6 +50,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 }
 
 RETRY_S = 10  # chosen: a search or two end in that time
+SOON_S = 1  # chosen: most requests end in that time
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +78,10 @@ def _headers_of(error: MeshwrightError) -> dict[str, str]:
             return {"WWW-Authenticate": 'Bearer realm="meshwright"'}
         case TooManyJobs():
             return {"Retry-After": str(RETRY_S)}
+        case Busy() | KeyInUse() | TooManyWaits():
+            return {"Retry-After": str(SOON_S)}
+        case SlowBody():
+            return {"Connection": "close"}
     return {}
 
 
@@ -113,7 +128,8 @@ def of_the_database(request: Request, error: Exception) -> Response:
     """Of an OperationalError: a full disk, a lock held too long. No program could do better."""
     said = cast(OperationalError, error).orig
     log.error("%s %s failed: %s", request.method, request.url.path, said)
-    return answer(Unavailable(f"the database cannot answer: {said}"), request)
+    # what it said may name its host and its user
+    return answer(Unavailable("the database cannot answer; the server's log says why"), request)
 
 
 def of_a_fault(request: Request, error: Exception) -> Response:

@@ -14,6 +14,8 @@ from meshwright.schema.observation import Observation
 from service.agents import Heard
 from service.documents import Entry
 
+JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+
 
 class Job(BaseModel):
     """A search or a measurement, and what came of it; `plan` and `outcome` once that is found.
@@ -28,7 +30,7 @@ class Job(BaseModel):
     """
 
     id: str
-    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    state: JobState
     kind: Literal["plan", "measurement"] = "plan"
     request: str
     graph: str | None = None

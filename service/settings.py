@@ -9,6 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from meshwright.processes import MAX_PROCESSES
+from meshwright.schema.canonical import MAX_NESTING
+from meshwright.schema.graph import MAX_OPS
 from service.dask_scheduler import Scheduler
 
 DASK_FILES = ("authority", "certificate", "key")
@@ -41,6 +43,10 @@ class Settings(BaseSettings):
     metrics_host, metrics_port: where metrics are served beside the API, or without one; no port:
         nowhere.
     keep_…_days: see service.retention; 0 for ever.
+    max_body_bytes, max_body_values, max_nesting, max_string_chars, max_ops, max_edges: of one
+        request, see service.limits. max_buffer_bytes: of the bodies of all requests at one time.
+    body_s: that a body may take to arrive.
+    max_waits: requests of a tenant that may wait for a job, or follow one, at one time.
     agent_silent_s: from then on an agent that gave no sign is silent, and gets no measurement.
     """
 
@@ -77,7 +83,15 @@ class Settings(BaseSettings):
     prune_every_s: float = Field(default=3600, gt=0)
     agent_silent_s: float = Field(default=60, gt=0)
     max_body_bytes: int = Field(default=64 * 2**20, ge=1)
+    max_body_values: int = Field(default=4_000_000, ge=1)
+    max_buffer_bytes: int = Field(default=256 * 2**20, ge=1)
+    body_s: float = Field(default=60, gt=0)
+    max_nesting: int = Field(default=MAX_NESTING + 8, ge=1, le=500)  # documents lie in requests
+    max_string_chars: int = Field(default=65_536, ge=1)
+    max_ops: int = Field(default=MAX_OPS, ge=1, le=MAX_OPS)
+    max_edges: int = Field(default=2_000_000, ge=1)
     max_wait_s: float = Field(default=60, ge=0)
+    max_waits: int = Field(default=200, ge=1)
     dask_authority: str = ""
     dask_certificate: str = ""
     dask_key: str = ""

@@ -16,10 +16,12 @@ from service.inspected import Inspected
 from service.jobs import Jobs
 from service.keys import Keys
 from service.leases import Leases
+from service.limits import Buffer
 from service.metrics import Metrics
 from service.pruner import Pruner
 from service.remembered import Remembered
 from service.settings import Settings
+from service.waits import Waits
 from service.worker import Worker
 
 
@@ -39,6 +41,8 @@ class State:
     pruner: Pruner
     inspected: Inspected
     explanations: Explanations
+    buffer: Buffer
+    waits: Waits
     remembered: Remembered = field(default_factory=Remembered)
     stopping: threading.Event = field(default_factory=threading.Event)
 

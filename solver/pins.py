@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema import Graph, Mesh, Pin, RequestError
+from meshwright.schema import Graph, Mesh, Pin, RequestError, TooLarge
 from meshwright.schema.cuts import axes_of, counts_of
 from solver.cut_pins import check_cuts
 from solver.dataset import loading_pins
@@ -79,7 +79,11 @@ def matching_pins(
     names = Names([op.name for op in graph.ops])
     modules = Names([op.module for op in graph.ops])
     for index, glob in enumerate(globs):
-        for place in {place for own in (names, modules) for place in own.matching(glob)}:
+        try:
+            places = {place for own in (names, modules) for place in own.matching(glob)}
+        except TooLarge as error:
+            raise error.within(f"/pins/{index}/op" if index < len(pins) else "/module") from None
+        for place in places:
             name = graph.ops[place].name
             found[name] = (*found.get(name, ()), index)
     return found

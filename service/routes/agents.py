@@ -93,18 +93,28 @@ async def post_lease(
     A lease that ran out is taken over here. The wait is a sign of life.
     """
     own = await run_in_threadpool(service.agents.hear, by, agent)
+    if wait <= 0:
+        claim = await run_in_threadpool(_claim, service, by, agent, own.backend)
+        return _leased(service, claim)
+    with service.waits.one(by.tenant):
+        return await _wait(request, service, by, agent, own.backend, wait)
+
+
+async def _wait(
+    request: Request, service: State, by: Principal, agent: str, backend: str, wait: float
+) -> LeaseAnswer:
     deadline = time.monotonic() + min(
         wait, service.settings.max_wait_s, service.agents.silent_s / 2
     )
     while True:
-        claim = await run_in_threadpool(_claim, service, by, agent, own.backend)
+        claim = await run_in_threadpool(_claim, service, by, agent, backend)
         left = deadline - time.monotonic()
         if claim is None and left > 0 and not service.stopping.is_set():
             if await request.is_disconnected():
                 return LeaseAnswer()
             await asyncio.sleep(min(LOOK_S, left))
             continue
-        return LeaseAnswer() if claim is None else LeaseAnswer(measurement=_lease(service, claim))
+        return _leased(service, claim)
 
 
 def _claim(service: State, by: Principal, agent: str, backend: str) -> Claim | None:
@@ -112,10 +122,14 @@ def _claim(service: State, by: Principal, agent: str, backend: str) -> Claim | N
     return service.leases.claim(agent, mine) if service.leases.has_work(mine) else None
 
 
-def _lease(service: State, claim: Claim) -> Lease:
-    return Lease(
-        id=claim.job,
-        attempt=claim.attempt,
-        lease_s=service.leases.lease_s,
-        asked=Measure.from_dict(claim.asked),
+def _leased(service: State, claim: Claim | None) -> LeaseAnswer:
+    if claim is None:
+        return LeaseAnswer()
+    return LeaseAnswer(
+        measurement=Lease(
+            id=claim.job,
+            attempt=claim.attempt,
+            lease_s=service.leases.lease_s,
+            asked=Measure.from_dict(claim.asked),
+        )
     )

@@ -42,6 +42,12 @@ def existing(service: Service, by: Reader, job: str) -> str:
     return job
 
 
+async def waiting(service: Service, by: Reader) -> AsyncIterator[None]:
+    """One of the tenant's requests that wait, as long as the stream lasts."""
+    with service.waits.one(by.tenant):
+        yield
+
+
 def seen(
     last_event_id: Annotated[
         str | None, Header(description="The id of the last event that was read")
@@ -66,6 +72,7 @@ async def events(
     by: Reader,
     job: Annotated[str, Depends(existing)],
     after: Annotated[int, Depends(seen)],
+    _: Annotated[None, Depends(waiting)],
 ) -> AsyncIterator[ServerSentEvent]:
     """State, progress and plan of a job as they change, from the first or from Last-Event-ID on."""
     while True:

@@ -26,6 +26,7 @@ def post_graph(
 ) -> Response:
     """Store an operator graph: 201, or 200 where it was there already."""
     graph = Graph.from_dict(body.json())
+    body.limits.check_graph(graph)
     check_rules(graph)
     return upload(service, by, graph, "/v1/graphs")
 

@@ -14,7 +14,7 @@ from sqlalchemy import Row
 from service.jobs import has_ended
 from service.paging import Paging
 from service.principals import Planner, Reader, Tenant
-from service.resources import Job, JobList, job_of
+from service.resources import Job, JobList, JobState, job_of
 from service.state import Service, State
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -26,7 +26,7 @@ def list_jobs(
     service: Service,
     by: Reader,
     page: Paging,
-    state: Annotated[str | None, Query(max_length=40)] = None,
+    state: JobState | None = None,
 ) -> JobList:
     """Jobs, the newest first."""
     found = service.jobs.list(by.tenant, page, state=state)
@@ -60,6 +60,20 @@ async def wait_for(
     what: Callable[[Row[Any]], bool],
 ) -> Row[Any]:
     """The job once `what` is so, the time is over, the caller has gone or the service stops."""
+    if seconds <= 0:
+        return await run_in_threadpool(service.jobs.get, tenant, job)
+    with service.waits.one(tenant):
+        return await _wait_for(request, service, tenant, job, seconds, what)
+
+
+async def _wait_for(
+    request: Request,
+    service: State,
+    tenant: Tenant,
+    job: str,
+    seconds: float,
+    what: Callable[[Row[Any]], bool],
+) -> Row[Any]:
     deadline = time.monotonic() + min(seconds, service.settings.max_wait_s)
     while True:
         row = await run_in_threadpool(service.jobs.get, tenant, job)

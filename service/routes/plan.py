@@ -15,6 +15,7 @@ from meshwright.schema import (
     Graph,
     Plan,
     Setup,
+    TooLarge,
     Topology,
     Wishes,
 )
@@ -98,6 +99,11 @@ def _submit(service: State, by: Principal, body: Body, *, fresh: bool) -> tuple[
             _count(service, found)
             return found, False
     asked = understand(body.json(), service.settings.planner)
+    for graph in [part for part in asked.documents if isinstance(part, Graph)]:
+        try:
+            body.limits.check_graph(graph)
+        except TooLarge as error:
+            raise error.within("/graph") from None
     if not asked.verify:
         service.remembered.keep(body.encoding, body.data, asked.request)
     with service.database.reading() as connection:

@@ -13,6 +13,7 @@ from meshwright.schema.samples import Backend, Samples
 from meshwright.schema.sizes import MAX_SIZE
 from meshwright.schema.topology import MAX_DEVICES
 
+MAX_ATTEMPT = 2**31 - 1  # what every database counts to
 MAX_SECONDS = 86400.0  # chosen: nobody measures for more than a day
 
 
@@ -72,7 +73,7 @@ class Heartbeat(Document):
     prefix: ClassVar[str] = "heartbeat"
 
     measurement: Line | None = None
-    attempt: Whole | None = Field(default=None, ge=1)
+    attempt: Whole | None = Field(default=None, ge=1, le=MAX_ATTEMPT)
     progress: Progress | None = None
 
     @model_validator(mode="after")
@@ -91,7 +92,7 @@ class Results(Document):
 
     prefix: ClassVar[str] = "results"
 
-    attempt: Whole = Field(ge=1)
+    attempt: Whole = Field(ge=1, le=MAX_ATTEMPT)
     samples: Samples | None = None
     problem: Line | None = None
     lost: Line | None = None

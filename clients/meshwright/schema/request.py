@@ -11,7 +11,7 @@ from meshwright.schema.calibration import Calibration
 from meshwright.schema.certificate import Certificate
 from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
-from meshwright.schema.model import Document, Model, Number
+from meshwright.schema.model import Document, Line, Model, Number
 from meshwright.schema.plan import MemoryUse, Plan
 from meshwright.schema.setup import Setup
 from meshwright.schema.topology import Topology
@@ -85,7 +85,7 @@ class Progress(Model):
     incumbent_ns: of the best plan so far. lower_bound_ns: of all plans on the mesh that it is at.
     """
 
-    phase: str
+    phase: Line
     done: int
     total: int
     incumbent_ns: Number | None = None
