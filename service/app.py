@@ -16,6 +16,7 @@ from service.database import Database
 from service.explanations import Explanations
 from service.guard import Guard
 from service.hosts import Hosts
+from service.idempotency import Idempotency
 from service.inspected import Inspected
 from service.jobs import Jobs
 from service.keys import Keys
@@ -115,6 +116,7 @@ def build(settings: Settings) -> State:
         settings, database, keys, Authentication(keys), jobs_, registered, leases, workers,
         metrics_, pruner, Inspected(database), Explanations(database, settings),
         Buffer(settings.max_buffer_bytes), Waits(settings.max_waits),
+        Idempotency(database, kept_s=settings.idempotency_s),
     )  # fmt: skip
 
 

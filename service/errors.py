@@ -2,14 +2,13 @@
 
 MeshwrightError
 ├── InvalidInput
-│   └── ParameterError      422
+│   ├── ParameterError      422
+│   └── KeyReused           422
 ├── NotJson                 400
 ├── DamagedBody             400
 ├── WrongContentType        415
 ├── SlowBody                408
 ├── Busy                    503
-├── KeyReused               422
-├── KeyInUse                409
 ├── TooManyWaits            429
 ├── NoSuchPage              404
 ├── NotAllowed              405
@@ -82,14 +81,6 @@ class KeyReused(InvalidInput):
 
     slug = "idempotency-key-reused"
     title = "The Idempotency-Key is another request's"
-
-
-class KeyInUse(MeshwrightError):
-    """A request with this Idempotency-Key is under way."""
-
-    slug = "idempotency-key-in-use"
-    title = "The same request is under way"
-    status = 409
 
 
 class TooManyWaits(MeshwrightError):

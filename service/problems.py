@@ -18,7 +18,6 @@ from service.errors import (
     Busy,
     HttpError,
     Internal,
-    KeyInUse,
     NoSuchPage,
     NotAllowed,
     ParameterError,
@@ -78,7 +77,7 @@ def _headers_of(error: MeshwrightError) -> dict[str, str]:
             return {"WWW-Authenticate": 'Bearer realm="meshwright"'}
         case TooManyJobs():
             return {"Retry-After": str(RETRY_S)}
-        case Busy() | KeyInUse() | TooManyWaits():
+        case Busy() | TooManyWaits():
             return {"Retry-After": str(SOON_S)}
         case SlowBody():
             return {"Connection": "close"}

@@ -46,6 +46,7 @@ class Settings(BaseSettings):
     max_body_bytes, max_body_values, max_nesting, max_string_chars, max_ops, max_edges: of one
         request, see service.limits. max_buffer_bytes: of the bodies of all requests at one time.
     body_s: that a body may take to arrive.
+    idempotency_s: for which an Idempotency-Key is kept.
     max_waits: requests of a tenant that may wait for a job, or follow one, at one time.
     agent_silent_s: from then on an agent that gave no sign is silent, and gets no measurement.
     """
@@ -92,6 +93,7 @@ class Settings(BaseSettings):
     max_edges: int = Field(default=2_000_000, ge=1)
     max_wait_s: float = Field(default=60, ge=0)
     max_waits: int = Field(default=200, ge=1)
+    idempotency_s: float = Field(default=86400, gt=0)
     dask_authority: str = ""
     dask_certificate: str = ""
     dask_key: str = ""

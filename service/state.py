@@ -12,6 +12,7 @@ from service.agents import Agents
 from service.authentication import Authentication
 from service.database import Database
 from service.explanations import Explanations
+from service.idempotency import Idempotency
 from service.inspected import Inspected
 from service.jobs import Jobs
 from service.keys import Keys
@@ -43,6 +44,7 @@ class State:
     explanations: Explanations
     buffer: Buffer
     waits: Waits
+    idempotency: Idempotency
     remembered: Remembered = field(default_factory=Remembered)
     stopping: threading.Event = field(default_factory=threading.Event)
 

@@ -257,3 +257,19 @@ class ChoreRow(Base):
 
     name: Mapped[str] = mapped_column(String(16), primary_key=True)
     done: Mapped[float] = mapped_column(Float(53))
+
+
+class IdempotencyRow(Base):
+    """A key that came with a request, and the job of that request. digest: of the request."""
+
+    __tablename__ = "idempotency"
+    __table_args__ = (
+        Index("idempotency_by_age", "tenant", "created"),
+        Index("idempotency_by_job", "job"),  # what goes with a job that is deleted
+    )
+
+    tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    job: Mapped[str] = mapped_column(ID, ForeignKey("jobs.id", ondelete="CASCADE"))
+    created: Mapped[float] = mapped_column(Float(53))

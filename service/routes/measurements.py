@@ -13,6 +13,7 @@ from meshwright.schema.samples import Samples
 from service import cancelled, documents
 from service.body import Body, read_body
 from service.errors import LeaseLost, NoAgent
+from service.idempotency import Given, Once
 from service.leases import Claim
 from service.principals import Measurer, Planner, Principal
 from service.resources import Job, Measured, ResultsAnswer, job_of
@@ -33,17 +34,22 @@ def post_measure(
     by: Planner,
     response: Response,
     body: Annotated[Body, Depends(read_body)],
+    idempotency_key: Given = None,
 ) -> Job:
     """Queue a measurement; an agent that waits takes it. 409 where none is alive that could."""
     asked = Measure.from_dict(body.json())
     if asked.agent is not None:
         service.agents.get(by.tenant, asked.agent)
+    once = Once.of(idempotency_key, "measure", body.encoding, body=body.data)
     with service.database.writing() as connection:
-        if not service.agents.has_one(
+        again = once and service.idempotency.alone(connection, by.tenant, once)
+        if not again and not service.agents.has_one(
             connection, by.tenant, agent=asked.agent, backend=asked.backend
         ):
             raise NoAgent(_lack(asked, service))
-        job = service.jobs.measure(connection, by, asked)
+        job = again or service.jobs.measure(connection, by, asked)
+        if once and not again:
+            service.idempotency.keep(connection, by.tenant, once, job)
     response.headers["Location"] = f"/v1/jobs/{job}"
     return job_of(service.jobs.get(by.tenant, job))
 

@@ -24,6 +24,7 @@ from meshwright.schema.move import DEFAULT_STEPS
 from meshwright.schema.sizes import MAX_SIZE
 from service import certificates, documents, immutable
 from service.body import Body, read_body
+from service.idempotency import Given, Once
 from service.jobs import has_ended
 from service.planning import Asked, check, understand
 from service.principals import Planner, Principal, Tenant
@@ -68,12 +69,14 @@ async def plan(
     body: Annotated[Body, Depends(read_body)],
     fresh: Annotated[bool, Query(description="Search again")] = False,
     prefer: Annotated[str | None, Header(description="wait=N: answer after N seconds")] = None,
+    idempotency_key: Given = None,
 ) -> Response:
     """Find a stored plan or queue a search for one; with `verify`, execute it too."""
     wanted = WAIT.search(prefer or "")
+    once = Once.of(idempotency_key, "plan", fresh, body.encoding, body=body.data)
     if not wanted:
-        return await run_in_threadpool(_at_once, service, by, body, fresh=fresh)
-    row, verify = await run_in_threadpool(_submit, service, by, body, fresh=fresh)
+        return await run_in_threadpool(_at_once, service, by, body, fresh=fresh, once=once)
+    row, verify = await run_in_threadpool(_submit, service, by, body, fresh=fresh, once=once)
     row = await wait_for(
         request,
         service,
@@ -85,13 +88,17 @@ async def plan(
     return await run_in_threadpool(_answer, service, by.tenant, row, verify=verify)
 
 
-def _at_once(service: State, by: Principal, body: Body, *, fresh: bool) -> Response:
-    row, verify = _submit(service, by, body, fresh=fresh)
+def _at_once(
+    service: State, by: Principal, body: Body, *, fresh: bool, once: Once | None
+) -> Response:
+    row, verify = _submit(service, by, body, fresh=fresh, once=once)
     return _answer(service, by.tenant, row, verify=verify)
 
 
-def _submit(service: State, by: Principal, body: Body, *, fresh: bool) -> tuple[Row[Any], bool]:
-    known = None if fresh else service.remembered.request(body.encoding, body.data)
+def _submit(
+    service: State, by: Principal, body: Body, *, fresh: bool, once: Once | None
+) -> tuple[Row[Any], bool]:
+    known = None if fresh or once else service.remembered.request(body.encoding, body.data)
     if known is not None:
         with service.database.reading() as connection:
             found = service.jobs.find(connection, by.tenant, known)
@@ -107,23 +114,31 @@ def _submit(service: State, by: Principal, body: Body, *, fresh: bool) -> tuple[
     if not asked.verify:
         service.remembered.keep(body.encoding, body.data, asked.request)
     with service.database.reading() as connection:
+        again = once and service.idempotency.find(connection, by.tenant, once)
         found = None if fresh else service.jobs.find(connection, by.tenant, asked.request)
-        if found is not None and not asked.verify:
+        if found is not None and not asked.verify and not once:
             _count(service, found)
             return found, False
-        if found is None:
+        if found is None and not again:
             check(connection, by.tenant, asked)
+    if again:
+        return service.jobs.get(by.tenant, again), asked.verify
     with service.database.writing() as connection:
         documents.referring(connection)
+        again = once and service.idempotency.alone(connection, by.tenant, once)
         service.database.alone(connection, f"{by.tenant} {asked.request}")
         found = None if fresh else service.jobs.find(connection, by.tenant, asked.request)
         job: str | None
-        if found is None:
+        if again:
+            job = again
+        elif found is None:
             job = _store(service, connection, by, asked)
         elif asked.verify:
             job = service.jobs.verify(connection, by, found)
         else:
             job = None
+        if once and not again:
+            service.idempotency.keep(connection, by.tenant, once, job or str(found and found.id))
     _count(service, found)
     if job is None:
         assert found is not None
