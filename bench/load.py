@@ -29,7 +29,7 @@ from bench.series_parallel import series_parallel
 from bench.timing import median_seconds, reference_loop, say
 from meshwright.planner import preset
 from meshwright.schema import Graph, Plan, Request
-from service import documents
+from service import documents, shelf
 from service.database import Database
 from service.principals import DEFAULT
 from solver.planner import plan as planned
@@ -71,6 +71,7 @@ def fill(store: str, *, count: int = STORED) -> Plan:
         for number in range(count):
             own = found.model_copy(update={"name": f"net {number}"})
             documents.put_plan(connection, DEFAULT, own, now=database.now)
+            shelf.label(connection, DEFAULT, own.id, add=[f"l{number % 1000}"], remove=[])
     database.close()
     return own
 
@@ -116,6 +117,8 @@ def _table(url: str, pid: int, plan: Plan, folder: Path, seconds: int) -> None:
         say(f"| {name} | {rate:,.0f} | {median} | {worst} |")
     with httpx.Client(base_url=url, timeout=60) as http:
         _one("50 plans listed, filtered by graph", http, f"/v1/plans?graph={plan.graph}")
+        _one("50 plans listed, label=l77?", http, "/v1/plans?label=l77%3F")
+        _one("no plan listed, model=other*", http, "/v1/plans?model=other*")
         _upload(http)
     reference_s, _ = median_seconds(reference_loop)
     after = resident_bytes(pid)
