@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import Depends, FastAPI
-from starlette.middleware.gzip import GZipMiddleware
 
 from service import openapi, problems
 from service.agents import Agents
 from service.authentication import Authentication
+from service.compression import Compression
 from service.database import Database
 from service.explanations import Explanations
 from service.guard import Guard
@@ -87,7 +87,7 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])
-    app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=1)
+    app.add_middleware(Compression)
     app.add_middleware(
         Guard,
         hosts=Hosts(settings.host, settings.allowed_hosts),

@@ -21,6 +21,8 @@ from service.metrics import Metrics
 log = logging.getLogger(__name__)
 HEADER = "X-Request-ID"
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+# a document is never taken for a page, and no address of ours is told to anybody else
+NO_GUESSES = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})  # asked all the time, by machines
 
@@ -44,7 +46,9 @@ class Requests:
             nonlocal status, first_s
             if message["type"] == "http.response.start":
                 status, first_s = message["status"], time.perf_counter() - begun
-                MutableHeaders(scope=message)[HEADER] = id_
+                headers = MutableHeaders(scope=message)
+                headers[HEADER] = id_
+                headers.update(NO_GUESSES)
             await send(message)
 
         with logs.about(request_id=id_), self._metrics.requests_running.track_inprogress():

@@ -23,7 +23,6 @@ PAGES = files("service") / "pages"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
 }
 SHOWN = 200  # plans on the page; the API has them all
 

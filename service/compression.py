@@ -1,0 +1,90 @@
+"""Answers compressed as the caller takes them: zstd, else gzip.
+
+An ETag names a document, whichever way it is sent: of a compressed answer it is a weak one, since
+the bytes are others (RFC 9110, 8.8.3). What comes in parts, events above all, goes as it is.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+
+import zstandard
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SMALLEST = 1024  # bytes; chosen: less fits into one packet anyway
+LONG = 1 << 18  # bytes; chosen: from here on others would wait for milliseconds
+
+
+def _zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=1).compress(data)
+
+
+def _gzip(data: bytes) -> bytes:
+    return gzip.compress(data, compresslevel=1, mtime=0)
+
+
+# the best first
+ENCODINGS: dict[str, Callable[[bytes], bytes]] = {"zstd": _zstd, "gzip": _gzip}
+
+
+class Compression:
+    """ASGI middleware."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        encoding = accepted(Request(scope).headers.get("accept-encoding", ""))
+        held: Message | None = None
+
+        async def sending(message: Message) -> None:
+            nonlocal held
+            if message["type"] == "http.response.start":
+                held = message
+                return
+            if held is not None:
+                start, held = held, None
+                MutableHeaders(scope=start).add_vary_header("Accept-Encoding")
+                if encoding is not None and not message.get("more_body", False):
+                    await _compress(start, message, encoding)
+                await send(start)
+            await send(message)
+
+        await self._app(scope, receive, sending)
+
+
+async def _compress(start: Message, message: Message, encoding: str) -> None:
+    body = message.get("body", b"")
+    headers = MutableHeaders(scope=start)
+    if len(body) < SMALLEST or "content-encoding" in headers:
+        return
+    compress = ENCODINGS[encoding]
+    small = compress(body) if len(body) < LONG else await run_in_threadpool(compress, body)
+    message["body"] = small
+    headers["Content-Encoding"] = encoding
+    headers["Content-Length"] = str(len(small))
+    if headers.get("etag", "").startswith('"'):
+        headers["ETag"] = f"W/{headers['etag']}"
+
+
+def accepted(header: str) -> str | None:
+    """The best encoding that an Accept-Encoding allows; None: as it is."""
+    allowed: dict[str, bool] = {}
+    for item in header.split(","):
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
+        allowed[name] = not any(_is_none(parameter) for parameter in parameters)
+    rest = allowed.get("*", False)
+    return next((name for name in ENCODINGS if allowed.get(name, rest)), None)
+
+
+def _is_none(parameter: str) -> bool:
+    """Whether a parameter says that an encoding is not wanted: q=0, q=0.000."""
+    name, _, value = parameter.partition("=")
+    return name.strip() == "q" and set(value.strip()) <= set("0.") and bool(value.strip())
