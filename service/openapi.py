@@ -12,6 +12,7 @@ from meshwright.schema import Calibration, Graph, Topology
 from meshwright.schema.agent import Agent, Heartbeat, Measure, Results
 from meshwright.schema.observation import Observation
 from meshwright.schema.samples import Samples
+from service import examples
 from service.guard import OPEN
 from service.problems import MEDIA_TYPE, PROBLEM_SCHEMA
 from service.routes.keys import KeyRequest
@@ -59,6 +60,23 @@ STATUS = {
     "422": "A parameter or the document is not valid",
     "429": "The tenant has too many jobs, or waits; Retry-After says when to ask again",
     "503": "The service cannot work now",
+}
+HEADER: dict[str, dict[str, Any]] = {
+    name: {"description": said, "schema": {"type": "string"}}
+    for name, said in {
+        "X-Request-ID": "The caller's, or one that was made: the log names it",
+        "ETag": "Names the answer; If-None-Match with it is answered 304",
+        "Location": "The path of what was made, where that has one, or of the job",
+        "Retry-After": "Seconds",
+        "WWW-Authenticate": "Bearer",
+    }.items()
+}
+HEADERS: dict[str, tuple[str, ...]] = {
+    "201": ("X-Request-ID", "Location"),
+    "202": ("X-Request-ID", "Location"),
+    "304": ("X-Request-ID", "ETag"),
+    "401": ("X-Request-ID", "WWW-Authenticate"),
+    "429": ("X-Request-ID", "Retry-After"),
 }
 
 
@@ -113,7 +131,7 @@ def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
         operation["requestBody"] = {
             "required": True,
             "description": "Plain, or with Content-Encoding gzip or zstd",
-            "content": {"application/json": {"schema": schema}},
+            "content": {"application/json": {"schema": schema, "example": examples.BODIES[path]}},
         }
     if path.endswith(CONFLICTS):
         statuses.add("409")
@@ -127,3 +145,8 @@ def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
             "description": STATUS[status],
             "content": {MEDIA_TYPE: {"schema": PROBLEM}},
         }
+    for status, response in responses.items():
+        named = HEADERS.get(status, ("X-Request-ID",))
+        if status == "200" and "304" in responses:
+            named = (*named, "ETag")
+        response["headers"] = {name: HEADER[name] for name in named} | response.get("headers", {})

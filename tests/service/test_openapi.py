@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from service.body import read_body
 from tests.service.conftest import Serve
+from tests.service.keyed import key_of
 
 
 @pytest.fixture
@@ -76,3 +77,29 @@ def test_every_body_that_is_read_is_described(serve: Serve, document: dict[str, 
         if "requestBody" in operation
     }
     assert readers == described
+
+
+def test_every_example_is_accepted(serve: Serve, document: dict[str, Any]) -> None:
+    http = serve(workers=0)
+    for path, methods in document["paths"].items():
+        body = methods.get("post", {}).get("requestBody")
+        if body is None or "{" in path:
+            continue
+        example = body["content"]["application/json"]["example"]
+        answer = http.post(path, json=example)
+        # no agent waits here
+        assert answer.status_code in ((409,) if path.endswith(":measure") else (200, 201, 202)), (
+            path
+        )
+        if path == "/v1/keys":
+            http.headers.update(key_of(http))
+
+
+def test_every_answer_says_its_headers(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            for status, response in operation["responses"].items():
+                assert "X-Request-ID" in response["headers"], path
+                assert ("Retry-After" in response["headers"]) == (status == "429")
+            if "304" in operation["responses"]:
+                assert "ETag" in operation["responses"]["200"]["headers"], path
