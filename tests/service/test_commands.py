@@ -24,8 +24,9 @@ SECONDS = re.compile(r" after [0-9.,]+ [mµn]?s|(?<=\S) +$|(?<=  ) +", re.MULTIL
 
 
 @pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Printed:
     """The exit code and the output of a command, without the times of its search."""
+    monkeypatch.setenv("COLUMNS", "200")
 
     def run(*words: str) -> tuple[int, str]:
         code = command(*words)
@@ -127,7 +128,7 @@ def test_calibrations_print_the_same(at: str, tmp_path: Path, printed: Printed) 
     assert json.loads(here.read_text()) == json.loads(there.read_text())
     shown = printed("calibrations", "show", str(here), "--samples", str(measured))
     id_ = Calibration.from_json(here.read_text()).id
-    assert id_ in "".join(printed("calibrations", "list", "--server", at)[1].split())
+    assert id_ in printed("calibrations", "list", "--server", at)[1]
     assert printed("calibrations", "show", id_, "--server", at) == shown
 
 
