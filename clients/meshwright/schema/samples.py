@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from meshwright.schema.errors import InvalidInput
 from meshwright.schema.model import Document, Line, Model, Number, Whole
@@ -18,6 +18,8 @@ CollectiveKind = Literal[
 Backend = Literal["nccl", "hccl", "gloo"]
 Size = Annotated[Whole, Field(ge=0, le=MAX_SIZE)]
 Extent = Annotated[Whole, Field(ge=1, le=MAX_SIZE)]
+
+SIZES: dict[str, int] = {"matmul": 3, "attention": 5, "memory": 2, "launch": 1}  # of a shape
 
 
 class KernelSample(Model):
@@ -34,10 +36,19 @@ class KernelSample(Model):
     shape: tuple[Size, ...]
     flops: Number = Field(ge=0)
     bytes_moved: Number = Field(ge=0)
-    ns: Number = Field(gt=0)
+    ns: Number = Field(ge=1, le=MAX_SIZE)
     spread_ns: Number = Field(ge=0)
     runs: Whole = Field(ge=1)
     slowest: Number = Field(default=1.0, ge=1)
+
+    @model_validator(mode="after")
+    def _valid(self) -> KernelSample:
+        if len(self.shape) != SIZES[self.kind]:
+            raise InvalidInput(
+                f"the shape of a {self.kind} kernel has {SIZES[self.kind]} sizes, got {self.shape}",
+                pointer="/shape",
+            )
+        return self
 
 
 class CollectiveSample(Model):
@@ -53,7 +64,7 @@ class CollectiveSample(Model):
     dtype: Line
     payload_bytes: Size
     extents: tuple[Extent, ...]
-    ns: Number = Field(gt=0)
+    ns: Number = Field(ge=1, le=MAX_SIZE)
     spread_ns: Number = Field(ge=0)
     runs: Whole = Field(ge=1)
 
