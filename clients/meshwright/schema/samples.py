@@ -19,7 +19,7 @@ Backend = Literal["nccl", "hccl", "gloo"]
 Size = Annotated[Whole, Field(ge=0, le=MAX_SIZE)]
 Extent = Annotated[Whole, Field(ge=1, le=MAX_SIZE)]
 
-SIZES: dict[str, int] = {"matmul": 3, "attention": 5, "memory": 2, "launch": 1}  # of a shape
+SIZES: dict[str, int] = {"matmul": 3, "attention": 5, "memory": 1, "launch": 1}  # of a shape
 
 
 class KernelSample(Model):
