@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from meshwright.client import Client
 from meshwright.schema import Pipeline, Plan, Setup
 from meshwright.schema.comparison import Comparison
 from meshwright.schema.explanation import Explanation
 from solver.simulation.step import step_of
 from tests.service.conftest import Serve
 from tests.service.shelved import store, store_for
+from tests.service.transport import client_of
 from tests.solver.pipeline.layered import layered
 from tests.solver.small_graphs import topology, toy_calibration
 
@@ -170,16 +169,7 @@ def test_a_comparison_is_of_two(service: TestClient, given: list[str]) -> None:
 
 def test_the_client_asks_all_of_it(service: TestClient) -> None:
     plan = staged(service)
-
-    def answer(asked: httpx.Request) -> httpx.Response:
-        url = str(asked.url).removeprefix("http://service")
-        found = service.request(
-            asked.method, url, content=asked.content, headers=dict(asked.headers)
-        )
-        kind = {"content-type": found.headers["content-type"]}
-        return httpx.Response(found.status_code, content=found.content, headers=kind)
-
-    client = Client("http://127.0.0.1", transport=httpx.MockTransport(answer))
+    client = client_of(service)
     assert len(list(client.strategies(plan.id, op="*.linear"))) == 4
     assert client.memory(plan.id, points=5)["over_time"]
     assert client.alternatives(plan.id)[0]["why"]

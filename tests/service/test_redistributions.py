@@ -6,11 +6,11 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from meshwright.client import Client
 from meshwright.schema import NotFound, Plan
 from meshwright.schema.transfer import DeviceTransfer, Transfer
 from tests.service.conftest import Serve
 from tests.service.shelved import store
+from tests.service.transport import client_of
 
 
 @pytest.fixture
@@ -78,13 +78,7 @@ def test_what_cannot_be_moved_is_a_problem(service: TestClient) -> None:
 
 def test_the_client_asks_for_transfers(service: TestClient) -> None:
     one, other = store(service, [2, 4]), store(service, [1, 4])
-
-    def answer(asked: httpx.Request) -> httpx.Response:
-        found = service.get(str(asked.url).removeprefix("http://service"))
-        kind = {"content-type": found.headers["content-type"]}
-        return httpx.Response(found.status_code, content=found.content, headers=kind)
-
-    client = Client("http://service", transport=httpx.MockTransport(answer))
+    client = client_of(service)
     made = client.transfer(one.id, other.id, state="value")
     assert isinstance(made, Transfer)
     assert {line.state for line in made.tensors} == {"value"}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from meshwright.client import Client
 from meshwright.schema import NotFound
 from meshwright.schema.simulation import Simulation
 from tests.service.conftest import Serve
 from tests.service.shelved import store
+from tests.service.transport import client_of
 
 
 @pytest.fixture
@@ -40,13 +39,7 @@ def test_its_trace_comes_as_json(service: TestClient) -> None:
 
 def test_the_client_asks_for_both(service: TestClient) -> None:
     plan = store(service, [2, 4])
-
-    def answer(asked: httpx.Request) -> httpx.Response:
-        found = service.get(str(asked.url).removeprefix("http://service"))
-        kind = {"content-type": found.headers["content-type"]}
-        return httpx.Response(found.status_code, content=found.content, headers=kind)
-
-    client = Client("http://service", transport=httpx.MockTransport(answer))
+    client = client_of(service)
     assert client.simulation(plan.id).step_ns > 0
     assert client.timeline(plan.id)["traceEvents"]
     with pytest.raises(NotFound):

@@ -6,7 +6,7 @@ from meshwright.agent.accelerator import Accelerator
 from meshwright.agent.proposal import propose
 from meshwright.planner import preset
 from meshwright.schema import InvalidInput
-from meshwright.schema.samples import CollectiveSample, KernelSample
+from meshwright.schema.samples import SIZES, CollectiveSample, KernelSample
 
 CPU = Accelerator("cpu", 0, "Some CPU", 64 * 2**30, ())
 
@@ -14,8 +14,8 @@ CPU = Accelerator("cpu", 0, "Some CPU", 64 * 2**30, ())
 def kernel(kind: str, flops: float, moved: float, ns: float) -> KernelSample:
     return KernelSample.model_validate(
         {
-            "kind": kind, "dtype": "float32", "shape": (1,), "flops": flops, "bytes_moved": moved,
-            "ns": ns, "spread_ns": 0, "runs": 5,
+            "kind": kind, "dtype": "float32", "shape": (1,) * SIZES[kind], "flops": flops,
+            "bytes_moved": moved, "ns": ns, "spread_ns": 0, "runs": 5,
         }
     )  # fmt: skip
 
