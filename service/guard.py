@@ -12,13 +12,13 @@ from sqlalchemy.exc import OperationalError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from meshwright.schema import MeshwrightError, Unauthorized
-from service import problems
+from service import problems, site
 from service.authentication import Authentication, secret_of
 from service.hosts import Hosts
 from service.listening import is_loopback
 from service.principals import ANYBODY, Principal
 
-OPEN = frozenset({"/healthz", "/readyz", "/page.css"})
+OPEN = frozenset({"/healthz", "/readyz"})
 
 
 class Guard:
@@ -36,7 +36,7 @@ class Guard:
         request = Request(scope)
         try:
             self._hosts.check(request)
-            if scope["path"] not in OPEN:
+            if scope["path"] not in OPEN and not site.is_open(scope["path"]):
                 request.state.principal = await self._principal(request)
         except MeshwrightError as error:
             await problems.answer(error, request)(scope, receive, send)

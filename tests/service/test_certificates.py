@@ -49,10 +49,6 @@ def test_a_plan_gets_its_certificate(serve: Serve) -> None:
     assert job["certificate"]["outcome"] == "verified"
     assert (job["state"], job["outcome"], job["plan"]) == ("succeeded", "optimal", plan["id"])
     assert job["progress"] == {"phase": "verifying", "done": 1, "total": 1}
-    assert "<td>verified" in http.get("/").text
-    page = http.get(f"/plans/{plan['id']}").text
-    assert "execution  verified: 5 tensors and 2 gradients equal the unsharded run" in page
-    assert "alarm" not in page
 
 
 def test_a_plan_that_is_wrong_succeeds_loudly(serve: Serve) -> None:
@@ -65,8 +61,6 @@ def test_a_plan_that_is_wrong_succeeds_loudly(serve: Serve) -> None:
         "tensor 'y' differs",
     )
     assert only_plan(http)["certificate"] == "failed"
-    assert '<td class="alarm">failed' in http.get("/").text
-    assert '<p class="alarm">failed: tensor' in http.get(f"/plans/{job['plan']}").text
 
 
 def test_nobody_asked_is_not_verified(serve: Serve) -> None:
@@ -75,7 +69,6 @@ def test_nobody_asked_is_not_verified(serve: Serve) -> None:
         assert "link" not in http.post("/v1/plan", json=body, headers=WAIT).headers
     plan = only_plan(http)
     assert "certificate" not in plan
-    assert "<td>not asked" in http.get("/").text
     missing = http.get(f"/v1/plans/{plan['id']}/certificate")
     assert missing.status_code == 404
     assert "verify: true" in missing.json()["detail"]

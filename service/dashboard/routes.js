@@ -1,0 +1,5 @@
+// Every page: its path, and the module that shows it. The service answers these paths with the same
+// document (service/site.py), so each is a link that can be kept.
+export const ROUTES = [
+  ["/", () => import("./views/plans.js")],
+];

@@ -1,0 +1,23 @@
+// What stands where there is nothing to show yet, nothing at all, or no answer.
+import { h } from "./element.js";
+
+export function loading(what) {
+  return h("div", { class: "state", role: "status" }, `Loading ${what} …`);
+}
+
+export function empty(title, ...hint) {
+  return h("div", { class: "state" }, h("h2", {}, title), h("p", {}, ...hint));
+}
+
+/** A problem, with what the service said of each place; retry: a function, or nothing. */
+export function failed(problem, retry) {
+  return h(
+    "div", { class: "state failed", role: "alert" },
+    h("strong", {}, problem.title ?? "This page failed"),
+    h("p", { class: "name" }, problem.detail ?? problem.message),
+    problem.errors?.length
+      ? h("ul", {}, problem.errors.map((error) => h("li", { class: "name" }, h("code", {}, error.pointer || "/"), " ", error.detail)))
+      : null,
+    retry ? h("button", { onclick: retry }, "Try again") : null,
+  );
+}
