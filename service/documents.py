@@ -120,8 +120,8 @@ def put_plan(
 
 def exists(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bool:
     """Whether a document of this kind has this id."""
-    found = select(HoldingRow.id).where(_held(tenant, kind), HoldingRow.id == id_)
-    return connection.execute(found).first() is not None
+    found = connection.execute(_ID, {"tenant": tenant, "kind": kind, "id": id_})
+    return found.first() is not None
 
 
 def read(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bytes:
@@ -186,13 +186,12 @@ _ENTRY = (
     DocumentRow.content_bytes,
     DocumentRow.summary,
 )
-_BODY = (  # made once: the statement of every fetch of a plan
-    select(DocumentRow.body)
-    .join(HoldingRow, DocumentRow.id == HoldingRow.id)
-    .where(
-        HoldingRow.tenant == bindparam("tenant"),
-        HoldingRow.kind == bindparam("kind"),
-        HoldingRow.id == bindparam("id"),
-    )
+# made once: the statements of every fetch of a plan
+_THIS = (
+    HoldingRow.tenant == bindparam("tenant"),
+    HoldingRow.kind == bindparam("kind"),
+    HoldingRow.id == bindparam("id"),
 )
+_ID = select(HoldingRow.id).where(*_THIS)
+_BODY = select(DocumentRow.body).join(HoldingRow, DocumentRow.id == HoldingRow.id).where(*_THIS)
 _NAMES = {"topo": "topology", "cal": "calibration"}

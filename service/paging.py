@@ -36,7 +36,7 @@ class Page(Generic[T]):
     next_token: str | None
 
 
-def page_request(
+async def page_request(
     page_size: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     page_token: Annotated[str | None, Query(max_length=400)] = None,
 ) -> PageRequest:

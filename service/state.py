@@ -80,4 +80,9 @@ def state_of(request: Request) -> State:
     return cast(State, request.app.state.service)
 
 
-Service = Annotated[State, Depends(state_of)]
+async def _service(request: Request) -> State:
+    # async: a dependency that is not costs every request a change of threads
+    return state_of(request)
+
+
+Service = Annotated[State, Depends(_service)]

@@ -48,7 +48,7 @@ async def waiting(service: Service, by: Reader) -> AsyncIterator[None]:
         yield
 
 
-def seen(
+async def seen(
     last_event_id: Annotated[
         str | None, Header(description="The id of the last event that was read")
     ] = None,
