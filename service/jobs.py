@@ -12,11 +12,13 @@ queued does not search at all; one that is cancelled may have a plan a moment la
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Row,
     Select,
@@ -28,6 +30,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.orm import aliased
 
 from meshwright.schema import NotFound, TooManyJobs
 from meshwright.schema.agent import Measure
@@ -36,9 +39,36 @@ from service.clock import is_ahead
 from service.database import Database
 from service.paging import Page, PageRequest, read_page
 from service.principals import Principal, Tenant
-from service.tables import JobRow
+from service.shelf import matches
+from service.tables import DocumentRow, JobRow, KeyRow
 
 FINAL = ("succeeded", "failed", "cancelled")
+GRAPHS, TOPOLOGIES = aliased(DocumentRow), aliased(DocumentRow)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs are wanted: of one of these states, all else None for any. model: a glob of names
+    of graphs, upper or lower case alike."""
+
+    states: Sequence[str] = ()
+    outcome: str | None = None
+    model: str | None = None
+    topology: str | None = None
+
+    def conditions(self) -> Iterable[ColumnElement[bool]]:
+        """Of a job and its graph."""
+        if self.states:
+            yield JobRow.state.in_(self.states)
+        if self.outcome is not None:
+            yield JobRow.outcome == self.outcome
+        if self.topology is not None:
+            yield JobRow.topology == self.topology
+        if self.model is not None and self.model.strip("*"):
+            yield matches(GRAPHS.name, self.model)
+
+
+EVERY = JobFilter()
 
 
 def has_ended(job: Row[Any]) -> bool:
@@ -171,13 +201,9 @@ class Jobs:
         with self._database.reading() as connection:
             return self._get(connection, tenant, job)
 
-    def list(
-        self, tenant: Tenant, page: PageRequest, *, state: str | None = None
-    ) -> Page[Row[Any]]:
+    def list(self, tenant: Tenant, page: PageRequest, wanted: JobFilter = EVERY) -> Page[Row[Any]]:
         """Jobs, the newest first."""
-        statement = select(JobRow.__table__).where(JobRow.tenant == tenant)
-        if state is not None:
-            statement = statement.where(JobRow.state == state)
+        statement = self._rows().where(JobRow.tenant == tenant, *wanted.conditions())
         with self._database.reading() as connection:
             rows, token = read_page(connection, statement, JobRow.created, JobRow.id, page)
         return Page(tuple(rows), token)
@@ -237,10 +263,22 @@ class Jobs:
         )
 
     def _rows(self) -> Select[Any]:
-        """Rows of jobs; `is_held`: a worker has the job, or had it when it was cancelled."""
+        """Rows of jobs with the names of what they are of, and of the key that asked; `is_held`: a
+        worker has the job, or had it when it was cancelled."""
         ahead = is_ahead(JobRow.lease_until, self._database.now, self._lease_s)
         held = and_(JobRow.lease_until.is_not(None), ahead)
-        return select(JobRow.__table__, held.label("is_held"))
+        return (
+            select(
+                JobRow.__table__,
+                held.label("is_held"),
+                GRAPHS.name.label("graph_name"),
+                TOPOLOGIES.name.label("topology_name"),
+                KeyRow.name.label("key_name"),
+            )
+            .outerjoin(GRAPHS, GRAPHS.id == JobRow.graph)
+            .outerjoin(TOPOLOGIES, TOPOLOGIES.id == JobRow.topology)
+            .outerjoin(KeyRow, KeyRow.id == JobRow.key)
+        )
 
     def _note(self, connection: Connection, job: str, attempt: int, body: Any) -> None:
         job_events.note(connection, job, attempt, body, now=self._database.now)

@@ -22,6 +22,7 @@ class Job(BaseModel):
 
     kind: a measurement has no `graph`, and a `topology`, `samples` and `calibration` once it has
     succeeded. worker: who has it, or had it last; of a measurement the agent's id.
+    key, key_name: of who asked for it, where keys are used.
     seconds: how long after the start each entry of the plan's `search.history` was found.
     ended_early: the search was cancelled or took too long; the plan is the best until then.
 
@@ -34,7 +35,11 @@ class Job(BaseModel):
     kind: Literal["plan", "measurement"] = "plan"
     request: str
     graph: str | None = None
+    graph_name: str | None = None
     topology: str | None = None
+    topology_name: str | None = None
+    key: str | None = None
+    key_name: str | None = None
     attempt: int
     worker: str | None = None
     created_at: str
@@ -203,6 +208,7 @@ class PlanEntry(BaseModel):
     name: str
     graph: str
     topology: str
+    topology_name: str = ""
     setup: str
     created_at: str
     meshes: tuple[dict[str, int], ...]
@@ -253,7 +259,11 @@ def job_of(row: Row[Any]) -> Job:
         calibration=row.calibration,
         request=row.request,
         graph=row.graph,
+        graph_name=row.graph_name,
         topology=row.topology,
+        topology_name=row.topology_name,
+        key=row.key,
+        key_name=row.key_name,
         attempt=row.attempt,
         created_at=time_of(row.created),
         started_at=row.started and time_of(row.started),

@@ -22,7 +22,7 @@ from service import documents
 from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
 from service.principals import Tenant
-from service.tables import CertificateRow, KeyRow, LabelRow, PlanRow
+from service.tables import CertificateRow, DocumentRow, KeyRow, LabelRow, PlanRow
 
 MOST_LABELS = 32  # of a plan; chosen: a person reads them
 
@@ -79,10 +79,12 @@ def list_plans(
             PlanRow.summary,
             PlanRow.key,
             KeyRow.name.label("key_name"),
+            DocumentRow.name.label("topology_name"),
             CertificateRow.outcome,
         )
         .outerjoin(CertificateRow, own)
         .outerjoin(KeyRow, KeyRow.id == PlanRow.key)
+        .join(DocumentRow, DocumentRow.id == PlanRow.topology)
         .where(PlanRow.tenant == tenant, *wanted.conditions())
     )
     rows, token = read_page(connection, statement, PlanRow.created, PlanRow.id, page)
@@ -95,6 +97,7 @@ def list_plans(
             "labels": tuple(labels.get(row.id, ())),
             "key": row.key,
             "key_name": row.key_name,
+            "topology_name": row.topology_name,
             **row.summary,
         }
         for row in rows

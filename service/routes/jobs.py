@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Row
 
-from service.jobs import has_ended
+from service.jobs import JobFilter, has_ended
 from service.paging import Paging
 from service.principals import Planner, Reader, Tenant
 from service.resources import Job, JobList, JobState, job_of
 from service.state import Service, State
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+Filter = Annotated[str | None, Query(max_length=100)]
+Glob = Annotated[str | None, Query(min_length=1, max_length=200, description="`*` and `?`")]
 LOOK_S = 0.05  # between two looks at a job that somebody waits for; chosen
 
 
@@ -26,10 +28,13 @@ def list_jobs(
     service: Service,
     by: Reader,
     page: Paging,
-    state: JobState | None = None,
+    state: Annotated[list[JobState], Query(default_factory=list, max_length=5)],
+    outcome: Annotated[Literal["optimal", "feasible", "infeasible"] | None, Query()] = None,
+    model: Glob = None,
+    topology: Filter = None,
 ) -> JobList:
-    """Jobs, the newest first."""
-    found = service.jobs.list(by.tenant, page, state=state)
+    """Jobs, the newest first. state: one of these; model: a glob of names of graphs."""
+    found = service.jobs.list(by.tenant, page, JobFilter(state, outcome, model, topology))
     return JobList(jobs=tuple(map(job_of, found.items)), next_page_token=found.next_token)
 
 

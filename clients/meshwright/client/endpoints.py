@@ -20,6 +20,7 @@ class Endpoints:
     jobs = Listing(of_jobs.jobs)
 
     get_plan = Endpoint(of_plans.get_plan)
+    asked_for = Endpoint(of_plans.asked_for)
     get_rank_strategy = Endpoint(of_plans.get_rank_strategy)
     certificate = Endpoint(of_plans.certificate)
     redistributions = Endpoint(of_plans.redistributions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from meshwright.client.endpoint import Shelf
@@ -38,9 +38,17 @@ class SearchCancelled(MeshwrightError):
     status = 409
 
 
-def jobs(*, state: str | None = None) -> Shelf:
-    """The jobs, the newest first."""
-    return Shelf("jobs", {"state": state})
+def jobs(
+    *,
+    state: str | Sequence[str] | None = None,
+    outcome: str | None = None,
+    model: str | None = None,
+    topology: str | None = None,
+) -> Shelf:
+    """The jobs, the newest first. state: one, or one of several; model: a glob of names of graphs;
+    topology: an id."""
+    filters = {"state": state, "outcome": outcome, "model": model, "topology": topology}
+    return Shelf("jobs", filters)
 
 
 def get_job(job: str, *, wait_s: float = 0) -> Exchange[Job]:

@@ -21,6 +21,12 @@ def get_plan(plan: str) -> Exchange[Plan]:
     return Plan.from_dict((yield from got(f"/v1/plans/{segment(plan)}")))
 
 
+def asked_for(plan: str) -> Exchange[dict[str, Any]]:
+    """The body of POST /v1/plan that asks for a stored plan again: documents by id, the setup
+    itself."""
+    return (yield from got(f"/v1/plans/{segment(plan)}/request"))
+
+
 def plans(
     *,
     graph: str | None = None,

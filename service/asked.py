@@ -1,0 +1,41 @@
+"""What a plan was asked by: the body that would ask for it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from meshwright.schema import Calibration, Plan, Setup
+from service import documents
+from service.principals import Tenant
+from service.tables import JobRow
+
+
+def asked_for(connection: Connection, tenant: Tenant, plan: str) -> dict[str, Any]:
+    """A body of POST /v1/plan: documents by id, and the setup itself, which is not asked for by id.
+
+    It is that of the newest job that found the plan. Jobs are not kept for ever: without one it is
+    what the plan says of it, which is all but the seconds that the search had. NotFound.
+    """
+    found = documents.parsed(connection, tenant, Plan, plan)
+    newest = (
+        select(JobRow.asked)
+        .where(JobRow.tenant == tenant, JobRow.plan == plan)
+        .order_by(JobRow.created.desc(), JobRow.id.desc())
+        .limit(1)
+    )
+    row = connection.execute(newest).first()
+    asked = _of_plan(connection, tenant, found) if row is None else row.asked
+    setup = documents.parsed(connection, tenant, Setup, found.setup)
+    return {**asked, "setup": setup.to_dict()}
+
+
+def _of_plan(connection: Connection, tenant: Tenant, plan: Plan) -> dict[str, Any]:
+    wishes = plan.wishes.model_dump(mode="json", exclude_defaults=True)
+    asked = {"graph": plan.graph, "topology": plan.topology, **wishes}
+    if documents.exists(connection, tenant, Calibration.prefix, plan.calibration):
+        asked["calibration"] = plan.calibration
+    if plan.move is not None:
+        asked |= {"from_plan": plan.move.from_plan, "steps": plan.move.steps}
+    return asked
