@@ -27,15 +27,20 @@ from sqlalchemy import (
     tuple_,
 )
 
-from meshwright.schema import NotFound
+from meshwright.schema import InUse, NotFound
 from service import documents
-from service.errors import InUse
 from service.principals import Tenant
 from service.tables import Base, DocumentRow, HoldingRow, JobRow, PlanRow
 
 OPEN = ("queued", "running")
 NEEDED = ("graph", "topology", "setup", "calibration", "from_plan")  # of what a job was asked
-SHELVES = {"graph": "graph", "topo": "topology"}
+SHELVES = {
+    "plan": "plan",
+    "graph": "graph",
+    "topo": "topology",
+    "cal": "calibration",
+    "samples": "samples",
+}
 
 
 def deleting(connection: Connection) -> None:
@@ -72,9 +77,7 @@ def delete_plan(
     """Delete a tenant's plan, and with it its certificate, its labels, what was measured of it, and
     the jobs that found it. NotFound; InUse where an open job needs it."""
     deleting(connection)
-    if not documents.exists(connection, tenant, "plan", plan):
-        raise NotFound(f"no plan has the id {plan[:100]!r}")
-    _check_free(connection, tenant, plan, "plan", now)
+    _check_there(connection, tenant, "plan", plan, now)
     delete_plans(connection, [(tenant, plan)])
 
 
@@ -87,9 +90,7 @@ def delete_input(
     """
     deleting(connection)
     what = SHELVES[kind]
-    if not documents.exists(connection, tenant, kind, id_):
-        raise NotFound(f"no {what} has the id {id_[:100]!r}")
-    _check_free(connection, tenant, id_, what, now)
+    _check_there(connection, tenant, kind, id_, now)
     column = PlanRow.graph if kind == "graph" else PlanRow.topology
     plan = connection.execute(
         select(PlanRow.id).where(PlanRow.tenant == tenant, column == id_).limit(1)
@@ -98,6 +99,51 @@ def delete_input(
         raise InUse(f"the plan {plan} is of this {what}; delete the plans first")
     of = JobRow.graph if kind == "graph" else JobRow.topology
     jobs = select(JobRow.id).where(JobRow.tenant == tenant, of == id_)
+    delete_jobs(connection, connection.execute(jobs).scalars().all())
+    let_go(connection, [(tenant, id_)])
+
+
+def delete_calibration(
+    connection: Connection, tenant: Tenant, id_: str, now: ColumnElement[float]
+) -> None:
+    """Delete a tenant's calibration, the measurement that it came of, and the ended jobs that asked
+    for it and found no plan.
+
+    NotFound; InUse where an open job or a plan needs it.
+    """
+    deleting(connection)
+    _check_there(connection, tenant, "cal", id_, now)
+    plan = connection.execute(
+        select(PlanRow.id).where(PlanRow.tenant == tenant, PlanRow.calibration == id_).limit(1)
+    ).scalar()
+    if plan is not None:
+        raise InUse(f"the plan {plan} is made with this calibration; delete the plans first")
+    asked = JobRow.asked["calibration"].as_string() == id_
+    jobs = select(JobRow.id).where(JobRow.tenant == tenant, or_(JobRow.calibration == id_, asked))
+    delete_jobs(connection, connection.execute(jobs).scalars().all())
+    let_go(connection, [(tenant, id_)])
+
+
+def delete_samples(
+    connection: Connection, tenant: Tenant, id_: str, now: ColumnElement[float]
+) -> None:
+    """Delete a tenant's samples; InUse where one of its calibrations is fitted to them."""
+    deleting(connection)
+    _check_there(connection, tenant, "samples", id_, now)
+    fitted = select(HoldingRow.id).join(DocumentRow, DocumentRow.id == HoldingRow.id)
+    calibration = connection.execute(
+        fitted.where(
+            HoldingRow.tenant == tenant,
+            HoldingRow.kind == "cal",
+            DocumentRow.summary["samples"].as_string() == id_,
+        ).limit(1)
+    ).scalar()
+    if calibration is not None:
+        raise InUse(
+            f"the calibration {calibration} is fitted to these samples; delete the calibrations "
+            "first"
+        )
+    jobs = select(JobRow.id).where(JobRow.tenant == tenant, JobRow.samples == id_)
     delete_jobs(connection, connection.execute(jobs).scalars().all())
     let_go(connection, [(tenant, id_)])
 
@@ -153,9 +199,13 @@ def referring_to(table: str) -> list[ForeignKeyConstraint]:
     ]
 
 
-def _check_free(
-    connection: Connection, tenant: Tenant, id_: str, what: str, now: ColumnElement[float]
+def _check_there(
+    connection: Connection, tenant: Tenant, kind: str, id_: str, now: ColumnElement[float]
 ) -> None:
+    """NotFound without such a document; InUse where an open job needs it."""
+    what = SHELVES[kind]
+    if not documents.exists(connection, tenant, kind, id_):
+        raise NotFound(f"no {what} has the id {id_[:100]!r}")
     jobs = select(JobRow.id, JobRow.asked, JobRow.graph, JobRow.topology, JobRow.plan)
     for row in connection.execute(jobs.where(JobRow.tenant == tenant, is_open(now))):
         asked: dict[str, Any] = row.asked

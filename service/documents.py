@@ -114,6 +114,7 @@ def put_plan(
                 outcome=plan.search.outcome,
                 solver=plan.wishes.solver,
                 key=key,
+                calibration=plan.calibration,
             )
         )
 
@@ -162,10 +163,14 @@ def entry(connection: Connection, tenant: Tenant, kind: str, id_: str) -> Entry:
 
 
 def list_documents(
-    connection: Connection, tenant: Tenant, kind: str, page: PageRequest
+    connection: Connection,
+    tenant: Tenant,
+    kind: str,
+    page: PageRequest,
+    *conditions: ColumnElement[bool],
 ) -> Page[Entry]:
-    """Documents of a kind, the newest first."""
-    statement = _joined(select(*_ENTRY), tenant, kind)
+    """Documents of a kind, the newest first; conditions: of their holdings."""
+    statement = _joined(select(*_ENTRY), tenant, kind).where(*conditions)
     rows, token = read_page(connection, statement, HoldingRow.created, HoldingRow.id, page)
     return Page(tuple(Entry(*row) for row in rows), token)
 

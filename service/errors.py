@@ -17,7 +17,6 @@ MeshwrightError
 ├── LeaseLost               409
 ├── NoAgent                 409     also outcome of a job
 ├── CannotExport            409
-├── InUse                   409
 ├── HttpError               any other status of the web framework
 ├── WorkerLost              500     outcome of a job
 ├── TimedOut                504     outcome of a job
@@ -144,14 +143,6 @@ class CannotExport(MeshwrightError):
 
     slug = "cannot-export"
     title = "The plan cannot be exported whole"
-    status = 409
-
-
-class InUse(MeshwrightError):
-    """What is to be deleted is needed."""
-
-    slug = "in-use"
-    title = "Something else needs this"
     status = 409
 
 

@@ -19,7 +19,7 @@ from sqlalchemy.orm import aliased
 
 from meshwright.schema import Calibration, Certificate, Infeasible, MeshwrightError, Plan, Progress
 from meshwright.schema.samples import Samples
-from service import certificates, documents, job_events
+from service import calibrations, certificates, documents, job_events
 from service.agents import Agents
 from service.clock import is_ahead
 from service.database import Database
@@ -164,8 +164,9 @@ class Leases:
             ours = select(JobRow.id).where(_ours(claim)).with_for_update()
             if connection.execute(ours).first() is None:
                 return False
-            for document in (samples, samples.topology, calibration):
-                documents.put(connection, claim.tenant, document, now=self._database.now)
+            calibrations.put_samples(
+                connection, claim.tenant, samples, calibration, now=self._database.now
+            )
             return self._end(
                 connection,
                 claim,

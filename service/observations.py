@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Connection, select
 from costmodel.anchoring import anchored
 from meshwright.schema import Calibration, Plan
 from meshwright.schema.observation import Observation
-from service import documents
+from service import calibrations, documents
 from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
 from service.principals import Tenant
@@ -56,7 +56,7 @@ def put(
     ).scalars()
     own = documents.calibration(connection, tenant, plan.calibration)
     made = anchored(own, list(ratios), observation.stack)
-    documents.put(connection, tenant, made, now=now)
+    calibrations.put_measured(connection, tenant, made, plan.topology, now=now)
     return new, ratio, made
 
 

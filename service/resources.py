@@ -89,10 +89,16 @@ class TopologyList(BaseModel):
     next_page_token: str | None = None
 
 
+class CalibrationEntry(DocumentEntry):
+    """A calibration in a list. topologies: in which it was measured, or its steps were."""
+
+    topologies: tuple[str, ...] = ()
+
+
 class CalibrationList(BaseModel):
     """A page of calibrations."""
 
-    calibrations: tuple[DocumentEntry, ...]
+    calibrations: tuple[CalibrationEntry, ...]
     next_page_token: str | None = None
 
 

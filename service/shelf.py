@@ -40,6 +40,7 @@ class PlanFilter:
     solver: str | None = None
     certificate: str | None = None
     key: str | None = None
+    calibration: str | None = None
 
     def conditions(self) -> Iterable[ColumnElement[bool]]:
         """Of a plan and its certificate."""
@@ -49,6 +50,7 @@ class PlanFilter:
             (PlanRow.outcome, self.outcome),
             (PlanRow.solver, self.solver),
             (PlanRow.key, self.key),
+            (PlanRow.calibration, self.calibration),
             (CertificateRow.outcome, self.certificate),
         ):
             if wanted is not None:

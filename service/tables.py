@@ -93,6 +93,22 @@ class HoldingRow(Base):
     created: Mapped[float] = mapped_column(Float(53))
 
 
+class CalibratedRow(Base):
+    """A topology in which a tenant's calibration was measured; the topology itself may be gone."""
+
+    __tablename__ = "calibrated"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant", "calibration"], ["holdings.tenant", "holdings.id"], ondelete="CASCADE"
+        ),
+        Index("calibrated_by_calibration", "tenant", "calibration"),
+    )
+
+    tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
+    topology: Mapped[str] = mapped_column(ID, primary_key=True)
+    calibration: Mapped[str] = mapped_column(ID, primary_key=True)
+
+
 class PlanRow(Base):
     """What lists and filters of a tenant's plans need of a plan document.
 
@@ -106,6 +122,7 @@ class PlanRow(Base):
         Index("plans_by_graph", "tenant", "graph", "created", "id"),
         Index("plans_by_topology", "tenant", "topology", "created", "id"),
         Index("plans_by_solver", "tenant", "solver", "created", "id"),
+        Index("plans_by_calibration", "tenant", "calibration", "created", "id"),
     )
 
     tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
@@ -118,6 +135,7 @@ class PlanRow(Base):
     outcome: Mapped[str] = mapped_column(String(16), server_default="")
     solver: Mapped[str] = mapped_column(String(40), server_default="")
     key: Mapped[str | None] = mapped_column(ID)
+    calibration: Mapped[str] = mapped_column(ID, server_default="")
 
 
 class LabelRow(Base):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from costmodel.residuals import residuals_of
 from meshwright.schema import Calibration
 from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
-from service import documents
+from service import calibrations, deletion, documents
 from service.body import Body, read_body
 from service.paging import Paging
-from service.principals import Planner, Reader
-from service.resources import CalibrationList, Stored
-from service.routes.documents import UPLOAD, entries, read_document, upload
+from service.principals import Admin, Planner, Reader
+from service.resources import CalibrationEntry, CalibrationList, Stored, entry_of
+from service.routes.documents import IN_USE, UPLOAD, read_document, upload
 from service.state import Service
 
 router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"])
@@ -27,14 +27,26 @@ def post_calibration(
     service: Service, by: Planner, body: Annotated[Body, Depends(read_body)]
 ) -> Response:
     """Store a calibration: 201, or 200 where it was there already."""
-    return upload(service, by, Calibration.from_dict(body.json()), "/v1/calibrations")
+    given = Calibration.from_dict(body.json())
+    return upload(service, by, given, "/v1/calibrations", put=calibrations.put)
 
 
 @router.get("", response_model_exclude_none=True, summary="List calibrations")
-def list_calibrations(service: Service, by: Reader, page: Paging) -> CalibrationList:
-    """Calibrations, the newest first."""
-    found = entries(service, by.tenant, "cal", page)
-    return CalibrationList(calibrations=found.items, next_page_token=found.next_token)
+def list_calibrations(
+    service: Service,
+    by: Reader,
+    page: Paging,
+    topology: Annotated[str | None, Query(max_length=100)] = None,
+) -> CalibrationList:
+    """Calibrations, the newest first. topology: the id of the one that they were measured in."""
+    with service.database.reading() as connection:
+        found = calibrations.list_calibrations(connection, by.tenant, page, topology)
+        of = calibrations.topologies_of(connection, by.tenant, [own.id for own in found.items])
+    entries = (
+        CalibrationEntry(**dict(entry_of(own)), topologies=of.get(own.id, ()))
+        for own in found.items
+    )
+    return CalibrationList(calibrations=tuple(entries), next_page_token=found.next_token)
 
 
 @router.get("/{calibration}", responses=ONE, summary="Read a calibration")
@@ -53,3 +65,12 @@ def get_residuals(service: Service, by: Reader, calibration: str) -> Residuals:
             return Residuals(calibration=calibration)
         measured = documents.parsed(connection, by.tenant, Samples, samples)
     return residuals_of(own, measured)
+
+
+@router.delete("/{calibration}", status_code=204, responses=IN_USE, summary="Delete a calibration")
+def delete_calibration(service: Service, by: Admin, calibration: str) -> Response:
+    """Delete a calibration, the measurement that it came of, and the jobs that found no plan with
+    it. 409 while a plan or an open job needs it."""
+    with service.database.writing() as connection:
+        deletion.delete_calibration(connection, by.tenant, calibration, service.database.now)
+    return Response(status_code=204)

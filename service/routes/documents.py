@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from fastapi import Request, Response
 from pydantic import BaseModel
+from sqlalchemy import ColumnElement, Connection
 
 from meshwright.schema import Document
 from service import documents, immutable
@@ -19,6 +20,19 @@ UPLOAD: dict[int | str, dict[str, Any]] = {
     200: {"model": Stored, "description": "It was stored already"},
     201: {"model": Stored, "description": "It is stored; Location names it"},
 }
+D = TypeVar("D", bound=Document)
+D_in = TypeVar("D_in", bound=Document, contravariant=True)
+
+
+class Put(Protocol[D_in]):
+    """Stores a document of a kind; False where the tenant had it already."""
+
+    def __call__(
+        self, connection: Connection, tenant: Tenant, document: D_in, /, *,
+        now: ColumnElement[float],
+    ) -> bool: ...  # fmt: skip
+
+
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 IN_USE: dict[int | str, dict[str, Any]] = {
     204: {"description": "It is deleted"},
@@ -26,11 +40,13 @@ IN_USE: dict[int | str, dict[str, Any]] = {
 }
 
 
-def upload(service: State, by: Principal, document: Document, shelf: str) -> Response:
+def upload(
+    service: State, by: Principal, document: D, shelf: str, *, put: Put[D] = documents.put
+) -> Response:
     """Store a document that a client sent."""
     id_ = document.id
     with service.database.writing() as connection:
-        created = documents.put(connection, by.tenant, document, now=service.database.now)
+        created = put(connection, by.tenant, document, now=service.database.now)
         entry = documents.entry(connection, by.tenant, document.prefix, id_)
     made = Stored(id=id_, name=entry.name, summary=entry.summary)
     return told(made, created=created, location=f"{shelf}/{id_}")

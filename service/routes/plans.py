@@ -50,10 +50,13 @@ def list_plans(
     solver: Annotated[Solver | None, Query()] = None,
     certificate: Annotated[Outcome | None, Query()] = None,
     key: Filter = None,
+    calibration: Filter = None,
 ) -> PlanList:
     """Plans, the newest first. model: a glob of names of graphs; label: of labels, of which one has
     to match; key: the id of the key that asked for them."""
-    wanted = PlanFilter(graph, topology, model, label, outcome, solver, certificate, key)
+    wanted = PlanFilter(
+        graph, topology, model, label, outcome, solver, certificate, key, calibration
+    )
     with service.database.reading() as connection:
         found = shelf.list_plans(connection, by.tenant, page, wanted)
     return PlanList(plans=tuple(map(plan_entry_of, found.items)), next_page_token=found.next_token)

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from costmodel.fitting import fit_calibration
 from meshwright.schema.samples import Samples
-from service import documents
+from service import calibrations, deletion
 from service.body import Body, read_body
 from service.paging import Paging
-from service.principals import Measurer, Reader
+from service.principals import Admin, Measurer, Reader
 from service.resources import Measured, SamplesList
-from service.routes.documents import entries, read_document, told
+from service.routes.documents import IN_USE, entries, read_document, told
 from service.state import Service
 
 router = APIRouter(prefix="/v1/samples", tags=["samples"])
@@ -33,9 +33,7 @@ def post_samples(
     calibration = fit_calibration(samples)
     with service.database.writing() as connection:
         now = service.database.now
-        created = documents.put(connection, by.tenant, samples, now=now)
-        documents.put(connection, by.tenant, samples.topology, now=now)
-        documents.put(connection, by.tenant, calibration, now=now)
+        created = calibrations.put_samples(connection, by.tenant, samples, calibration, now=now)
     fitted = calibration.fitted
     assert fitted is not None
     made = Measured(
@@ -58,3 +56,12 @@ def list_samples(service: Service, by: Reader, page: Paging) -> SamplesList:
 def get_samples(request: Request, service: Service, by: Reader, samples: str) -> Response:
     """Samples in canonical form."""
     return read_document(request, service, by.tenant, "samples", samples)
+
+
+@router.delete("/{samples}", status_code=204, responses=IN_USE, summary="Delete samples")
+def delete_samples(service: Service, by: Admin, samples: str) -> Response:
+    """Delete samples, and the measurement that they came of. 409 while a calibration is fitted to
+    them."""
+    with service.database.writing() as connection:
+        deletion.delete_samples(connection, by.tenant, samples, service.database.now)
+    return Response(status_code=204)

@@ -30,8 +30,8 @@ def test_the_migrations_make_what_the_tables_say(empty: str) -> None:
     database.close()
 
 
-def store_of(empty: str, revision: str) -> tuple[Database, Config]:
-    """A store as a revision left it, with a job; and what migrates it."""
+def migrated_to(empty: str, revision: str) -> tuple[Database, Config]:
+    """A store as a revision left it, and what migrates it."""
     database = Database(empty)
     config = Config()
     config.set_main_option("script_location", str(ROOT / "service" / "migrations"))
@@ -39,6 +39,13 @@ def store_of(empty: str, revision: str) -> tuple[Database, Config]:
     with database.writing() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
+    return database, config
+
+
+def store_of(empty: str, revision: str) -> tuple[Database, Config]:
+    """A store as a revision before tenants left it, with a job; and what migrates it."""
+    database, config = migrated_to(empty, revision)
+    with database.writing() as connection:
         connection.execute(text("INSERT INTO documents VALUES ('g', 'graph', '', 1, 2, '{}', '')"))
         connection.execute(
             text(

@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import func, select
 
 from costmodel.calibrations import default_calibration
-from meshwright.schema import Certificate, Graph, NotFound, Plan, Setup, Topology
+from meshwright.schema import Certificate, Graph, InUse, NotFound, Plan, Setup, Topology
 from meshwright.schema.observation import Observation
 from service import certificates, deletion, documents, observations
-from service.errors import InUse, WorkerLost
+from service.errors import WorkerLost
 from service.leases import Claim
 from service.principals import ANYBODY, DEFAULT, Principal, Tenant
 from service.retention import DAY_S, Retention

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.client.endpoint import Shelf
-from meshwright.client.exchange import Exchange, got, posted, segment
+from meshwright.client.exchange import Exchange, deleted, got, posted, segment
 from meshwright.schema import Calibration, Graph, Setup, Topology
 from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
@@ -70,11 +70,32 @@ def topologies() -> Shelf:
     return Shelf("topologies")
 
 
-def calibrations() -> Shelf:
-    """Entries of the stored calibrations, the newest first."""
-    return Shelf("calibrations")
+def calibrations(*, topology: str | None = None) -> Shelf:
+    """Entries of the stored calibrations, the newest first; with the id of a topology, those that
+    were measured in it."""
+    return Shelf("calibrations", {"topology": topology})
 
 
 def samples() -> Shelf:
     """Entries of the stored samples, the newest first."""
     return Shelf("samples")
+
+
+def delete_graph(graph: str) -> Exchange[None]:
+    """Delete a stored graph; InUse while a plan or an open job needs it."""
+    return (yield from deleted(f"/v1/graphs/{segment(graph)}"))
+
+
+def delete_topology(topology: str) -> Exchange[None]:
+    """Delete a stored topology; InUse while a plan or an open job needs it."""
+    return (yield from deleted(f"/v1/topologies/{segment(topology)}"))
+
+
+def delete_calibration(calibration: str) -> Exchange[None]:
+    """Delete a stored calibration; InUse while a plan or an open job needs it."""
+    return (yield from deleted(f"/v1/calibrations/{segment(calibration)}"))
+
+
+def delete_samples(samples: str) -> Exchange[None]:
+    """Delete stored samples; InUse while a calibration is fitted to them."""
+    return (yield from deleted(f"/v1/samples/{segment(samples)}"))

@@ -95,6 +95,13 @@ def posted(
     return (yield from asked(Call("POST", path, query, body)))
 
 
+def deleted(path: str) -> Exchange[None]:
+    """Nothing, once what is at a path is deleted; raises what the service answers as an error."""
+    response = yield Call("DELETE", path, again="unreached")
+    if response.status_code != 204:
+        value_of(response)
+
+
 def value_of(response: httpx.Response) -> dict[str, Any]:
     """The JSON object of an answer; raises the problem that it is."""
     try:

@@ -6,7 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from meshwright.client.endpoint import Shelf
-from meshwright.client.exchange import Call, Exchange, asked, got, posted, segment, value_of
+from meshwright.client.exchange import (
+    Call,
+    Exchange,
+    asked,
+    deleted,
+    got,
+    posted,
+    segment,
+    value_of,
+)
 from meshwright.schema import Certificate, Plan
 from meshwright.schema.comparison import Comparison
 from meshwright.schema.explanation import Explanation
@@ -37,11 +46,18 @@ def plans(
     solver: str | None = None,
     certificate: str | None = None,
     key: str | None = None,
+    calibration: str | None = None,
 ) -> Shelf:
     """Summaries of the stored plans, the newest first. model, label: globs."""
     filters = {"graph": graph, "topology": topology, "model": model, "label": label}
     filters |= {"outcome": outcome, "solver": solver, "certificate": certificate, "key": key}
+    filters["calibration"] = calibration
     return Shelf("plans", filters)
+
+
+def delete_plan(plan: str) -> Exchange[None]:
+    """Delete a stored plan and all that is known of it; InUse while an open job needs it."""
+    return (yield from deleted(f"/v1/plans/{segment(plan)}"))
 
 
 def labels(

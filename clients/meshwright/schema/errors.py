@@ -15,6 +15,7 @@
     ├── NotFound                404
     ├── Unauthorized            401
     ├── Forbidden               403
+    ├── InUse                   409
     ├── TooManyJobs             429
     ├── Unavailable             503
     └── RankLost                503
@@ -162,6 +163,14 @@ class Forbidden(MeshwrightError):
     slug = "forbidden"
     title = "The key may not do this"
     status = 403
+
+
+class InUse(MeshwrightError):
+    """What is to be deleted is needed."""
+
+    slug = "in-use"
+    title = "Something else needs this"
+    status = 409
 
 
 class TooManyJobs(MeshwrightError):

@@ -1,0 +1,91 @@
+"""Calibrations of the store: kept with the topology they were measured in, and listed by it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+
+from sqlalchemy import ColumnElement, Connection, select
+
+from meshwright.schema import Calibration
+from meshwright.schema.samples import Samples
+from service import documents
+from service.documents import Entry
+from service.inserting import insert_new
+from service.paging import Page, PageRequest
+from service.principals import Tenant
+from service.tables import CalibratedRow, HoldingRow
+
+
+def put(
+    connection: Connection, tenant: Tenant, calibration: Calibration, *, now: ColumnElement[float]
+) -> bool:
+    """Store a calibration; of samples that the tenant has, as measured in their topology."""
+    created = documents.put(connection, tenant, calibration, now=now)
+    fitted = calibration.fitted
+    if fitted and documents.exists(connection, tenant, Samples.prefix, fitted.samples):
+        samples = documents.parsed(connection, tenant, Samples, fitted.samples)
+        put_measured(connection, tenant, calibration, samples.topology.id, now=now)
+    return created
+
+
+def put_samples(
+    connection: Connection,
+    tenant: Tenant,
+    samples: Samples,
+    calibration: Calibration,
+    *,
+    now: ColumnElement[float],
+) -> bool:
+    """Store samples, their topology and the calibration fitted to them; False where they were."""
+    created = documents.put(connection, tenant, samples, now=now)
+    documents.put(connection, tenant, samples.topology, now=now)
+    put_measured(connection, tenant, calibration, samples.topology.id, now=now)
+    return created
+
+
+def put_measured(
+    connection: Connection,
+    tenant: Tenant,
+    calibration: Calibration,
+    topology: str,
+    *,
+    now: ColumnElement[float],
+) -> None:
+    """Store a calibration as measured in a topology."""
+    documents.put(connection, tenant, calibration, now=now)
+    own = {"tenant": tenant, "topology": topology, "calibration": calibration.id}
+    insert_new(connection, CalibratedRow, **own)
+
+
+def list_calibrations(
+    connection: Connection, tenant: Tenant, page: PageRequest, topology: str | None = None
+) -> Page[Entry]:
+    """Calibrations, the newest first; with a topology those that were measured in it."""
+    measured = () if topology is None else (_measured_in(topology),)
+    return documents.list_documents(connection, tenant, Calibration.prefix, page, *measured)
+
+
+def topologies_of(
+    connection: Connection, tenant: Tenant, calibrations: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """The topologies in which each of them was measured; none for those that nobody measured."""
+    own = select(CalibratedRow.calibration, CalibratedRow.topology).where(
+        CalibratedRow.tenant == tenant, CalibratedRow.calibration.in_(calibrations)
+    )
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for row in connection.execute(own.order_by(CalibratedRow.topology)):
+        found[row.calibration].append(row.topology)
+    return {id_: tuple(topologies) for id_, topologies in found.items()}
+
+
+def _measured_in(topology: str) -> ColumnElement[bool]:
+    return (
+        select(CalibratedRow.calibration)
+        .where(
+            CalibratedRow.tenant == HoldingRow.tenant,
+            CalibratedRow.calibration == HoldingRow.id,
+            CalibratedRow.topology == topology,
+        )
+        .exists()
+    )
