@@ -46,6 +46,7 @@ from service.routes import (
     memory,
     metrics,
     observations,
+    overview,
     pages,
     plan,
     plans,
@@ -81,9 +82,10 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     service = build(settings)
     app.state.service = service
     resources = (
-        plan, plans, strategies, layout, memory, alternatives, explanations, labels, comparisons,
-        observations, redistributions, simulations, exports, graphs, topologies, setups,
-        calibrations, samples, measurements, agents, jobs, events, keys, health, metrics, pages,
+        plan, plans, overview, strategies, layout, memory, alternatives, explanations, labels,
+        comparisons, observations, redistributions, simulations, exports, graphs, topologies,
+        setups, calibrations, samples, measurements, agents, jobs, events, keys, health, metrics,
+        pages,
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
+    Select,
     and_,
     delete,
     exists,
@@ -73,38 +75,17 @@ def list_plans(
 ) -> Page[dict[str, Any]]:
     """Summaries of plans with their labels, certificates' outcomes and who asked for them, the
     newest first."""
-    own = and_(CertificateRow.plan == PlanRow.id, CertificateRow.tenant == PlanRow.tenant)
-    statement = (
-        select(
-            PlanRow.id,
-            PlanRow.created,
-            PlanRow.summary,
-            PlanRow.key,
-            KeyRow.name.label("key_name"),
-            DocumentRow.name.label("topology_name"),
-            CertificateRow.outcome,
-        )
-        .outerjoin(CertificateRow, own)
-        .outerjoin(KeyRow, KeyRow.id == PlanRow.key)
-        .join(DocumentRow, DocumentRow.id == PlanRow.topology)
-        .where(PlanRow.tenant == tenant, *wanted.conditions())
-    )
+    statement = _entries(tenant).where(*wanted.conditions())
     rows, token = read_page(connection, statement, PlanRow.created, PlanRow.id, page)
-    labels = _labels(connection, tenant, [row.id for row in rows])
-    found = tuple(
-        {
-            "id": row.id,
-            "created": row.created,
-            "certificate": row.outcome,
-            "labels": tuple(labels.get(row.id, ())),
-            "key": row.key,
-            "key_name": row.key_name,
-            "topology_name": row.topology_name,
-            **row.summary,
-        }
-        for row in rows
-    )
-    return Page(found, token)
+    return Page(_shown(connection, tenant, rows), token)
+
+
+def entry(connection: Connection, tenant: Tenant, plan: str) -> dict[str, Any]:
+    """The same of one plan; NotFound where there is no such plan."""
+    _check(connection, tenant, plan)
+    rows = connection.execute(_entries(tenant).where(PlanRow.id == plan)).all()
+    (found,) = _shown(connection, tenant, rows)
+    return found
 
 
 def labels_of(connection: Connection, tenant: Tenant, plan: str) -> tuple[str, ...]:
@@ -147,6 +128,44 @@ def matches(column: InstrumentedAttribute[str], glob: str) -> ColumnElement[bool
         glob = glob.replace(plain, "\\" + plain)
     pattern = glob.replace("*", "%").replace("?", "_")
     return func.lower(column).like(func.lower(pattern), escape="\\")
+
+
+def _entries(tenant: Tenant) -> Select[Any]:
+    own = and_(CertificateRow.plan == PlanRow.id, CertificateRow.tenant == PlanRow.tenant)
+    return (
+        select(
+            PlanRow.id,
+            PlanRow.created,
+            PlanRow.summary,
+            PlanRow.key,
+            KeyRow.name.label("key_name"),
+            DocumentRow.name.label("topology_name"),
+            CertificateRow.outcome,
+        )
+        .outerjoin(CertificateRow, own)
+        .outerjoin(KeyRow, KeyRow.id == PlanRow.key)
+        .join(DocumentRow, DocumentRow.id == PlanRow.topology)
+        .where(PlanRow.tenant == tenant)
+    )
+
+
+def _shown(
+    connection: Connection, tenant: Tenant, rows: Sequence[Row[Any]]
+) -> tuple[dict[str, Any], ...]:
+    labels = _labels(connection, tenant, [row.id for row in rows])
+    return tuple(
+        {
+            "id": row.id,
+            "created": row.created,
+            "certificate": row.outcome,
+            "labels": tuple(labels.get(row.id, ())),
+            "key": row.key,
+            "key_name": row.key_name,
+            "topology_name": row.topology_name,
+            **row.summary,
+        }
+        for row in rows
+    )
 
 
 def _labels(connection: Connection, tenant: Tenant, plans: list[str]) -> dict[str, list[str]]:

@@ -37,6 +37,7 @@ class Endpoints:
     layout = Endpoint(of_plans.layout)
     explain = Endpoint(of_plans.explain)
     alternatives = Endpoint(of_plans.alternatives)
+    overview = Endpoint(of_plans.overview)
     compare = Endpoint(of_plans.compare)
 
     upload_graph = Endpoint(of_documents.upload_graph)

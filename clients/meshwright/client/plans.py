@@ -20,6 +20,7 @@ from meshwright.schema import Certificate, Plan
 from meshwright.schema.comparison import Comparison
 from meshwright.schema.explanation import Explanation
 from meshwright.schema.observation import Observation
+from meshwright.schema.overview import Overview
 from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.simulation import Simulation
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
@@ -99,6 +100,12 @@ def explain(plan: str, op: str, *, seconds: float | None = None) -> Exchange[Exp
 def alternatives(plan: str) -> Exchange[list[dict[str, Any]]]:
     """What else could have been a stored plan, by time and memory, and why it was not."""
     return list((yield from got(f"/v1/plans/{segment(plan)}/alternatives"))["points"])
+
+
+def overview(plan: str) -> Exchange[Overview]:
+    """A stored plan without its ops."""
+    found = yield from got(f"/v1/plans/{segment(plan)}/overview")
+    return Overview.from_dict(found["overview"])
 
 
 def compare(first: str, second: str) -> Exchange[Comparison]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
 from meshwright.launch import megatron, mindformers, torchtitan
-from meshwright.launch.uniform import Uniform, uniform_of
+from meshwright.launch.uniform import uniform_of
 from meshwright.schema import Graph, Model, Plan, Setup
+from meshwright.schema.uniform import Uniform
 
 Launcher = Literal["megatron", "mindformers", "torchtitan"]
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)

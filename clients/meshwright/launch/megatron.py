@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from meshwright.launch.uniform import Uniform
+from meshwright.schema.uniform import Uniform
 
 _FSDP = {2: "optim_grads", 3: "optim_grads_params"}
 _RECOMPUTE = {"selective": ("selective",), "full": ("full", "uniform", "1")}

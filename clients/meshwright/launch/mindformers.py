@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from meshwright.launch.uniform import Uniform
+from meshwright.schema.uniform import Uniform
 
 Tree = dict[str, object]
 # parallel_optimizer_threshold: KiB, MindSpore's default

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from pydantic import Field
-
 from meshwright.folding import pattern
 from meshwright.launch.roles import OpRoles, Role, axis_roles, op_roles
 from meshwright.schema import (
@@ -20,58 +18,20 @@ from meshwright.schema import (
     Degrees,
     Graph,
     Layout,
-    Model,
     ParameterPlan,
     Plan,
     PlanError,
-    ScheduleKind,
     Setup,
     Stage,
 )
 from meshwright.schema.degrees import ZeroStage
+from meshwright.schema.uniform import Difference, Uniform
 
 _PRODUCTS = frozenset({"linear", "matmul", "attention", "expert_matmul", "conv"})
 _STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 _NORMS = frozenset({"layer_norm", "rms_norm"})
 # so many or fewer stay whole whatever the stage: the default threshold of MindSpore, and ours
 _SMALL_BYTES = 64 * 1024
-
-
-class Difference(Model):
-    """Ops or parameters (as a pattern of their names, `count` of them) that are not as the degrees
-    say, and what they are instead."""
-
-    name: str
-    count: int
-    what: str
-
-
-class Uniform(Model):
-    """Degrees as frameworks have them; `dp` is always said.
-
-    zero_size: over so many devices ZeRO shards; dp · cp of them at most. layers: of every stage, in
-    their order; () where no layers are found. is_zigzag: the plan loads sequences so that causal
-    attention is as much work on all ranks of cp. copies: so many microbatches take turns.
-    """
-
-    degrees: Degrees
-    zero_size: int = 1
-    pipeline_ranks: int = 1
-    stages_per_rank: int = 1
-    schedule: ScheduleKind | None = None
-    layers: tuple[int, ...] = ()
-    microbatches: int
-    global_batch: int | None = None
-    sequence: int | None = None
-    is_zigzag: bool = False
-    recompute: str = "none"
-    copies: int = 1
-    differing: tuple[Difference, ...] = Field(default_factory=tuple)
-
-    @property
-    def microbatch_size(self) -> int:
-        """Sequences of a microbatch on one device of dp."""
-        return max(1, (self.global_batch or 1) // (self.microbatches * (self.degrees.dp or 1)))
 
 
 def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 
+from meshwright.inspecting.overview import own_ops
 from meshwright.schema import Plan, Stage, Topology
 from meshwright.show.axes import AxisNames
 from meshwright.units import show_bytes, show_ns, show_share
@@ -27,9 +28,7 @@ def pipeline_rows(plan: Plan, topology: Topology | None = None) -> Iterator[tupl
     )
     often = Counter(op.op for stage in plan.stages for op in stage.ops)
     for number, stage in enumerate(plan.stages):
-        # what every stage makes for itself says nothing of any
-        own = [op.op for op in stage.ops if often[op.op] == 1 and op.kind != "receive"]
-        yield f"stage {number}", _stage(stage, own or [op.op for op in stage.ops], topology)
+        yield f"stage {number}", _stage(stage, own_ops(stage, often), topology)
 
 
 def _device_counts(plan: Plan) -> str:

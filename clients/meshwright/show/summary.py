@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.inspecting.overview import rates_of, symbols_of
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
 from meshwright.show.axes import AxisNames
 from meshwright.show.certificate import certificate_text
@@ -76,17 +77,15 @@ def _numbers(
 
 
 def _run(plan: Plan, graph: Graph | None, setup: Setup) -> tuple[str, str]:
-    symbols = {**(graph.symbols if graph else {}), **setup.symbols}
-    if setup.global_batch is not None:
-        symbols["batch"] = setup.global_batch
+    symbols = symbols_of(graph, setup)
     said = [", ".join(f"{name} {value}" for name, value in symbols.items())]
     said.append(f"{plan.microbatches} microbatch{'es' if plan.microbatches > 1 else ''}")
     said.append(_phase(setup))
-    if "batch" in symbols and plan.cost.step_ns:
-        samples_per_s = symbols["batch"] / plan.cost.step_ns * 1e9
+    samples_per_s, tokens_per_s = rates_of(plan, graph, setup)
+    if samples_per_s is not None:
         said.append(f"{samples_per_s:,.0f} samples/s")
-        if "seq" in symbols:
-            said.append(f"{samples_per_s * symbols['seq']:,.0f} tokens/s")
+    if tokens_per_s is not None:
+        said.append(f"{tokens_per_s:,.0f} tokens/s")
     return "run", "; ".join(part for part in said if part)
 
 

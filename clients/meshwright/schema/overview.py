@@ -1,0 +1,78 @@
+"""Overviews: what a plan is and costs, without its ops. Made when asked for."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from meshwright.schema.errors import InvalidInput, PlanError
+from meshwright.schema.mesh import Mesh
+from meshwright.schema.model import Document, Model, Ns
+from meshwright.schema.pipeline import Passes, Schedule
+from meshwright.schema.plan import Cost, Padding, Search
+from meshwright.schema.setup import Setup
+from meshwright.schema.uniform import Uniform
+from meshwright.schema.wishes import Wishes
+
+
+class StageOverview(Model):
+    """A stage without its ops. first, last: of the ops that no other stage has. received_bytes and
+    received_ns: forward, of a microbatch. again: so many ops are done again in the backward pass.
+    """
+
+    stage: int
+    pipeline_rank: int
+    first_rank: int
+    devices: int
+    mesh: Mesh
+    ops: int
+    first: str
+    last: str
+    in_flight: int
+    passes: Passes | None = None
+    received_bytes: int = 0
+    received_ns: Ns = 0
+    recompute: str | None = None
+    again: int = 0
+    uneven: Literal["refuse", "chunk", "pad"] = "refuse"
+    memory_bytes: int
+    capacity_bytes: int
+
+
+class Overview(Document):
+    """A plan without its ops.
+
+    samples_per_s, tokens_per_s: where the graph has a batch, and sequences. uniform: the plan in
+    the degrees that frameworks have, and how far it is not so. collectives, buckets: of gradients
+    and parameters that run as one, so many as so many.
+    """
+
+    prefix: ClassVar[str] = "view"
+    error: ClassVar[type[InvalidInput]] = PlanError
+
+    schema_version: Literal[1] = 1
+    plan: str
+    name: str
+    graph: str
+    graph_name: str
+    topology: str
+    topology_name: str
+    setup: Setup
+    calibration: str
+    calibration_name: str
+    wishes: Wishes
+    samples_per_s: float | None = None
+    tokens_per_s: float | None = None
+    microbatches: int
+    schedule: Schedule | None = None
+    uniform: Uniform
+    stages: tuple[StageOverview, ...]
+    cost: Cost
+    search: Search
+    repeated_work: float
+    unknown_kinds: tuple[str, ...] = ()
+    padding: tuple[Padding, ...] = ()
+    collectives: int = Field(default=0, ge=0)
+    buckets: int = Field(default=0, ge=0)
+    notes: tuple[str, ...] = ()
