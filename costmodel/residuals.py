@@ -8,22 +8,51 @@ import statistics
 from costmodel.collectives import Interconnect
 from costmodel.sample_times import collective_sample_ns, kernel_sample_ns
 from meshwright.schema import Calibration
-from meshwright.schema.residuals import Residual, Residuals
+from meshwright.schema.residuals import Residual, Residuals, Sampled
 from meshwright.schema.samples import CollectiveSample, KernelSample, Samples
+
+NS_PER_S = 1e9
 
 
 def residuals_of(calibration: Calibration, samples: Samples) -> Residuals:
     """How well a calibration tells samples, whether or not it was fitted to them."""
-    ratios: dict[str, list[tuple[float, str]]] = {}
-    for kernel in samples.kernels:
-        predicted = kernel_sample_ns(kernel, samples.topology.device, calibration)
-        ratios.setdefault(kernel.kind, []).append((predicted / kernel.ns, _name(kernel)))
     links = Interconnect.of(samples.topology, calibration)
-    for among in samples.collectives:
-        predicted = max(1.0, collective_sample_ns(among, links))
-        ratios.setdefault(among.kind, []).append((predicted / among.ns, _name(among)))
-    found = tuple(_residual(kind, own) for kind, own in ratios.items())
-    return Residuals(calibration=calibration.id, samples=samples.id, residuals=found)
+    device = samples.topology.device
+    found = [
+        *(_sampled(own, kernel_sample_ns(own, device, calibration)) for own in samples.kernels),
+        *(_sampled(own, collective_sample_ns(own, links)) for own in samples.collectives),
+    ]
+    ratios: dict[str, list[tuple[float, str]]] = {}
+    for one in found:
+        ratios.setdefault(one.kind, []).append((one.ratio, one.name))
+    return Residuals(
+        calibration=calibration.id,
+        samples=samples.id,
+        residuals=tuple(_residual(kind, own) for kind, own in ratios.items()),
+        sampled=tuple(found),
+    )
+
+
+def _sampled(own: KernelSample | CollectiveSample, predicted_ns: float) -> Sampled:
+    predicted_ns = max(1.0, predicted_ns)
+    if isinstance(own, CollectiveSample):
+        size, series = float(own.payload_bytes), "x".join(map(str, own.extents))
+    elif own.kind == "launch":
+        size, series = float(own.shape[0]), own.dtype
+    else:
+        size, series = own.bytes_moved if own.kind == "memory" else own.flops, own.dtype
+    return Sampled(
+        kind=own.kind,
+        series=series,
+        name=_name(own),
+        size=size,
+        measured_ns=own.ns,
+        spread_ns=own.spread_ns,
+        predicted_ns=predicted_ns,
+        measured_per_s=size / own.ns * NS_PER_S,
+        predicted_per_s=size / predicted_ns * NS_PER_S,
+        ratio=predicted_ns / own.ns,
+    )
 
 
 def _residual(kind: str, pairs: list[tuple[float, str]]) -> Residual:

@@ -47,6 +47,12 @@ def test_the_ratio_is_predicted_over_measured_worked_by_hand() -> None:
     assert own.worst == pytest.approx(0.1)
     assert own.worst_of == "float32 1000000"
     assert found.calibration == calibration.id
+    first = found.sampled[0]
+    # 8 MB in 8 us are 1 TB/s
+    assert (first.size, first.measured_ns, first.series) == (8e6, 8e3, "float32")
+    assert (first.predicted_ns, first.ratio) == (pytest.approx(16e3), pytest.approx(2))
+    assert first.measured_per_s == pytest.approx(1e12)
+    assert first.predicted_per_s == pytest.approx(5e11)
 
 
 def test_a_fit_to_exact_samples_leaves_little() -> None:
@@ -60,7 +66,7 @@ def test_a_fit_to_exact_samples_leaves_little() -> None:
     }
     assert calibration.fitted is not None
     counts = sum(residual.samples for residual in found.residuals)
-    assert counts == len(own.kernels) + len(own.collectives)
+    assert counts == len(found.sampled) == len(own.kernels) + len(own.collectives)
     for residual in found.residuals:
         assert residual.low <= residual.median <= residual.high
         assert residual.median == pytest.approx(1.0, abs=0.1), residual

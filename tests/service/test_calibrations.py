@@ -13,7 +13,9 @@ from starlette.testclient import TestClient
 
 from costmodel.calibrations import default_calibration
 from costmodel.fitting import fit_calibration
+from costmodel.topology_rates import rates_in
 from meshwright.schema import Graph, Setup
+from meshwright.schema.rates import TopologyRates
 from meshwright.schema.samples import Samples
 from service import documents
 from service.principals import DEFAULT
@@ -189,3 +191,21 @@ def test_what_was_there_before_is_found_too(empty: str) -> None:
     database.upgrade()
     assert database.is_current()
     database.close()
+
+
+def test_rates_are_by_what_was_measured_last_or_what_is_named_or_the_default(
+    http: TestClient,
+) -> None:
+    own = samples()
+    http.post("/v1/topologies", json=own.topology.to_dict())
+    path = f"/v1/topologies/{own.topology.id}/rates"
+    bare = TopologyRates.from_json(http.get(path).content)
+    assert bare == rates_in(own.topology, default_calibration())
+    made = http.post("/v1/samples", json=own.to_dict()).json()
+    found = TopologyRates.from_json(http.get(path).content)
+    assert found == rates_in(own.topology, fit_calibration(own), measured=True)
+    named = http.get(path, params={"calibration": default_calibration().id}).json()
+    assert (named["calibration"], named["measured"]) == (default_calibration().id, False)
+    assert found.calibration == made["calibration"]
+    assert kind_of(http.get(path, params={"calibration": "cal_0"})) == (404, "not-found")
+    assert kind_of(http.get("/v1/topologies/topo_0/rates")) == (404, "not-found")

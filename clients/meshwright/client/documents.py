@@ -7,6 +7,7 @@ from typing import Any
 from meshwright.client.endpoint import Shelf
 from meshwright.client.exchange import Exchange, deleted, got, posted, segment
 from meshwright.schema import Calibration, Graph, Setup, Topology
+from meshwright.schema.rates import TopologyRates
 from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
 
@@ -42,6 +43,13 @@ def get_graph(graph: str) -> Exchange[Graph]:
 def get_topology(topology: str) -> Exchange[Topology]:
     """A stored topology."""
     return Topology.from_dict((yield from got(f"/v1/topologies/{segment(topology)}")))
+
+
+def rates(topology: str, *, calibration: str | None = None) -> Exchange[TopologyRates]:
+    """What a stored topology keeps of its data sheets, by a calibration: the newest that was
+    measured in it where none is named."""
+    path = f"/v1/topologies/{segment(topology)}/rates"
+    return TopologyRates.from_dict((yield from got(path, calibration=calibration)))
 
 
 def get_setup(setup: str) -> Exchange[Setup]:

@@ -47,6 +47,7 @@ class Endpoints:
     get_topology = Endpoint(of_documents.get_topology)
     topologies = Listing(of_documents.topologies)
     delete_graph = Endpoint(of_documents.delete_graph)
+    rates = Endpoint(of_documents.rates)
     delete_topology = Endpoint(of_documents.delete_topology)
     get_setup = Endpoint(of_documents.get_setup)
     upload_calibration = Endpoint(of_documents.upload_calibration)

@@ -25,8 +25,27 @@ class Residual(Model):
     worst_of: Line
 
 
+class Sampled(Model):
+    """A sample and what is said of it. series: its dtype, or the extents of its groups.
+
+    size: operations of products and attention, bytes otherwise; of launches how many in a row.
+    measured_per_s, predicted_per_s: size over time.
+    """
+
+    kind: Line
+    series: Line
+    name: Line
+    size: Number = Field(ge=0)
+    measured_ns: Number = Field(gt=0)
+    spread_ns: Number = Field(ge=0)
+    predicted_ns: Number = Field(gt=0)
+    measured_per_s: Number = Field(ge=0)
+    predicted_per_s: Number = Field(ge=0)
+    ratio: Number = Field(gt=0)
+
+
 class Residuals(Document):
-    """By kind of sample, kernels first; none where nobody measured."""
+    """By kind of sample, kernels first, and one by one; none where nobody measured."""
 
     prefix: ClassVar[str] = "residuals"
     error: ClassVar[type[InvalidInput]] = InvalidInput
@@ -35,3 +54,4 @@ class Residuals(Document):
     calibration: Line
     samples: Line | None = None
     residuals: tuple[Residual, ...] = ()
+    sampled: tuple[Sampled, ...] = ()
