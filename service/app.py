@@ -85,10 +85,10 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
         plan, plans, overview, strategies, layout, memory, alternatives, explanations, labels,
         comparisons, observations, redistributions, simulations, exports, graphs, topologies,
         setups, calibrations, samples, measurements, agents, jobs, events, keys, health, metrics,
-        pages,
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])
+    app.include_router(pages.router)  # the query of a page is the page's own
     app.add_middleware(Compression)
     app.add_middleware(
         Guard,

@@ -51,7 +51,7 @@ def test_every_route_is_a_page_of_the_service() -> None:
 
 
 def test_pages_and_files_need_no_key_and_allow_nothing(site: Site) -> None:
-    for path in ("/", "/plans/plan_0", "/compare", "/dashboard/main.js"):
+    for path in ("/", "/plans/plan_0", "/compare?plan=a&plan=b", "/?model=*", "/dashboard/main.js"):
         answer = httpx.get(site.url + path)
         assert answer.status_code == 200
         policy = answer.headers["content-security-policy"]
