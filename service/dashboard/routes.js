@@ -2,4 +2,5 @@
 // document (service/site.py), so each is a link that can be kept.
 export const ROUTES = [
   ["/", () => import("./views/plans.js")],
+  ["/plans/{plan}", () => import("./views/plan.js")],
 ];

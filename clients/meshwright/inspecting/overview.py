@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from meshwright.inspecting.wishes import wish_texts
+from meshwright.launch.roles import axis_roles, op_roles
 from meshwright.launch.uniform import uniform_of
 from meshwright.schema import Calibration, Graph, MemoryUse, Plan, Setup, Stage, Topology
 from meshwright.schema.overview import Overview, StageOverview
@@ -27,12 +29,13 @@ def overview_of(
         calibration=plan.calibration,
         calibration_name=calibration.name,
         wishes=plan.wishes,
+        asked=(*wish_texts(plan.wishes), *(f"pin {pin}" for pin in plan.wishes.pins)),
         samples_per_s=samples_per_s,
         tokens_per_s=tokens_per_s,
         microbatches=plan.microbatches,
         schedule=plan.schedule,
         uniform=uniform_of(plan, graph, setup),
-        stages=tuple(_stage(plan, number, often) for number in range(len(plan.stages))),
+        stages=tuple(_stage(plan, graph, number, often) for number in range(len(plan.stages))),
         cost=plan.cost,
         search=plan.search,
         repeated_work=plan.repeated_work,
@@ -70,17 +73,19 @@ def own_ops(stage: Stage, often: Mapping[str, int]) -> list[str]:
     return own or [op.op for op in stage.ops]
 
 
-def _stage(plan: Plan, number: int, often: Mapping[str, int]) -> StageOverview:
+def _stage(plan: Plan, graph: Graph, number: int, often: Mapping[str, int]) -> StageOverview:
     stage = plan.stages[number]
     own = own_ops(stage, often)
     use = plan.cost.memory_bytes if plan.schedule is None else stage.memory_bytes or MemoryUse()
     again = stage.recompute
+    roles = axis_roles(stage, op_roles(stage, graph))
     return StageOverview(
         stage=number,
         pipeline_rank=stage.pipeline_rank,
         first_rank=stage.ranks_from,
         devices=stage.mesh.device_count,
         mesh=stage.mesh,
+        roles={axis.name: role for axis in stage.mesh.axes if (role := roles[axis.name])},
         ops=len(stage.ops),
         first=own[0],
         last=own[-1],

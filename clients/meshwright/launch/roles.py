@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from meshwright.schema import Graph, Op, OpPlan, Stage, parse_notation
 from meshwright.schema.sizes import symbols_in
+from meshwright.schema.uniform import Role
 
-Role = Literal["dp", "tp", "cp", "ep"]
 _EXPERT_KINDS = frozenset({"expert_matmul", "moe_dispatch", "moe_combine", "grouped_matmul", "ffn"})
 _EXPERTS = "e"  # the factor of experts in the rules of these kinds
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from meshwright.folding import pattern
-from meshwright.launch.roles import OpRoles, Role, axis_roles, op_roles
+from meshwright.launch.roles import OpRoles, axis_roles, op_roles
 from meshwright.schema import (
     DTYPE_BYTES,
     Degrees,
@@ -25,7 +25,7 @@ from meshwright.schema import (
     Stage,
 )
 from meshwright.schema.degrees import ZeroStage
-from meshwright.schema.uniform import Difference, Uniform
+from meshwright.schema.uniform import Difference, Role, Uniform
 
 _PRODUCTS = frozenset({"linear", "matmul", "attention", "expert_matmul", "conv"})
 _STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)

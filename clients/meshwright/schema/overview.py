@@ -7,17 +7,18 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from meshwright.schema.errors import InvalidInput, PlanError
-from meshwright.schema.mesh import Mesh
+from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns
 from meshwright.schema.pipeline import Passes, Schedule
 from meshwright.schema.plan import Cost, Padding, Search
 from meshwright.schema.setup import Setup
-from meshwright.schema.uniform import Uniform
+from meshwright.schema.uniform import Role, Uniform
 from meshwright.schema.wishes import Wishes
 
 
 class StageOverview(Model):
-    """A stage without its ops. first, last: of the ops that no other stage has. received_bytes and
+    """A stage without its ops. first, last: of the ops that no other stage has. roles: what
+    axes are for, of those for which most of the work on them says it. received_bytes and
     received_ns: forward, of a microbatch. again: so many ops are done again in the backward pass.
     """
 
@@ -26,6 +27,7 @@ class StageOverview(Model):
     first_rank: int
     devices: int
     mesh: Mesh
+    roles: dict[Axis, Role] = Field(default_factory=dict)
     ops: int
     first: str
     last: str
@@ -43,6 +45,7 @@ class StageOverview(Model):
 class Overview(Document):
     """A plan without its ops.
 
+    asked: the wishes that are not the default, in words, then the pins.
     samples_per_s, tokens_per_s: where the graph has a batch, and sequences. uniform: the plan in
     the degrees that frameworks have, and how far it is not so. collectives, buckets: of gradients
     and parameters that run as one, so many as so many.
@@ -62,6 +65,7 @@ class Overview(Document):
     calibration: str
     calibration_name: str
     wishes: Wishes
+    asked: tuple[str, ...] = ()
     samples_per_s: float | None = None
     tokens_per_s: float | None = None
     microbatches: int

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from meshwright.schema.degrees import Degrees
 from meshwright.schema.model import Model
 from meshwright.schema.pipeline import ScheduleKind
+
+Role = Literal["dp", "tp", "cp", "ep"]
 
 
 class Difference(Model):
