@@ -3,4 +3,6 @@
 export const ROUTES = [
   ["/", () => import("./views/plans.js")],
   ["/plans/{plan}", () => import("./views/plan.js")],
+  ["/plans/{plan}/front", () => import("./views/front.js")],
+  ["/compare", () => import("./views/compare.js")],
 ];

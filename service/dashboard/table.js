@@ -3,7 +3,7 @@ import { h, fill } from "./element.js";
 import { press } from "./keys.js";
 
 /**
- * columns: {title, value: row => node or text, number, sort: row => number or text}; rows: any;
+ * columns: {title, value: row => node or text, number, sort: row => number or text, width}; rows: any;
  * address: row => where Enter or a click leads; signal: of the view, if j and k are its.
  */
 export function table({ columns, rows, caption, address, go, signal, label }) {
@@ -11,7 +11,7 @@ export function table({ columns, rows, caption, address, go, signal, label }) {
   const body = h("tbody");
   const heads = columns.map((column) => {
     const title = column.sort ? h("button", { type: "button", onclick: () => sorted(column) }, column.title) : column.title;
-    return h("th", { scope: "col", class: column.number ? "number" : null, title: column.says }, title);
+    return h("th", { scope: "col", class: column.number ? "number" : null, title: column.says, style: column.width ? { width: column.width } : {} }, title);
   });
   draw();
   if (signal && address) press({ j: ["next row", () => move(1)], k: ["row before", () => move(-1)] }, signal);

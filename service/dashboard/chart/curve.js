@@ -6,7 +6,7 @@ const WIDTH = 900;
 const MARGIN = { left: 76, right: 18, top: 10, bottom: 34 };
 
 /**
- * series: {name, colour, points: [[x, y]], stepped, dots}; x, y: {name, text: value => string, zero: begin at 0};
+ * series: {name, colour, points: [[x, y]], stepped, dots}; x, y: {name, text: value => string, zero: begin at 0, binary: bytes};
  * marks: {y, name, colour}: level lines.
  */
 export function curve({ series, x, y, marks = [], label, height = 240 }) {
@@ -16,11 +16,11 @@ export function curve({ series, x, y, marks = [], label, height = 240 }) {
   const px = (value) => MARGIN.left + ((value - across[0]) / (across[1] - across[0])) * (WIDTH - MARGIN.left - MARGIN.right);
   const py = (value) => height - MARGIN.bottom - ((value - up[0]) / (up[1] - up[0])) * (height - MARGIN.top - MARGIN.bottom);
   const grid = [
-    ticks(up, 5).map((value) => [
+    ticks(up, 5, y).map((value) => [
       s("line", { class: "grid", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(value), y2: py(value) }),
       s("text", { class: "muted", x: MARGIN.left - 6, y: py(value) + 4, "text-anchor": "end" }, y.text(value)),
     ]),
-    ticks(across, 8).map((value) => s("text", { class: "muted", x: px(value), y: height - MARGIN.bottom + 16, "text-anchor": "middle" }, x.text(value))),
+    ticks(across, 8, x).map((value) => s("text", { class: "muted", x: px(value), y: height - MARGIN.bottom + 16, "text-anchor": "middle" }, x.text(value))),
     s("text", { class: "muted", x: WIDTH - MARGIN.right, y: height - 3, "text-anchor": "end" }, x.name),
   ];
   const lines = series.map((own) => [
@@ -53,11 +53,12 @@ function span(values, zero) {
   return [zero ? 0 : low - pad, high + pad];
 }
 
-/** Round numbers within a span. */
-export function ticks([low, high], about) {
-  const raw = (high - low) / about;
+/** Round numbers within a span; of bytes, round in their unit. */
+export function ticks([low, high], about, { binary = false } = {}) {
+  const unit = binary ? 1024 ** Math.floor(Math.log(Math.max(high, 1)) / Math.log(1024)) : 1;
+  const raw = (high - low) / unit / about;
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = power * ([1, 2, 5, 10].find((own) => own * power >= raw) ?? 10);
+  const step = unit * power * ([1, 2, 5, 10].find((own) => own * power >= raw) ?? 10);
   const found = [];
   for (let at = Math.ceil(low / step); at * step <= high; at += 1) found.push(at * step);
   return found;

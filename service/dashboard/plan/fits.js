@@ -83,7 +83,7 @@ function overTime(id, signal) {
           points: own.ns.map((ns, point) => [ns, own.static_bytes + own.saved_bytes[point] + own.working_bytes[point]]),
         })),
         x: { name: "time in the step", text: time, zero: true },
-        y: { name: "Bytes held on the fullest device of each rank", text: bytes, zero: true },
+        y: { name: "Bytes held on the fullest device of each rank", text: bytes, zero: true, binary: true },
         marks: [{ y: ranks[0].capacity_bytes, name: "a device has", colour: "--capacity" }],
         label: "Memory over one simulated step",
       }));

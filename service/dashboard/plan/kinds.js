@@ -19,7 +19,7 @@ export const PARTS = {
   recomputed: { name: "made again", colour: "--recompute" },
   working: { name: "working", colour: "--temporary" },
   gathered: { name: "gathered", colour: "--gathered" },
-  buffers: { name: "buffers of transfers", colour: "--transfer" },
+  buffers: { name: "buffers of transfers", colour: "--buffers" },
   reserved: { name: "kept free for the framework", colour: "--reserved" },
 };
 

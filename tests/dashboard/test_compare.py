@@ -1,0 +1,84 @@
+"""Two plans beside each other, and what else could have been a plan."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from meshwright.client import Client
+from meshwright.files import read_document
+from meshwright.schema import Graph
+from tests.dashboard.conftest import ROOT, Site, check, visit
+
+
+@pytest.fixture(scope="module")
+def other(site: Site) -> str:
+    """Another plan of the face head on the same cluster."""
+    graph = read_document(ROOT / "examples" / "graphs" / "face-head.json.gz", Graph)
+    with Client(site.url) as client:
+        found = client.plan(graph, "h100-8x8", solver="recursive_programming").plan
+    assert found is not None
+    return found.id
+
+
+def test_only_what_differs_is_shown(page: Page, site: Site, other: str) -> None:
+    one = site.plans["face"]
+    visit(page, f"{site.url}/compare?plan={one}&plan={other}")
+    found = httpx.get(f"{site.url}/v1/comparisons?plan={one}&plan={other}").json()
+    rows = page.get_by_role("table", name="Ops that differ").get_by_role("row")
+    expect(rows).to_have_count(1 + min(40, len(found["differences"])))
+    expect(page.get_by_text("ops differ in nothing")).to_contain_text(str(found["alike"]))
+    expect(page.get_by_role("table", name="Time")).to_contain_text("step")
+    check(page, "compare")
+
+
+def test_sides_are_swapped_and_the_address_says_so(page: Page, site: Site, other: str) -> None:
+    one = site.plans["face"]
+    visit(page, f"{site.url}/compare?plan={one}&plan={other}")
+    before = page.get_by_role("table", name="Time").inner_text()
+    page.get_by_role("button", name="Swap").click()
+    page.wait_for_url(f"**/compare?plan={other}&plan={one}")
+    expect(page.get_by_role("table", name="Time")).not_to_have_text(before)
+    page.go_back()
+    page.wait_for_url(f"**/compare?plan={one}&plan={other}")
+    page.reload()
+    expect(page.get_by_role("table", name="Time")).to_be_visible()
+
+
+def test_kinds_of_difference_are_left_out(page: Page, site: Site, other: str) -> None:
+    visit(page, f"{site.url}/compare?plan={site.plans['face']}&plan={other}")
+    rows = page.get_by_role("table", name="Ops that differ").get_by_role("row")
+    expect(rows.nth(1)).to_be_visible()
+    for box in page.get_by_role("checkbox").all():
+        box.uncheck()
+    expect(rows).to_have_count(1)
+
+
+def test_a_plan_is_like_itself(page: Page, site: Site) -> None:
+    one = site.plans["face"]
+    visit(page, f"{site.url}/compare?plan={one}&plan={one}")
+    expect(page.get_by_text("No op differs.")).to_be_visible()
+
+
+def test_two_are_chosen_on_the_page(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/compare")
+    expect(page.get_by_role("heading", name="Choose two plans")).to_be_visible()
+    page.get_by_label("A", exact=True).select_option(site.plans["llama"])
+    page.get_by_label("B", exact=True).select_option(site.plans["mixtral"])
+    expect(page.get_by_role("table", name="What they are")).to_contain_text("graph")
+
+
+def test_alternatives_say_why_they_lost(page: Page, site: Site, other: str) -> None:
+    plan = site.plans["face"]
+    points = httpx.get(f"{site.url}/v1/plans/{plan}/alternatives").json()["points"]
+    assert other in {own.get("plan") for own in points}
+    visit(page, f"{site.url}/plans/{plan}/front")
+    table = page.get_by_role("table", name="Alternatives")
+    for point in points[:3]:
+        expect(table).to_contain_text(point["why"])
+    check(page, "front")
+    page.get_by_role("button", name="face-head: ").first.press("Enter")
+    expect(table.locator("[data-at]:focus")).to_have_count(1)
+    table.get_by_role("link", name="compare").first.click()
+    page.wait_for_url(f"**/compare?plan={plan}&plan={other}")
