@@ -1,21 +1,29 @@
-// Tables: sorted by a click on the head, walked with j and k, opened with Enter.
+// Tables: sorted by a click on the head, walked with j and k, opened with Enter, brought up to date in place.
 import { h, fill } from "./element.js";
 import { press } from "./keys.js";
 
 /**
- * columns: {title, value: row => node or text, number, sort: row => number or text, width}; rows: any;
- * address: row => where Enter or a click leads; signal: of the view, if j and k are its.
+ * columns: {title, value: row => node or text, number, sort: row => number or text, says, width}; rows: any;
+ * address: row => where Enter or a click leads; signal: of the view, if j and k are its;
+ * key: row => what tells it from the others: then `.update(rows)` changes only what is another, and the focus stays;
+ * what somebody edits, `data-editing`, is left alone.
  */
-export function table({ columns, rows, caption, address, go, signal, label }) {
+export function table({ columns, rows, caption, address, go, signal, label, key }) {
   let order = null; // {column, down}
   const body = h("tbody");
+  const kept = new Map(); // of each key its element and the row that it shows
   const heads = columns.map((column) => {
     const title = column.sort ? h("button", { type: "button", onclick: () => sorted(column) }, column.title) : column.title;
     return h("th", { scope: "col", class: column.number ? "number" : null, title: column.says, style: column.width ? { width: column.width } : {} }, title);
   });
   draw();
   if (signal && address) press({ j: ["next row", () => move(1)], k: ["row before", () => move(-1)] }, signal);
-  return h("div", { class: "scroll" }, h("table", { "aria-label": label }, caption ? h("caption", {}, caption) : null, h("thead", {}, h("tr", {}, heads)), body));
+  const made = h("div", { class: "scroll" }, h("table", { "aria-label": label }, caption ? h("caption", {}, caption) : null, h("thead", {}, h("tr", {}, heads)), body));
+  made.update = (next) => {
+    rows = next;
+    draw();
+  };
+  return made;
 
   function sorted(column) {
     order = { column, down: order?.column === column ? !order.down : Boolean(column.number) };
@@ -25,7 +33,39 @@ export function table({ columns, rows, caption, address, go, signal, label }) {
 
   function draw() {
     const shown = order ? [...rows].sort(compare) : rows;
-    fill(body, shown.map(drawn));
+    if (key) keep(shown);
+    else fill(body, shown.map((row) => drawn({ row })));
+  }
+
+  function keep(shown) {
+    const wanted = new Set(shown.map(key));
+    for (const [name, { element }] of kept) {
+      if (wanted.has(name)) continue;
+      if (element.contains(document.activeElement)) (element.nextSibling ?? element.previousSibling)?.focus();
+      element.remove();
+      kept.delete(name);
+    }
+    let next = body.firstChild;
+    for (const row of shown) {
+      let own = kept.get(key(row));
+      if (!own) {
+        own = { row };
+        own.element = drawn(own);
+        kept.set(key(row), own);
+      } else {
+        own.row = row;
+        renew(own);
+      }
+      if (own.element === next) next = next.nextSibling;
+      else body.insertBefore(own.element, next);
+    }
+  }
+
+  function renew({ element, row }) {
+    cells(row).forEach((cell, at) => {
+      const old = element.children[at];
+      if (!old.querySelector("[data-editing]") && !old.isEqualNode(cell)) old.replaceWith(cell);
+    });
   }
 
   function compare(one, other) {
@@ -36,14 +76,17 @@ export function table({ columns, rows, caption, address, go, signal, label }) {
     return (a < b) !== order.down ? -1 : 1;
   }
 
-  function drawn(row) {
-    const cells = columns.map((column) => h("td", { class: column.number ? "number" : null }, column.value(row)));
-    if (!address) return h("tr", {}, cells);
+  function cells(row) {
+    return columns.map((column) => h("td", { class: column.number ? "number" : null }, column.value(row)));
+  }
+
+  function drawn(own) {
+    if (!address) return h("tr", {}, cells(own.row));
     const open = (event) => {
       if (event.target.closest("a, button, input, select, label") && event.target !== event.currentTarget) return;
-      if (event.type === "click" || event.key === "Enter") go(address(row));
+      if (event.type === "click" || event.key === "Enter") go(address(own.row));
     };
-    return h("tr", { tabindex: "0", onclick: open, onkeydown: open }, cells);
+    return h("tr", { tabindex: "0", onclick: open, onkeydown: open }, cells(own.row));
   }
 
   function move(step) {

@@ -1,26 +1,112 @@
-// The shelf: plans, newest first.
+// The shelf: searches under way, and plans, newest first, both kept up to date while one looks.
 import { get } from "../api.js";
-import { fill, h, path } from "../element.js";
-import { empty } from "../states.js";
-import { table } from "../table.js";
-import { ago, bytes, moment, percent, short, time } from "../units.js";
+import { fill, h } from "../element.js";
+import { press } from "../keys.js";
+import { empty, failed, loading } from "../states.js";
+import { ago } from "../units.js";
+import { filters } from "./plans/filters.js";
+import { plansTable } from "./plans/plans_table.js";
+import { selection } from "./plans/selection.js";
+import { ended, underWay } from "./plans/searches.js";
 
-export async function show({ root, signal, go, title }) {
+const SOON_MS = 1000; // chosen: between two looks while something is searched
+const LATER_MS = 5000; // chosen: the same while nothing is
+const OPEN = ["queued", "running"];
+
+export async function show({ root, query, signal, go, keep, title }) {
   title("Plans");
-  const { plans } = await get("/v1/plans", { signal });
-  if (!plans.length) {
-    fill(root, h("h1", {}, "Plans"), empty("No plan yet", "Ask for one: ", h("code", {}, "meshwright plan GRAPH TOPOLOGY --server URL"), " or ", h("code", {}, "POST /v1/plan"), "."));
-    return;
+  const live = h("div");
+  const away = h("p", { class: "away warn", role: "status", hidden: true });
+  const list = h("div", { class: "shelf" }, loading("plans"));
+  const pager = h("nav", { class: "row pager", "aria-label": "Pages" });
+  const chosen = selection({ query, keep, go });
+  let page = query.get("page");
+  let shown = null; // the table of the list
+  let open = null; // ids of the jobs that were under way at the last look
+  let asking = 0;
+  let plansAt = 0;
+
+  const filter = await filters({ query, signal, onChange: filtered });
+  fill(root,
+    h("div", { class: "row spread" }, h("h1", {}, "Plans"), chosen.bar),
+    away, live, filter.form, list, pager);
+  press({
+    c: ["compare the two that are selected", () => chosen.compare()],
+    x: ["select the plan of the row", () => document.activeElement.closest?.("tr")?.querySelector("input[type=checkbox]")?.click()],
+  }, signal);
+  await look({ first: true });
+  again();
+  const clock = setInterval(() => root.querySelectorAll("time[data-ago]").forEach((own) => (own.textContent = ago(own.dateTime))), LATER_MS);
+  signal.addEventListener("abort", () => clearInterval(clock));
+
+  function filtered(values) {
+    page = null;
+    shown = null;
+    keep({ ...values, page: null });
+    return listed();
   }
-  fill(root, h("h1", {}, "Plans"), table({
-    label: "Plans", rows: plans, signal, go,
-    address: (plan) => path`/plans/${plan.id}`,
-    columns: [
-      { title: "Plan", value: (plan) => h("span", { class: "name" }, plan.name || short(plan.id)) },
-      { title: "Step", number: true, value: (plan) => time(plan.step_ns), sort: (plan) => plan.step_ns },
-      { title: "Memory free", number: true, value: (plan) => bytes(plan.capacity_bytes - plan.memory_bytes), sort: (plan) => plan.capacity_bytes - plan.memory_bytes },
-      { title: "Gap", number: true, value: (plan) => percent(plan.gap), sort: (plan) => plan.gap },
-      { title: "When", value: (plan) => h("time", { datetime: plan.created_at, title: moment(plan.created_at) }, ago(plan.created_at)) },
-    ],
-  }));
+
+  function again() {
+    const timer = setTimeout(async () => {
+      if (!document.hidden) await look({});
+      if (!signal.aborted) again();
+    }, open?.size ? SOON_MS : LATER_MS);
+    signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+  }
+
+  async function look({ first = false }) {
+    try {
+      const { jobs } = await get("/v1/jobs", { signal, query: { state: OPEN, page_size: 100 } });
+      const now = new Set(jobs.map((job) => job.id));
+      const changed = open === null || open.size !== now.size || [...now].some((id) => !open.has(id));
+      open = now;
+      underWay(live, jobs, { go, signal, onCancel: () => look({}) });
+      if (first || changed || performance.now() - plansAt > LATER_MS) await listed();
+      away.hidden = true;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (first) throw error;
+      away.textContent = `${error.title ?? "The service does not answer"}: this page tries again.`;
+      away.hidden = false;
+    }
+  }
+
+  async function listed() {
+    const own = ++asking; // an answer that a later question has overtaken is dropped
+    const asked = filter.asked();
+    try {
+      const found = await get(asked.path, { signal, query: { ...asked.query, page_token: page, page_size: 50 } });
+      if (own !== asking || signal.aborted) return;
+      plansAt = performance.now();
+      draw(asked, found);
+    } catch (error) {
+      if (signal.aborted || own !== asking) return;
+      if (error.status === 0 && shown) throw error;
+      shown = null;
+      fill(list, failed(error, () => { page = null; return listed(); }));
+      fill(pager);
+    }
+  }
+
+  function draw(asked, found) {
+    const rows = found[asked.noun];
+    if (!rows.length) {
+      shown = null;
+      fill(list, filter.isEmpty() && !page ? nothing() : empty("Nothing here is so", "Take a filter away, or ", h("button", { type: "button", onclick: filter.clear }, "clear all filters"), "."));
+    } else if (shown?.noun === asked.noun && shown.page === page) {
+      shown.table.update(rows);
+    } else {
+      const make = asked.noun === "plans" ? plansTable : ended;
+      shown = { noun: asked.noun, page, table: make(rows, { go, signal, chosen }) };
+      fill(list, shown.table);
+    }
+    const held = document.activeElement?.closest?.(".pager") ? document.activeElement.textContent : null;
+    fill(pager, page ? h("a", { class: "button", href: filter.address(null) }, "Newest") : null,
+      found.next_page_token ? h("a", { class: "button", href: filter.address(found.next_page_token), rel: "next" }, "Older") : null);
+    if (held) [...pager.children].find((own) => own.textContent === held)?.focus();
+  }
+}
+
+function nothing() {
+  return empty("No plan yet", "Ask for one: ", h("code", {}, "meshwright plan GRAPH --topology NAME --server URL"), " or ", h("code", {}, "POST /v1/plan"), ".");
 }

@@ -1,0 +1,152 @@
+"""The shelf: what it shows of plans, filters in the address, labels, two to compare."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from meshwright.client import Client
+from meshwright.schema import Graph, Setup, Topology
+from tests.dashboard.conftest import Site, check, visit
+from tests.service.samples import GRAPH, TOPOLOGY
+
+HOSTILE = "<img src=x onerror=alert(1)> \u0645\u0631\u062d" + "n" * 400
+
+
+def rows(page: Page) -> Locator:
+    return page.get_by_role("table", name="Plans").locator("tbody tr")
+
+
+def row(page: Page, name: str) -> Locator:
+    return rows(page).filter(has_text=name)
+
+
+@pytest.fixture(scope="module")
+def hostile(site: Site) -> str:
+    """A small plan whose graph and topology have names that would like to be more than names."""
+    graph = Graph.from_dict({**GRAPH, "name": HOSTILE})
+    with Client(site.url) as client:
+        answer = client.plan(graph, Topology.from_dict({**TOPOLOGY, "name": HOSTILE}))
+    assert answer.plan is not None
+    return answer.plan.id
+
+
+@pytest.mark.usefixtures("hostile")
+def test_plans_have_their_numbers_with_units(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    own = row(page, "llama3-8b")
+    with Client(site.url) as client:
+        cost = client.get_plan(site.plans["llama"]).cost
+    free = (cost.memory_bytes.capacity - cost.memory_bytes.total) / 2**30
+    expect(own).to_contain_text(f"{free:.2f}\u00a0GiB")
+    expect(own).to_contain_text(re.compile(r"\d\u00a0(s|ms)"))
+    expect(own).to_contain_text(re.compile(r"\d\u00a0%"))
+    expect(own).to_contain_text("h100-8x8")
+    check(page, "plans")
+
+
+@pytest.mark.usefixtures("hostile")
+def test_names_are_text(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    expect(row(page, "<img src=x").first).to_contain_text("onerror")
+    assert page.locator("#view img").count() == 0
+
+
+@pytest.mark.usefixtures("hostile")
+def test_filters_stand_in_the_address(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    page.keyboard.press("/")
+    expect(page.get_by_label("Model")).to_be_focused()
+    page.keyboard.type("MIXTRAL")
+    expect(rows(page)).to_have_count(1)
+    expect(page).to_have_url(re.compile(r"model=MIXTRAL"))
+    page.reload()
+    expect(rows(page)).to_have_count(1)
+    expect(page.get_by_label("Model")).to_have_value("MIXTRAL")
+    page.get_by_label("Search", exact=True).select_option("exact")
+    expect(page.get_by_text("Nothing here is so")).to_be_visible()
+    page.get_by_role("button", name="clear all filters").click()
+    expect(rows(page)).to_have_count(4)
+    page.get_by_label("Topology").select_option(label="h100-8x8")
+    expect(rows(page)).to_have_count(3)
+    assert "topology=topo_" in page.url
+
+
+def test_labels_are_changed_in_place(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    own = row(page, "face-head")
+    own.get_by_role("button", name="Labels of").click()
+    page.keyboard.type("for the run in May")
+    page.keyboard.press("Enter")
+    expect(own.get_by_role("button", name="Take away for the run in May")).to_be_visible()
+    page.keyboard.type(" \u0007bell")
+    page.keyboard.press("Enter")
+    expect(own.get_by_role("alert")).to_contain_text("printable")
+    page.keyboard.press("Escape")
+    expect(own.get_by_role("button", name="Labels of")).to_be_focused()
+    page.get_by_label("Label", exact=True).fill("*May")
+    expect(rows(page)).to_have_count(1)
+    own.get_by_role("button", name="Labels of").click()
+    own.get_by_role("button", name="Take away for the run in May").click()
+    own.get_by_role("button", name="Done").click()
+    with Client(site.url) as client:
+        assert client.labels(site.plans["face"]) == ()
+
+
+def test_two_plans_lead_to_their_comparison(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    for name in ("llama3-8b", "mixtral-8x7b", "face-head"):
+        row(page, name).get_by_role("checkbox").check()
+    expect(page.get_by_role("checkbox", checked=True)).to_have_count(2)
+    page.reload()
+    expect(page.get_by_role("checkbox", checked=True)).to_have_count(2)
+    expect(row(page, "llama3-8b").get_by_role("checkbox")).not_to_be_checked()
+    wanted = f"/compare?plan={site.plans['mixtral']}&plan={site.plans['face']}"
+    expect(page.get_by_role("link", name="Compare the two")).to_have_attribute("href", wanted)
+
+
+def test_a_plan_that_comes_while_one_looks_takes_its_place_and_no_focus(
+    page: Page, site: Site
+) -> None:
+    visit(page, site.url)
+    before = rows(page).count()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.evaluate("document.activeElement.mark = 'the same element'")
+    with Client(site.url) as client:
+        answer = client.plan(
+            Graph.from_dict(GRAPH), Topology.from_dict(TOPOLOGY), setup=Setup(global_batch=64)
+        )
+    assert answer.plan is not None
+    expect(rows(page)).to_have_count(before + 1)
+    assert page.evaluate("document.activeElement.mark") == "the same element"
+    page.keyboard.press("x")
+    expect(page.get_by_role("checkbox", checked=True)).to_have_count(1)
+
+
+def test_older_plans_are_a_page_further(page: Page, site: Site) -> None:
+    page.route(
+        "**/v1/plans?*",
+        lambda route: route.continue_(url=route.request.url.replace("page_size=50", "page_size=2")),
+    )
+    visit(page, site.url)
+    expect(rows(page)).to_have_count(2)
+    first = rows(page).first.inner_text()
+    page.get_by_role("link", name="Older").click()
+    expect(page).to_have_url(re.compile("page="))
+    expect(page.get_by_role("link", name="Newest")).to_be_visible()
+    expect(rows(page).first).not_to_have_text(first)
+    page.go_back()
+    expect(page.get_by_role("link", name="Newest")).to_have_count(0)
+
+
+def test_a_service_that_is_away_is_said_and_the_list_stays(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    shown = rows(page).count()
+    page.route("**/v1/*", lambda route: route.abort())
+    expect(page.get_by_text("this page tries again")).to_be_visible(timeout=15_000)
+    expect(rows(page)).to_have_count(shown)
+    page.unroute("**/v1/*")
+    expect(page.get_by_text("this page tries again")).to_be_hidden(timeout=15_000)
