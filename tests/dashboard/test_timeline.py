@@ -1,0 +1,67 @@
+"""The simulated step: lanes, zoom, walking by keyboard, the trace as a file."""
+
+from __future__ import annotations
+
+import json
+
+from playwright.sync_api import Page, expect
+
+from tests.dashboard.conftest import Site, check, visit
+
+
+def test_the_step_is_walked_and_zoomed(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/plans/{site.plans['mixtral']}/timeline")
+    said = page.get_by_role("status")
+    expect(said).to_have_text("Nothing is selected.")
+    lanes = page.get_by_role("application")
+    lanes.focus()
+    page.keyboard.press("ArrowRight")
+    expect(said).to_contain_text("from")
+    first = said.inner_text()
+    page.keyboard.press("ArrowDown")
+    expect(said).to_contain_text("compute")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(said).not_to_have_text(first)
+    page.keyboard.press("f")
+    page.wait_for_url("**/timeline?at=*")
+    kept, chosen = page.url, lanes.screenshot()
+    page.keyboard.press("0")
+    page.wait_for_url("**/timeline")
+    assert lanes.screenshot() != chosen
+    visit(page, kept)
+    assert page.url == kept
+    check(page, "timeline")
+
+
+def test_a_click_selects_and_a_drag_moves(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/plans/{site.plans['llama']}/timeline")
+    box = page.get_by_role("application").bounding_box()
+    assert box is not None
+    middle, lane = box["x"] + box["width"] / 2, box["y"] + 26 + 22 + 20 + 10
+    page.mouse.click(middle, lane)
+    expect(page.get_by_role("status")).to_contain_text("compute")
+    page.mouse.wheel(0, -400)
+    page.mouse.wheel(0, -400)
+    page.wait_for_url("**?at=*")
+    before = page.url
+    page.mouse.move(middle, lane)
+    page.mouse.down()
+    page.mouse.move(middle - 200, lane, steps=4)
+    page.mouse.up()
+    page.wait_for_url(lambda url: url != before)
+
+
+def test_the_trace_is_a_file(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/plans/{site.plans['face']}/timeline")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    trace = json.loads(download.value.path().read_text())
+    assert trace["otherData"]["plan"] == site.plans["face"]
+
+
+def test_what_is_waited_for_is_simulated_when_asked(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/plans/{site.plans['face']}/timeline")
+    page.get_by_text("What is waited for", exact=True).click()
+    expect(page.get_by_role("table", name="Ranks")).to_be_visible()
+    expect(page.get_by_role("table", name="Waits").get_by_role("row").nth(1)).to_be_visible()
