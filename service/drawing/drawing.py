@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from meshwright.inspecting.ops import OpShare
+from meshwright.inspecting.ops import OpShare, received
 from meshwright.schema import Redistribution
 from service.drawing.layers import lay
 from service.drawing.modules import Module, Tree, tree_of
@@ -36,12 +36,14 @@ class Box:
 
 @dataclass(slots=True)
 class Line:
-    """Tensors that go from one box to another. moves: the redistributions on the way."""
+    """Tensors that go from one box to another. moves: the redistributions on the way; received: the
+    ops that get them from another stage."""
 
     source: str
     target: str
     tensors: dict[str, None] = field(default_factory=dict)
     moves: list[Redistribution] = field(default_factory=list)
+    received: list[OpShare] = field(default_factory=list)
 
 
 class Drawn:
@@ -51,6 +53,9 @@ class Drawn:
         self.shares = shares
         self.tree: Tree = tree_of(shares)
         self.arrows = tuple(self._arrows())
+        self.receives = {
+            (share.stage, share.own.op): share for share in shares if received(share.own)
+        }
 
     def _arrows(self) -> Iterator[tuple[Key, Key, str, tuple[Redistribution, ...]]]:
         """From the op that makes a tensor to one that reads it, both as they are drawn."""
@@ -60,6 +65,10 @@ class Drawn:
             for port, lying in enumerate(share.outputs):
                 own = (share.stage, share.own.op), port
                 made[share.stage, lying.tensor] = anywhere[lying.tensor] = own
+        for share in self.shares:
+            given = received(share.own)
+            if given is not None:
+                made[share.stage, given] = (share.stage, share.own.op), 0
         shared = {
             (share.stage, move.tensor): move
             for share in self.shares
@@ -70,9 +79,10 @@ class Drawn:
         seen: set[tuple[Key, Key, int]] = set()  # of copies the first is drawn
         for share in self.shares:
             reader = share.stage, share.own.op
-            for lying in share.inputs:
-                tensor = lying.root or lying.tensor
-                found = made.get((share.stage, tensor)) or anywhere.get(tensor)
+            given = received(share.own)
+            for tensor in [given] if given else [own.root or own.tensor for own in share.inputs]:
+                here = None if given else made.get((share.stage, tensor))
+                found = here or anywhere.get(tensor)
                 if found is None or found[0] == reader:
                     continue
                 maker, port = found
@@ -110,6 +120,8 @@ class Drawn:
             line = lines.setdefault((a.id, b.id), Line(a.id, b.id))
             line.tensors[tensor] = None
             line.moves.extend(moves)
+            if reader in self.receives:
+                line.received.append(self.receives[reader])
         found = list(lines.values())
         self._lay(root, found)
         return root, found

@@ -7,6 +7,7 @@ a person can look at, neighbours are put together in boxes of their own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from meshwright.inspecting.ops import OpShare
 
 MOST_PARTS = 400  # of one module; chosen: more are put into boxes
 BOXED = 100  # parts of a box; chosen
+EVERYWHERE = "in several stages"
 
 
 @dataclass(slots=True)
@@ -56,8 +58,12 @@ def tree_of(shares: Sequence[OpShare]) -> Tree:
             module(path.rpartition(".")[0]).parts.append(found)
         return found
 
+    often = Counter(share.own.op for share in shares)
     for share in shares:
-        module(share.module).parts.append(share)
+        parts = [share.module] if share.module else []
+        if often[share.own.op] > 1:
+            parts.append(EVERYWHERE)  # small things that every stage makes for itself
+        module(".".join(parts)).parts.append(share)
     tree = Tree(root, {}, {}, {})
     _fold(root, tree)
     return tree

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
-from meshwright.inspecting.ops import OpShare
+from meshwright.inspecting.ops import OpShare, received
 from meshwright.schema import Redistribution, Step
 from meshwright.schema.mesh import Axis
 from meshwright.schema.plan import Direction
@@ -73,7 +73,8 @@ class DrawnBox(BaseModel):
 
 
 class Moved(BaseModel):
-    """A collective on an edge: forward, backward or once a step. bytes, ns: of one."""
+    """A collective on an edge: forward, backward or once a step. payload_bytes: of one; ns: of one,
+    and of what is sent between stages of all in a step."""
 
     tensor: str
     collective: str
@@ -265,6 +266,7 @@ def _edges(boxes: list[Box], lines: list[Line]) -> list[DrawnEdge]:
             *(own for move in moves for own in _moved(move, "forward", move.forward)),
             *(own for move in moves for own in _moved(move, "backward", move.backward)),
             *(own for move in moves for own in _moved(move, "step", move.per_step)),
+            *(own for share in line.received for own in _sent(share)),
         ]
         found.append(
             DrawnEdge(
@@ -272,7 +274,8 @@ def _edges(boxes: list[Box], lines: list[Line]) -> list[DrawnEdge]:
                 target=line.target,
                 tensors=tuple(line.tensors),
                 moved=tuple(moved),
-                ns=sum(move.ns for move in moves),
+                ns=sum(move.ns for move in moves)
+                + sum(share.own.communication_ns for share in line.received),
                 up=up,
                 points=tuple((round(x, 1), round(y, 1)) for x, y in ends),
             )
@@ -290,6 +293,20 @@ def _moved(move: Redistribution, direction: Direction, steps: tuple[Step, ...]) 
             payload_bytes=step.payload_bytes,
             ns=step.ns,
         )
+
+
+def _sent(share: OpShare) -> Iterator[Moved]:
+    """What another stage sends, and the gradient that it gets back."""
+    for own in share.own.own_steps:
+        if own.what in ("receive", "return"):
+            yield Moved(
+                tensor=received(share.own) or "",
+                collective="send",
+                axes=own.axes,
+                direction=own.direction,
+                payload_bytes=own.payload_bytes,
+                ns=own.ns,
+            )
 
 
 def _found(drawn: Drawn, text: str) -> list[Found]:

@@ -29,7 +29,7 @@ class Lying:
 
 @dataclass(frozen=True, slots=True)
 class OpShare:
-    """An op of a stage. module: of the graph; none of what a stage adds, as `receive`.
+    """An op of a stage. module: of the graph; of what it receives, that of who reads it first.
 
     communication_ns: what it moves by itself, and the redistributions that are its. saved_bytes: of
     what it makes, kept for one microbatch's backward pass. parameter_bytes: of values, gradients
@@ -61,8 +61,9 @@ def shares_of(plan: Plan, graph: Graph) -> Iterator[OpShare]:
     modules = {op.name: op.module for op in graph.ops}
     inputs = {op.name: op.inputs for op in graph.ops}
     outputs = {op.name: op.outputs for op in graph.ops}
+    roots = roots_of(graph, {op.op for stage in plan.stages for op in stage.ops})
     for number, stage in enumerate(plan.stages):
-        yield from _Stage(number, stage, graph, modules, inputs, outputs).shares()
+        yield from _Stage(number, stage, roots, modules, inputs, outputs).shares()
 
 
 class _Stage:
@@ -70,15 +71,14 @@ class _Stage:
         self,
         number: int,
         stage: Stage,
-        graph: Graph,
+        roots: dict[str, str],
         modules: dict[str, str],
         inputs: dict[str, tuple[str, ...]],
         outputs: dict[str, tuple[str, ...]],
     ) -> None:
         self.number, self.stage = number, stage
         self.modules, self.inputs, self.outputs = modules, inputs, outputs
-        planned = {op.op for op in stage.ops}
-        self.root = roots_of(graph, planned)
+        self.root = roots
         owner: dict[str, str] = {}  # tensor -> the op whose it is
         for op in stage.ops:
             for name in inputs.get(op.op, ()):
@@ -110,12 +110,17 @@ class _Stage:
         for parameter in self.stage.parameters:
             op = self.owner.get(parameter.tensor, fallback)
             parameters.setdefault(op, []).append(parameter)
+        reads = {
+            self.root.get(name, name): op.op
+            for op in reversed(self.stage.ops)
+            for name in self.inputs.get(op.op, ())
+        }
         for own in self.stage.ops:
             name = own.op
             yield OpShare(
                 stage=self.number,
                 own=own,
-                module=self.modules.get(name, ""),
+                module=self.modules.get(reads.get(received(own) or "", name), ""),
                 inputs=tuple(
                     self._read(name, k, given) for k, given in enumerate(self.inputs.get(name, ()))
                 ),
@@ -143,6 +148,11 @@ class _Stage:
             return Lying(given, root, tensor.read.value)
         layout = self._rest(root)
         return Lying(given, None if layout is None else root, layout)
+
+
+def received(op: OpPlan) -> str | None:
+    """The tensor of another stage that an op receives; None of all other ops."""
+    return op.op.removeprefix("receive ") if op.kind == "receive" else None
 
 
 def roots_of(graph: Graph, planned: set[str]) -> dict[str, str]:

@@ -1,0 +1,96 @@
+"""The graph of a plan: modules that open, edges that say what moves, search, links that last."""
+
+from __future__ import annotations
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from tests.dashboard.conftest import Site, check, visit
+
+
+def boxes(page: Page) -> set[str]:
+    found = page.locator(".graph [data-box]").evaluate_all("all => all.map(b => b.dataset.box)")
+    return set(found)
+
+
+def test_a_module_opens_with_a_click_and_folds_again(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/plans/{site.plans['llama']}/graph")
+    assert {"model", "model.layers", "model.norm"} <= boxes(page)
+    page.locator('[data-box="model.layers"]').click()
+    page.wait_for_selector('[data-box^="model.layers.0"]')
+    expect(page.locator('[data-box="model.layers.0"]')).to_contain_text("×3")
+    expect(page.get_by_label("Selected")).to_contain_text("model.layers")
+    assert "model.layers" in page.url
+    check(page, "graph")
+    page.locator('[data-head="model.layers"]').click()
+    expect(page.locator('[data-box^="model.layers.0"]')).to_have_count(0)
+
+
+def test_what_is_drawn_is_what_the_service_lays_out(page: Page, site: Site) -> None:
+    plan = site.plans["mixtral"]
+    opened = "model,model.layers,model.layers.0"
+    visit(page, f"{site.url}/plans/{plan}/graph?open={opened}")
+    laid = httpx.get(f"{site.url}/v1/plans/{plan}/layout", params={"open": opened}).json()
+    page.get_by_role("button", name="All in sight").click()
+    assert boxes(page) <= {own["id"] for own in laid["boxes"]}
+    assert page.locator(".graph [data-box]").count() == len(laid["boxes"])
+
+
+def test_an_edge_says_what_moves(page: Page, site: Site) -> None:
+    plan = site.plans["face"]
+    found = httpx.get(f"{site.url}/v1/plans/{plan}/layout", params={"open": "head"}).json()
+    moved = [own for own in found["edges"] if own.get("moved")]
+    assert moved
+    visit(page, f"{site.url}/plans/{plan}/graph?open=head")
+    page.locator(".graph .move").first.click()
+    panel = page.get_by_label("Selected")
+    expect(panel).to_contain_text("Redistributed on the way")
+    expect(panel).to_contain_text(moved[0]["moved"][0]["collective"])
+    check(page, "graph-edge")
+
+
+def test_an_op_is_found_opened_and_kept_in_the_address(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/plans/{site.plans['llama']}/graph")
+    page.keyboard.press("/")
+    page.keyboard.type("layers.7.mlp.down_proj")
+    expect(page.get_by_role("option")).to_have_count(1)
+    page.keyboard.press("Enter")
+    panel = page.get_by_label("Selected")
+    expect(panel).to_contain_text("mlp.down_proj")
+    expect(panel).to_contain_text("Parameters at rest")
+    expect(page.locator(".graph .chosen")).to_be_in_viewport()
+    kept = page.url
+    check(page, "graph-op")
+    visit(page, kept)
+    expect(panel).to_contain_text("mlp.down_proj")
+    expect(page.locator(".graph .chosen")).to_be_in_viewport()
+    page.get_by_role("link", name="Why this strategy?").click()
+    page.wait_for_url("**/why?op=*down_proj*")
+
+
+def test_boxes_are_walked_and_opened_by_keyboard(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/plans/{site.plans['llama']}/graph?open=model&op=model.norm")
+    page.get_by_role("application").focus()
+    page.keyboard.press("ArrowUp")
+    expect(page.get_by_label("Selected")).to_contain_text("model.layers")
+    page.keyboard.press("Enter")
+    page.wait_for_selector('[data-box^="model.layers.0"]')
+    page.keyboard.press("Enter")
+    expect(page.locator('[data-box^="model.layers.0"]')).to_have_count(0)
+
+
+def test_it_is_dragged_and_zoomed(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/plans/{site.plans['llama']}/graph")
+    layer = page.locator("svg.graph > g")
+    before = layer.get_attribute("transform")
+    box = page.locator("svg.graph").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 120, box["y"] + 60, steps=3)
+    page.mouse.up()
+    expect(layer).not_to_have_attribute("transform", before or "")
+    page.get_by_role("application").focus()
+    page.keyboard.press("+")
+    page.keyboard.press("0")
+    expect(layer).to_have_attribute("transform", before or "")
