@@ -4,6 +4,7 @@ export const ROUTES = [
   ["/", () => import("./views/plans.js")],
   ["/plans/{plan}", () => import("./views/plan.js")],
   ["/plans/{plan}/graph", () => import("./views/graph.js")],
+  ["/plans/{plan}/why", () => import("./views/why.js")],
   ["/plans/{plan}/timeline", () => import("./views/timeline.js")],
   ["/plans/{plan}/front", () => import("./views/front.js")],
   ["/compare", () => import("./views/compare.js")],

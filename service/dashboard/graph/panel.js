@@ -1,9 +1,10 @@
 // What is selected, in words and numbers: an op, a module, or what moves on an edge.
 import { strategy } from "../delta.js";
-import { h, link, path } from "../element.js";
+import { h, path } from "../element.js";
 import { bytes, count, time } from "../units.js";
 
 export function boxPanel(plan, box) {
+  const all = (box.times ?? 1) > 1 ? `, all ${count(box.times)}` : "";
   return [
     h("h2", {}, h("span", { class: "name" }, box.op ?? box.id)),
     h("p", {},
@@ -12,8 +13,8 @@ export function boxPanel(plan, box) {
     ),
     h("dl", { class: "facts" },
       box.strategy ? [h("dt", {}, "Strategy"), h("dd", {}, h("code", { class: "name" }, strategy({ strategy: box.strategy })))] : null,
-      h("dt", {}, "Compute"), h("dd", {}, `${time(box.compute_ns)} a step`),
-      h("dt", {}, "Communication"), h("dd", {}, `${time(box.communication_ns)} a step`),
+      h("dt", {}, "Compute"), h("dd", {}, `${time(box.compute_ns)} a step${all}`),
+      h("dt", {}, "Communication"), h("dd", {}, `${time(box.communication_ns)} a step${all}`),
       box.saved_bytes ? [h("dt", {}, "Saved"), h("dd", {}, `${bytes(box.saved_bytes)} a microbatch`)] : null,
       box.parameter_bytes ? [h("dt", {}, "Parameters"), h("dd", {}, `${bytes(box.parameter_bytes)} on a device, with gradients and optimizer state`)] : null,
     ),

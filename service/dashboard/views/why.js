@@ -1,0 +1,115 @@
+// Why: for any op the strategies that it could have, each searched again with all others free.
+import { get } from "../api.js";
+import { delta, strategy } from "../delta.js";
+import { fill, h, path } from "../element.js";
+import { empty, failed, loading } from "../states.js";
+import { table } from "../table.js";
+import { bytes, change, count, percent, time } from "../units.js";
+import { planHead } from "./plan_head.js";
+
+const SECONDS = [5, 20, 60]; // chosen: of a search; more strategies of a large model are tried in more
+const VERDICTS = { chosen: "good", slower: "plain", simpler: "plain", "does not fit": "bad", "not allowed": "warn", "not solved": "plain" };
+const TYPED_MS = 250; // chosen: after the last letter
+const OFFERED = 30; // names; chosen
+
+export async function show({ root, params, query, signal, keep, title }) {
+  const id = params.plan;
+  fill(root, planHead(id, "why"), loading("the plan"));
+  const { entry } = await get(path`/v1/plans/${id}/overview`, { signal });
+  title(`Why: ${entry.name || "a plan"}`);
+  const names = h("datalist", { id: "ops" });
+  const field = h("input", { id: "op", "data-search": true, list: "ops", required: true, maxlength: "512", spellcheck: "false", autocomplete: "off", placeholder: "model.layers.*.mlp.down_proj", value: query.get("op") ?? "", oninput: offer });
+  const seconds = h("select", { id: "seconds" }, SECONDS.map((own) => h("option", { value: own, selected: String(own) === query.get("seconds") }, `${own} s`)));
+  const held = h("div", { "aria-live": "polite" });
+  const form = h(
+    "form", { class: "row why", onsubmit: (event) => { event.preventDefault(); ask(); } },
+    h("label", { for: "op" }, "Op, or a glob of ops"), field, names,
+    h("label", { for: "seconds" }, "search for"), seconds,
+    h("button", { class: "primary" }, "Explain"),
+  );
+  fill(root, planHead(id, "why", { entry }), form, held);
+  let running = null;
+  let timer = null;
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  if (field.value) return ask();
+  fill(held, empty("Which op?", "Every strategy that it could have is searched again with all other ops free, and judged as the plan was. The names stand in the graph; * means any part of one."));
+  return undefined;
+
+  function offer() {
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      const text = field.value.replaceAll("*", "").trim();
+      if (!text) return;
+      const found = await get(path`/v1/plans/${id}/layout`, { signal, query: { search: text } }).catch(() => ({}));
+      fill(names, [...new Set((found.found ?? []).map((own) => own.op))].slice(0, OFFERED).map((name) => h("option", { value: name })));
+    }, TYPED_MS);
+  }
+
+  async function ask() {
+    running?.abort();
+    running = new AbortController();
+    const mine = running;
+    signal.addEventListener("abort", () => mine.abort());
+    const op = field.value.trim();
+    keep({ op, seconds: seconds.value === String(SECONDS[0]) ? null : seconds.value });
+    const clock = h("progress", { max: seconds.value, value: "0", "aria-label": "Time of the search" });
+    const begun = performance.now();
+    const ticking = setInterval(() => { clock.value = (performance.now() - begun) / 1e3; }, 200);
+    mine.signal.addEventListener("abort", () => clearInterval(ticking));
+    fill(held, h("div", { class: "state" }, h("p", {}, `Searching the plan again with every other strategy of `, h("code", { class: "name" }, op), " …"), clock, " ", h("button", { type: "button", onclick: () => { mine.abort(); fill(held, empty("Stopped", "The service works it out all the same and keeps it: asked again it may be there.")); } }, "Stop")));
+    try {
+      const found = await get(path`/v1/plans/${id}/explain`, { signal: mine.signal, query: { op, seconds: seconds.value } });
+      fill(held, explained(id, found));
+    } catch (problem) {
+      if (!mine.signal.aborted) fill(held, failed(problem, ask));
+    } finally {
+      clearInterval(ticking);
+    }
+  }
+}
+
+function explained(id, found) {
+  const { whole, memory } = found;
+  return [
+    h("div", { class: "answers" },
+      card(found.stage ? `Stage ${found.stage} alone` : "The plan now", time(whole.step_ns), `objective ${time(whole.objective_ns)}`),
+      card("Memory", bytes(memory.used_bytes), `of ${bytes(memory.capacity_bytes)}, ${percent(memory.used_bytes / memory.capacity_bytes)}`),
+      h("div", { class: "card wide" }, h("h2", {}, "Which constraint binds"), h("p", {}, memory.binds ? h("span", { class: "tag warn" }, "! memory binds") : h("span", { class: "tag good" }, "✓ memory does not bind")), h("p", {}, memory.why), memory.without_ns !== null && memory.without_ns !== undefined ? h("p", { class: "muted" }, `With as much memory as it liked, none below ${time(memory.without_ns)} (${change(memory.without_ns / whole.objective_ns - 1)}).`) : null),
+    ),
+    found.complete ? null : h("p", { class: "warn" }, `${found.seconds} s were not enough for all; a longer search has more.`),
+    (found.notes ?? []).length ? h("ul", { class: "muted" }, found.notes.map((note) => h("li", { class: "name" }, note))) : null,
+    found.groups.map((group) => groupOf(id, found, group)),
+  ];
+}
+
+function card(title, big, below) {
+  return h("div", { class: "card" }, h("h2", {}, title), h("p", { class: "big" }, big), h("p", { class: "muted" }, below));
+}
+
+function groupOf(id, found, group) {
+  const target = group.ops.length === 1 ? group.ops[0] : found.groups.length === 1 ? found.glob : group.label;
+  const pin = (own) => `${target}:${Object.entries(own.strategy).filter(([, axes]) => axes.length).map(([factor, axes]) => `${factor}=${axes.join("+")}`).join(",")}`;
+  const used = group.alternatives.filter((own) => own.verdict !== "not solved" && own.verdict !== "not allowed");
+  const rest = group.alternatives.filter((own) => !used.includes(own));
+  const what = (own) => (own.whole ? delta(found.whole.step_ns, own.whole.step_ns, { text: time }) : h("span", { class: "muted" }, "–"));
+  const columns = [
+    { title: "Strategy", width: "16%", value: (own) => h(own.verdict === "chosen" ? "strong" : "span", {}, h("code", { class: "name" }, strategy(own))) },
+    { title: "Verdict", value: (own) => h("span", { class: `tag ${VERDICTS[own.verdict]}` }, own.verdict) },
+    { title: "Step of the whole", number: true, value: (own) => time(own.whole?.step_ns), sort: (own) => own.whole?.step_ns },
+    { title: "Against now", number: true, value: what },
+    { title: "Memory", number: true, value: (own) => (own.whole ? delta(found.whole.memory_bytes, own.whole.memory_bytes, { text: bytes }) : "–"), sort: (own) => own.whole?.memory_bytes },
+    { title: "Its compute", number: true, value: (own) => time(own.compute_ns), sort: (own) => own.compute_ns },
+    { title: "Its own moves", number: true, value: (own) => time(own.communication_ns), sort: (own) => own.communication_ns },
+    { title: "Others change", number: true, value: (own) => (own.others === null || own.others === undefined ? "–" : count(own.others)), sort: (own) => own.others },
+    { title: "Why", width: "24%", value: (own) => h("span", { class: "name" }, own.why) },
+    { title: "", value: (own) => (own.verdict === "chosen" || own.verdict === "not allowed" || Object.keys(own.partial ?? {}).length ? "" : h("a", { class: "button", href: `${path`/plans/${id}/what-if`}?${new URLSearchParams({ pin: pin(own) })}`, "aria-label": `Plan with ${strategy(own)}` }, "Plan with it")) },
+  ];
+  return h(
+    "section", {},
+    h("h2", {}, h("code", { class: "name" }, group.label), group.ops.length > 1 ? h("span", { class: "muted" }, ` ×${count(group.ops.length)}`) : null),
+    h("p", { class: "muted" }, h("code", {}, group.kind), group.rule ? [", rule ", h("code", { class: "name" }, group.rule)] : ", no rule: it runs replicated"),
+    (group.pins ?? []).map((own) => h("p", { class: "name" }, h("span", { class: "tag warn" }, "! pinned"), " ", h("code", {}, own.pin), ` ${own.why}`)),
+    table({ label: `Strategies of ${group.label}`, rows: used, columns }),
+    rest.length ? h("details", {}, h("summary", {}, `${count(rest.length)} more, not solved or not allowed`), table({ label: `More strategies of ${group.label}`, rows: rest.slice(0, 200), columns: columns.filter((own) => !["Step of the whole", "Against now", "Memory", "Others change"].includes(own.title)) })) : null,
+  );
+}
