@@ -28,6 +28,7 @@ def residuals_of(calibration: Calibration, samples: Samples) -> Residuals:
     return Residuals(
         calibration=calibration.id,
         samples=samples.id,
+        topology=samples.topology.id,
         residuals=tuple(_residual(kind, own) for kind, own in ratios.items()),
         sampled=tuple(found),
     )

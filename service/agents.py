@@ -33,13 +33,16 @@ MEASUREMENTS = JobRow.kind == "measurement"
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An agent as the store has it. measuring: the job that it has a lease of."""
+    """An agent as the store has it. measuring: the job that it has a lease of. calibration: what
+    came of its last measurement, which ended at `measured`."""
 
     agent: Agent
     created: float
     heard: float
     is_alive: bool
     measuring: str | None
+    calibration: str | None
+    measured: float | None
 
 
 class Agents:
@@ -133,17 +136,13 @@ class Agents:
         return bool(connection.execute(heard).rowcount)
 
     def _rows(self) -> Select[Any]:
-        measuring = (
-            select(JobRow.id)
-            .where(
-                MEASUREMENTS,
-                JobRow.state == "running",
-                JobRow.tenant == AgentRow.tenant,
-                JobRow.worker == AgentRow.id,
-                JobRow.lease_until > self._database.now,
-            )
-            .limit(1)
-            .scalar_subquery()
+        own = and_(MEASUREMENTS, JobRow.tenant == AgentRow.tenant, JobRow.worker == AgentRow.id)
+        running = and_(own, JobRow.state == "running", JobRow.lease_until > self._database.now)
+        measuring = select(JobRow.id).where(running).limit(1).scalar_subquery()
+        newest = and_(own, JobRow.state == "succeeded")
+        calibration, measured = (
+            select(column).where(newest).order_by(JobRow.finished.desc(), JobRow.id).limit(1)
+            for column in (JobRow.calibration, JobRow.finished)
         )
         return select(
             AgentRow.id,
@@ -152,6 +151,8 @@ class Agents:
             AgentRow.heard,
             self.alive().label("is_alive"),
             measuring.label("measuring"),
+            calibration.scalar_subquery().label("calibration"),
+            measured.scalar_subquery().label("measured"),
         )
 
 
@@ -171,7 +172,13 @@ def takes(
 
 def _heard(row: Row[Any]) -> Heard:
     return Heard(
-        Agent.from_dict(row.body), row.created, row.heard, bool(row.is_alive), row.measuring
+        Agent.from_dict(row.body),
+        row.created,
+        row.heard,
+        bool(row.is_alive),
+        row.measuring,
+        row.calibration,
+        row.measured,
     )
 
 

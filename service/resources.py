@@ -132,13 +132,16 @@ class Registered(BaseModel):
 
 
 class AgentEntry(BaseModel):
-    """An agent, and whether it is there. measuring: the job that it has."""
+    """An agent, and whether it is there. measuring: the job that it has. calibration: what came of
+    its last measurement, which ended at `measured_at`."""
 
     id: str
     state: Literal["alive", "silent"]
     created_at: str
     heard_at: str
     measuring: str | None = None
+    calibration: str | None = None
+    measured_at: str | None = None
     agent: Agent
 
 
@@ -294,6 +297,8 @@ def agent_of(heard: Heard) -> AgentEntry:
         created_at=time_of(heard.created),
         heard_at=time_of(heard.heard),
         measuring=heard.measuring,
+        calibration=heard.calibration,
+        measured_at=time_if(heard.measured),
         agent=heard.agent,
     )
 

@@ -33,6 +33,8 @@ def calibration_summary(calibration: Calibration) -> dict[str, Any]:
         "source": calibration.source,
         "samples": fitted and fitted.samples,
         "median_error": fitted and fitted.median_error,
+        "anchored": calibration.anchored and calibration.anchored.ratio,
+        "devices": len(calibration.curves),
     }
 
 

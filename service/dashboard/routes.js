@@ -8,4 +8,8 @@ export const ROUTES = [
   ["/plans/{plan}/timeline", () => import("./views/timeline.js")],
   ["/plans/{plan}/front", () => import("./views/front.js")],
   ["/compare", () => import("./views/compare.js")],
+  ["/topologies", () => import("./views/topologies.js")],
+  ["/topologies/{topology}", () => import("./views/topology.js")],
+  ["/calibrations/{calibration}", () => import("./views/calibration.js")],
+  ["/agents", () => import("./views/agents.js")],
 ];

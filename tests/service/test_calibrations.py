@@ -87,6 +87,9 @@ def test_what_an_agent_measured_or_a_job_observed_is_of_that_topology(http: Test
     results = f"/v1/agents/{agent}/measurements/{job}/results"
     made = http.post(results, json={"attempt": 1, "samples": own.to_dict()}).json()["stored"]
     assert listed(http, own.topology.id) == [made["calibration"]]
+    entry, ended = http.get(f"/v1/agents/{agent}").json(), http.get(f"/v1/jobs/{job}").json()
+    assert entry["calibration"] == made["calibration"]
+    assert entry["measured_at"] == ended["finished_at"]
     plan = store(http, [2, 4])
     step = {"step_ns": plan.cost.step_ns * 2, "stack": "s"}
     anchored = http.post(f"/v1/plans/{plan.id}/observations", json=step).json()["calibration"]

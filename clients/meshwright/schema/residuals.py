@@ -45,7 +45,10 @@ class Sampled(Model):
 
 
 class Residuals(Document):
-    """By kind of sample, kernels first, and one by one; none where nobody measured."""
+    """By kind of sample, kernels first, and one by one; none where nobody measured.
+
+    topology: in which they were measured.
+    """
 
     prefix: ClassVar[str] = "residuals"
     error: ClassVar[type[InvalidInput]] = InvalidInput
@@ -53,5 +56,6 @@ class Residuals(Document):
     schema_version: Literal[1] = 1
     calibration: Line
     samples: Line | None = None
+    topology: Line | None = None
     residuals: tuple[Residual, ...] = ()
     sampled: tuple[Sampled, ...] = ()

@@ -1,0 +1,85 @@
+// Dots and lines over logarithmic scales: what was measured, and what is said of it.
+import { h, s } from "../element.js";
+import { legend } from "./legend.js";
+import { mark } from "./mark.js";
+
+const MARGIN = { left: 84, right: 14, top: 10, bottom: 36 };
+
+/**
+ * series: {name, colour, line: [[x, y]], ticks: [[x, y]], dots: [[x, y, says]]}; a line that lies upon another is
+ * dashed, so that both are seen. x, y: {name, text: value => string,
+ * base: 2 or 10, from, to: at least so much of the scale}; levels: {y, name, colour}.
+ */
+export function loglog({ series, x, y, levels = [], label, width = 620, height = 250 }) {
+  const points = series.flatMap((own) => [...(own.line ?? []), ...(own.ticks ?? []), ...(own.dots ?? [])]).filter(positive);
+  const across = span([...points.map((own) => own[0]), x.from, x.to]);
+  const up = span([...points.map((own) => own[1]), ...levels.map((own) => own.y), y.from, y.to]);
+  const px = scale(across, MARGIN.left, width - MARGIN.right);
+  const py = scale(up, height - MARGIN.bottom, MARGIN.top);
+  const grid = [
+    steps(up, y.base ?? 10, 6).map((value) => [
+      s("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: py(value), y2: py(value) }),
+      s("text", { class: "muted", x: MARGIN.left - 6, y: py(value) + 4, "text-anchor": "end" }, y.text(value)),
+    ]),
+    steps(across, x.base ?? 10, 6).map((value) => [
+      s("line", { class: "grid", x1: px(value), x2: px(value), y1: MARGIN.top, y2: height - MARGIN.bottom }),
+      s("text", { class: "muted", x: px(value), y: height - MARGIN.bottom + 16, "text-anchor": "middle" }, x.text(value)),
+    ]),
+    s("text", { class: "muted", x: width - MARGIN.right, y: height - 4, "text-anchor": "end" }, x.name),
+  ];
+  const before = new Set();
+  const drawn = series.map((own, at) => {
+    const line = (own.line ?? []).filter(positive).map(([a, b], to) => `${to ? "L" : "M"}${px(a).toFixed(1)} ${py(b).toFixed(1)}`).join("");
+    const twice = before.has(line);
+    before.add(line);
+    return [
+      line ? s("path", { d: line, fill: "none", stroke: `var(${own.colour})`, "stroke-width": 1.5, "stroke-dasharray": twice ? "7 7" : null }) : null,
+      (own.ticks ?? []).filter(positive).map(([a, b]) => s("path", { d: `M${px(a) - 6} ${py(b)}h12`, stroke: `var(${own.colour})`, "stroke-width": 1.5 })),
+      (own.dots ?? []).filter(positive).map(([a, b, says]) => mark(at, px(a), py(b), own.colour, says)),
+    ];
+  });
+  const lines = levels.map((own) => [
+    s("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: py(own.y), y2: py(own.y), stroke: `var(${own.colour})`, "stroke-width": 1.5, "stroke-dasharray": "4 3" }),
+    s("text", { x: MARGIN.left + 6, y: py(own.y) - 4 }, own.name),
+  ]);
+  return h(
+    "figure", { class: "chart" },
+    h("figcaption", { class: "muted" }, y.name),
+    s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "wide half" }, grid, lines, drawn),
+    series.length > 1 ? legend(series.map((own, at) => ({ ...own, mark: own.dots ? at : null }))) : null,
+  );
+}
+
+function positive([a, b]) {
+  return a > 0 && b > 0;
+}
+
+function scale([low, high], from, to) {
+  const [a, b] = [Math.log(low), Math.log(high)];
+  return (value) => from + ((Math.log(value) - a) / (b - a)) * (to - from);
+}
+
+function span(values) {
+  const own = values.filter((value) => value > 0);
+  if (!own.length) return [1, 10];
+  const [low, high] = [Math.min(...own), Math.max(...own)];
+  const pad = high / low < 1.1 ? 1.5 : (high / low) ** 0.04;
+  return [low / pad, high * pad];
+}
+
+/** Powers of the base within a span, about so many; of 10 also halves and fifths where few fit. */
+function steps([low, high], base, about) {
+  const from = Math.ceil(Math.log(low) / Math.log(base) - 1e-9);
+  const to = Math.floor(Math.log(high) / Math.log(base) + 1e-9);
+  const every = Math.max(1, Math.ceil((to - from + 1) / about));
+  const found = [];
+  for (let power = Math.ceil(from / every) * every; power <= to; power += every) found.push(base ** power);
+  if (base !== 10 || found.length > 2) return found;
+  for (let power = from - 1; power <= to; power += 1) {
+    for (const factor of [2, 5]) {
+      const value = factor * 10 ** power;
+      if (value >= low && value <= high) found.push(value);
+    }
+  }
+  return found.sort((a, b) => a - b);
+}

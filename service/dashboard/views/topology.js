@@ -1,0 +1,75 @@
+// One cluster: its levels as nested boxes, and what devices and links keep of what they promise.
+import { get } from "../api.js";
+import { fill, h, link, path } from "../element.js";
+import { failed, loading } from "../states.js";
+import { bytes, count, percent, rate, short } from "../units.js";
+import { boxes } from "./topology/boxes.js";
+import { devices } from "./topology/devices.js";
+import { links } from "./topology/links.js";
+import { profiles } from "./topology/profiles.js";
+
+export async function show({ root, params, query, signal, keep, title }) {
+  const id = params.topology;
+  const [own, known, plans] = await Promise.all([
+    get(path`/v1/topologies/${id}`, { signal }),
+    get("/v1/calibrations", { signal, query: { topology: id, page_size: 200 } }),
+    get("/v1/plans", { signal, query: { topology: id, page_size: 5 } }),
+  ]);
+  title(own.name || short(id));
+  const groups = [own, ...(own.beside ?? [])];
+  const rates = h("div", {}, loading("what it keeps"));
+  const choice = profiles(known.calibrations, query.get("calibration"), (calibration) => {
+    keep({ calibration });
+    return drawn(calibration);
+  });
+  fill(
+    root,
+    h("h1", {}, "Topology ", h("span", { class: "name" }, own.name || short(id))),
+    facts(own, groups, plans, id),
+    choice,
+    rates,
+    h("h2", {}, "Where the data sheets' numbers are from"),
+    [...new Set([own.source, ...groups.map((group) => group.device.source)])].filter(Boolean).map((text) => h("p", { class: "name" }, text)),
+    h("p", { class: "muted" }, "Document ", link(path`/v1/topologies/${id}`, h("code", {}, short(id)))),
+  );
+  await drawn(query.get("calibration"));
+
+  async function drawn(calibration) {
+    try {
+      const kept = await get(path`/v1/topologies/${id}/rates`, { signal, query: { calibration } });
+      fill(rates, groups.map((group, at) => section(group, kept.groups[at], groups.length > 1, own.uplink)));
+    } catch (problem) {
+      if (!signal.aborted) fill(rates, failed(problem, () => drawn(calibration)));
+    }
+  }
+}
+
+function section(group, kept, mixed, uplink) {
+  return [
+    mixed ? h("h2", {}, h("span", { class: "name" }, kept.device), ` × ${count(kept.devices)}`) : null,
+    mixed ? h("p", { class: "muted" }, `Reaches other groups by ${uplinked(group.uplink ?? uplink)}.`) : null,
+    kept.relative ? h("p", { class: "name warn" }, `${kept.device} has no curves of its own: these are ${kept.relative}'s.`) : null,
+    boxes(group, kept),
+    links(kept),
+    devices(group, kept),
+  ];
+}
+
+function facts(own, groups, plans, id) {
+  const total = groups.reduce((all, group) => all + group.levels.reduce((one, level) => one * level.size, 1), 0);
+  const memory = [...new Set(groups.map((group) => bytes(group.device.memory_bytes)))].join(" and ");
+  return h(
+    "dl", { class: "facts" },
+    h("dt", {}, "Devices"), h("dd", {}, count(total), " × ", groups.map((group, at) => [at ? " and " : null, h("span", { class: "name" }, group.device.name)])),
+    h("dt", {}, "Memory of a device"), h("dd", {}, memory),
+    own.host ? [h("dt", {}, "Host"), h("dd", {}, h("span", { class: "name" }, own.host.name), `, ${bytes(own.host.memory_bytes)} and ${rate(own.host.link.bytes_per_s / (own.host.link.devices_per_port ?? 1))} a device`)] : null,
+    h("dt", {}, "Plans"),
+    h("dd", {}, plans.plans.length
+      ? [plans.plans.map((plan, at) => [at ? ", " : null, link(path`/plans/${plan.id}`, h("span", { class: "name" }, plan.name || short(plan.id)))]), plans.next_page_token ? [", ", link(`/?topology=${encodeURIComponent(id)}`, "more")] : null]
+      : h("span", { class: "muted" }, "none yet")),
+  );
+}
+
+function uplinked(uplink) {
+  return uplink ? `${uplink.kind}, ${rate(uplink.bytes_per_s / (uplink.devices_per_port ?? 1))}` : percent(null);
+}
