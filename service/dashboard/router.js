@@ -74,10 +74,19 @@ function found(path) {
   for (const [pattern, load] of ROUTES) {
     const names = [];
     const shape = pattern.replace(/\{(\w+)\}/g, (_, name) => (names.push(name), "([^/]+)"));
-    const values = new RegExp(`^${shape}$`).exec(path)?.slice(1);
-    if (values) return { load, params: Object.fromEntries(names.map((name, at) => [name, decodeURIComponent(values[at])])) };
+    const values = new RegExp(`^${shape}$`).exec(path)?.slice(1).map(decoded);
+    if (values) return values.includes(null) ? null : { load, params: Object.fromEntries(names.map((name, at) => [name, values[at]])) };
   }
   return null;
+}
+
+/** A part of a path; null where it is no text. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return null;
+  }
 }
 
 function current() {

@@ -1,0 +1,140 @@
+"""Where the service wants a key: it is asked for, kept in the tab alone, and can be forgotten."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.dashboard.conftest import ROOT, axe, overflow, shot, themes
+from tests.service.conftest import server
+
+DIALOG = "This service wants an API key"
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A service that wants keys. key: may do all; reader: may look."""
+
+    url: str
+    key: str
+    reader: str
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
+    folder = tmp_path_factory.mktemp("closed")
+    command = [sys.executable, "-m", "service.cli", "keys", "create", "--data-dir", str(folder)]
+    key, reader = (
+        subprocess.run(
+            [*command, "--scope", scope], capture_output=True, text=True, check=True, cwd=ROOT
+        ).stdout.strip()
+        for scope in ("admin", "read")
+    )
+    with server(folder) as (url, _):
+        yield Closed(url, key, reader)
+
+
+@pytest.fixture
+def tab(context: BrowserContext, closed: Closed) -> Iterator[Page]:
+    """A page that fails the test where a key gets into an address, or anything onto the console."""
+    made, wrong = context.new_page(), list[str]()
+    secrets = (closed.key, closed.reader)
+    made.on("request", lambda own: wrong.extend(one for one in secrets if one in own.url))
+    made.on("pageerror", lambda error: wrong.append(str(error)))
+    yield made
+    wrong.extend(one for one in secrets if one in made.url)
+    assert wrong == []
+
+
+def enter(tab: Page, secret: str) -> None:
+    dialog = tab.get_by_role("dialog", name=DIALOG)
+    field = dialog.get_by_label("Key", exact=True)
+    expect(field).to_be_focused()
+    tab.keyboard.type(secret)
+    tab.keyboard.press("Enter")
+
+
+def test_a_key_is_asked_for_once_and_kept_in_the_tab(
+    tab: Page, context: BrowserContext, closed: Closed
+) -> None:
+    tab.goto(f"{closed.url}/topologies")  # which asks two things at the same time
+    expect(tab.get_by_role("dialog")).to_have_count(1)
+    assert overflow(tab) == []
+    for theme in themes(tab):
+        assert axe(tab) == [], theme
+        shot(tab, f"key-{theme}")
+    enter(tab, closed.reader)
+    expect(tab.get_by_role("heading", name="No topology yet")).to_be_visible()
+    kept = "[Object.values(sessionStorage), Object.values(localStorage), document.cookie]"
+    assert tab.evaluate(kept) == [[closed.reader], [], ""]
+    tab.reload()
+    expect(tab.get_by_role("heading", name="No topology yet")).to_be_visible()
+    other = context.new_page()
+    other.goto(f"{closed.url}/agents")
+    expect(other.get_by_role("dialog", name=DIALOG)).to_be_visible()
+    other.close()
+
+
+def test_a_wrong_key_is_said_to_be_and_another_one_is_taken(tab: Page, closed: Closed) -> None:
+    tab.goto(f"{closed.url}/agents")
+    enter(tab, "mw_nobody_has_this")
+    alert = tab.get_by_role("dialog").get_by_role("alert")
+    expect(alert).to_contain_text(re.compile("key", re.IGNORECASE))
+    for _ in range(3):  # there is nothing behind it; browsers close at the second one
+        tab.keyboard.press("Escape")
+    expect(tab.get_by_role("dialog", name=DIALOG)).to_be_visible()
+    tab.get_by_label("Key", exact=True).focus()
+    enter(tab, closed.key)
+    expect(tab.get_by_role("heading", name="No agent yet")).to_be_visible()
+
+
+def test_what_cannot_be_a_key_is_refused_before_it_is_sent(tab: Page, closed: Closed) -> None:
+    tab.goto(f"{closed.url}/agents")
+    enter(tab, "ключ")
+    expect(tab.get_by_role("dialog").get_by_role("alert")).to_contain_text("mw_")
+    assert tab.evaluate("sessionStorage.length") == 0
+    tab.get_by_label("Key", exact=True).fill("")
+    enter(tab, f"  {closed.key} ")  # as one copies it
+    expect(tab.get_by_role("heading", name="No agent yet")).to_be_visible()
+
+
+def test_a_key_is_forgotten(tab: Page, closed: Closed) -> None:
+    tab.goto(f"{closed.url}/agents")
+    expect(tab.get_by_role("button", name="Forget the key")).to_have_count(0)
+    enter(tab, closed.key)
+    expect(tab.get_by_role("heading", name="No agent yet")).to_be_visible()
+    tab.get_by_role("button", name="Forget the key").click()
+    expect(tab.get_by_role("dialog", name=DIALOG)).to_be_visible()
+    assert tab.evaluate("sessionStorage.length") == 0
+
+
+def test_a_key_that_is_revoked_meanwhile_is_asked_for_again(tab: Page, closed: Closed) -> None:
+    admin = {"Authorization": f"Bearer {closed.key}"}
+    keys = f"{closed.url}/v1/keys"
+    made = httpx.post(keys, json={"name": "short", "scopes": ["read"]}, headers=admin).json()
+    tab.goto(f"{closed.url}/agents")
+    enter(tab, made["key"])
+    expect(tab.get_by_role("heading", name="No agent yet")).to_be_visible()
+    assert httpx.delete(f"{keys}/{made['id']}", headers=admin).is_success
+    tab.get_by_role("link", name="Topologies").click()
+    expect(tab.get_by_role("dialog").get_by_role("alert")).to_be_visible()
+    enter(tab, closed.reader)
+    expect(tab.get_by_role("heading", name="No topology yet")).to_be_visible()
+
+
+def test_who_may_only_look_is_told_so(tab: Page, closed: Closed) -> None:
+    agent = {"name": "a", "backend": "gloo", "hosts": ["h"], "device": "cpu", "devices": 2}
+    admin = {"Authorization": f"Bearer {closed.key}"}
+    assert httpx.post(f"{closed.url}/v1/agents", json=agent, headers=admin).is_success
+    tab.goto(f"{closed.url}/agents")
+    enter(tab, closed.reader)
+    tab.get_by_role("button", name="Measure").click()
+    expect(tab.get_by_role("alert")).to_contain_text("scope 'plan'")
+    expect(tab.get_by_role("button", name="Measure")).to_be_enabled()
