@@ -18,10 +18,10 @@ export function planHead(id, current, { entry, title } = {}) {
   );
   return h(
     "div", { class: "plan-head" },
-    h("h1", {}, title ?? entry?.name ?? short(id)),
+    h("h1", { class: "name" }, title ?? entry?.name ?? short(id)),
     h(
       "p", { class: "muted" },
-      entry ? ["on ", link(path`/topologies/${entry.topology}`, entry.topology_name || short(entry.topology)), " · "] : null,
+      entry ? ["on ", link(path`/topologies/${entry.topology}`, h("span", { class: "name" }, entry.topology_name || short(entry.topology))), " · "] : null,
       h("span", { class: "mono", title: id }, short(id)),
       entry ? [" · ", h("time", { datetime: entry.created_at, title: moment(entry.created_at) }, ago(entry.created_at))] : null,
       entry?.key_name ? [" · by ", h("span", { class: "name" }, entry.key_name)] : null,
