@@ -2,6 +2,7 @@
 // document (service/site.py), so each is a link that can be kept.
 export const ROUTES = [
   ["/", () => import("./views/plans.js")],
+  ["/jobs/{job}", () => import("./views/job.js")],
   ["/plans/{plan}", () => import("./views/plan.js")],
   ["/plans/{plan}/graph", () => import("./views/graph.js")],
   ["/plans/{plan}/why", () => import("./views/why.js")],

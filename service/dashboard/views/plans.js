@@ -10,7 +10,7 @@ import { selection } from "./plans/selection.js";
 import { ended, underWay } from "./plans/searches.js";
 
 const SOON_MS = 1000; // chosen: between two looks while something is searched
-const LATER_MS = 5000; // chosen: the same while nothing is
+const LATER_MS = 3000; // chosen: the same while nothing is
 const OPEN = ["queued", "running"];
 
 export async function show({ root, query, signal, go, keep, title }) {

@@ -1,0 +1,91 @@
+// What came of a search, as somebody who waits for it wants to know it.
+import { get } from "../../api.js";
+import { fill, h, link, path } from "../../element.js";
+import { failed } from "../../states.js";
+import { bytes, percent, short, time } from "../../units.js";
+import { infeasible } from "./infeasible.js";
+
+const ADVICE = {
+  "worker-lost": "The process that searched was lost again and again: most often the machine had too little memory. The server's log says when.",
+  "timed-out": "It had found no plan when its time was over. Ask with fewer axes (budget.max_axes), or let the service search longer (MESHWRIGHT_SOLVE_S).",
+  "no-agent": "No agent is alive that could measure. Start one: meshwright agent --serve --server URL.",
+  internal: "This is a fault of Meshwright's own; the server's log has the trace under the id of the job.",
+};
+
+/** Draws into `root`; onEnd(overview) once the plan is known. */
+export async function answer(root, job, course, { signal, beside, onEnd }) {
+  if (job.state === "queued") return void fill(root, h("p", {}, "It waits for a worker that is free."));
+  if (job.state === "running") return running(root, job, course);
+  if (job.state === "failed") return void fill(root, refused(job));
+  if (job.infeasible && !job.plan) return void fill(root, infeasible(job.infeasible));
+  if (job.kind === "measurement" && job.calibration) return void fill(root, measured(job));
+  if (job.plan) return found(root, job, { signal, beside, onEnd });
+  fill(root, h("div", { class: "card" }, h("p", {}, h("strong", {}, "Cancelled. "), "A plan that it has found by now is kept, and shown here in a moment.")));
+}
+
+function running(root, job, course) {
+  const phase = course.phases.at(-1) ?? (job.progress && { name: job.progress.phase, ...job.progress });
+  const share = phase?.total ? phase.done / phase.total : 0;
+  const best = course.incumbents.at(-1)?.[1] ?? job.progress?.incumbent_ns;
+  const bound = course.bounds.at(-1)?.[1] ?? job.progress?.lower_bound_ns;
+  fill(root, h("div", { class: "answers" },
+    card("Best plan so far", best === undefined ? "none yet" : time(best), "cost of one step, as the search counts it"),
+    card("Bound", bound === undefined ? "none yet" : time(bound), "no plan on the mesh at hand costs less"),
+    h("div", { class: "card wide" }, h("h2", {}, "At work on"), h("p", { class: "name" }, phase?.name ?? "starting"),
+      h("progress", { max: 1, value: share, "aria-label": `${percent(share)} of the steps done` }), " ",
+      h("span", { class: "muted" }, phase ? `${phase.done} of ${phase.total} steps` : ""))));
+}
+
+async function found(root, job, { signal, beside, onEnd }) {
+  let made;
+  try {
+    made = await get(path`/v1/plans/${job.plan}/overview`, { signal });
+  } catch (error) {
+    if (signal.aborted) return;
+    return void fill(root, early(job), h("p", {}, "It found the plan ", link(path`/plans/${job.plan}`, short(job.plan)), "."), failed(error));
+  }
+  if (signal.aborted) return;
+  const { entry, overview } = made;
+  fill(root,
+    early(job),
+    h("div", { class: "answers" },
+      card("One step", time(entry.step_ns), "predicted"),
+      card("Memory free", bytes(entry.capacity_bytes - entry.memory_bytes), `of ${bytes(entry.capacity_bytes)} a device`),
+      card("Proof", entry.outcome, `gap ${percent(entry.gap)}`),
+      verdict(job)),
+    h("p", { class: "row" },
+      h("a", { class: "button primary", href: path`/plans/${job.plan}` }, "Open the plan"),
+      beside && beside !== job.plan ? h("a", { class: "button", href: path`/compare?plan=${beside}&plan=${job.plan}` }, "Beside the old one") : null,
+      beside && beside === job.plan ? h("span", { class: "warn" }, "It is the plan that there was already: the change makes no difference.") : null,
+      h("a", { class: "button", href: path`/plans/${job.plan}/what-if` }, "Ask again with a change")));
+  onEnd(overview);
+}
+
+function early(job) {
+  if (job.state === "cancelled") return h("p", {}, h("strong", {}, "Cancelled. "), "The best plan until then is kept; it answers nobody else who asks the same.");
+  if (job.ended_early) return h("p", {}, h("strong", { class: "warn" }, "Its time was over. "), "This is the best plan until then.");
+  return null;
+}
+
+function verdict(job) {
+  if (!job.verify) return null;
+  const { certificate } = job;
+  if (!certificate) return card("Execution", "under way", "in numpy, device by device");
+  return card("Execution", { verified: "verified", failed: "wrong" }[certificate.outcome] ?? certificate.outcome, "all tensors against the unsharded run");
+}
+
+function refused(job) {
+  const slug = job.problem?.type?.split(":").at(-1);
+  return h("div", {}, failed(job.problem ?? { title: "It failed", detail: "No reason was given." }),
+    ADVICE[slug] ? h("p", {}, ADVICE[slug]) : null);
+}
+
+function measured(job) {
+  return h("div", { class: "card" }, h("p", {}, "Measured. ",
+    link(path`/calibrations/${job.calibration}`, "The calibration"), " of ",
+    job.topology ? link(path`/topologies/${job.topology}`, job.topology_name || "the topology") : "the topology"));
+}
+
+function card(title, big, beside) {
+  return h("div", { class: "card" }, h("h2", {}, title), h("p", {}, h("span", { class: "big" }, big)), h("p", { class: "muted" }, beside));
+}

@@ -1,0 +1,34 @@
+// The best plan so far, and what none can go below, over the time of the search.
+import { curve } from "../../chart/curve.js";
+import { fill, h } from "../../element.js";
+import { time } from "../../units.js";
+
+const COST = "Cost that the search minimises, of one step";
+
+/** overview: of the plan that was found, which knows the steps to it exactly. */
+export function costs(root, job, course, overview) {
+  const now = course.at(job.finished_at ?? new Date().toISOString());
+  const history = overview?.search.history ?? [];
+  const exact = job.seconds?.length && job.seconds.length === history.length ? history.map((own, at) => [job.seconds[at] * 1e9, own.cost_ns]) : null;
+  const found = exact ?? course.incumbents;
+  if (!found.length && !course.bounds.length) return fill(root);
+  const end = Math.max(now, ...found.map(([ns]) => ns), 1);
+  const series = [
+    found.length ? { name: "best plan so far", colour: "--incumbent", points: lasting(found, end), stepped: true, dots: found.length <= 40 } : null,
+    course.bounds.length ? { name: "bound of the mesh at hand", colour: "--bound", points: lasting(course.bounds, end), stepped: true } : null,
+  ].filter(Boolean);
+  const proved = overview ? [{ y: overview.search.lower_bound_ns, name: `proved: none costs less than ${time(overview.search.lower_bound_ns)}`, colour: "--bound" }] : [];
+  return fill(root, h("h2", {}, "How good is it?"),
+    curve({
+      series, marks: proved,
+      x: { name: "time since the search began", text: time, zero: true },
+      y: { name: COST, text: time },
+      label: `${COST}, over the time of the search`,
+    }),
+    series.length === 1 ? h("p", { class: "muted" }, `The line is the ${series[0].name}.`) : null);
+}
+
+/** The last of it holds until the end. */
+function lasting(points, end) {
+  return [...points, [end, points.at(-1)[1]]];
+}
