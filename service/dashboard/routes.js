@@ -8,6 +8,7 @@ export const ROUTES = [
   ["/plans/{plan}/why", () => import("./views/why.js")],
   ["/plans/{plan}/timeline", () => import("./views/timeline.js")],
   ["/plans/{plan}/front", () => import("./views/front.js")],
+  ["/plans/{plan}/what-if", () => import("./views/what_if.js")],
   ["/compare", () => import("./views/compare.js")],
   ["/topologies", () => import("./views/topologies.js")],
   ["/topologies/{topology}", () => import("./views/topology.js")],

@@ -11,12 +11,14 @@ export function empty(title, ...hint) {
 
 /** A problem, with what the service said of each place; retry: a function, or nothing. */
 export function failed(problem, retry) {
+  const detail = problem.detail ?? problem.message;
+  const more = problem.errors?.filter((error) => error.pointer || error.detail !== detail) ?? [];
   return h(
     "div", { class: "state failed", role: "alert" },
     h("strong", {}, problem.title ?? "This page failed"),
-    h("p", { class: "name" }, problem.detail ?? problem.message),
-    problem.errors?.length
-      ? h("ul", {}, problem.errors.map((error) => h("li", { class: "name" }, h("code", {}, error.pointer || "/"), " ", error.detail)))
+    h("p", { class: "name" }, detail),
+    more.length
+      ? h("ul", {}, more.map((error) => h("li", { class: "name" }, h("code", {}, error.pointer || "/"), " ", error.detail)))
       : null,
     retry ? h("button", { onclick: retry }, "Try again") : null,
   );

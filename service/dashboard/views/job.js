@@ -10,12 +10,13 @@ import { phases } from "./job/phases.js";
 
 const DRAW_MS = 250; // chosen: a search says more than an eye follows
 
-export async function show({ root, params, query, signal, title }) {
+export async function show({ root, params, query, signal, go, title }) {
   const at = path`/v1/jobs/${params.job}`;
   let job = await get(at, { signal });
   const course = new Course();
   const own = { head: h("div"), answer: h("div"), costs: h("div"), phases: h("div") };
   const beside = query.get("beside"); // the plan that this search is to stand beside
+  const wasOpen = isOpen(job);
   let answered = null; // the state of which the answer is drawn
   let due = null;
   title(`${isOpen(job) ? "Searching" : "Search"}: ${job.graph_name ?? job.kind}`);
@@ -62,10 +63,16 @@ export async function show({ root, params, query, signal, title }) {
     const now = [job.state, job.plan, job.finished_at, isOpen(job) ? course.count : 0].join();
     if (now !== answered) {
       answered = now;
-      answer(own.answer, job, course, { signal, beside, onEnd: (overview) => costs(own.costs, job, course, overview) });
+      answer(own.answer, job, course, { signal, beside, onEnd });
     }
     if (isOpen(job)) costs(own.costs, job, course);
     phases(own.phases, job, course);
+  }
+
+  function onEnd(overview) {
+    costs(own.costs, job, course, overview);
+    const isNew = wasOpen && job.state === "succeeded" && job.plan !== beside;
+    if (beside && isNew) go(path`/compare?plan=${beside}&plan=${job.plan}`);
   }
 
   function head() {
@@ -76,7 +83,7 @@ export async function show({ root, params, query, signal, title }) {
     const again = isOpen(job) ? button ?? h("button", { type: "button", onclick: cancel }, "Cancel the search") : null;
     fill(own.head,
       h("div", { class: "row spread" }, h("h1", {}, name(job), " ", tag(job)), again),
-      h("p", { class: "muted" },
+      h("p", { class: "muted job-head" },
         job.topology ? ["on ", link(path`/topologies/${job.topology}`, job.topology_name || short(job.topology)), " · "] : null,
         "asked ", h("time", { datetime: job.created_at, title: moment(job.created_at) }, ago(job.created_at)),
         job.key_name ? [" by ", h("span", { class: "name" }, job.key_name)] : null,

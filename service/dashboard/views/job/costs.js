@@ -8,8 +8,9 @@ const COST = "Cost that the search minimises, of one step";
 /** overview: of the plan that was found, which knows the steps to it exactly. */
 export function costs(root, job, course, overview) {
   const now = course.at(job.finished_at ?? new Date().toISOString());
+  const begun = course.phases[0]?.from ?? 0; // before that its process started
   const history = overview?.search.history ?? [];
-  const exact = job.seconds?.length && job.seconds.length === history.length ? history.map((own, at) => [job.seconds[at] * 1e9, own.cost_ns]) : null;
+  const exact = job.seconds?.length && job.seconds.length === history.length ? history.map((own, at) => [begun + job.seconds[at] * 1e9, own.cost_ns]) : null;
   const found = exact ?? course.incumbents;
   if (!found.length && !course.bounds.length) return fill(root);
   const end = Math.max(now, ...found.map(([ns]) => ns), 1);

@@ -1,0 +1,90 @@
+// What if: the plan's own request, changed, and asked again; what comes of it opens beside the plan.
+import { get, pages, send } from "../api.js";
+import { fill, h, path } from "../element.js";
+import { press } from "../keys.js";
+import { failed, loading } from "../states.js";
+import { changesOf } from "./what_if/changes.js";
+import { fieldsOf, GROUPS } from "./what_if/fields.js";
+import { pinsOf } from "./what_if/pins.js";
+import { planHead } from "./plan_head.js";
+
+const MOST = 200; // chosen: of topologies and calibrations that a list offers
+
+export async function show({ root, params, query, signal, go, keep, title }) {
+  const id = params.plan;
+  fill(root, planHead(id, "what-if"), loading("what the plan was asked by"));
+  const [{ entry }, asked] = await Promise.all([get(path`/v1/plans/${id}/overview`, { signal }), get(path`/v1/plans/${id}/request`, { signal })]);
+  const [graph, topologies, calibrations] = await Promise.all([
+    get(path`/v1/graphs/${asked.graph}/summary`, { signal }),
+    some("/v1/topologies", "topologies", signal),
+    some("/v1/calibrations", "calibrations", signal),
+  ]);
+  title(`What if: ${entry.name}`);
+
+  const fields = fieldsOf({ asked, symbols: graph.summary.symbols, topologies, calibrations });
+  for (const field of fields) field.take(query.get(field.name), changed);
+  const pins = pinsOf(asked.pins ?? [], { added: query.getAll("pin"), removed: query.getAll("unpin"), onChange: changed });
+  const summary = h("div", { class: "changes", role: "status" });
+  const ask = h("button", { class: "primary" }, "Plan it");
+  const wrong = h("div");
+  const form = h(
+    "form", { class: "what-if", onsubmit: submitted },
+    h("div", { class: "what-if-groups" },
+      GROUPS.map((group) => together(group.title, fields.filter((field) => field.group === group.name).map((field) => field.element))),
+      together("Pins", pins.element),
+      together("What is changed", summary, h("div", { class: "row" }, ask, h("span", { class: "muted" }, "The plan stays as it is; the new one opens beside it.")), wrong)),
+  );
+  fill(root, planHead(id, "what-if", { entry }), form);
+  press({ a: ["ask for the changed plan", () => form.requestSubmit()] }, signal);
+  changed();
+
+  function body() {
+    const made = structuredClone(asked);
+    for (const field of fields) field.into(made);
+    made.pins = pins.pins();
+    if (!made.pins.length) delete made.pins;
+    return made;
+  }
+
+  function changed(field) {
+    if (field?.name === "topology") fields.find((own) => own.name === "calibration").follow(field);
+    keep({ ...Object.fromEntries(fields.map((own) => [own.name, own.isChanged() ? own.said() : null])), pin: pins.added(), unpin: pins.removed() });
+    for (const own of fields) own.mean((name) => fields.find((other) => other.name === name).said());
+    const found = [...fields.flatMap((own) => own.change()), ...pins.changes()];
+    fill(summary, changesOf(found));
+    ask.disabled = !found.length;
+  }
+
+  async function submitted(event) {
+    event.preventDefault();
+    fill(wrong);
+    for (const field of fields) field.fault(null);
+    if (ask.disabled) return;
+    ask.disabled = true;
+    try {
+      const answer = await send("POST", "/v1/plan", body(), { signal });
+      if (signal.aborted) return;
+      const plan = answer.headers.get("content-location")?.split("/").at(-1);
+      const job = answer.headers.get("location")?.split("/").at(-1);
+      if (plan === id) fill(wrong, h("p", { class: "warn", role: "alert" }, "It comes to this very plan: the change makes no difference."));
+      else if (plan) go(path`/compare?plan=${id}&plan=${plan}`);
+      else go(path`/jobs/${job}?beside=${id}`);
+    } catch (error) {
+      if (signal.aborted) return;
+      fill(wrong, failed(error));
+      const pointer = error.errors?.[0]?.pointer ?? "";
+      fields.find((field) => pointer.startsWith(field.pointer))?.fault(error.errors[0].detail);
+    }
+    ask.disabled = false;
+  }
+}
+
+function together(title, ...content) {
+  return h("div", { class: "card", role: "group", "aria-label": title }, h("h2", {}, title), content);
+}
+
+async function some(address, noun, signal) {
+  const found = [];
+  for await (const one of pages(address, noun, { signal, query: { page_size: MOST } })) if (found.push(one) >= MOST) break;
+  return found;
+}
