@@ -4,6 +4,7 @@ import { bytes, time } from "../units.js";
 
 const FAR = 0.35; // chosen: below this scale letters cannot be read
 const LONG = 400; // pixels; chosen: edges past so much are drawn faintly, unless something moves on them
+const PLAIN = /^[ -~]{0,48}$/; // what the drawing's widths are right for
 const STRIP = 7; // of the strip that shows how a tensor is cut
 
 export const COLLECTIVES = {
@@ -44,8 +45,14 @@ function head(box) {
 function closed(box, axes, near) {
   return s("g", { class: box.can_open ? "box module" : "box op", "data-box": box.id },
     s("rect", { x: box.x, y: box.y, width: box.width, height: box.height, rx: box.can_open ? 6 : 2 }),
-    near ? s("text", { x: box.x + 10, y: box.y + 16 }, box.can_open ? `+ ${box.label}` : box.label) : null,
+    near ? within(box, box.can_open ? `+ ${box.label}` : box.label) : null,
     strip(box, axes));
+}
+
+/** A label; one that is wider than boxes are made for ends at the edge. */
+function within(box, label) {
+  if (PLAIN.test(label)) return s("text", { x: box.x + 10, y: box.y + 16 }, label);
+  return s("svg", { x: box.x, y: box.y, width: box.width - 4, height: box.height }, s("text", { x: 10, y: 16 }, label));
 }
 
 // of an op a cell for every dim of what it makes, of a module every axis that cuts anything in it

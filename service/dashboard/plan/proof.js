@@ -1,5 +1,6 @@
 // The certificate: what is proven of the plan, what its execution showed, and what it was asked to be.
 import { h } from "../element.js";
+import { prose } from "../prose.js";
 import { change, count, percent, time } from "../units.js";
 
 export function proof({ overview, certificate }) {
@@ -18,7 +19,7 @@ export function proof({ overview, certificate }) {
       overview.unknown_kinds.length ? [h("dt", {}, "Unknown kinds"), h("dd", { class: "name" }, mark("warn", "replicated"), ` ${overview.unknown_kinds.join(", ")}`)] : null,
       overview.asked.length ? [h("dt", {}, "Asked"), h("dd", {}, overview.asked.map((text) => h("div", { class: "name" }, text)))] : null,
     ),
-    overview.notes.length ? [h("h3", {}, "Notes of the search"), h("ul", {}, overview.notes.map((note) => h("li", { class: "name" }, note)))] : null,
+    overview.notes.length ? [h("h3", {}, "Notes of the search"), h("ul", {}, overview.notes.map((note) => h("li", {}, prose(note))))] : null,
   );
 }
 

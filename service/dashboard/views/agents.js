@@ -1,6 +1,7 @@
 // Agents: who is there, what they measure now, and how old their last profile is.
 import { get } from "../api.js";
 import { fill, h, link, path } from "../element.js";
+import { prose } from "../prose.js";
 import { empty, failed } from "../states.js";
 import { table } from "../table.js";
 import { ago, count, moment, percent, rate, short } from "../units.js";
@@ -43,7 +44,7 @@ export async function show({ root, signal, go, title }) {
       h("h2", {}, h("span", { class: "name" }, agent.name), " ", parts.state),
       parts.facts,
       agent.levels?.length ? levels(agent.levels) : null,
-      agent.notes?.length ? h("ul", {}, agent.notes.map((note) => h("li", { class: "name" }, note))) : null,
+      agent.notes?.length ? h("ul", {}, agent.notes.map((note) => h("li", {}, prose(note)))) : null,
     );
   }
 

@@ -1,6 +1,7 @@
 // One calibration: where it is from, how well it tells what was measured, and every constant.
 import { get } from "../api.js";
 import { fill, h, link, path } from "../element.js";
+import { prose } from "../prose.js";
 import { empty } from "../states.js";
 import { count, percent, short, time } from "../units.js";
 import { constants } from "./calibration/constants.js";
@@ -8,8 +9,6 @@ import { errors } from "./calibration/errors.js";
 import { fits } from "./calibration/fits.js";
 import { source } from "./calibration/source.js";
 import { aged } from "./topology/profiles.js";
-
-const LONG = 300; // chosen: characters that do not push the numbers off the page
 
 export async function show({ root, params, query, signal, keep, title }) {
   const id = params.calibration;
@@ -24,8 +23,8 @@ export async function show({ root, params, query, signal, keep, title }) {
     root,
     h("h1", {}, "Calibration ", h("span", { class: "name" }, own.name), " ", source(own)),
     facts(own, samples, found, plans),
-    samples?.notes?.length ? h("ul", {}, samples.notes.map((note) => h("li", { class: "name" }, note))) : null,
-    h("details", { open: own.source.length < LONG }, h("summary", {}, "Where its numbers are from"), h("p", { class: "name" }, own.source)),
+    samples?.notes?.length ? h("ul", {}, samples.notes.map((note) => h("li", {}, prose(note)))) : null,
+    prose(own.source),
     found.sampled?.length
       ? [errors(found), fits(found, query.get("kind"), (kind) => keep({ kind }))]
       : empty("No samples of it are known", "What was published or chosen has none here; what was fitted elsewhere has them there."),

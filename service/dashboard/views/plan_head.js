@@ -21,7 +21,7 @@ export function planHead(id, current, { entry, title } = {}) {
     h("h1", { class: "name" }, title ?? entry?.name ?? short(id)),
     h(
       "p", { class: "muted" },
-      entry ? ["on ", link(path`/topologies/${entry.topology}`, h("span", { class: "name" }, entry.topology_name || short(entry.topology))), " · "] : null,
+      entry ? ["on ", link(path`/topologies/${entry.topology}`, h("span", { class: "clip", title: entry.topology_name }, entry.topology_name || short(entry.topology))), " · "] : null,
       h("span", { class: "mono", title: id }, short(id)),
       entry ? [" · ", h("time", { datetime: entry.created_at, title: moment(entry.created_at) }, ago(entry.created_at))] : null,
       entry?.key_name ? [" · by ", h("span", { class: "name" }, entry.key_name)] : null,

@@ -1,6 +1,7 @@
 // One cluster: its levels as nested boxes, and what devices and links keep of what they promise.
 import { get } from "../api.js";
 import { fill, h, link, path } from "../element.js";
+import { prose } from "../prose.js";
 import { failed, loading } from "../states.js";
 import { bytes, count, percent, rate, short } from "../units.js";
 import { boxes } from "./topology/boxes.js";
@@ -29,7 +30,7 @@ export async function show({ root, params, query, signal, keep, title }) {
     choice,
     rates,
     h("h2", {}, "Where the data sheets' numbers are from"),
-    [...new Set([own.source, ...groups.map((group) => group.device.source)])].filter(Boolean).map((text) => h("p", { class: "name" }, text)),
+    [...new Set([own.source, ...groups.map((group) => group.device.source)])].filter(Boolean).map(prose),
     h("p", { class: "muted" }, "Document ", link(path`/v1/topologies/${id}`, h("code", {}, short(id)))),
   );
   await drawn(query.get("calibration"));
