@@ -45,7 +45,7 @@ class Settings(BaseSettings):
     keep_…_days: see service.retention; 0 for ever.
     max_body_bytes, max_body_values, max_nesting, max_string_chars, max_ops, max_edges: of one
         request, see service.limits. max_buffer_bytes: of the bodies of all requests at one time.
-    body_s: that a body may take to arrive.
+    headers_s, body_s: that the headers of a request, and its body, may take to arrive.
     idempotency_s: for which an Idempotency-Key is kept.
     max_waits: requests of a tenant that may wait for a job, or follow one, at one time.
     agent_silent_s: from then on an agent that gave no sign is silent, and gets no measurement.
@@ -86,6 +86,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=64 * 2**20, ge=1)
     max_body_values: int = Field(default=4_000_000, ge=1)
     max_buffer_bytes: int = Field(default=256 * 2**20, ge=1)
+    headers_s: float = Field(default=20, gt=0)
     body_s: float = Field(default=60, gt=0)
     max_nesting: int = Field(default=MAX_NESTING + 8, ge=1, le=500)  # documents lie in requests
     max_string_chars: int = Field(default=65_536, ge=1)

@@ -13,6 +13,7 @@ from types import FrameType
 import uvicorn
 
 from service.app import create_app
+from service.connections import connection
 from service.settings import Settings
 from service.state import State
 
@@ -28,6 +29,7 @@ class Web(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=connection(settings.headers_s),
                 log_config=None,
                 log_level="warning",
                 access_log=False,

@@ -20,6 +20,7 @@ def test_every_strategy_says_what_it_would_do_to_the_whole(page: Page, site: Sit
     found = httpx.get(f"{site.url}/v1/plans/{plan}/explain?op=trunk.conv1", timeout=60).json()
     (group,) = found["groups"]
     solved = [own for own in group["alternatives"] if own["verdict"] not in LEFT]
+    page.get_by_role("button", name=f"Show all {len(solved)}").click()
     expect(table.get_by_role("row")).to_have_count(1 + len(solved))
     expect(table.get_by_role("row").nth(1)).to_contain_text("chosen")
     expect(page.get_by_text(found["memory"]["why"], exact=True)).to_be_visible()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -105,6 +107,29 @@ def test_hostile_bytes_get_an_answer_or_an_end(
     assert int(answer.split()[1]) in statuses
     assert httpx.get(url + "/healthz").status_code == 200
     assert Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("begun", ["", "GET", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
+@pytest.mark.parametrize("is_second", [False, True])
+def test_headers_that_drip_in_are_cut_off(
+    running: tuple[str, int], begun: str, is_second: bool
+) -> None:
+    parts = httpx.URL(running[0])
+    with socket.create_connection((parts.host, parts.port), timeout=TIME_S * 2) as raw:
+        if is_second:
+            raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += raw.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200")
+        raw.sendall(begun.encode())
+        deadline = time.monotonic() + TIME_S * 2
+        while not select.select([raw], [], [], 0.1)[0]:
+            assert time.monotonic() < deadline
+            if begun:
+                raw.sendall(b"a")
+        with contextlib.suppress(ConnectionResetError):
+            assert raw.recv(65536) == b""
 
 
 def peak_bytes(pid: int) -> int:

@@ -10,6 +10,7 @@ import { planHead } from "./plan_head.js";
 const SECONDS = [5, 20, 60]; // chosen: of a search; more strategies of a large model are tried in more
 const VERDICTS = { chosen: "good", slower: "plain", simpler: "plain", "does not fit": "bad", "not allowed": "warn", "not solved": "plain" };
 const TYPED_MS = 250; // chosen: after the last letter
+const SHOWN = 12; // strategies at first; chosen: a person reads the best
 const OFFERED = 30; // names; chosen
 
 export async function show({ root, params, query, signal, keep, title }) {
@@ -95,13 +96,12 @@ function groupOf(id, found, group) {
   const columns = [
     { title: "Strategy", width: "16%", value: (own) => h(own.verdict === "chosen" ? "strong" : "span", {}, h("code", { class: "name" }, strategy(own))) },
     { title: "Verdict", value: (own) => h("span", { class: `tag ${VERDICTS[own.verdict]}` }, own.verdict) },
-    { title: "Step of the whole", number: true, value: (own) => time(own.whole?.step_ns), sort: (own) => own.whole?.step_ns },
-    { title: "Against now", number: true, value: what },
-    { title: "Memory", number: true, value: (own) => (own.whole ? delta(found.whole.memory_bytes, own.whole.memory_bytes, { text: bytes }) : "–"), sort: (own) => own.whole?.memory_bytes },
-    { title: "Its compute", number: true, value: (own) => time(own.compute_ns), sort: (own) => own.compute_ns },
-    { title: "Its own moves", number: true, value: (own) => time(own.communication_ns), sort: (own) => own.communication_ns },
+    { title: "Step against now", number: true, value: what, sort: (own) => own.whole?.step_ns },
+    { title: "Memory against now", number: true, value: (own) => (own.whole ? delta(found.whole.memory_bytes, own.whole.memory_bytes, { text: bytes }) : "–"), sort: (own) => own.whole?.memory_bytes },
+    { title: "Alone: compute", number: true, value: (own) => time(own.compute_ns), sort: (own) => own.compute_ns },
+    { title: "Own moves", number: true, value: (own) => time(own.communication_ns), sort: (own) => own.communication_ns },
     { title: "Others change", number: true, value: (own) => (own.others === null || own.others === undefined ? "–" : count(own.others)), sort: (own) => own.others },
-    { title: "Why", width: "24%", value: (own) => h("span", { class: "name" }, own.why) },
+    { title: "Why", width: "30%", value: (own) => h("span", { class: "name" }, own.why) },
     { title: "", value: (own) => (own.verdict === "chosen" || own.verdict === "not allowed" || Object.keys(own.partial ?? {}).length ? "" : h("a", { class: "button", href: `${path`/plans/${id}/what-if`}?${new URLSearchParams({ pin: pin(own) })}`, "aria-label": `Plan with ${strategy(own)}` }, "Plan with it")) },
   ];
   return h(
@@ -109,7 +109,17 @@ function groupOf(id, found, group) {
     h("h2", {}, h("code", { class: "name" }, group.label), group.ops.length > 1 ? h("span", { class: "muted" }, ` ×${count(group.ops.length)}`) : null),
     h("p", { class: "muted" }, h("code", {}, group.kind), group.rule ? [", rule ", h("code", { class: "name" }, group.rule)] : ", no rule: it runs replicated"),
     (group.pins ?? []).map((own) => h("p", { class: "name" }, h("span", { class: "tag warn" }, "! pinned"), " ", h("code", {}, own.pin), ` ${own.why}`)),
-    table({ label: `Strategies of ${group.label}`, rows: used, columns }),
-    rest.length ? h("details", {}, h("summary", {}, `${count(rest.length)} more, not solved or not allowed`), table({ label: `More strategies of ${group.label}`, rows: rest.slice(0, 200), columns: columns.filter((own) => !["Step of the whole", "Against now", "Memory", "Others change"].includes(own.title)) })) : null,
+    best(`Strategies of ${group.label}`, used, columns),
+    rest.length ? h("details", {}, h("summary", {}, `${count(rest.length)} more, not solved or not allowed`), table({ label: `More strategies of ${group.label}`, rows: rest.slice(0, 200), columns: columns.filter((own) => !["Step against now", "Memory against now", "Others change"].includes(own.title)) })) : null,
   );
+}
+
+function best(label, rows, columns) {
+  const held = h("div");
+  draw(SHOWN);
+  return held;
+
+  function draw(most) {
+    fill(held, table({ label, rows: rows.slice(0, most), columns }), rows.length > most ? h("button", { type: "button", onclick: () => draw(Infinity) }, `Show all ${count(rows.length)}`) : null);
+  }
 }

@@ -1,0 +1,57 @@
+"""Connections: a request's line and headers have to arrive in time.
+
+Uvicorn closes connections that idle between two requests, but waits for the first request, and for
+the rest of any headers, for ever: who sends a byte a minute on thousands of them takes all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+class Connection(H11Protocol):
+    """HTTP/1.1. headers_s: from the connection, or from the first byte of a later request, on."""
+
+    def __init__(self, *args: Any, headers_s: float, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._headers_s = headers_s
+        self._due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        # Uvicorn's own signature
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._forget()
+        elif self.conn.trailing_data[0]:
+            self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def _expect(self) -> None:
+        if self._due is None:
+            self._due = self.loop.call_later(self._headers_s, self.transport.abort)
+
+    def _forget(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+
+def connection(headers_s: float) -> type[asyncio.Protocol]:
+    """What a server makes of every connection."""
+
+    class Timed(Connection):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, headers_s=headers_s, **more)
+
+    return cast(type[asyncio.Protocol], Timed)
