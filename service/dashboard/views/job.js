@@ -84,7 +84,7 @@ export async function show({ root, params, query, signal, go, title }) {
     fill(own.head,
       h("div", { class: "row spread" }, h("h1", {}, name(job), " ", tag(job)), again),
       h("p", { class: "muted job-head" },
-        job.topology ? ["on ", link(path`/topologies/${job.topology}`, job.topology_name || short(job.topology)), " · "] : null,
+        job.topology ? ["on ", link(path`/topologies/${job.topology}`, h("span", { class: "clip", title: job.topology_name }, job.topology_name || short(job.topology))), " · "] : null,
         "asked ", h("time", { datetime: job.created_at, title: moment(job.created_at) }, ago(job.created_at)),
         job.key_name ? [" by ", h("span", { class: "name" }, job.key_name)] : null,
         job.started_at ? [isOpen(job) ? " · searching for " : " · searched for ", time(ran() * 1e6)] : " · waits for a worker",
