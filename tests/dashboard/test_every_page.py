@@ -55,6 +55,7 @@ def ids(site: Site) -> Ids:
 
 def text_of(page: Page) -> str:
     """The page's text once all of it is there, without what changes with the clock."""
+    page.wait_for_load_state("networkidle")  # the events of a search come one by one
     expect(page.get_by_role("status").filter(has_text="Loading")).to_have_count(0)
     own = page.locator("#view").inner_text()
     return re.sub(r"\b(now|\d+\s(s|min|h|d) ago)\b", "", own)
