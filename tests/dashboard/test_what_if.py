@@ -100,7 +100,7 @@ def test_every_choice_of_the_form_is_one_of_the_request(page: Page, site: Site) 
     page.get_by_label("Pipeline ranks").fill("auto")
     page.get_by_label("Microbatches").fill("8")
     page.get_by_label("seq").fill("4096")
-    page.get_by_label("Search", exact=True).select_option("dynamic_programming")
+    page.get_by_label("Solver").select_option("dynamic_programming")
     page.get_by_label("Axes of a mesh").fill("2")
     page.get_by_label("Execution").select_option("yes")
     with page.expect_request("**/v1/plan") as sent:

@@ -21,7 +21,7 @@ export function fieldsOf({ asked, symbols, topologies, calibrations }) {
   const { batch, ...others } = symbols;
   const sizes = Object.entries(others).map(([name, size]) => new Field({
     name: `size-${name}`, label: name, group: "work", type: "number", min: 1, placeholder: size, pointer: `/setup/symbols/${name}`,
-    of: (body) => body.setup.symbols?.[name], write: (body, value) => place(body, "symbols", name, value),
+    of: (body) => body.setup.symbols?.[name], write: (body, value) => place(body.setup, "symbols", name, number(value)),
   }, asked));
   return [
     new Field({
@@ -73,7 +73,7 @@ export function fieldsOf({ asked, symbols, topologies, calibrations }) {
       of: (body) => body.constraints?.offload ?? DEFAULT.offload, write: (body, value) => place(body, "constraints", "offload", value),
     }, asked),
     new Field({
-      name: "solver", label: "Search", group: "search", pointer: "/solver",
+      name: "solver", label: "Solver", group: "search", pointer: "/solver",
       options: words(["auto", "dynamic_programming", "recursive_programming", "sharding_propagation", "semi_auto", "exact"]),
       of: (body) => body.solver ?? DEFAULT.solver, write: (body, value) => put(body, "solver", value),
     }, asked),

@@ -1,6 +1,7 @@
 // Pins as people type them, the same as for `meshwright plan --pin`.
 
 const TENSORS = /^\(\s*((?:(?:\([^()]*\)|_)\s*(?:,\s*|(?=\))))*)\)$/;
+const NAME = /^[\p{ID_Start}_]\p{ID_Continue}*$/u;
 
 /** The pin in `op-glob:strategy`; raises Error with what is wrong. */
 export function readPin(text) {
@@ -15,7 +16,7 @@ export function readPin(text) {
   const strategy = {};
   for (const part of said.split(",").map((own) => own.trim()).filter(Boolean)) {
     const [factor, axes, rest] = part.split("=").map((own) => own.trim());
-    if (axes === undefined || rest !== undefined || !/^\w+$/.test(factor)) throw new Error(`${part} is not factor=axis`);
+    if (axes === undefined || rest !== undefined || !NAME.test(factor)) throw new Error(`${part} is not factor=axis`);
     if (factor in strategy) throw new Error(`the factor ${factor} is given twice`);
     strategy[factor] = axesOf(axes);
   }
@@ -40,7 +41,7 @@ function cuts(text) {
   return dims.map((dim) => {
     if (/^[1-9]\d*$/.test(dim)) return Number(dim);
     const axes = axesOf(dim);
-    if (!axes.length || !axes.every((axis) => /^\w+$/.test(axis))) throw new Error(`${dim || "nothing"} is neither axes nor a number of parts`);
+    if (!axes.length || !axes.every((axis) => NAME.test(axis))) throw new Error(`${dim || "nothing"} is neither axes nor a number of parts`);
     return axes;
   });
 }
