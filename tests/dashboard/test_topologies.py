@@ -133,6 +133,13 @@ def test_an_agent_measures_what_is_asked(page: Page, site: Site, measured: Measu
     job = page.url.rpartition("/")[2]
     lease = httpx.post(f"{site.url}/v1/agents/{measured.agent}/lease").json()["measurement"]
     assert (lease["id"], lease["asked"]["seconds"]) == (job, 9)
+    far = {"phase": "all_reduce 1 MiB", "done": 30, "total": 120}
+    sign = {"measurement": job, "attempt": 1, "progress": far}
+    httpx.post(f"{site.url}/v1/agents/{measured.agent}/heartbeat", json=sign)
+    expect(page.get_by_text("30 of 120 steps")).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel the measurement")).to_be_visible()
+    expect(page.get_by_text("Best plan so far")).to_have_count(0)
+    check(page, "measurement")
     visit(page, f"{site.url}/agents")
     expect(card.get_by_role("link", name="a job")).to_be_visible()
     results = f"{site.url}/v1/agents/{measured.agent}/measurements/{job}/results"
@@ -140,6 +147,9 @@ def test_an_agent_measures_what_is_asked(page: Page, site: Site, measured: Measu
     assert handed.is_success, handed.text
     expect(card).to_contain_text("nothing now")  # by itself, without a reload
     expect(card.get_by_role("link", name="cal_")).to_be_visible()
+    visit(page, f"{site.url}/jobs/{job}")
+    page.get_by_role("link", name="The calibration").click()
+    page.wait_for_url("**/calibrations/cal_*")
 
 
 def test_who_is_silent_is_said_to_be_and_nobody_is_asked(page: Page, site: Site) -> None:

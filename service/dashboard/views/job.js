@@ -10,6 +10,11 @@ import { phases } from "./job/phases.js";
 
 const DRAW_MS = 250; // chosen: a search says more than an eye follows
 
+const WORDS = {
+  plan: { noun: "search", now: "searching", past: "searched", who: "a worker" },
+  measurement: { noun: "measurement", now: "measuring", past: "measured", who: "an agent" },
+};
+
 export async function show({ root, params, query, signal, go, title }) {
   const at = path`/v1/jobs/${params.job}`;
   let job = await get(at, { signal });
@@ -19,7 +24,7 @@ export async function show({ root, params, query, signal, go, title }) {
   const wasOpen = isOpen(job);
   let answered = null; // the state of which the answer is drawn
   let due = null;
-  title(`${isOpen(job) ? "Searching" : "Search"}: ${job.graph_name ?? job.kind}`);
+  title(job.kind === "measurement" ? "Measurement" : `${isOpen(job) ? "Searching" : "Search"}: ${job.graph_name ?? short(job.id)}`);
   fill(root, own.head, own.answer, own.costs, own.phases);
   fill(own.answer, loading("the search"));
   draw();
@@ -80,14 +85,14 @@ export async function show({ root, params, query, signal, go, title }) {
     if (own.head.drawn === key) return;
     own.head.drawn = key;
     const button = own.head.querySelector("button");
-    const again = isOpen(job) ? button ?? h("button", { type: "button", onclick: cancel }, "Cancel the search") : null;
+    const again = isOpen(job) ? button ?? h("button", { type: "button", onclick: cancel }, `Cancel the ${words(job).noun}`) : null;
     fill(own.head,
       h("div", { class: "row spread" }, h("h1", {}, name(job), " ", tag(job)), again),
       h("p", { class: "muted job-head" },
         job.topology ? ["on ", link(path`/topologies/${job.topology}`, h("span", { class: "clip", title: job.topology_name }, job.topology_name || short(job.topology))), " · "] : null,
         "asked ", h("time", { datetime: job.created_at, title: moment(job.created_at) }, ago(job.created_at)),
         job.key_name ? [" by ", h("span", { class: "name" }, job.key_name)] : null,
-        job.started_at ? [isOpen(job) ? " · searching for " : " · searched for ", time(ran() * 1e6)] : " · waits for a worker",
+        job.started_at ? [isOpen(job) ? ` · ${words(job).now} for ` : ` · ${words(job).past} for `, time(ran() * 1e6)] : ` · waits for ${words(job).who}`,
         job.attempt > 1 ? [" · attempt ", job.attempt, ": those before were lost"] : null,
         " · ", h("span", { class: "mono", title: job.id }, short(job.id))));
     if (button && again === button && document.activeElement === document.body) button.focus();
@@ -113,6 +118,10 @@ export async function show({ root, params, query, signal, go, title }) {
 
 function isOpen(job) {
   return job.state === "queued" || job.state === "running";
+}
+
+function words(job) {
+  return WORDS[job.kind] ?? WORDS.plan;
 }
 
 function name(job) {

@@ -14,7 +14,7 @@ const ADVICE = {
 
 /** Draws into `root`; onEnd(overview) once the plan is known. */
 export async function answer(root, job, course, { signal, beside, onEnd }) {
-  if (job.state === "queued") return void fill(root, h("p", {}, "It waits for a worker that is free."));
+  if (job.state === "queued") return void fill(root, h("p", {}, `It waits for ${job.kind === "measurement" ? "an agent" : "a worker"} that is free.`));
   if (job.state === "running") return running(root, job, course);
   if (job.state === "failed") return void fill(root, refused(job));
   if (job.infeasible && !job.plan) return void fill(root, infeasible(job.infeasible));
@@ -28,9 +28,12 @@ function running(root, job, course) {
   const share = phase?.total ? phase.done / phase.total : 0;
   const best = course.incumbents.at(-1)?.[1] ?? job.progress?.incumbent_ns;
   const bound = course.bounds.at(-1)?.[1] ?? job.progress?.lower_bound_ns;
-  fill(root, h("div", { class: "answers" },
+  const plans = job.kind === "measurement" ? null : [
     card("Best plan so far", best === undefined ? "none yet" : time(best), "cost of one step, as the search counts it"),
     card("Bound", bound === undefined ? "none yet" : time(bound), "no plan on the mesh at hand costs less"),
+  ];
+  fill(root, h("div", { class: "answers" },
+    plans,
     h("div", { class: "card wide" }, h("h2", {}, "At work on"), h("p", { class: "name" }, phase?.name ?? "starting"),
       h("progress", { max: 1, value: share, "aria-label": `${percent(share)} of the steps done` }), " ",
       h("span", { class: "muted" }, phase ? `${phase.done} of ${phase.total} steps` : ""))));
