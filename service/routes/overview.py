@@ -25,7 +25,7 @@ class PlanOverview(BaseModel):
 
     entry: PlanEntry
     overview: Overview
-    certificate: Certificate | None
+    certificate: Certificate | None = None
     observations: tuple[ObservationEntry, ...]
 
 

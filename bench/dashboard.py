@@ -1,0 +1,154 @@
+"""`python -m bench.dashboard [--ops N]`: how long a reader waits for the pages of large plans.
+
+The plan of GPT-3 175B in pipeline stages on 1,024 A100, and one of a graph of N ops without
+repeats on 64 H100, in headless Chromium at 1280 x 900, which paints without a GPU. Shown: from the
+address to the page that can be used. Cold: the service has just started; else the median of three.
+A frame: over 90 while a drag moves the graph with every frame.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from bench.load import serving
+from bench.series_parallel import series_parallel
+from bench.timing import REPEATS, median_seconds, reference_loop, say
+from costmodel.presets import preset
+from meshwright.files import read_document
+from meshwright.schema import Graph, Pipeline, Request, Setup
+from meshwright.schema.recompute import Recompute
+from service import documents
+from service.database import Database
+from service.principals import DEFAULT
+from solver.planner import plan as planned
+
+GPT = Path(__file__).resolve().parents[1] / "examples" / "graphs" / "gpt3-175b.json.gz"
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+SHOWN = "#view > [data-shown]"
+FRAMES = """frames => new Promise(done => {
+  const svg = document.querySelector("svg.graph");
+  const at = svg.getBoundingClientRect();
+  const send = (type, x, y) => svg.dispatchEvent(new PointerEvent(type, {
+    bubbles: true, pointerId: 1, clientX: at.left + x, clientY: at.top + y}));
+  svg.setPointerCapture = () => {};
+  send("pointerdown", 400, 300);
+  const begun = performance.now();
+  let count = 0;
+  requestAnimationFrame(function next() {
+    count += 1;
+    send("pointermove", 400 + 300 * Math.sin(count / 15), 300 - 4 * count);
+    if (count < frames) requestAnimationFrame(next);
+    else { send("pointerup", 0, 0); done((performance.now() - begun) / frames); }
+  });
+})"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.dashboard", description=__doc__)
+    parser.add_argument("--ops", type=int, default=100_000, help="of the larger graph")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="meshwright-dashboard-") as name, _browser() as browser:
+        folder = Path(name)
+        store = f"sqlite:///{folder / 'meshwright.db'}"
+        plans = {
+            "GPT-3 175B": _stored(store, _gpt()),
+            f"{given.ops:,} ops": _stored(store, _large(given.ops)),
+        }
+        say("| | plan cold | plan | graph cold | graph | a block opens | a frame |")
+        say("| --- | --- | --- | --- | --- | --- | --- |")
+        for label, plan in plans.items():
+            cells = _row(browser, store, folder, plan)
+            say(f"| {label} | " + " | ".join(cells) + " |")
+        seconds, _ = median_seconds(reference_loop)
+        say(f"| numpy reference loop | {1e3 * seconds:.1f} ms | | | | | |")
+
+
+def _row(browser: Browser, store: str, folder: Path, plan: str) -> list[str]:
+    found = []
+    for path in (f"/plans/{plan}", f"/plans/{plan}/graph"):
+        with serving(store, folder) as (url, _):
+            cold = _seconds(browser, url + path)
+            warm = statistics.median(_seconds(browser, url + path) for _ in range(REPEATS))
+            found += [f"{cold:.2f} s", f"{warm:.2f} s"]
+            if path.endswith("graph"):
+                found += _moves(browser, url + path)
+    return found
+
+
+def _seconds(browser: Browser, address: str) -> float:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    begun = time.perf_counter()
+    page.goto(address)
+    page.wait_for_selector(SHOWN, timeout=120_000)
+    seconds = time.perf_counter() - begun
+    page.close()
+    return seconds
+
+
+def _moves(browser: Browser, address: str) -> list[str]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(address)
+    page.wait_for_selector(SHOWN, timeout=120_000)
+    opened = []
+    for _ in range(REPEATS):
+        opened.append(_open(page))
+    frame = page.evaluate(FRAMES, 90)
+    page.close()
+    return [f"{1e3 * statistics.median(opened):.0f} ms", f"{frame:.1f} ms"]
+
+
+def _open(page: Page) -> float:
+    """The next module that can be opened, and what it has inside."""
+    module = page.locator(".graph .box.module").first
+    name = module.get_attribute("data-box")
+    begun = time.perf_counter()
+    module.dispatch_event("pointerdown")
+    module.dispatch_event("pointerup")
+    page.wait_for_selector(f'.graph .box.open[data-box="{name}"]')
+    return time.perf_counter() - begun
+
+
+@contextmanager
+def _browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield made
+        made.close()
+
+
+def _stored(store: str, request: Request) -> str:
+    found = planned(request).plan
+    assert found is not None
+    database = Database(store)
+    database.upgrade()
+    with database.writing() as connection:
+        for document in (request.graph, request.topology, request.setup):
+            documents.put(connection, DEFAULT, document, now=database.now)
+        documents.put_plan(connection, DEFAULT, found, now=database.now)
+    database.close()
+    return found.id
+
+
+def _gpt() -> Request:
+    setup = Setup.from_dict({"global_batch": 1536, "symbols": {"seq": 2048}})
+    return Request(
+        graph=read_document(GPT, Graph), topology=preset("a100-80g-128x8"), setup=setup,
+        pipeline=Pipeline(ranks=16), recompute=Recompute(policy="auto"),
+    )  # fmt: skip
+
+
+def _large(ops: int) -> Request:
+    return Request(graph=series_parallel(ops), topology=preset("h100-8x8"))
+
+
+if __name__ == "__main__":
+    main()
