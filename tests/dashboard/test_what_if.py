@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -31,7 +33,7 @@ def test_another_cluster_and_batch_open_beside_the_plan(page: Page, site: Site) 
     page.get_by_label("Kept free").fill("20")
     changes = page.get_by_role("group", name="What is changed")
     expect(changes).to_contain_text("h100-8x8 h100-1x8")
-    expect(changes).to_contain_text("20\u00a0%")
+    expect(changes).to_contain_text("10\u00a0% 20\u00a0%")
     expect(page).to_have_url(re.compile(r"topology=h100-1x8&batch=2048&reserve=20"))
     check(page, "what-if")
     page.reload()
@@ -106,7 +108,7 @@ def test_every_choice_of_the_form_is_one_of_the_request(page: Page, site: Site) 
     with page.expect_request("**/v1/plan") as sent:
         page.get_by_role("button", name="Plan it").click()
     expect(page).to_have_url(re.compile("/jobs/job_"))
-    body = sent.value.post_data_json
+    body: dict[str, Any] = json.loads(sent.value.post_data or "")
     assert {name: body[name] for name in body if name not in ("graph", "topology")} == {
         "setup": {"symbols": {"seq": 4096}, "microbatches": 8},
         "pipeline": {"ranks": None},
@@ -118,6 +120,23 @@ def test_every_choice_of_the_form_is_one_of_the_request(page: Page, site: Site) 
     }
     page.get_by_role("button", name="Cancel the search").click()
     expect(page.get_by_role("button", name="Cancel the search")).to_have_count(0)
+
+
+def test_what_does_not_fit_says_by_how_much_and_what_takes_the_most(page: Page, site: Site) -> None:
+    visit(page, address(site, "llama", "?topology=h100-1x8&batch=4096&microbatches=1"))
+    page.get_by_role("button", name="Plan it").click()
+    binding = page.get_by_role("region", name="Nothing fits in memory")
+    expect(binding).to_be_visible(timeout=60_000)
+    expect(binding).to_contain_text(re.compile(r"\d\u00a0TiB short on a device"))
+    expect(binding).to_contain_text("saved activations")
+    expect(page.get_by_role("table", name="Largest tensors")).to_contain_text("mlp")
+    check(page, "job-infeasible")
+    visit(page, f"{site.url}/?state=infeasible")
+    (found,) = page.get_by_role("table", name="Searches").locator("tbody tr").all()
+    expect(found).to_contain_text("nothing fits")
+    found.focus()
+    page.keyboard.press("Enter")
+    expect(binding).to_be_visible()
 
 
 @pytest.mark.parametrize(

@@ -79,5 +79,5 @@ export class Field {
   #shown(value) {
     const option = this.options?.find(([own]) => own === value)?.[1];
     const text = option ?? (value === "" ? String(this.placeholder ?? "default") : value);
-    return this.unit && value !== "" ? `${text}\u00a0${this.unit}` : text;
+    return this.unit && Number.isFinite(Number(text)) ? `${text}\u00a0${this.unit}` : text;
   }}
