@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from meshwright.schema import Calibration, Plan, Setup
+from meshwright.schema import Calibration, NotFound, Plan, Setup
 from service import documents
 from service.principals import Tenant
 from service.tables import JobRow
@@ -18,7 +18,8 @@ def asked_for(connection: Connection, tenant: Tenant, plan: str) -> dict[str, An
     It is that of the newest job that found the plan. Jobs are not kept for ever: without one it is
     what the plan says of it, which is all but the seconds that the search had. NotFound.
     """
-    found = documents.parsed(connection, tenant, Plan, plan)
+    if not documents.exists(connection, tenant, Plan.prefix, plan):
+        raise NotFound(f"no plan has the id {plan[:100]!r}")
     newest = (
         select(JobRow.asked)
         .where(JobRow.tenant == tenant, JobRow.plan == plan)
@@ -26,14 +27,17 @@ def asked_for(connection: Connection, tenant: Tenant, plan: str) -> dict[str, An
         .limit(1)
     )
     row = connection.execute(newest).first()
-    asked = _of_plan(connection, tenant, found) if row is None else row.asked
-    setup = documents.parsed(connection, tenant, Setup, found.setup)
+    # a large plan is read in a second: only where nothing else says it
+    asked = _of_plan(connection, tenant, plan) if row is None else row.asked
+    setup = documents.parsed(connection, tenant, Setup, asked["setup"])
     return {**asked, "setup": setup.to_dict()}
 
 
-def _of_plan(connection: Connection, tenant: Tenant, plan: Plan) -> dict[str, Any]:
+def _of_plan(connection: Connection, tenant: Tenant, id_: str) -> dict[str, Any]:
+    plan = documents.parsed(connection, tenant, Plan, id_)
     wishes = plan.wishes.model_dump(mode="json", exclude_defaults=True)
-    asked = {"graph": plan.graph, "topology": plan.topology, **wishes}
+    named = {"graph": plan.graph, "topology": plan.topology, "setup": plan.setup}
+    asked = {**named, **wishes}
     if documents.exists(connection, tenant, Calibration.prefix, plan.calibration):
         asked["calibration"] = plan.calibration
     if plan.move is not None:

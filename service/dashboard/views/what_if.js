@@ -12,15 +12,16 @@ const MOST = 200; // chosen: of topologies and calibrations that a list offers
 
 export async function show({ root, params, query, signal, go, keep, title }) {
   const id = params.plan;
-  fill(root, planHead(id, "what-if"), loading("what the plan was asked by"));
-  const [{ entry }, asked] = await Promise.all([get(path`/v1/plans/${id}/overview`, { signal }), get(path`/v1/plans/${id}/request`, { signal })]);
+  const head = h("div", {}, planHead(id, "what-if"));
+  fill(root, head, loading("what the plan was asked by"));
+  get(path`/v1/plans/${id}/overview`, { signal }).then(named, () => null); // the form does not wait for it, nor need it
+  const asked = await get(path`/v1/plans/${id}/request`, { signal });
   const [graph, topologies, calibrations] = await Promise.all([
     get(path`/v1/graphs/${asked.graph}/summary`, { signal }),
     some("/v1/topologies", "topologies", signal),
     some("/v1/calibrations", "calibrations", signal),
   ]);
-  title(`What if: ${entry.name}`);
-
+  title(`What if: ${graph.name}`);
   const fields = fieldsOf({ asked, symbols: graph.summary.symbols, topologies, calibrations });
   for (const field of fields) field.take(query.get(field.name), changed);
   const pins = pinsOf(asked.pins ?? [], { added: query.getAll("pin"), removed: query.getAll("unpin"), onChange: changed });
@@ -34,9 +35,13 @@ export async function show({ root, params, query, signal, go, keep, title }) {
       together("Pins", pins.element),
       together("What is changed", summary, h("div", { class: "row" }, ask, h("span", { class: "muted" }, "The plan stays as it is; the new one opens beside it.")), wrong)),
   );
-  fill(root, planHead(id, "what-if", { entry }), form);
+  fill(root, head, form);
   press({ a: ["ask for the changed plan", () => form.requestSubmit()] }, signal);
   changed();
+
+  function named({ entry }) {
+    if (!signal.aborted) fill(head, planHead(id, "what-if", { entry }));
+  }
 
   function body() {
     const made = structuredClone(asked);
