@@ -6,6 +6,7 @@ import math
 import statistics
 
 from costmodel.collectives import Interconnect
+from costmodel.computable import computable
 from costmodel.sample_times import collective_sample_ns, kernel_sample_ns
 from meshwright.schema import Calibration
 from meshwright.schema.residuals import Residual, Residuals, Sampled
@@ -15,23 +16,27 @@ NS_PER_S = 1e9
 
 
 def residuals_of(calibration: Calibration, samples: Samples) -> Residuals:
-    """How well a calibration tells samples, whether or not it was fitted to them."""
-    links = Interconnect.of(samples.topology, calibration)
-    device = samples.topology.device
-    found = [
-        *(_sampled(own, kernel_sample_ns(own, device, calibration)) for own in samples.kernels),
-        *(_sampled(own, collective_sample_ns(own, links)) for own in samples.collectives),
-    ]
-    ratios: dict[str, list[tuple[float, str]]] = {}
-    for one in found:
-        ratios.setdefault(one.kind, []).append((one.ratio, one.name))
-    return Residuals(
-        calibration=calibration.id,
-        samples=samples.id,
-        topology=samples.topology.id,
-        residuals=tuple(_residual(kind, own) for kind, own in ratios.items()),
-        sampled=tuple(found),
-    )
+    """How well a calibration tells samples, whether or not it was fitted to them.
+
+    InvalidInput of documents whose numbers nothing can be computed of.
+    """
+    with computable("these samples by this calibration"):
+        links = Interconnect.of(samples.topology, calibration)
+        device = samples.topology.device
+        found = [
+            *(_sampled(own, kernel_sample_ns(own, device, calibration)) for own in samples.kernels),
+            *(_sampled(own, collective_sample_ns(own, links)) for own in samples.collectives),
+        ]
+        ratios: dict[str, list[tuple[float, str]]] = {}
+        for one in found:
+            ratios.setdefault(one.kind, []).append((one.ratio, one.name))
+        return Residuals(
+            calibration=calibration.id,
+            samples=samples.id,
+            topology=samples.topology.id,
+            residuals=tuple(_residual(kind, own) for kind, own in ratios.items()),
+            sampled=tuple(found),
+        )
 
 
 def _sampled(own: KernelSample | CollectiveSample, predicted_ns: float) -> Sampled:

@@ -10,6 +10,7 @@ t is what the judge takes: the same functions price plans.
 from __future__ import annotations
 
 from costmodel.collectives import Collective, Extents, Interconnect, collective_ns
+from costmodel.computable import computable
 from costmodel.curves import Shape, rates_of
 from costmodel.operators import op_ns
 from meshwright.schema import DTYPE_BYTES, Calibration, Device, Level, Topology
@@ -30,13 +31,17 @@ NS_PER_S = 1e9
 def rates_in(
     topology: Topology, calibration: Calibration, *, measured: bool = False
 ) -> TopologyRates:
-    """The rates of every group. measured: whether the calibration was measured in the topology."""
-    return TopologyRates(
-        topology=topology.id,
-        calibration=calibration.id,
-        measured=measured,
-        groups=tuple(_group(group, calibration) for group in topology.groups),
-    )
+    """The rates of every group. measured: whether the calibration was measured in the topology.
+
+    InvalidInput of documents whose numbers nothing can be computed of.
+    """
+    with computable("this topology by this calibration"):
+        return TopologyRates(
+            topology=topology.id,
+            calibration=calibration.id,
+            measured=measured,
+            groups=tuple(_group(group, calibration) for group in topology.groups),
+        )
 
 
 def _group(topology: Topology, calibration: Calibration) -> GroupRates:
@@ -122,7 +127,5 @@ def _passed(kind: Collective, extents: Extents, links: Interconnect) -> Passed:
         kind=kind,
         payload_bytes=PAYLOADS,
         ns=times,
-        bytes_per_s=tuple(
-            own / max(ns, 1e-9) * NS_PER_S for own, ns in zip(PAYLOADS, times, strict=True)
-        ),
+        bytes_per_s=tuple(own / ns * NS_PER_S for own, ns in zip(PAYLOADS, times, strict=True)),
     )

@@ -23,7 +23,7 @@ from service.tables import CalibratedRow, PlanRow
 from tests.costmodel.test_fitting import samples
 from tests.service.conftest import Serve
 from tests.service.keyed import key_of, state_of
-from tests.service.samples import GRAPH
+from tests.service.samples import GRAPH, TOPOLOGY
 from tests.service.shelved import store, store_for
 from tests.service.test_database import migrated_to
 
@@ -212,3 +212,43 @@ def test_rates_are_by_what_was_measured_last_or_what_is_named_or_the_default(
     assert found.calibration == made["calibration"]
     assert kind_of(http.get(path, params={"calibration": "cal_0"})) == (404, "not-found")
     assert kind_of(http.get("/v1/topologies/topo_0/rates")) == (404, "not-found")
+
+
+@pytest.mark.parametrize("rate", [1e308, 5e-324])
+@pytest.mark.parametrize("field", ["flops", "memory", "link"])
+def test_of_numbers_beyond_all_computing_nothing_is_said(
+    http: TestClient, field: str, rate: float
+) -> None:
+    own = TOPOLOGY | {"device": {**TOPOLOGY["device"]}}
+    if field == "flops":
+        own["device"]["flops_per_s"] = {"float32": rate}
+    elif field == "memory":
+        own["device"]["memory_bytes_per_s"] = rate
+    else:
+        link = {"kind": "x", "bytes_per_s": rate, "latency_ns": 0}
+        own["levels"] = [{"name": "gpu", "size": 4, "link": link}]
+    made = http.post("/v1/topologies", json=own)
+    assert made.is_success, made.text
+    answer = http.get(f"/v1/topologies/{made.json()['id']}/rates")
+    assert answer.status_code in (200, 422), answer.text
+    if answer.status_code == 422:
+        assert "nothing can be computed" in answer.json()["detail"]
+
+
+def test_samples_of_more_operations_than_numbers_hold_are_no_fault_of_ours(
+    http: TestClient,
+) -> None:
+    own = samples()
+    calibration = fit_calibration(own)
+    huge = own.kernels[0].model_copy(update={"flops": 1e308, "bytes_moved": 1e308, "ns": 1.0})
+    odd = own.model_copy(update={"kernels": (huge, *own.kernels[1:])})
+    fitted = calibration.fitted
+    assert fitted is not None
+    named = fitted.model_copy(update={"samples": odd.id})
+    other = calibration.model_copy(update={"fitted": named})
+    with state_of(http).database.writing() as connection:
+        for document in (odd, other):
+            documents.put(connection, DEFAULT, document, now=state_of(http).database.now)
+    answer = http.get(f"/v1/calibrations/{other.id}/residuals")
+    assert answer.status_code == 422
+    assert "nothing can be computed" in answer.json()["detail"]
