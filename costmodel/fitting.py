@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from costmodel.calibrations import published_calibration
 from costmodel.collectives import Interconnect
+from costmodel.computable import computable
 from costmodel.curve_constants import Column, CurveConstants
 from costmodel.curves import rates_of
 from costmodel.least_squares import fitted_logs
@@ -33,6 +34,8 @@ KIND_WIDTH = 0.5  # chosen: gloo's all-reduce takes 3 times a byte what its broa
 LAUNCH = "launch"
 KINDS = "collectives."
 SMALLEST, LARGEST = 1e-6, 1.0  # of a share
+# chosen: no machine is beyond, and what a fit tries on its way from there can be computed
+FARTHEST_NS, SLOWEST = 1e30, 1e-30
 STEP = 1e-2  # of a logarithm, for slopes; a calibration's launch is whole ns
 AS_SENT = Constant(value=1.0, spread=KIND_WIDTH, source="chosen: what its protocols say")
 SHARES = ("share", "share_between", "memory", "in_switch", "unhidden")
@@ -117,6 +120,7 @@ def fit_calibration(samples: Samples, topology: Topology | None = None) -> Calib
     kinds = dict.fromkeys(own.kind for own in samples.collectives)
     model = _Model.of(cluster.device, [kind for kind in kinds if kind != "all_to_all"])
     measured, noise = _measured(samples)
+    _check_computable(samples, cluster, model.calibration(model.prior))
 
     def predicted(logs: Column) -> Column:
         return np.log(_predicted(samples, cluster, model.calibration(logs)))
@@ -144,6 +148,19 @@ def _predicted(
     among = [collective_sample_ns(own, links) for own in samples.collectives]
     times: NDArray[np.float64] = np.maximum(np.array([*kernels, *among]), 1.0)
     return times
+
+
+def _check_computable(samples: Samples, topology: Topology, calibration: Calibration) -> None:
+    device = topology.device
+    slowest = min(
+        device.memory_bytes_per_s,
+        *device.flops_per_s.values(),
+        *(level.link.device_bytes_per_s for level in topology.levels),
+    )
+    with computable("these samples"):
+        longest = float(_predicted(samples, topology, calibration).max())
+        if longest > FARTHEST_NS or slowest < SLOWEST:
+            raise OverflowError
 
 
 def _check(samples: Samples, topology: Topology) -> None:

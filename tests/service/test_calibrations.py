@@ -249,6 +249,9 @@ def test_samples_of_more_operations_than_numbers_hold_are_no_fault_of_ours(
     with state_of(http).database.writing() as connection:
         for document in (odd, other):
             documents.put(connection, DEFAULT, document, now=state_of(http).database.now)
+    refused = http.post("/v1/samples", json=odd.to_dict())
+    assert refused.status_code == 422
+    assert "nothing can be computed" in refused.json()["detail"]
     answer = http.get(f"/v1/calibrations/{other.id}/residuals")
     assert answer.status_code == 422
     assert "nothing can be computed" in answer.json()["detail"]
