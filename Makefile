@@ -4,13 +4,14 @@
 # make test-mindspore  what is exported, compiled by MindSpore itself (2.8 GB, an environment of its own)
 # make audit  known vulnerabilities of every pinned package; fails too where one could not be asked for
 # make bench  the measurements of docs/
+# make screenshots  the picture of the README, of a real plan in Chromium
 # make schema the JSON Schemas in docs/schema, and docs/operators.md
 # make clean  remove what make made
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: run test test-mindspore lint audit bench schema clean system-packages
+.PHONY: run test test-mindspore lint audit bench schema screenshots clean system-packages
 
 PYTHON ?= python3
 VENV := .venv
@@ -51,6 +52,9 @@ bench: $(VENV)/.test
 schema: $(VENV)/.test
 	$(PY) docs/schema/generate.py
 	$(PY) docs/generate_operators.py
+
+screenshots: $(VENV)/.test system-packages
+	$(PY) -m docs.screenshots
 
 clean:
 	rm -rf $(VENV) $(MINDSPORE) $(AUDIT) .meshwright .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from meshwright.inspecting.ops import OpShare, shares_of
 from meshwright.schema import Graph, NotFound, Plan
+from meshwright.schema.collector import settle, uncollected
 from service import documents
 from service.database import Database
 from service.drawing.drawing import Drawn
@@ -31,12 +32,24 @@ class InspectedPlan:
     @cached_property
     def shares(self) -> tuple[OpShare, ...]:
         """What the plan says of every op."""
-        return tuple(shares_of(self.plan, self.graph))
+        return _shares(self.plan, self.graph)
 
     @cached_property
     def drawn(self) -> Drawn:
         """What can be drawn of it."""
-        return Drawn(self.shares)
+        made = _drawn(self.shares)
+        settle()
+        return made
+
+
+@uncollected  # nothing of what is made here is garbage, and there is much of it
+def _shares(plan: Plan, graph: Graph) -> tuple[OpShare, ...]:
+    return tuple(shares_of(plan, graph))
+
+
+@uncollected
+def _drawn(shares: tuple[OpShare, ...]) -> Drawn:
+    return Drawn(shares)
 
 
 class Inspected:
@@ -60,6 +73,7 @@ class Inspected:
             plan = documents.parsed(connection, tenant, Plan, id_)
             graph = documents.parsed(connection, tenant, Graph, plan.graph)
         made = InspectedPlan(plan, graph)
+        settle()
         with self._lock:
             self._kept[id_] = made
             while len(self._kept) > KEPT:

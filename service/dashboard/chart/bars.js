@@ -26,7 +26,10 @@ export function bars({ rows, kinds, limit, text, label, names = 150, totals = 12
       return piece;
     });
     const says = s("text", { x: names - 8, y: y + 13, "text-anchor": "end" }, row.name);
-    return s("g", {}, says, parts, s("text", { x: Math.max(x, names) + 6, y: y + 13, class: "muted" }, row.total ?? text(sum(row))));
+    const end = Math.max(x, names);
+    const line = limit ? names + limit.amount * scale : 0;
+    const beside = end < line && line < end + totals ? line : end; // not across the line of the limit
+    return s("g", {}, says, parts, s("text", { x: beside + 6, y: y + 13, class: "muted" }, row.total ?? text(sum(row))));
   });
   const edge = limit
     ? s("g", {}, s("line", { x1: names + limit.amount * scale, x2: names + limit.amount * scale, y1: top - 4, y2: height, stroke: `var(${limit.colour})`, "stroke-width": 1.5, "stroke-dasharray": "4 3" }),

@@ -42,7 +42,7 @@ function answers({ overview, entry, certificate, observations }) {
   return h(
     "div", { class: "answers" },
     card("Fits", bytes(left), [" free of ", bytes(entry.capacity_bytes)], mark(left < 0 ? "bad" : share > 0.97 ? "warn" : "good", `${percent(share)} taken`)),
-    card("One step", time(entry.step_ns), [rates ? ` ${rates}` : null], measured ? h("span", {}, `measured ${time(measured.observation.step_ns)}`) : h("span", { class: "muted" }, "predicted, not measured")),
+    card("One step", time(entry.step_ns), measured ? null : " predicted", measured ? h("span", {}, `measured ${time(measured.observation.step_ns)}`) : h("span", { class: "muted" }, rates || "not measured")),
     card("Devices", count(devices), [` in ${count(overview.uniform.pipeline_ranks)} pipeline rank${overview.uniform.pipeline_ranks > 1 ? "s" : ""}`], h("span", { class: "muted" }, `${percent(overview.cost.compute_ns / overview.cost.step_ns)} of the step is compute`)),
     card("Proof", overview.search.outcome, [` gap ${percent(overview.search.gap)}`], certificate ? execution(certificate)[0] : h("span", { class: "muted" }, "execution not asked")),
   );
