@@ -1,9 +1,10 @@
-// Names and colours of what agents measure and calibrations tell of.
+// Names and colours of collectives, and of the kernels that agents measure.
 export const COLLECTIVES = {
   all_reduce: { name: "all-reduce", colour: "--all-reduce" },
   all_gather: { name: "all-gather", colour: "--all-gather" },
   reduce_scatter: { name: "reduce-scatter", colour: "--reduce-scatter" },
   all_to_all: { name: "all-to-all", colour: "--all-to-all" },
+  permute: { name: "permute", colour: "--permute" },
   broadcast: { name: "broadcast", colour: "--permute" },
   send: { name: "send", colour: "--transfer" },
 };

@@ -1,16 +1,12 @@
 // Boxes and edges of a drawing as SVG; of a large one only what is in sight, from afar without letters.
 import { s } from "../element.js";
+import { COLLECTIVES } from "../kinds.js";
 import { bytes, time } from "../units.js";
 
 const FAR = 0.35; // chosen: below this scale letters cannot be read
 const LONG = 400; // pixels; chosen: edges past so much are drawn faintly, unless something moves on them
 const PLAIN = /^[ -~]{0,48}$/; // what the drawing's widths are right for
 const STRIP = 7; // of the strip that shows how a tensor is cut
-
-export const COLLECTIVES = {
-  all_reduce: "--all-reduce", all_gather: "--all-gather", reduce_scatter: "--reduce-scatter", all_to_all: "--all-to-all",
-  permute: "--permute", send: "--transfer",
-};
 
 /** axes: {name: colour}. Boxes outside in, edges above open modules and below what is in them. */
 export function painted(layout, axes, sight, scale) {
@@ -75,7 +71,7 @@ function strip(box, axes) {
 function line({ points: [[ax, ay], [bx, by]], moved, up }, at, near) {
   const bend = up ? -Math.max(30, Math.abs(ay - by) / 4) : Math.min(60, Math.abs(by - ay) / 2);
   const d = `M${ax} ${ay}C${ax} ${ay + bend} ${bx} ${by - bend} ${bx} ${by}`;
-  const colour = moved?.length ? COLLECTIVES[moved[0].collective] ?? "--ink-2" : null;
+  const colour = moved?.length ? COLLECTIVES[moved[0].collective]?.colour ?? "--ink-2" : null;
   const far = Math.hypot(bx - ax, by - ay) > LONG ? " long" : "";
   return s("g", { class: colour ? "edge moved" : `edge${far}`, "data-edge": at },
     near ? s("path", { class: "reach", d }) : null,
@@ -90,6 +86,6 @@ function label({ points: [[ax, ay], [bx, by]], moved }, at) {
   const payload = first.payload_bytes ? ` ${bytes(first.payload_bytes)}` : "";
   const text = `${first.collective}${payload}, ${time(first.ns)}${more}`;
   return s("g", { class: "move", "data-edge": at },
-    s("path", { d: `M${x} ${y - 6}l6 6l-6 6l-6 -6z`, style: { fill: `var(${COLLECTIVES[first.collective] ?? "--ink-2"})` } }),
+    s("path", { d: `M${x} ${y - 6}l6 6l-6 6l-6 -6z`, style: { fill: `var(${COLLECTIVES[first.collective]?.colour ?? "--ink-2"})` } }),
     s("text", { x: x + 10, y: y + 4 }, text));
 }
