@@ -31,6 +31,7 @@ from service.retention import Retention
 from service.routes import (
     agents,
     alternatives,
+    asked,
     calibrations,
     comparisons,
     events,
@@ -82,9 +83,10 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     service = build(settings)
     app.state.service = service
     resources = (
-        plan, plans, overview, strategies, layout, memory, alternatives, explanations, labels,
-        comparisons, observations, redistributions, simulations, exports, graphs, topologies,
-        setups, calibrations, samples, measurements, agents, jobs, events, keys, health, metrics,
+        plan, plans, asked, overview, strategies, layout, memory, alternatives, explanations,
+        labels, comparisons, observations, redistributions, simulations, exports, graphs,
+        topologies, setups, calibrations, samples, measurements, agents, jobs, events, keys, health,
+        metrics,
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])

@@ -1,4 +1,4 @@
-"""What a plan was asked by: the body that would ask for it again."""
+"""What a plan or a job was asked by: the body that would ask for it again."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ def asked_for(connection: Connection, tenant: Tenant, plan: str) -> dict[str, An
     row = connection.execute(newest).first()
     # a large plan is read in a second: only where nothing else says it
     asked = _of_plan(connection, tenant, plan) if row is None else row.asked
+    return _with_setup(connection, tenant, asked)
+
+
+def asked_by(connection: Connection, tenant: Tenant, job: str) -> dict[str, Any]:
+    """The same of a job, plan or no plan; of a measurement a body of POST
+    /v1/calibrations:measure. NotFound."""
+    mine = select(JobRow.asked).where(JobRow.tenant == tenant, JobRow.id == job)
+    row = connection.execute(mine).first()
+    if row is None:
+        raise NotFound(f"no job has the id {job[:100]!r}")
+    return _with_setup(connection, tenant, row.asked)
+
+
+def _with_setup(connection: Connection, tenant: Tenant, asked: dict[str, Any]) -> dict[str, Any]:
+    if "setup" not in asked:
+        return asked
     setup = documents.parsed(connection, tenant, Setup, asked["setup"])
     return {**asked, "setup": setup.to_dict()}
 

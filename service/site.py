@@ -30,6 +30,7 @@ PAGES = (
     "/plans/{plan}/front",
     "/plans/{plan}/what-if",
     "/jobs/{job}",
+    "/jobs/{job}/what-if",
     "/compare",
     "/topologies",
     "/topologies/{topology}",

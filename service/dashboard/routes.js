@@ -3,6 +3,7 @@
 export const ROUTES = [
   ["/", () => import("./views/plans.js")],
   ["/jobs/{job}", () => import("./views/job.js")],
+  ["/jobs/{job}/what-if", () => import("./views/what_if.js")],
   ["/plans/{plan}", () => import("./views/plan.js")],
   ["/plans/{plan}/graph", () => import("./views/graph.js")],
   ["/plans/{plan}/why", () => import("./views/why.js")],

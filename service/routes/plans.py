@@ -8,25 +8,18 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from meshwright.runtime import rank_strategy
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
-from meshwright.schema.canonical import canonical_json
 from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.wishes import Solver
 from service import certificates, deletion, documents, immutable, shelf
-from service.asked import asked_for
 from service.paging import Paging
 from service.principals import Admin, Reader
 from service.resources import PlanList, plan_entry_of
 from service.routes.documents import IN_USE, read_document
-from service.routes.plan import PlanRequest
 from service.shelf import PlanFilter
 from service.state import Service
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
 ONE: dict[int | str, dict[str, Any]] = {200: {"model": Plan}}
-REQUEST: dict[int | str, dict[str, Any]] = {
-    200: {"model": PlanRequest},
-    304: immutable.NOT_MODIFIED,
-}
 CERTIFICATE: dict[int | str, dict[str, Any]] = {200: {"model": Certificate}}
 STRATEGY: dict[int | str, dict[str, Any]] = {
     200: {"model": RankStrategy},
@@ -75,14 +68,6 @@ def delete_plan(service: Service, by: Admin, plan: str) -> Response:
     with service.database.writing() as connection:
         deletion.delete_plan(connection, by.tenant, plan, service.database.now)
     return Response(status_code=204)
-
-
-@router.get("/{plan}/request", responses=REQUEST, summary="Read what a plan was asked by")
-def get_request(request: Request, service: Service, by: Reader, plan: str) -> Response:
-    """The body of POST /v1/plan that asks for the plan again: to be changed, and sent."""
-    with service.database.reading() as connection:
-        asked = asked_for(connection, by.tenant, plan)
-    return immutable.recent_text(request, canonical_json(asked))
 
 
 @router.get("/{plan}/certificate", responses=CERTIFICATE, summary="Read a plan's certificate")

@@ -137,6 +137,11 @@ def test_what_does_not_fit_says_by_how_much_and_what_takes_the_most(page: Page, 
     found.focus()
     page.keyboard.press("Enter")
     expect(binding).to_be_visible()
+    page.get_by_role("link", name="Ask again with a change").click()
+    expect(page.get_by_label("Global batch")).to_have_value("4096")
+    page.get_by_label("Microbatches").fill("512")
+    page.get_by_role("button", name="Plan it").click()
+    expect(page.get_by_role("link", name="Open the plan")).to_be_visible(timeout=60_000)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,15 @@ def test_without_a_job_it_is_what_the_plan_says(serve: Serve) -> None:
     }
 
 
+def test_a_job_without_a_plan_says_what_it_was_asked_by(serve: Serve) -> None:
+    http = serve("infeasible")
+    made = http.post("/v1/plan", json=ASKED, headers=WAIT).json()
+    asked = http.get(f"/v1/jobs/{made['id']}/request").json()
+    assert (asked["graph"], asked["setup"]) == (made["graph"], ASKED["setup"])
+    assert http.post("/v1/plan", json=asked).json()["id"] == made["id"]
+    assert http.get("/v1/jobs/job_0/request").status_code == 404
+
+
 def test_what_nobody_asked_for_has_no_request(serve: Serve) -> None:
     assert serve(workers=0).get("/v1/plans/plan_0/request").status_code == 404
 

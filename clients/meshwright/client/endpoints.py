@@ -15,6 +15,7 @@ class Endpoints:
     plan = Endpoint(of_searches.plan)
 
     get_job = Endpoint(of_jobs.get_job)
+    asked_by = Endpoint(of_jobs.asked_by)
     follow = Endpoint(of_jobs.follow)
     cancel = Endpoint(of_jobs.cancel)
     jobs = Listing(of_jobs.jobs)

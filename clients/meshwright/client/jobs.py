@@ -56,6 +56,12 @@ def get_job(job: str, *, wait_s: float = 0) -> Exchange[Job]:
     return (yield from got(f"/v1/jobs/{segment(job)}", wait=wait_s or None))
 
 
+def asked_by(job: str) -> Exchange[dict[str, Any]]:
+    """The body that asks the same as a job again: of POST /v1/plan, of a measurement of POST
+    /v1/calibrations:measure."""
+    return (yield from got(f"/v1/jobs/{segment(job)}/request"))
+
+
 def cancel(job: str) -> Exchange[Job]:
     """End a job; the job as it then is."""
     return (yield from posted(f"/v1/jobs/{segment(job)}/cancel"))

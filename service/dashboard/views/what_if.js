@@ -1,7 +1,8 @@
-// What if: the plan's own request, changed, and asked again; what comes of it opens beside the plan.
+// What if: the request of a plan, or of a search, changed and asked again; what comes of it opens beside the plan.
 import { get, pages, send } from "../api.js";
-import { fill, h, path } from "../element.js";
+import { fill, h, link, path } from "../element.js";
 import { press } from "../keys.js";
+import { Problem } from "../problem.js";
 import { failed, loading } from "../states.js";
 import { changesOf } from "./what_if/changes.js";
 import { fieldsOf, GROUPS } from "./what_if/fields.js";
@@ -11,17 +12,19 @@ import { planHead } from "./plan_head.js";
 const MOST = 200; // chosen: of topologies and calibrations that a list offers
 
 export async function show({ root, params, query, signal, go, keep, title }) {
-  const id = params.plan;
-  const head = h("div", {}, planHead(id, "what-if"));
+  const id = params.plan ?? query.get("beside"); // the plan beside which the new one opens, if any
+  const head = h("div", {}, params.plan ? planHead(id, "what-if") : null);
   fill(root, head, loading("what the plan was asked by"));
-  get(path`/v1/plans/${id}/overview`, { signal }).then(named, () => null); // the form does not wait for it, nor need it
-  const asked = await get(path`/v1/plans/${id}/request`, { signal });
+  if (params.plan) get(path`/v1/plans/${id}/overview`, { signal }).then(named, () => null); // the form does not wait for it, nor need it
+  const asked = await get(params.plan ? path`/v1/plans/${id}/request` : path`/v1/jobs/${params.job}/request`, { signal });
+  if (!asked.graph) throw new Problem({ title: "Nothing to change", detail: "This job is a measurement, which asks for no plan." });
   const [graph, topologies, calibrations] = await Promise.all([
     get(path`/v1/graphs/${asked.graph}/summary`, { signal }),
     some("/v1/topologies", "topologies", signal),
     some("/v1/calibrations", "calibrations", signal),
   ]);
   title(`What if: ${graph.name}`);
+  if (params.job) fill(head, h("h1", { class: "name" }, graph.name), h("p", { class: "muted" }, "as ", link(path`/jobs/${params.job}`, "a search"), " was asked"));
   const fields = fieldsOf({ asked, symbols: graph.summary.symbols, topologies, calibrations });
   for (const field of fields) field.take(query.get(field.name), changed);
   const pins = pinsOf(asked.pins ?? [], { added: query.getAll("pin"), removed: query.getAll("unpin"), onChange: changed });
@@ -33,7 +36,7 @@ export async function show({ root, params, query, signal, go, keep, title }) {
     h("div", { class: "what-if-groups" },
       GROUPS.map((group) => together(group.title, fields.filter((field) => field.group === group.name).map((field) => field.element))),
       together("Pins", pins.element),
-      together("What is changed", summary, h("div", { class: "row" }, ask, h("span", { class: "muted" }, "The plan stays as it is; the new one opens beside it.")), wrong)),
+      together("What is changed", summary, h("div", { class: "row" }, ask, h("span", { class: "muted" }, id ? "The plan stays as it is; the new one opens beside it." : "A new search; the old one stays as it is.")), wrong)),
   );
   fill(root, head, form);
   press({ a: ["ask for the changed plan", () => form.requestSubmit()] }, signal);
@@ -72,8 +75,8 @@ export async function show({ root, params, query, signal, go, keep, title }) {
       const plan = answer.headers.get("content-location")?.split("/").at(-1);
       const job = answer.headers.get("location")?.split("/").at(-1);
       if (plan === id) fill(wrong, h("p", { class: "warn", role: "alert" }, "It comes to this very plan: the change makes no difference."));
-      else if (plan) go(path`/compare?plan=${id}&plan=${plan}`);
-      else go(path`/jobs/${job}?beside=${id}`);
+      else if (plan) go(id ? path`/compare?plan=${id}&plan=${plan}` : path`/plans/${plan}`);
+      else go(path`/jobs/${job}` + (id ? path`?beside=${id}` : ""));
     } catch (error) {
       if (signal.aborted) return;
       fill(wrong, failed(error));

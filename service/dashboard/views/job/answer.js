@@ -16,11 +16,17 @@ const ADVICE = {
 export async function answer(root, job, course, { signal, beside, onEnd }) {
   if (job.state === "queued") return void fill(root, h("p", {}, `It waits for ${job.kind === "measurement" ? "an agent" : "a worker"} that is free.`));
   if (job.state === "running") return running(root, job, course);
-  if (job.state === "failed") return void fill(root, refused(job));
-  if (job.infeasible && !job.plan) return void fill(root, infeasible(job.infeasible));
+  if (job.state === "failed") return void fill(root, refused(job), again(job, beside));
+  if (job.infeasible && !job.plan) return void fill(root, infeasible(job.infeasible), again(job, beside));
   if (job.kind === "measurement" && job.calibration) return void fill(root, measured(job));
   if (job.plan) return found(root, job, { signal, beside, onEnd });
-  fill(root, h("div", { class: "card" }, h("p", {}, h("strong", {}, "Cancelled. "), "A plan that it has found by now is kept, and shown here in a moment.")));
+  fill(root, h("div", { class: "card" }, h("p", {}, h("strong", {}, "Cancelled. "), "A plan that it has found by now is kept, and shown here in a moment.")), again(job, beside));
+}
+
+/** The way to ask otherwise, where there is no plan to begin with. */
+function again(job, beside) {
+  if (job.kind !== "plan") return null;
+  return h("p", {}, h("a", { class: "button", href: path`/jobs/${job.id}/what-if` + (beside ? path`?beside=${beside}` : "") }, "Ask again with a change"));
 }
 
 function running(root, job, course) {
