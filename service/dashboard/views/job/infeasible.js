@@ -19,7 +19,7 @@ export function infeasible({ constraint, detail, needed_bytes: needed, available
       pins?.length ? h("p", { class: "muted" }, "With any one of these left out there is a plan.") : null),
     least ? [h("h3", {}, "What every plan takes, at least"), parts(least, available)] : null,
     largest?.length ? [h("h3", {}, "Of which tensors most"), consumers(largest)] : null,
-    constraint === "memory" ? h("p", {}, "More devices, a smaller batch or shorter sequences, more microbatches, recompute (", h("code", {}, "--recompute auto"), "), pipeline stages (", h("code", {}, "--pipeline auto"), ") or the optimizer's state on the host (", h("code", {}, "--offload optimizer"), ") take less.") : null,
+    constraint === "memory" ? h("p", {}, "Less is taken by more devices, a smaller batch, shorter sequences, more microbatches, recompute, pipeline stages, or the optimizer's state on the host.") : null,
   );
 }
 
