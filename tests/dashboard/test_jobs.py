@@ -140,7 +140,7 @@ def test_a_search_that_failed_says_why_and_what_to_do(
 ) -> None:
     made = asked(site, name)
     visit(page, f"{site.url}/jobs/{made}")
-    expect(page.get_by_role("alert")).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("alert")).to_be_visible()
     expect(page.get_by_text(says)).to_be_visible()
     check(page, f"job-{name}")
     visit(page, f"{site.url}/?state=failed")

@@ -39,7 +39,7 @@ def test_another_cluster_and_batch_open_beside_the_plan(page: Page, site: Site) 
     page.reload()
     expect(page.get_by_label("Global batch")).to_have_value("2048")
     page.get_by_label("Global batch").press("Enter")
-    expect(page).to_have_url(re.compile(r"/compare\?plan="), timeout=60_000)
+    expect(page).to_have_url(re.compile(r"/compare\?plan="))
     first, second = re.findall(r"plan_\w+", page.url)
     assert first == site.plans["face"]
     with Client(site.url) as client:
@@ -56,7 +56,7 @@ def test_a_pin_in_the_address_is_asked_for(page: Page, site: Site) -> None:
     expect(pins).to_contain_text(f"{own}:data_parallel")
     expect(pins.get_by_role("alert")).to_contain_text("no ':'")
     page.get_by_role("button", name="Plan it").click()
-    expect(page).to_have_url(re.compile(r"/compare\?plan="), timeout=60_000)
+    expect(page).to_have_url(re.compile(r"/compare\?plan="))
     made = re.findall(r"plan_\w+", page.url)[1]
     with Client(site.url) as client:
         assert client.asked_for(made)["pins"] == [{"op": own, "data_parallel": True}]
@@ -126,7 +126,7 @@ def test_what_does_not_fit_says_by_how_much_and_what_takes_the_most(page: Page, 
     visit(page, address(site, "llama", "?topology=h100-1x8&batch=4096&microbatches=1"))
     page.get_by_role("button", name="Plan it").click()
     binding = page.get_by_role("region", name="Nothing fits in memory")
-    expect(binding).to_be_visible(timeout=60_000)
+    expect(binding).to_be_visible()
     expect(binding).to_contain_text(re.compile(r"\d\u00a0TiB short on a device"))
     expect(binding).to_contain_text("saved activations")
     expect(page.get_by_role("table", name="Largest tensors")).to_contain_text("mlp")
@@ -141,7 +141,7 @@ def test_what_does_not_fit_says_by_how_much_and_what_takes_the_most(page: Page, 
     expect(page.get_by_label("Global batch")).to_have_value("4096")
     page.get_by_label("Microbatches").fill("512")
     page.get_by_role("button", name="Plan it").click()
-    expect(page.get_by_role("link", name="Open the plan")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("link", name="Open the plan")).to_be_visible()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def test_every_strategy_says_what_it_would_do_to_the_whole(page: Page, site: Sit
     page.keyboard.type("trunk.conv1")
     page.keyboard.press("Enter")
     table = page.get_by_role("table", name="Strategies of trunk.conv1")
-    expect(table).to_be_visible(timeout=60_000)
+    expect(table).to_be_visible()
     found = httpx.get(f"{site.url}/v1/plans/{plan}/explain?op=trunk.conv1", timeout=60).json()
     (group,) = found["groups"]
     solved = [own for own in group["alternatives"] if own["verdict"] not in LEFT]
@@ -27,7 +27,7 @@ def test_every_strategy_says_what_it_would_do_to_the_whole(page: Page, site: Sit
     assert "op=trunk.conv1" in page.url
     check(page, "why")
     page.reload()
-    expect(table).to_be_visible(timeout=60_000)
+    expect(table).to_be_visible()
     table.get_by_role("link", name="Plan with").first.click()
     page.wait_for_url("**/what-if?pin=trunk.conv1*")
 
