@@ -1,6 +1,7 @@
 """What a calibration says that the devices and links of a topology keep of their data sheets.
 
-    level    N (g - 1) / (g t): a gather of N bytes over all g units of the level
+    level    N p / t: of N bytes the share p passes a device's port (`port_share`, twice of an
+             all-reduce): what NCCL's tests call bus bandwidth; kept is a large gather's
     product  2 s^3 / t: matrices of s x s
     memory   the data sheet's bandwidth times the share that memory-bound ops reach
 
@@ -9,7 +10,7 @@ t is what the judge takes: the same functions price plans.
 
 from __future__ import annotations
 
-from costmodel.collectives import Collective, Extents, Interconnect, collective_ns
+from costmodel.collectives import Collective, Extents, Interconnect, collective_ns, port_share
 from costmodel.computable import computable
 from costmodel.curves import Shape, rates_of
 from costmodel.operators import op_ns
@@ -108,17 +109,15 @@ def _level(level: Level, position: int, links: Interconnect) -> LevelRates:
     if level.size == 1:
         return own
     extents = tuple(level.size if at == position else 1 for at in range(len(links.levels)))
-    passed = tuple(_passed(kind, extents, links) for kind in KINDS)
+    passed = tuple(_passed(kind, position, extents, links) for kind in KINDS)
     gather = passed[KINDS.index("all_gather")]
-    others = (level.size - 1) / level.size
     return own.like(
-        kept_bytes_per_s=gather.bytes_per_s[-1] * others,
-        start_ns=gather.ns[0],
-        collectives=passed,
+        kept_bytes_per_s=gather.bytes_per_s[-1], start_ns=gather.ns[0], collectives=passed
     )
 
 
-def _passed(kind: Collective, extents: Extents, links: Interconnect) -> Passed:
+def _passed(kind: Collective, level: int, extents: Extents, links: Interconnect) -> Passed:
+    share = port_share(kind, level, extents) * (2 if kind == "all_reduce" else 1)
     times = tuple(
         float(collective_ns(kind, extents, payload_bytes=float(own), interconnect=links))
         for own in PAYLOADS
@@ -127,5 +126,7 @@ def _passed(kind: Collective, extents: Extents, links: Interconnect) -> Passed:
         kind=kind,
         payload_bytes=PAYLOADS,
         ns=times,
-        bytes_per_s=tuple(own / ns * NS_PER_S for own, ns in zip(PAYLOADS, times, strict=True)),
+        bytes_per_s=tuple(
+            own * share / ns * NS_PER_S for own, ns in zip(PAYLOADS, times, strict=True)
+        ),
     )

@@ -27,6 +27,9 @@ def test_a_perfect_cluster_keeps_all_that_it_promises() -> None:
     ns = 3 * 4000 + 2**30 * 7 / 8 / 450
     gather = gpu.collectives[1]
     assert (gather.kind, gather.ns[-1]) == ("all_gather", pytest.approx(ns))
+    for level in (node, gpu):  # a device's port is full whatever the collective
+        for own_kind in level.collectives:
+            assert own_kind.bytes_per_s[-1] == pytest.approx(level.promised_bytes_per_s, rel=0.02)
     assert gpu.kept_bytes_per_s == pytest.approx(2**30 * 7 / 8 / ns * 1e9)
     # 1 KiB over 4 nodes: two steps of 14 us, and 15 ns on the way
     assert node.start_ns == pytest.approx(2 * 14_000 + 1024 * 3 / 4 / 50)

@@ -13,7 +13,7 @@ from meshwright.schema.model import Document, Line, Model, Number, Whole
 class Passed(Model):
     """What one kind of collective over all units of a level takes, payload by payload.
 
-    bytes_per_s: payload over time.
+    bytes_per_s: what passes a device's port over time, which compares with the data sheet.
     """
 
     kind: Line

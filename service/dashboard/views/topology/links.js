@@ -30,7 +30,7 @@ function passed(own) {
   return loglog({
     label: `Bandwidth by message size over ${own.level}`,
     x: { name: "payload of a device", text: bytes, base: 2 },
-    y: { name: "payload a second", text: rate },
+    y: { name: "through a device's port", text: rate },
     levels: [{ y: own.promised_bytes_per_s, name: `data sheet ${rate(own.promised_bytes_per_s)}`, colour: "--ink-2" }],
     series: own.collectives.map((one) => ({
       name: named(one.kind),
