@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, StringConstraints
 
-from meshwright.inspecting.ops import OpShare, received
+from meshwright.inspecting.ops import Lying, OpShare, received
 from meshwright.schema import Redistribution, Step
 from meshwright.schema.mesh import Axis
 from meshwright.schema.plan import Direction
@@ -21,6 +23,7 @@ from service.state import Service
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["plans"])
 MOST_FOUND = 100  # ops that a search names; chosen
+Id = Annotated[str, StringConstraints(max_length=1024)]
 MOST_BOXES = 4000  # chosen: twice what a browser draws at once
 
 
@@ -35,7 +38,8 @@ class AtRest(BaseModel):
 
 
 class Made(BaseModel):
-    """A tensor that an op makes, and the axes on each of its dims."""
+    """A tensor that an op makes or reads, and the axes on each of its dims; none where any device
+    can make or load any part."""
 
     tensor: str
     axes: tuple[tuple[str, ...], ...] | None = None
@@ -68,6 +72,7 @@ class DrawnBox(BaseModel):
     op_kind: str | None = None
     stage: int | None = None
     strategy: dict[str, tuple[Axis, ...]] | None = None
+    read: tuple[Made, ...] = ()
     made: tuple[Made, ...] = ()
     parameters: tuple[AtRest, ...] = ()
 
@@ -131,14 +136,14 @@ def get_layout(
     by: Reader,
     plan: str,
     open_: Annotated[
-        str, Query(alias="open", max_length=8192, description="Ids of modules, with commas")
-    ] = "",
+        list[Id], Query(alias="open", max_length=500, description="Ids of modules: open=a&open=b")
+    ] = [],  # noqa: B006  # FastAPI's default of a list, which nobody changes
     search: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
 ) -> Response:
     """Boxes and edges of what is open. Ids that are no modules open nothing. search: a part of a
-    name, upper or lower case alike."""
+    name, or a glob of one (`*`, `?`), upper or lower case alike."""
     drawn = service.inspected.of(by.tenant, plan).drawn
-    root, lines = drawn.draw({own for own in open_.split(",") if own})
+    root, lines = drawn.draw(frozenset(open_))
     boxes = list(walk(root))[1:]
     if len(boxes) > MOST_BOXES:
         raise ParameterError(
@@ -197,7 +202,8 @@ def _box(box: Box, times: int) -> DrawnBox:
         op_kind=own.own.kind if own is not None else None,
         stage=own.stage if own is not None else None,
         strategy=None if own is None else {f: on for f, on in own.own.strategy.items() if on},
-        made=() if own is None else _made(own),
+        read=() if own is None else _lying(own.inputs),
+        made=() if own is None else _lying(own.outputs),
         parameters=() if own is None else _at_rest(own),
     )
 
@@ -227,14 +233,14 @@ def _axes(share: OpShare) -> set[str]:
     return {axis for lying in share.outputs for dim in lying.axes or () for axis in dim}
 
 
-def _made(share: OpShare) -> tuple[Made, ...]:
+def _lying(tensors: tuple[Lying, ...]) -> tuple[Made, ...]:
     return tuple(
         Made(
             tensor=lying.tensor,
             axes=lying.axes,
             partial=() if lying.layout is None else tuple(sorted(lying.layout.partial)),
         )
-        for lying in share.outputs
+        for lying in tensors
     )
 
 
@@ -310,8 +316,9 @@ def _sent(share: OpShare) -> Iterator[Moved]:
 
 
 def _found(drawn: Drawn, text: str) -> list[Found]:
-    """Ops by a part of their names, each as it is drawn."""
-    wanted = text.lower()
+    """Ops by a part of their names, or a glob of them, each as it is drawn."""
+    sought = text.lower()
+    wanted = re.compile(fnmatch.translate(sought)) if {"*", "?"} & set(sought) else None
     places: dict[tuple[int, str], tuple[str, ...]] = {}
     stack: list[tuple[Module, tuple[str, ...]]] = [(drawn.tree.root, ())]
     while stack:
@@ -323,7 +330,8 @@ def _found(drawn: Drawn, text: str) -> list[Found]:
                 places[part.stage, part.own.op] = above
     found = []
     for share in drawn.shares:
-        if wanted in share.own.op.lower():
+        name = share.own.op.lower()
+        if wanted.match(name) if wanted is not None else sought in name:
             key = share.stage, share.own.op
             key = drawn.tree.stands_for.get(key, key)
             found.append(Found(op=share.own.op, box=f"{key[0]}:{key[1]}", open=places[key]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 import httpx
 from playwright.sync_api import Page, expect
 
@@ -28,8 +30,8 @@ def test_a_module_opens_with_a_click_and_folds_again(page: Page, site: Site) -> 
 
 def test_what_is_drawn_is_what_the_service_lays_out(page: Page, site: Site) -> None:
     plan = site.plans["mixtral"]
-    opened = "model,model.layers,model.layers.0"
-    visit(page, f"{site.url}/plans/{plan}/graph?open={opened}")
+    opened = ["model", "model.layers", "model.layers.0"]
+    visit(page, f"{site.url}/plans/{plan}/graph?{urlencode({'open': opened}, doseq=True)}")
     laid = httpx.get(f"{site.url}/v1/plans/{plan}/layout", params={"open": opened}).json()
     page.get_by_role("button", name="All in sight").click()
     assert boxes(page) <= {own["id"] for own in laid["boxes"]}

@@ -55,6 +55,27 @@ def test_the_plan_is_downloaded_as_it_is_stored(page: Page, site: Site) -> None:
     assert download.value.path().read_bytes() == stored
 
 
+@pytest.mark.parametrize(("label", "target"), [("PyTorch (DTensor)", "dtensor"), ("JAX", "jax"),
+                                              ("MindSpore", "mindspore"),
+                                              ("Megatron-LM", "megatron"),
+                                              ("torchtitan", "torchtitan")])  # fmt: skip
+def test_exports_are_downloaded_or_say_what_cannot_be_said(
+    page: Page, site: Site, label: str, target: str
+) -> None:
+    address = f"{site.url}/v1/plans/{site.plans['face']}/exports/{target}"
+    given = httpx.get(address)
+    visit(page, f"{site.url}/plans/{site.plans['face']}")
+    button = page.get_by_role("button", name=label, exact=True)
+    if given.status_code == 200:
+        with page.expect_download() as download:
+            button.click()
+        assert download.value.path().read_bytes() == given.content
+    else:
+        assert given.status_code == 409
+        button.click()
+        expect(page.get_by_role("alert")).to_contain_text(given.json()["detail"])
+
+
 def test_it_prints_without_what_is_for_the_screen(page: Page, site: Site) -> None:
     visit(page, f"{site.url}/plans/{site.plans['llama']}")
     page.emulate_media(media="print")

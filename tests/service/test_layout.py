@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from meshwright.schema import Plan, Setup
+from meshwright.inspecting.ops import shares_of
+from meshwright.schema import Graph, Plan, Setup
 from service.drawing.layers import lay
 from tests.service.conftest import Serve
 from tests.service.shelved import store_for
@@ -39,7 +40,7 @@ def plan(service: TestClient) -> Plan:
 
 
 def drawn(service: TestClient, plan: Plan, *opened: str, **more: str) -> Any:
-    answer = service.get(f"/v1/plans/{plan.id}/layout", params={"open": ",".join(opened), **more})
+    answer = service.get(f"/v1/plans/{plan.id}/layout", params={"open": opened, **more})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -158,3 +159,28 @@ def overlap(one: dict[str, float], other: dict[str, float]) -> bool:
         and one["y"] < other["y"] + other["height"] - 0.2
         and other["y"] < one["y"] + one["height"] - 0.2
     )
+
+
+def test_a_search_may_be_a_glob(service: TestClient, plan: Plan) -> None:
+    assert drawn(service, plan, search="UP")["matches"] == LAYERS
+    assert drawn(service, plan, search="*.Up")["matches"] == LAYERS
+    assert drawn(service, plan, search="net.layers.?.up")["matches"] == LAYERS
+    assert drawn(service, plan, search="up*").get("matches", 0) == 0
+
+
+def test_an_op_says_how_it_reads_its_inputs(service: TestClient, plan: Plan) -> None:
+    boxes = {box["id"]: box for box in drawn(service, plan, "net")["boxes"]}
+    graph = Graph.from_json(service.get(f"/v1/graphs/{plan.graph}").text)
+    (head,) = (own for own in shares_of(plan, graph) if own.own.op == "net.head")
+    read = boxes["0:net.head"]["read"]
+    said = [own.get("axes") for own in read]
+    assert said == [own.axes and [list(dim) for dim in own.axes] for own in head.inputs]
+    assert [own["tensor"] for own in read] == ["net.layers.8.add:out", "head"]
+
+
+def test_names_with_commas_are_opened_too(service: TestClient) -> None:
+    maker = GraphMaker(batch=8)
+    x, weight = maker.input("x", "batch", 64), maker.parameter("w", 64, 64)
+    maker.op("linear", [x, weight], ["batch", 64], "up", module="a,b")
+    plan = store_for(service, maker.graph("up:out"), topology(2, 2), Setup(microbatches=1))
+    assert {box["id"] for box in drawn(service, plan, "a,b")["boxes"]} == {"a,b", "0:up"}

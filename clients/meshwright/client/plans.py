@@ -87,7 +87,7 @@ def layout(
     """A stored plan drawn: boxes and edges with positions. opened: ids of modules whose content is
     shown; search: a part of names of ops, of which `found` says what has to be open."""
     path = f"/v1/plans/{segment(plan)}/layout"
-    return (yield from got(path, open=",".join(opened) or None, search=search))
+    return (yield from got(path, open=list(opened), search=search))
 
 
 def explain(plan: str, op: str, *, seconds: float | None = None) -> Exchange[Explanation]:

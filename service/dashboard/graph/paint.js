@@ -13,13 +13,13 @@ export function painted(layout, axes, sight, scale) {
   const near = scale >= FAR;
   const inSight = (box) => box.x < sight.right && box.x + box.width > sight.left && box.y < sight.bottom && box.y + box.height > sight.top;
   const boxes = layout.boxes.filter(inSight);
-  const edges = layout.edges.filter((edge) => crosses(edge.points, sight));
+  const edges = [...layout.edges.entries()].filter(([, edge]) => crosses(edge.points, sight));
   return [
     boxes.filter((box) => box.is_open).map(frame),
-    edges.map((edge) => line(edge, layout.edges.indexOf(edge), near)),
+    edges.map(([at, edge]) => line(edge, at, near)),
     near ? boxes.filter((box) => box.is_open).map(head) : null,
     boxes.filter((box) => !box.is_open).map((box) => closed(box, axes, near)),
-    near ? edges.filter((edge) => edge.moved?.length).map((edge) => label(edge, layout.edges.indexOf(edge))) : null,
+    near ? edges.filter(([, edge]) => edge.moved?.length).map(([at, edge]) => label(edge, at)) : null,
   ];
 }
 

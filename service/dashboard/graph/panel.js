@@ -18,7 +18,8 @@ export function boxPanel(plan, box) {
       box.saved_bytes ? [h("dt", {}, "Saved"), h("dd", {}, `${bytes(box.saved_bytes)} a microbatch`)] : null,
       box.parameter_bytes ? [h("dt", {}, "Parameters"), h("dd", {}, `${bytes(box.parameter_bytes)} on a device, with gradients and optimizer state`)] : null,
     ),
-    made(box.made ?? []),
+    tensors("Reads", box.read ?? []),
+    tensors("Makes", box.made ?? []),
     parameters(box.parameters ?? []),
     box.op ? h("p", {}, h("a", { class: "button", href: `${path`/plans/${plan}/why`}?${new URLSearchParams({ op: box.op })}` }, "Why this strategy?")) : null,
   ];
@@ -38,16 +39,16 @@ export function edgePanel(edge, names) {
   ];
 }
 
-function made(tensors) {
-  if (!tensors.length) return null;
+function tensors(title, all) {
+  if (!all.length) return null;
   return [
-    h("h3", {}, "Makes"),
-    h("ul", {}, tensors.map((own) => h("li", { class: "name" }, h("code", {}, own.tensor), h("div", { class: "muted" }, said(own))))),
+    h("h3", {}, title),
+    h("ul", {}, all.map((own) => h("li", { class: "name" }, h("code", {}, own.tensor), h("div", { class: "muted" }, said(own))))),
   ];
 }
 
 function said({ axes, partial = [] }) {
-  if (!axes) return "any device can make any part";
+  if (!axes) return "any device can make or load any part";
   const cut = axes.map((own, dim) => (own.length ? `dim ${dim} over ${own.join(" ")}` : null)).filter(Boolean);
   const sums = partial.length ? `partial sums over ${partial.join(" ")}` : null;
   return [...cut, sums].filter(Boolean).join("; ") || "whole on every device";

@@ -10,13 +10,14 @@ import { press } from "../keys.js";
 import { failed, loading } from "../states.js";
 import { planHead } from "./plan_head.js";
 
+const NONE = "."; // the name of no module: nothing is open, and it is said
 const FEW = 8; // boxes; chosen: with fewer the largest module is opened at first
 const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export async function show({ root, params, query, signal, keep, title }) {
   const id = params.plan;
   fill(root, planHead(id, "graph"), loading("the graph"));
-  const wanted = (query.get("open") ?? "").split(",").filter(Boolean);
+  const wanted = query.getAll("open");
   const [{ entry }, first] = await Promise.all([
     get(path`/v1/plans/${id}/overview`, { signal }),
     query.has("open") ? layoutOf(id, wanted, signal) : opened(id, signal),
@@ -105,7 +106,7 @@ export async function show({ root, params, query, signal, keep, title }) {
       camera.x += (before.x - after.x) * camera.scale; // what was clicked stays where it is
       camera.y += (before.y - after.y) * camera.scale;
     }
-    keep({ open: (layout.open ?? []).join(",") || "none" });
+    keep({ open: layout.open?.length ? layout.open : NONE });
     paint();
     if (choose) select(choose, true);
     else describe();
@@ -200,7 +201,7 @@ export async function show({ root, params, query, signal, keep, title }) {
 }
 
 async function layoutOf(id, open, signal) {
-  const layout = await get(path`/v1/plans/${id}/layout`, { signal, query: { open: open.join(",") } });
+  const layout = await get(path`/v1/plans/${id}/layout`, { signal, query: { open } });
   return { edges: [], boxes: [], ...layout };
 }
 

@@ -5,11 +5,11 @@ import { does } from "../plan/does.js";
 import { fast } from "../plan/fast.js";
 import { fits } from "../plan/fits.js";
 import { execution, mark, proof } from "../plan/proof.js";
-import { loading } from "../states.js";
+import { failed, loading } from "../states.js";
 import { bytes, count, percent, time } from "../units.js";
 import { planHead } from "./plan_head.js";
 
-const EXPORTS = ["pytorch", "jax", "mindspore"];
+const EXPORTS = { dtensor: "PyTorch (DTensor)", jax: "JAX", mindspore: "MindSpore", megatron: "Megatron-LM", torchtitan: "torchtitan" };
 
 export async function show({ root, params, signal, title }) {
   const id = params.plan;
@@ -53,17 +53,29 @@ function card(title, big, beside, below) {
 }
 
 function files(id, entry, signal) {
-  const button = (says, address, name) => h("button", { type: "button", onclick: () => download(address, name, { signal }) }, says);
+  const trouble = h("div");
+  const button = (says, address, name) => h("button", { type: "button", onclick: () => fetched(address, name) }, says);
   const name = (entry.name || "plan").replaceAll(/[^\w.-]+/g, "_").slice(0, 60);
   return h(
     "section", { "aria-labelledby": "files", class: "no-print" },
     h("h2", { id: "files" }, "Take it along"),
     h("div", { class: "row" },
       button("Plan (JSON)", path`/v1/plans/${id}`, `${name}.json`),
-      EXPORTS.map((target) => button(`For ${target}`, path`/v1/plans/${id}/exports/${target}`, `${name}.${target}.json`)),
       button("Chrome trace", path`/v1/plans/${id}/timeline`, `${name}.trace.json`),
       h("button", { type: "button", onclick: () => print() }, "Print"),
     ),
+    h("div", { class: "row" }, "For ", Object.entries(EXPORTS).map(([target, says]) => button(says, path`/v1/plans/${id}/exports/${target}`, `${name}.${target}.json`))),
+    trouble,
     h("p", { class: "muted" }, "In a training job: ", h("code", { class: "name" }, `meshwright.parallelize(model, "${location.origin}/v1/plans/${id}")`)),
   );
+
+  // what a target has no words for is named by the service
+  async function fetched(address, file) {
+    fill(trouble);
+    try {
+      await download(address, file, { signal });
+    } catch (problem) {
+      if (!signal.aborted) fill(trouble, failed(problem));
+    }
+  }
 }
