@@ -41,12 +41,12 @@ IN_USE: dict[int | str, dict[str, Any]] = {
 
 
 def upload(
-    service: State, by: Principal, document: D, shelf: str, *, put: Put[D] = documents.put
+    service: State, by: Principal, document: D, shelf: str, *, put: Put[D] | None = None
 ) -> Response:
     """Store a document that a client sent."""
     id_ = document.id
     with service.database.writing() as connection:
-        created = put(connection, by.tenant, document, now=service.database.now)
+        created = (put or documents.put)(connection, by.tenant, document, now=service.database.now)
         entry = documents.entry(connection, by.tenant, document.prefix, id_)
     made = Stored(id=id_, name=entry.name, summary=entry.summary)
     return told(made, created=created, location=f"{shelf}/{id_}")

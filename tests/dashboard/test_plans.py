@@ -23,6 +23,15 @@ def row(page: Page, name: str) -> Locator:
     return rows(page).filter(has_text=name)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _alone(site: Site) -> None:
+    """Of the site's plans only those that all tests know: others asked for more."""
+    with Client(site.url) as client:
+        for plan in list(client.plans()):
+            if plan["id"] not in site.plans.values():
+                client.delete_plan(plan["id"])
+
+
 @pytest.fixture(scope="module")
 def hostile(site: Site) -> str:
     """A small plan whose graph and topology have names that would like to be more than names."""

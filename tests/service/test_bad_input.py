@@ -270,17 +270,16 @@ def test_a_bad_address_is_a_problem_too(
 @pytest.mark.parametrize(
     ("method", "path", "said"),
     [
-        ("GET", "/v1/plans?grpah=x", "'grpah'; the parameters here are certificate, graph, "),
+        ("GET", "/v1/plans?grpah=x", "'grpah'; the parameters here are calibration, certificate, "),
         (
             "GET",
             "/v1/jobs?State=failed",
-            "'State'; the parameters here are page_size, page_token, ",
+            "'State'; the parameters here are model, outcome, page_size, ",
         ),
         ("GET", "/v1/plans/plan_0?a", "unknown parameter 'a'; there are none here"),
         ("GET", "/v1/plans?a%00%ff=1", "unknown parameter 'a\\x00"),
         ("GET", "/v1/plans?graph=a&graph=b", "'graph' is given twice"),
         ("GET", "/healthz?deep=1", "'deep'"),
-        ("GET", "/?page=2", "'page'"),
         ("POST", "/v1/plan?wait=3", "'wait'; the parameters here are fresh"),
         ("POST", "/v1/plan?verify=true", "'verify'; the parameters here are fresh"),
         ("POST", "/plan?fresh=true&fresh=false", "'fresh' is given twice"),
