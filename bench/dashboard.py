@@ -96,6 +96,7 @@ def _seconds(browser: Browser, address: str) -> float:
 
 def _moves(browser: Browser, address: str) -> list[str]:
     page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(120_000)
     page.goto(f"{address}?open=.")
     page.wait_for_selector(SHOWN, timeout=120_000)
     opened = [_open(page) for _ in range(REPEATS)]

@@ -58,6 +58,7 @@ class Inspected:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
+        self._reading = threading.Lock()  # a page asks several things at once: it is read once
         self._kept: OrderedDict[str, InspectedPlan] = OrderedDict()
 
     def of(self, tenant: Tenant, id_: str) -> InspectedPlan:
@@ -65,11 +66,21 @@ class Inspected:
         with self._database.reading() as connection:
             if not documents.exists(connection, tenant, Plan.prefix, id_):
                 raise NotFound(f"no plan has the id {id_[:100]!r}")
-            with self._lock:
-                found = self._kept.get(id_)
-                if found is not None:
-                    self._kept.move_to_end(id_)
-                    return found
+        found = self._remembered(id_)
+        if found is not None:
+            return found
+        with self._reading:
+            return self._remembered(id_) or self._read(tenant, id_)
+
+    def _remembered(self, id_: str) -> InspectedPlan | None:
+        with self._lock:
+            found = self._kept.get(id_)
+            if found is not None:
+                self._kept.move_to_end(id_)
+            return found
+
+    def _read(self, tenant: Tenant, id_: str) -> InspectedPlan:
+        with self._database.reading() as connection:
             plan = documents.parsed(connection, tenant, Plan, id_)
             graph = documents.parsed(connection, tenant, Graph, plan.graph)
         made = InspectedPlan(plan, graph)
