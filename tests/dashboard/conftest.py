@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -52,7 +53,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     for name in [name for name in os.environ if name.startswith("MESHWRIGHT_")]:
         del os.environ[name]
     folder = tmp_path_factory.mktemp("site")
-    with server(folder, planner="solver.planner:plan") as (url, _), Client(url) as client:
+    with pytest.MonkeyPatch.context() as settings, ExitStack() as stack:
+        # axe and pictures stand between an agent's lease and its results
+        settings.setenv("MESHWRIGHT_LEASE_S", "120")
+        url, _ = stack.enter_context(server(folder, planner="solver.planner:plan"))
+        settings.undo()
+        client = stack.enter_context(Client(url))
         plans = {}
         for name, graph in GRAPHS.items():
             document = read_document(ROOT / "examples" / "graphs" / f"{graph}.json.gz", Graph)
