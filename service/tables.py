@@ -81,6 +81,19 @@ class DocumentRow(Base):
     body: Mapped[bytes] = mapped_column(LargeBinary)
 
 
+class DerivedRow(Base):
+    """What is worked out from a document, in parts compressed with zstd: see service.derived."""
+
+    __tablename__ = "derived"
+
+    document: Mapped[str] = mapped_column(
+        ID, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
+    )
+    name: Mapped[str] = mapped_column(String(80), primary_key=True)
+    part: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+
+
 class HoldingRow(Base):
     """A document that a tenant has. created: since when."""
 

@@ -1,0 +1,33 @@
+"""What is worked out from documents, kept beside them.
+
+Revision: 0012, after 0011
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "derived",
+        sa.Column("document", sa.String(80), nullable=False),
+        sa.Column("name", sa.String(80), nullable=False),
+        sa.Column("part", sa.Integer(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("document", "name", "part", name="derived_key"),
+        sa.ForeignKeyConstraint(
+            ["document"], ["documents.id"], name="derived_document_names_documents",
+            ondelete="CASCADE",
+        ),
+    )  # fmt: skip
+
+
+def downgrade() -> None:
+    op.drop_table("derived")
