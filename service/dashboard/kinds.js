@@ -1,4 +1,31 @@
-// Names and colours of collectives, and of the kernels that agents measure.
+// What time and memory go to: names and colours, in the order in which they are drawn.
+
+/** Of a step. */
+export const TIMES = {
+  compute: { name: "compute", colour: "--compute" },
+  activation: { name: "waits for activations", colour: "--wait-activation" },
+  gradient: { name: "waits for gradients", colour: "--wait-gradient" },
+  parameter: { name: "waits for parameters", colour: "--wait-parameter" },
+  pipeline: { name: "waits for transfers between stages", colour: "--transfer" },
+  host: { name: "waits for the host", colour: "--wait-host" },
+  bubble: { name: "bubble", colour: "--bubble" },
+};
+
+/** Of a device's memory. */
+export const PARTS = {
+  parameters: { name: "parameters", colour: "--parameters" },
+  gradients: { name: "gradients", colour: "--gradients" },
+  optimizer: { name: "optimizer state", colour: "--states" },
+  activations: { name: "saved activations", colour: "--activations" },
+  cache: { name: "keys and values", colour: "--cache" },
+  recomputed: { name: "made again", colour: "--made-again" },
+  working: { name: "working", colour: "--temporary" },
+  gathered: { name: "gathered", colour: "--gathered" },
+  buffers: { name: "buffers of transfers", colour: "--buffers" },
+  reserved: { name: "kept free for the framework", colour: "--reserved" },
+};
+
+/** Of what moves. */
 export const COLLECTIVES = {
   all_reduce: { name: "all-reduce", colour: "--all-reduce" },
   all_gather: { name: "all-gather", colour: "--all-gather" },
@@ -8,12 +35,19 @@ export const COLLECTIVES = {
   broadcast: { name: "broadcast", colour: "--permute" },
   send: { name: "send", colour: "--transfer" },
 };
+
+/** Of what agents measure beside collectives. */
 export const KERNELS = {
   matmul: "products of matrices",
   attention: "attention",
   memory: "memory traffic",
   launch: "launches",
 };
+
+/** The parts of a step, which add up to it. */
+export function timesOf(cost) {
+  return { compute: cost.compute_ns, ...cost.exposed_ns, bubble: cost.bubble_ns ?? 0 };
+}
 
 /** What people call a kind of sample. */
 export function named(kind) {

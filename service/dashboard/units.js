@@ -7,6 +7,7 @@ const SPACE = "\u00a0";
 /** Nanoseconds. */
 export function time(ns) {
   if (!known(ns)) return "–";
+  if (ns === 0) return `0${SPACE}s`;
   if (Math.abs(ns) >= 120e9) return `${digits(ns / 60e9)}${SPACE}min`;
   return scaled(ns, TIMES);
 }

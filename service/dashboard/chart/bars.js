@@ -20,8 +20,8 @@ export function bars({ rows, kinds, limit, text, label, names = 150, totals = 12
     const y = top + at * (HEIGHT + GAP);
     const parts = Object.entries(kinds).map(([key, { name, colour }]) => {
       const amount = row.parts[key] ?? 0;
-      const wide = amount * scale;
-      const piece = amount > 0 ? s("rect", { x, y, width: Math.max(wide, 0.5), height: HEIGHT, fill: `var(${colour})` }, s("title", {}, `${row.name}: ${name} ${text(amount)}`)) : null;
+      const wide = amount * scale; // those that are wide enough end a pixel early, so that edges show without hues
+      const piece = amount > 0 ? s("rect", { x, y, width: Math.max(wide > 4 ? wide - 1 : wide, 0.5), height: HEIGHT, fill: `var(${colour})` }, s("title", {}, `${row.name}: ${name} ${text(amount)}`)) : null;
       x += wide;
       return piece;
     });

@@ -27,13 +27,14 @@ export function loglog({ series, x, y, levels = [], label, width = 620, height =
     ]),
     s("text", { class: "muted", x: width - MARGIN.right, y: height - 4, "text-anchor": "end" }, x.name),
   ];
-  const before = new Set();
+  const before = [];
   const drawn = series.map((own, at) => {
-    const line = (own.line ?? []).filter(positive).map(([a, b], to) => `${to ? "L" : "M"}${px(a).toFixed(1)} ${py(b).toFixed(1)}`).join("");
-    const twice = before.has(line);
-    before.add(line);
+    const places = (own.line ?? []).filter(positive).map(([a, b]) => [px(a), py(b)]);
+    const line = places.map(([a, b], to) => `${to ? "L" : "M"}${a.toFixed(1)} ${b.toFixed(1)}`).join("");
+    const under = before.filter((other) => upon(places, other)).length;
+    before.push(places);
     return [
-      line ? s("path", { d: line, fill: "none", stroke: `var(${own.colour})`, "stroke-width": 1.5, "stroke-dasharray": twice ? "7 7" : null }) : null,
+      line ? s("path", { d: line, fill: "none", stroke: `var(${own.colour})`, "stroke-width": 1.5, "stroke-dasharray": under ? `7 ${7 * under}` : null }) : null,
       (own.ticks ?? []).filter(positive).map(([a, b]) => s("path", { d: `M${px(a) - 6} ${py(b)}h12`, stroke: `var(${own.colour})`, "stroke-width": 1.5 })),
       (own.dots ?? []).filter(positive).map(([a, b, says]) => mark(at, px(a), py(b), own.colour, says)),
     ];
@@ -48,6 +49,11 @@ export function loglog({ series, x, y, levels = [], label, width = 620, height =
     s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "wide half" }, grid, lines, drawn),
     series.length > 1 ? legend(series.map((own, at) => ({ ...own, mark: own.dots ? at : null }))) : null,
   );
+}
+
+/** Whether one line hides another: no place is further from its like than a line is wide. */
+function upon(one, other) {
+  return one.length > 0 && one.length === other.length && one.every(([x, y], at) => Math.hypot(x - other[at][0], y - other[at][1]) < 1.5);
 }
 
 function positive([a, b]) {

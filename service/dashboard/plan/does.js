@@ -15,7 +15,7 @@ export function does({ overview, entry }, topology) {
     degrees(overview),
     uniform.differing.length
       ? h("details", {},
-          h("summary", {}, `${count(uniform.differing.reduce((all, own) => all + own.count, 0))} ops or parameters are not as these degrees say`),
+          h("summary", {}, otherwise(uniform.differing.reduce((all, own) => all + own.count, 0))),
           h("ul", {}, uniform.differing.slice(0, MOST).map((own) => h("li", { class: "name" }, h("code", {}, own.name), own.count > 1 ? ` ×${own.count}` : "", `: ${own.what}`))),
           uniform.differing.length > MOST ? h("p", { class: "muted" }, `and ${uniform.differing.length - MOST} kinds more.`) : null)
       : h("p", { class: "muted" }, "Every op is as these degrees say."),
@@ -23,6 +23,10 @@ export function does({ overview, entry }, topology) {
     h("div", { class: "columns" }, deviceMap(overview, topology), levels(overview, topology)),
     stages.length > 1 ? stageTable(entry.id, stages) : null,
   );
+}
+
+function otherwise(number) {
+  return number === 1 ? "One op or parameter is not as these degrees say" : `${count(number)} ops or parameters are not as these degrees say`;
 }
 
 function degrees({ uniform, schedule, microbatches, stages }) {

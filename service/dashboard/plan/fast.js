@@ -3,7 +3,7 @@ import { bars } from "../chart/bars.js";
 import { h, link, path } from "../element.js";
 import { table } from "../table.js";
 import { ago, bytes, change, count, moment, percent, time } from "../units.js";
-import { TIMES, timesOf } from "./kinds.js";
+import { TIMES, timesOf } from "../kinds.js";
 
 export function fast({ overview, observations, entry }) {
   const { cost } = overview;

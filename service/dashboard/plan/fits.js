@@ -5,7 +5,7 @@ import { curve } from "../chart/curve.js";
 import { fill, h, path } from "../element.js";
 import { failed, loading } from "../states.js";
 import { bytes, percent, time } from "../units.js";
-import { PARTS } from "./kinds.js";
+import { PARTS } from "../kinds.js";
 
 const SHOWN = 16; // chosen: of more stages than that the fullest; a table has all
 const POINTS = 400; // over a step; chosen: a curve is some 900 pixels wide

@@ -34,7 +34,10 @@ export class Canvas {
   }
 
   colour(name) {
-    if (!this.colours.has(name)) this.colours.set(name, getComputedStyle(this.element).getPropertyValue(name).trim());
+    if (!this.colours.has(name)) {
+      this.element.style.color = `var(${name})`; // a canvas takes no variable, nor one colour for each theme
+      this.colours.set(name, getComputedStyle(this.element).color);
+    }
     return this.colours.get(name);
   }
 
@@ -143,9 +146,9 @@ export class Canvas {
   paintLane(out, lane, width) {
     out.textAlign = "left";
     out.fillStyle = this.colour("--ink");
-    if (lane.first) out.fillText(lane.rank, 0, lane.y - HEAD / 2 + 1, width);
+    if (lane.first) out.fillText(lane.rank, 8, lane.y - HEAD / 2 + 1, width);
     out.fillStyle = this.colour("--ink-2");
-    out.fillText(lane.name, 8, lane.y + LANE / 2, NAMES - 16);
+    out.fillText(lane.name, 16, lane.y + LANE / 2, NAMES - 24);
     out.save();
     out.beginPath();
     out.rect(NAMES, lane.y, width - NAMES, LANE);

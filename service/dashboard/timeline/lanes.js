@@ -1,10 +1,15 @@
 // A Chrome trace as lanes: one for every stream of every rank that does anything, in the trace's order.
+import { TIMES } from "../kinds.js";
 
-const COLOURS = {
-  compute: "--compute", activation: "--wait-activation", gradient: "--wait-gradient", parameter: "--wait-parameter",
-  pipeline: "--transfer", host: "--wait-host",
+// letters of passes; where backward passes are split, I is of inputs and W of weights
+const PASSES = {
+  F: { name: "compute, forward passes", colour: "--compute" },
+  B: { name: "backward passes", colour: "--backward" },
+  I: { name: "backward passes to inputs", colour: "--backward" },
+  W: { name: "backward passes to weights", colour: "--weights" },
 };
-const PASS = { F: "--compute", B: "--recompute", I: "--recompute", W: "--axis-4" };
+const OTHER = "--optimizer";
+const SAID = { pipeline: "transfers between stages", host: "to and from the host" };
 
 /** {lanes, end_us, kinds}; of a lane {name, rank, first, slices: [{ts, dur, name, colour, args}]}, by time. */
 export function lanesOf({ traceEvents }) {
@@ -21,10 +26,11 @@ export function lanesOf({ traceEvents }) {
   for (const event of traceEvents) {
     if (event.ph !== "X") continue;
     if (!lanes.has(key(event))) lanes.set(key(event), { name: "passes", pid: event.pid, tid: event.tid, slices: [] });
-    const colour = event.cat === "pass" ? PASS[event.name[0]] ?? "--optimizer" : COLOURS[event.cat] ?? "--optimizer";
+    const pass = event.cat === "pass" ? PASSES[event.name[0]] : null;
+    const colour = (event.cat === "pass" ? pass : TIMES[event.cat])?.colour ?? OTHER;
     lanes.get(key(event)).slices.push({ ts: event.ts, dur: event.dur, end: event.ts + event.dur, name: event.name, colour, cat: event.cat, args: event.args ?? {} });
     end = Math.max(end, event.ts + event.dur);
-    if (event.cat !== "pass") kinds.add(event.cat);
+    kinds.add(event.cat === "pass" ? event.name[0] : event.cat);
   }
   const used = [...lanes.values()].filter((lane) => lane.slices.length).sort((a, b) => a.pid - b.pid || a.tid - b.tid);
   let before = null;
@@ -34,8 +40,14 @@ export function lanesOf({ traceEvents }) {
     lane.first = lane.pid !== before;
     before = lane.pid;
   }
-  const backward = used.some((lane) => lane.slices.some((slice) => slice.cat === "pass" && slice.name[0] === "B")) ? [{ name: "backward passes", colour: "--recompute" }] : [];
-  return { lanes: used, end_us: end || 1, kinds: backward.concat(Object.keys(COLOURS).filter((kind) => kinds.has(kind)).map((kind) => ({ name: kind === "pipeline" ? "transfers between stages" : kind === "compute" ? "compute, forward passes" : `${kind}s`, colour: COLOURS[kind] }))) };
+  if (kinds.has("compute")) kinds.add("F"); // of one hue, and one line of the legend
+  return { lanes: used, end_us: end || 1, kinds: legendOf(kinds) };
+}
+
+function legendOf(kinds) {
+  const passes = Object.entries(PASSES).filter(([letter]) => kinds.has(letter)).map(([, own]) => own);
+  const moved = Object.entries(TIMES).filter(([kind]) => kind !== "compute" && kinds.has(kind));
+  return [...passes, ...moved.map(([kind, { colour }]) => ({ name: SAID[kind] ?? `${kind}s`, colour }))];
 }
 
 /** The first slice of a lane that ends after a time. */

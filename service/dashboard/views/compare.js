@@ -3,7 +3,7 @@ import { get } from "../api.js";
 import { bars } from "../chart/bars.js";
 import { delta, strategy } from "../delta.js";
 import { fill, h, link, path } from "../element.js";
-import { PARTS, TIMES, timesOf } from "../plan/kinds.js";
+import { PARTS, TIMES, timesOf } from "../kinds.js";
 import { empty, loading } from "../states.js";
 import { table } from "../table.js";
 import { ago, bytes, count, short, time } from "../units.js";
@@ -114,7 +114,7 @@ function differences({ alike, differences: all }) {
         label: "Ops that differ", rows: rows.slice(0, most),
         columns: [
           { title: "Op", width: "21%", value: (own) => [h("code", { class: "name" }, own.label), own.count > 1 ? h("span", { class: "muted" }, ` ×${own.count}`) : null] },
-          { title: "Differs in", value: (own) => own.differing.join(", ") },
+          { title: "Differs in", value: (own) => own.differing.map((kind, at) => [at ? ", " : "", h("span", { class: "kind" }, kind)]) },
           { title: "A", width: "19%", value: (own) => side(own.first, own.second) },
           { title: "B", width: "19%", value: (own) => side(own.second, own.first) },
           { title: "Compute", number: true, value: (own) => apart(own, "compute_ns", time), sort: (own) => difference(own, "compute_ns") },

@@ -9,10 +9,10 @@ import { bytes, short, time } from "../units.js";
 import { planHead } from "./plan_head.js";
 
 const KINDS = {
-  chosen: { name: "this plan", colour: "--bad", shape: "diamond", large: true },
-  stored: { name: "another stored plan", colour: "--axis-1", shape: "square" },
-  considered: { name: "considered", colour: "--axis-2", shape: "circle" },
-  "found before": { name: "found before it", colour: "--axis-3", shape: "circle" },
+  chosen: { name: "this plan", colour: "--chosen", shape: "diamond", large: true },
+  stored: { name: "another stored plan", colour: "--stored", shape: "square" },
+  considered: { name: "considered", colour: "--considered", shape: "circle" },
+  "found before": { name: "found before it", colour: "--found-before", shape: "circle" },
 };
 const FIRST = 10; // rows of the table at first; chosen
 

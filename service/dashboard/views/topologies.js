@@ -37,7 +37,7 @@ function topologies(rows, newest, { signal, go }) {
     label: "Topologies", rows, signal, go,
     address: (own) => path`/topologies/${own.id}`,
     columns: [
-      { title: "Name", value: (own) => link(path`/topologies/${own.id}`, h("span", { class: "name" }, own.name || short(own.id))), sort: (own) => own.name },
+      { title: "Name", value: (own) => link(path`/topologies/${own.id}`, h("span", { class: "clip topology", title: own.name }, own.name || short(own.id))), sort: (own) => own.name },
       { title: "Device", value: (own) => h("span", { class: "name" }, own.summary.device), sort: (own) => own.summary.device },
       { title: "Devices", number: true, value: (own) => count(own.summary.devices), sort: (own) => own.summary.devices },
       { title: "Levels", value: (own) => levels(own.summary) },

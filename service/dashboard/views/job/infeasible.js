@@ -1,7 +1,7 @@
 // Why nothing fits: the constraint that binds, by how much it is missed, and what takes the most.
 import { bars } from "../../chart/bars.js";
 import { h } from "../../element.js";
-import { PARTS } from "../../plan/kinds.js";
+import { PARTS } from "../../kinds.js";
 import { table } from "../../table.js";
 import { bytes, count } from "../../units.js";
 
