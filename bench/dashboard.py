@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from bench.load import serving
 from bench.series_parallel import series_parallel
 from bench.timing import REPEATS, median_seconds, reference_loop, say
+from costmodel.calibrations import shipped_calibration
 from costmodel.presets import preset
 from meshwright.files import read_document
 from meshwright.schema import Graph, Pipeline, Request, Setup
@@ -28,6 +29,8 @@ from meshwright.schema.recompute import Recompute
 from service import documents
 from service.database import Database
 from service.principals import DEFAULT
+from service.stored import stored_plan
+from service.views import views_of
 from solver.planner import plan as planned
 
 GPT = Path(__file__).resolve().parents[1] / "examples" / "graphs" / "gpt3-175b.json.gz"
@@ -127,12 +130,16 @@ def _browser() -> Iterator[Browser]:
 def _stored(store: str, request: Request) -> str:
     found = planned(request).plan
     assert found is not None
+    calibration = shipped_calibration(found.calibration)
+    assert calibration is not None
+    parts = request.graph, request.topology, request.setup
+    views = views_of(found, *parts, calibration)
     database = Database(store)
     database.upgrade()
     with database.writing() as connection:
-        for document in (request.graph, request.topology, request.setup):
+        for document in parts:
             documents.put(connection, DEFAULT, document, now=database.now)
-        documents.put_plan(connection, DEFAULT, found, now=database.now)
+        documents.put_plan(connection, DEFAULT, stored_plan(found, views), now=database.now)
     database.close()
     return found.id
 

@@ -32,6 +32,7 @@ from meshwright.schema import Graph, Plan, Request
 from service import documents, shelf
 from service.database import Database
 from service.principals import DEFAULT
+from service.stored import stored_plan
 from solver.planner import plan as planned
 
 CONNECTIONS = 8
@@ -70,7 +71,7 @@ def fill(store: str, *, count: int = STORED) -> Plan:
             documents.put(connection, DEFAULT, document, now=database.now)
         for number in range(count):
             own = found.model_copy(update={"name": f"net {number}"})
-            documents.put_plan(connection, DEFAULT, own, now=database.now)
+            documents.put_plan(connection, DEFAULT, stored_plan(own), now=database.now)
             shelf.label(connection, DEFAULT, own.id, add=[f"l{number % 1000}"], remove=[])
     database.close()
     return own

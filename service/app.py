@@ -13,6 +13,7 @@ from service.agents import Agents
 from service.authentication import Authentication
 from service.compression import Compression
 from service.database import Database
+from service.drawings import Drawings
 from service.explanations import Explanations
 from service.guard import Guard
 from service.hosts import Hosts
@@ -116,11 +117,12 @@ def build(settings: Settings) -> State:
     keys = Keys(database)
     jobs_ = Jobs(database, lease_s=settings.lease_s, max_jobs=settings.max_jobs)
     pruner = Pruner(Retention(database, settings), settings.prune_every_s, metrics_)
+    inspected = Inspected(database)
     return State(
         settings, database, keys, Authentication(keys), jobs_, registered, leases, workers,
-        metrics_, pruner, Inspected(database), Explanations(database, settings),
-        Buffer(settings.max_buffer_bytes), Waits(settings.max_waits),
-        Idempotency(database, kept_s=settings.idempotency_s),
+        metrics_, pruner, inspected, Drawings(database, inspected),
+        Explanations(database, settings), Buffer(settings.max_buffer_bytes),
+        Waits(settings.max_waits), Idempotency(database, kept_s=settings.idempotency_s),
     )  # fmt: skip
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, and_, select, update
 
-from meshwright.schema import Plan
 from service import documents, job_events
 from service.database import Database
 from service.leases import Claim
+from service.stored import StoredPlan
 from service.tables import JobRow
 
 
@@ -23,7 +23,12 @@ def is_cancelled(database: Database, claim: Claim) -> bool:
 
 
 def keep(
-    database: Database, claim: Claim, plan: Plan, *, seconds: Sequence[float], ended_early: bool
+    database: Database,
+    claim: Claim,
+    plan: StoredPlan,
+    *,
+    seconds: Sequence[float],
+    ended_early: bool,
 ) -> bool:
     """Store the plan beside the cancelled job, both or neither; False where it is none or has one.
 
@@ -40,7 +45,7 @@ def keep(
             .where(without)
             .values(
                 plan=plan.id,
-                outcome=plan.search.outcome,
+                outcome=plan.outcome,
                 seconds=list(seconds),
                 ended_early=ended_early,
             )

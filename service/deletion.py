@@ -3,10 +3,6 @@
 A document is immutable and its id a digest, so nothing under an id ever changes: it is there, or
 not there any more, and who stores it again has it again. What an open job needs is never deleted:
 its documents, the plan that it starts from, the plan that it executes.
-
-Who refers to documents says so first (`documents.referring`), in common with others; who deletes
-does it alone (`deleting`): between asking whether anybody refers to something and deleting it
-nobody begins to. On SQLite there is one writer at a time anyway.
 """
 
 from __future__ import annotations
@@ -20,7 +16,6 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     and_,
     delete,
-    func,
     literal,
     or_,
     select,
@@ -30,6 +25,7 @@ from sqlalchemy import (
 from meshwright.schema import InUse, NotFound
 from service import documents
 from service.principals import Tenant
+from service.references import deleting
 from service.tables import Base, DocumentRow, HoldingRow, JobRow, PlanRow
 
 OPEN = ("queued", "running")
@@ -41,13 +37,6 @@ SHELVES = {
     "cal": "calibration",
     "samples": "samples",
 }
-
-
-def deleting(connection: Connection) -> None:
-    """From here to the end of the transaction nobody begins to refer to a document."""
-    if connection.dialect.name == "postgresql":
-        key = func.hashtextextended(documents.REFERRING, 0)
-        connection.execute(select(func.pg_advisory_xact_lock(key)))
 
 
 def is_open(now: ColumnElement[float]) -> ColumnElement[bool]:

@@ -8,25 +8,19 @@ read only for a tenant of whom the caller knows that it has the document.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-import zstandard
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
-from service import documents
 from service.database import Database
 from service.inserting import insert_new
+from service.packing import unpack
+from service.references import referring
+from service.stored import Parts
 from service.tables import DerivedRow, DocumentRow
 
 log = logging.getLogger(__name__)
-Parts = Mapping[int, bytes]  # by number
-
-
-def packed(parts: Parts) -> dict[int, bytes]:
-    """Parts as they are stored."""
-    compressor = zstandard.ZstdCompressor(level=documents.LEVEL)
-    return {number: compressor.compress(part) for number, part in parts.items()}
 
 
 def put(connection: Connection, document: str, name: str, parts: Parts) -> None:
@@ -39,10 +33,10 @@ def keep(database: Database, document: str, name: str, parts: Parts) -> None:
     """The same in a transaction of its own, if that is possible: an answer needs none of it."""
     try:
         with database.writing() as connection:
-            documents.referring(connection)
+            referring(connection)
             there = select(DocumentRow.id).where(DocumentRow.id == document)
             if connection.execute(there).first() is not None:
-                put(connection, document, name, packed(parts))
+                put(connection, document, name, parts)
     except DBAPIError as failure:
         log.warning("%s of %s could not be kept: %s", name, document, failure.orig)
 
@@ -58,5 +52,4 @@ def read(
             DerivedRow.part.in_(list(numbers)),
         )
     )
-    decompressor = zstandard.ZstdDecompressor()
-    return {number: decompressor.decompress(body) for number, body in rows}
+    return {number: unpack(body) for number, body in rows}

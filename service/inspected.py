@@ -16,7 +16,6 @@ from meshwright.schema import Graph, NotFound, Plan
 from meshwright.schema.collector import settle, uncollected
 from service import documents
 from service.database import Database
-from service.drawing.drawing import Drawn
 from service.principals import Tenant
 
 KEPT = 4  # chosen: the plan of 175B parameters takes some 50 MB
@@ -34,22 +33,10 @@ class InspectedPlan:
         """What the plan says of every op."""
         return _shares(self.plan, self.graph)
 
-    @cached_property
-    def drawn(self) -> Drawn:
-        """What can be drawn of it."""
-        made = _drawn(self.shares)
-        settle()
-        return made
-
 
 @uncollected  # nothing of what is made here is garbage, and there is much of it
 def _shares(plan: Plan, graph: Graph) -> tuple[OpShare, ...]:
     return tuple(shares_of(plan, graph))
-
-
-@uncollected
-def _drawn(shares: tuple[OpShare, ...]) -> Drawn:
-    return Drawn(shares)
 
 
 class Inspected:

@@ -39,6 +39,7 @@ from service.clock import is_ahead
 from service.database import Database
 from service.paging import Page, PageRequest, read_page
 from service.principals import Principal, Tenant
+from service.references import referring
 from service.shelf import matches
 from service.tables import DocumentRow, JobRow, KeyRow
 
@@ -106,7 +107,7 @@ class Jobs:
 
         Raises TooManyJobs, and NotFound of what was deleted meanwhile.
         """
-        documents.referring(connection)
+        referring(connection)
         self._admit(connection, by.tenant)
         named = [asked.get(field) for field in ("setup", "calibration", "from_plan")]
         documents.need(connection, by.tenant, [graph, topology, plan, *named])

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, update
 from sqlalchemy.orm import aliased
 
-from meshwright.schema import Calibration, Certificate, Infeasible, MeshwrightError, Plan, Progress
+from meshwright.schema import Calibration, Certificate, Infeasible, MeshwrightError, Progress
 from meshwright.schema.samples import Samples
 from service import calibrations, certificates, documents, job_events
 from service.agents import Agents
@@ -26,6 +26,7 @@ from service.database import Database
 from service.errors import NoAgent, WorkerLost
 from service.jobs import FINAL
 from service.principals import Tenant
+from service.stored import StoredPlan
 from service.tables import JobRow, KeyRow
 
 SEARCHES = JobRow.kind == "plan"
@@ -134,13 +135,18 @@ class Leases:
             return ours
 
     def succeed(
-        self, claim: Claim, plan: Plan, *, seconds: Sequence[float] = (), ended_early: bool = False
+        self,
+        claim: Claim,
+        plan: StoredPlan,
+        *,
+        seconds: Sequence[float] = (),
+        ended_early: bool = False,
     ) -> Literal["ended", "to verify", "not ours"]:
         """Store the plan, and end the job unless its plan is to be verified; all or nothing.
 
         seconds, ended_early: as of an Answer.
         """
-        found: dict[str, Any] = {"outcome": plan.search.outcome, "plan": plan.id}
+        found: dict[str, Any] = {"outcome": plan.outcome, "plan": plan.id}
         found |= {"seconds": list(seconds), "ended_early": ended_early}
         with self._database.writing() as connection:
             asked = select(JobRow.verify, JobRow.key).where(_ours(claim)).with_for_update()

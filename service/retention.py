@@ -21,6 +21,7 @@ from sqlalchemy.orm import aliased
 from service import deletion
 from service.database import Database
 from service.inserting import insert_new
+from service.references import deleting
 from service.settings import Settings
 from service.tables import ChoreRow, HoldingRow, JobEventRow, JobRow, PlanRow
 
@@ -94,7 +95,7 @@ class Retention:
         )
         answers = and_(JobRow.plan.is_not(None), JobRow.ended_early.is_(False))
         over = self._over(days).where(or_(~answers, again.exists())).limit(AT_ONCE)
-        deletion.deleting(connection)
+        deleting(connection)
         jobs = connection.execute(over).scalars().all()
         deletion.delete_jobs(connection, jobs)
         return len(jobs)
@@ -108,7 +109,7 @@ class Retention:
             tenant, plan = constraint.columns
             named = select(literal(1)).where(tenant == PlanRow.tenant, plan == PlanRow.id)
             old = old.where(~named.exists())
-        deletion.deleting(connection)
+        deleting(connection)
         plans = self._unneeded(connection, old.order_by(PlanRow.created))
         if plans:
             deletion.delete_plans(connection, plans)
@@ -130,7 +131,7 @@ class Retention:
             ~select(literal(1)).where(own).exists(),
             ~select(literal(1)).where(jobs).exists(),
         )
-        deletion.deleting(connection)
+        deleting(connection)
         setups = select(PlanRow.tenant, PlanRow.summary["setup"].as_string()).distinct()
         used = {(row[0], row[1]) for row in connection.execute(setups)}
         held = self._unneeded(connection, old.order_by(HoldingRow.created), used)

@@ -2,7 +2,8 @@
 
 Reads the request as one line of JSON and writes lines of JSON: any number of {"progress": …}, then
 one of {"plan": …, "seconds": […], "ended_early": …}, {"infeasible": …}, {"problem": …},
-{"fault": traceback}. SIGTERM asks it for the best plan so far. Ends with its parent.
+{"fault": traceback}; {"trace": …} beside a plan of which no page could be made. SIGTERM asks it for
+the best plan so far, and then for no pages of it. Ends with its parent.
 """
 
 from __future__ import annotations
@@ -10,18 +11,23 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
+from types import FrameType
 from typing import Any
 
+from costmodel.calibrations import shipped_calibration
 from meshwright.planner import find_planner, planner_modules
 from meshwright.processes import processes
 from meshwright.replan import keeping_its_way
-from meshwright.schema import MeshwrightError, Request
+from meshwright.schema import MeshwrightError, Plan, Request
 from meshwright.stopping import StopSignal
 from service.child_process import converse
 from service.dask_scheduler import Scheduler
 from service.reporter import Reporter
+from service.stored import Parts, stored_plan
+from service.views import views_of
 
 
 def main() -> None:
@@ -31,6 +37,33 @@ def main() -> None:
         with Reporter(lines) as reporter:
             message = _message(text, reporter, stop)
         lines.write(message)
+
+
+class _Asked(BaseException):
+    """SIGTERM came."""
+
+
+def written(plan: Plan, request: Request, stop: StopSignal) -> dict[str, Any]:
+    """The plan as it is stored, and what its pages show unless there is no time for that."""
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        raise _Asked
+
+    views: Mapping[str, Parts] = {}
+    trace: dict[str, str] = {}
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        if not stop.asked:
+            calibration = shipped_calibration(plan.calibration) or request.calibration
+            if calibration is not None:
+                views = views_of(plan, request.graph, request.topology, request.setup, calibration)
+    except _Asked:
+        pass
+    except Exception:
+        trace = {"trace": traceback.format_exc()}
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return {"plan": stored_plan(plan, views).to_message(), **trace}
 
 
 def _executor(request: Request) -> AbstractContextManager[Executor | None]:
@@ -58,7 +91,7 @@ def _message(text: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any
         return {"fault": traceback.format_exc()}
     if answer.plan is not None:
         found = {"seconds": answer.seconds, "ended_early": stop.heeded}
-        return {"plan": answer.plan.to_dict(), **found}
+        return {**written(answer.plan, request, stop), **found}
     if answer.infeasible is not None:
         return {"infeasible": answer.infeasible.model_dump(mode="json", exclude_none=True)}
     return {"fault": "the planner answered with neither a plan nor why there is none"}

@@ -20,10 +20,10 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute
 
 from meshwright.schema import NotFound, RequestError
-from service import documents
 from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
 from service.principals import Tenant
+from service.references import referring
 from service.tables import CertificateRow, DocumentRow, KeyRow, LabelRow, PlanRow
 
 MOST_LABELS = 32  # of a plan; chosen: a person reads them
@@ -106,7 +106,7 @@ def label(
 
     Raises NotFound where there is no such plan, RequestError where they are too many.
     """
-    documents.referring(connection)
+    referring(connection)
     _check(connection, tenant, plan)
     own = LabelRow.tenant == tenant, LabelRow.plan == plan
     if remove:

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from service.agents import Agents
 from service.authentication import Authentication
 from service.database import Database
+from service.drawings import Drawings
 from service.explanations import Explanations
 from service.idempotency import Idempotency
 from service.inspected import Inspected
@@ -41,6 +42,7 @@ class State:
     metrics: Metrics
     pruner: Pruner
     inspected: Inspected
+    drawings: Drawings
     explanations: Explanations
     buffer: Buffer
     waits: Waits

@@ -7,12 +7,13 @@ from typing import Any, Literal, Protocol
 
 from meshwright.problems import error_of
 from meshwright.processes import usual_processes
-from meshwright.schema import Certificate, Infeasible, Plan, Progress
+from meshwright.schema import Certificate, Infeasible, Progress
 from service import cancelled
 from service.database import Database
 from service.errors import Internal, TimedOut
 from service.leases import Claim, Leases
 from service.settings import Settings
+from service.stored import StoredPlan
 
 log = logging.getLogger(__name__)
 Interrupted = Literal["no", "cancelled", "late"]  # why a child was asked to end
@@ -67,7 +68,10 @@ class SearchTask:
                 leases.progress(claim, Progress.model_validate(body))
                 return False
             case {"plan": body}:
-                self._keep(Plan.from_dict(body), message["seconds"], message["ended_early"])
+                if "trace" in message:
+                    log.error("job %s: its plan cannot be shown\n%s", claim.job, message["trace"])
+                found = StoredPlan.from_message(body)
+                self._keep(found, message["seconds"], message["ended_early"])
             case {"infeasible": {"constraint": "time"}} if interrupted == "late":
                 self.late()
             case {"infeasible": body}:
@@ -88,7 +92,7 @@ class SearchTask:
         detail = f"the search took longer than {self.limit_s:g} s and had no plan by then"
         self._leases.fail(self._claim, TimedOut(f"{detail}; give it fewer axes or a smaller graph"))
 
-    def _keep(self, plan: Plan, seconds: list[float], ended_early: bool) -> None:
+    def _keep(self, plan: StoredPlan, seconds: list[float], ended_early: bool) -> None:
         found: dict[str, Any] = {"seconds": seconds, "ended_early": ended_early}
         match self._leases.succeed(self._claim, plan, **found):
             case "to verify":

@@ -17,6 +17,7 @@ from meshwright.inspecting.ops import OpShare
 MOST_PARTS = 400  # of one module; chosen: more are put into boxes
 BOXED = 100  # parts of a box; chosen
 EVERYWHERE = "in several stages"
+Key = tuple[int, str]  # a stage and the name of an op in it
 
 
 @dataclass(slots=True)
@@ -41,9 +42,9 @@ class Tree:
     drawn_for: stands_for the other way round."""
 
     root: Module
-    stands_for: dict[tuple[int, str], tuple[int, str]]
-    copy_of: dict[tuple[int, str], tuple[str, ...]]
-    drawn_for: dict[tuple[int, str], list[tuple[int, str]]]
+    stands_for: dict[Key, Key]
+    copy_of: dict[Key, tuple[str, ...]]
+    drawn_for: dict[Key, list[Key]]
 
 
 def tree_of(shares: Sequence[OpShare]) -> Tree:
@@ -118,16 +119,25 @@ def _stand(first: Module, other: Module, tree: Tree) -> None:
         tree.drawn_for.setdefault(key, []).extend(also)
 
 
-def _boxed(module: Module, parts: list[Module | OpShare]) -> list[Module | OpShare]:
+def _boxed(
+    module: Module, parts: list[Module | OpShare], count: int = 0, each: int = 1
+) -> list[Module | OpShare]:
+    """Boxes of a hundred, and boxes of a hundred of those: each of `parts` is so many of `count`."""
     if len(parts) <= MOST_PARTS:
         return parts
+    count = count or len(parts)
     found: list[Module | OpShare] = []
     for start in range(0, len(parts), BOXED):
         own = parts[start : start + BOXED]
-        ops = sum(part.ops if isinstance(part, Module) else 1 for part in own)
-        name = f"{start}…{start + len(own) - 1}"
+        if len(own) == 1:
+            found += own
+            continue
+        ops = sum(
+            part.ops * max(1, len(part.copies)) if isinstance(part, Module) else 1 for part in own
+        )
+        name = f"{start * each}…{min(count, (start + BOXED) * each) - 1}"
         found.append(Module(f"{module.id}.{name}" if module.id else name, own, (), ops))
-    return _boxed(module, found)
+    return _boxed(module, found, count, each * BOXED)
 
 
 def _are_numbered(one: Module, other: Module) -> bool:

@@ -28,6 +28,7 @@ from service.idempotency import Given, Once
 from service.jobs import has_ended
 from service.planning import Asked, check, understand
 from service.principals import Planner, Principal, Tenant
+from service.references import referring
 from service.resources import Job, job_of
 from service.routes.jobs import wait_for
 from service.state import Service, State
@@ -124,7 +125,7 @@ def _submit(
     if again:
         return service.jobs.get(by.tenant, again), asked.verify
     with service.database.writing() as connection:
-        documents.referring(connection)
+        referring(connection)
         again = once and service.idempotency.alone(connection, by.tenant, once)
         service.database.alone(connection, f"{by.tenant} {asked.request}")
         found = None if fresh else service.jobs.find(connection, by.tenant, asked.request)

@@ -10,6 +10,7 @@ from meshwright.schema import Graph, Plan, Setup, Topology
 from service import documents
 from service.principals import DEFAULT
 from service.state import State
+from service.stored import stored_plan
 from solver.planner import plan
 from tests.service.samples import GRAPH, TOPOLOGY
 from tests.solver.requests import toy_request
@@ -36,5 +37,5 @@ def store_for(
     with service.database.writing() as connection:
         for document in (graph, topology, setup, request.calibration):
             documents.put(connection, DEFAULT, document, now=service.database.now)
-        documents.put_plan(connection, DEFAULT, found, now=service.database.now)
+        documents.put_plan(connection, DEFAULT, stored_plan(found), now=service.database.now)
     return found

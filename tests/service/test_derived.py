@@ -7,11 +7,13 @@ from sqlalchemy import func, select, text
 
 from meshwright.schema import Plan
 from service import deletion, derived, documents
+from service.packing import pack
 from service.principals import DEFAULT
 from service.tables import DerivedRow
 from tests.service.job_table import Table
 
 PARTS = {0: b"first", 7: b"seventh" * 100}
+PACKED = {part: pack(body) for part, body in PARTS.items()}
 
 
 @pytest.fixture
@@ -27,9 +29,9 @@ def count(table: Table) -> int:
 
 
 def test_parts_are_found_by_name_and_number(table: Table, stored: str) -> None:
-    derived.keep(table.database, stored, "one", PARTS)
-    derived.keep(table.database, stored, "one", {0: b"later"})  # the first stays
-    derived.keep(table.database, stored, "other", {0: b"another"})
+    derived.keep(table.database, stored, "one", PACKED)
+    derived.keep(table.database, stored, "one", {0: pack(b"later")})  # the first stays
+    derived.keep(table.database, stored, "other", {0: pack(b"another")})
     with table.database.reading() as connection:
         assert derived.read(connection, stored, "one", [0, 3, 7]) == PARTS
         assert derived.read(connection, stored, "other", [0]) == {0: b"another"}
@@ -37,7 +39,7 @@ def test_parts_are_found_by_name_and_number(table: Table, stored: str) -> None:
 
 
 def test_it_goes_with_its_document(table: Table, stored: str) -> None:
-    derived.keep(table.database, stored, "one", PARTS)
+    derived.keep(table.database, stored, "one", PACKED)
     with table.database.writing() as connection:
         deletion.let_go(connection, [(DEFAULT, stored)])
         assert deletion.free_bytes(connection, 10) == 1
@@ -45,7 +47,7 @@ def test_it_goes_with_its_document(table: Table, stored: str) -> None:
 
 
 def test_of_what_is_gone_nothing_is_kept(table: Table) -> None:
-    derived.keep(table.database, "plan_0", "one", PARTS)
+    derived.keep(table.database, "plan_0", "one", PACKED)
     assert count(table) == 0
 
 
@@ -54,5 +56,5 @@ def test_a_store_that_takes_nothing_harms_no_answer(
 ) -> None:
     with table.database.writing() as connection:
         connection.execute(text("DROP TABLE derived"))
-    derived.keep(table.database, stored, "one", PARTS)
+    derived.keep(table.database, stored, "one", PACKED)
     assert "could not be kept" in caplog.text

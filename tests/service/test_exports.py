@@ -14,6 +14,7 @@ from meshwright.schema import Graph, Plan, Setup, Topology
 from service import documents
 from service.principals import DEFAULT
 from service.state import State
+from service.stored import stored_plan
 from solver.planner import plan
 from tests.runtime.test_ranks import DEVICES, GRAPH, SETUP
 from tests.service.conftest import Serve
@@ -30,7 +31,7 @@ def stored(client: TestClient) -> tuple[Plan, Graph, Setup, Topology]:
     with service.database.writing() as connection:
         for document in (GRAPH, SETUP, DEVICES):
             documents.put(connection, DEFAULT, document, now=service.database.now)
-        documents.put_plan(connection, DEFAULT, planned, now=service.database.now)
+        documents.put_plan(connection, DEFAULT, stored_plan(planned), now=service.database.now)
     return planned, GRAPH, SETUP, DEVICES
 
 

@@ -11,6 +11,7 @@ from service import cancelled, documents
 from service.jobs import has_ended
 from service.leases import Claim
 from service.principals import DEFAULT
+from service.stored import stored_plan
 from tests.service.job_table import Table
 
 
@@ -18,7 +19,7 @@ def test_a_cancelled_job_is_nobodys(table: Table, plan: Plan) -> None:
     job = table.submit()
     claim = table.claim()
     assert table.jobs.cancel(DEFAULT, job).state == "cancelled"
-    assert table.leases.succeed(claim, plan) == "not ours"
+    assert table.leases.succeed(claim, stored_plan(plan)) == "not ours"
     assert table.jobs.get(DEFAULT, job).state == "cancelled"
 
 
@@ -26,13 +27,13 @@ def test_the_plan_of_a_cancelled_search_is_kept_once(table: Table, plan: Plan) -
     job = table.submit()
     claim = table.claim()
     found: dict[str, Any] = {"seconds": [0.5], "ended_early": True}
-    assert not cancelled.keep(table.database, claim, plan, **found)  # it runs
+    assert not cancelled.keep(table.database, claim, stored_plan(plan), **found)  # it runs
     table.jobs.cancel(DEFAULT, job)
     assert cancelled.is_cancelled(table.database, claim)
     older = Claim(DEFAULT, claim.job, claim.attempt - 1, {})
-    assert not cancelled.keep(table.database, older, plan, **found)
-    assert cancelled.keep(table.database, claim, plan, **found)
-    assert not cancelled.keep(table.database, claim, plan, **found)
+    assert not cancelled.keep(table.database, older, stored_plan(plan), **found)
+    assert cancelled.keep(table.database, claim, stored_plan(plan), **found)
+    assert not cancelled.keep(table.database, claim, stored_plan(plan), **found)
     row = table.jobs.get(DEFAULT, job)
     assert (row.state, row.plan, row.outcome) == ("cancelled", plan.id, "optimal")
     assert (row.seconds, row.ended_early) == ([0.5], True)
@@ -47,7 +48,9 @@ def test_a_plan_that_was_cut_short_by_a_cancel_answers_nobody_else(
         job = table.submit()
         claim = table.claim()
         table.jobs.cancel(DEFAULT, job)
-        cancelled.keep(table.database, claim, plan, seconds=(), ended_early=ended_early)
+        cancelled.keep(
+            table.database, claim, stored_plan(plan), seconds=(), ended_early=ended_early
+        )
         with table.database.reading() as connection:
             answer = table.jobs.find(connection, DEFAULT, "request_1")
         assert (answer is None) == ended_early
@@ -75,7 +78,7 @@ def test_a_cancelled_job_has_ended_when_its_worker_lets_go_or_its_lease_runs_out
 
 def test_cancel_leaves_what_has_ended_as_it_is(table: Table, plan: Plan) -> None:
     job = table.submit()
-    table.leases.succeed(table.claim(), plan)
+    table.leases.succeed(table.claim(), stored_plan(plan))
     assert table.jobs.cancel(DEFAULT, job).state == "succeeded"
     with pytest.raises(NotFound, match="job_0"):
         table.jobs.cancel(DEFAULT, "job_0")
@@ -86,6 +89,6 @@ def test_events_tell_the_life_of_a_job(table: Table, plan: Plan) -> None:
     claim = table.claim()
     table.leases.progress(claim, Progress(phase="searching", done=1, total=2))
     table.leases.lost(claim, trace="")
-    table.leases.succeed(table.claim(), plan)
+    table.leases.succeed(table.claim(), stored_plan(plan))
     states = ["queued", "running", None, "queued", "running", "succeeded"]
     assert table.events(job) == states

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from meshwright.inspecting.ops import shares_of
-from meshwright.schema import Graph, Plan, Setup
+from meshwright.inspecting.ops import OpShare, shares_of
+from meshwright.schema import Graph, OpPlan, Plan, Setup
 from service.drawing.layers import lay
+from service.drawing.modules import BOXED, MOST_PARTS, Module, ops_in, tree_of
 from tests.service.conftest import Serve
 from tests.service.shelved import store_for
 from tests.solver.small_graphs import GraphMaker, topology
@@ -184,3 +185,21 @@ def test_names_with_commas_are_opened_too(service: TestClient) -> None:
     maker.op("linear", [x, weight], ["batch", 64], "up", module="a,b")
     plan = store_for(service, maker.graph("up:out"), topology(2, 2), Setup(microbatches=1))
     assert {box["id"] for box in drawn(service, plan, "a,b")["boxes"]} == {"a,b", "0:up"}
+
+
+def test_boxes_of_boxes_have_ids_of_their_own() -> None:
+    tree = tree_of([_share(f"op{number}") for number in range(MOST_PARTS * BOXED + 1)])
+    assert len(tree.root.parts) <= MOST_PARTS
+    modules: list[Module] = []
+    stack = [tree.root]
+    while stack:
+        modules += (own := [part for part in stack.pop().parts if isinstance(part, Module)])
+        stack += own
+    ids = [module.id for module in modules]
+    assert len(set(ids)) == len(ids)
+    assert sum(1 for _ in ops_in(tree.root)) == MOST_PARTS * BOXED + 1
+    assert {f"0…{BOXED**2 - 1}", f"0…{BOXED - 1}"} < set(ids)
+
+
+def _share(name: str) -> OpShare:
+    return OpShare(0, OpPlan(op=name, kind="relu", rule=None), "", (), (), (), (), 0)

@@ -6,6 +6,7 @@ from meshwright.schema import Certificate, Infeasible, Plan, Progress
 from service import cancelled, certificates, documents
 from service.errors import Internal
 from service.principals import DEFAULT
+from service.stored import stored_plan
 from tests.service.job_table import Table
 
 
@@ -56,13 +57,13 @@ def test_an_older_attempt_may_write_nothing(table: Table, plan: Plan) -> None:
     assert not table.leases.holds(mine)
     assert not table.leases.renew(mine)
     assert not table.leases.progress(mine, Progress(phase="late", done=1, total=1))
-    assert table.leases.succeed(mine, plan) == "not ours"
+    assert table.leases.succeed(mine, stored_plan(plan)) == "not ours"
     late = Certificate(plan=plan.id, outcome="verified")
     assert not table.leases.certify(mine, late)
     assert not table.leases.fail(mine, Internal("late"))
     assert not table.leases.release(mine)
     assert not table.leases.lost(mine, trace="")
-    assert not cancelled.keep(table.database, mine, plan, seconds=(), ended_early=True)
+    assert not cancelled.keep(table.database, mine, stored_plan(plan), seconds=(), ended_early=True)
     with table.database.reading() as connection:
         # stored with its job or not
         assert not documents.exists(connection, DEFAULT, "plan", plan.id)
@@ -71,7 +72,7 @@ def test_an_older_attempt_may_write_nothing(table: Table, plan: Plan) -> None:
 
 def test_success_stores_the_plan_with_the_job(table: Table, plan: Plan) -> None:
     job = table.submit()
-    assert table.leases.succeed(table.claim(), plan) == "ended"
+    assert table.leases.succeed(table.claim(), stored_plan(plan)) == "ended"
     row = table.jobs.get(DEFAULT, job)
     assert (row.state, row.outcome, row.plan) == ("succeeded", "optimal", plan.id)
     with table.database.reading() as connection:
@@ -81,7 +82,7 @@ def test_success_stores_the_plan_with_the_job(table: Table, plan: Plan) -> None:
 def test_a_job_that_verifies_goes_on_with_its_plan(table: Table, plan: Plan) -> None:
     job = table.submit(verify=True)
     first = table.claim("first")
-    assert table.leases.succeed(first, plan) == "to verify"
+    assert table.leases.succeed(first, stored_plan(plan)) == "to verify"
     row = table.jobs.get(DEFAULT, job)
     assert (row.state, row.plan) == ("running", plan.id)
     table.turn_clock(11)
@@ -103,7 +104,7 @@ def test_a_job_that_verifies_goes_on_with_its_plan(table: Table, plan: Plan) -> 
 def test_two_requests_may_have_one_plan(table: Table, plan: Plan) -> None:
     for _ in range(2):
         table.submit()
-        assert table.leases.succeed(table.claim(), plan) == "ended"
+        assert table.leases.succeed(table.claim(), stored_plan(plan)) == "ended"
 
 
 def test_infeasible_ends_the_job_with_its_reason(table: Table) -> None:

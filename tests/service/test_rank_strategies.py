@@ -9,6 +9,7 @@ from meshwright.schema.rank_strategy import RankStrategy
 from service import documents
 from service.principals import DEFAULT
 from service.state import State
+from service.stored import stored_plan
 from solver.planner import plan
 from tests.runtime.test_ranks import DEVICES, GRAPH, SETUP
 from tests.service.conftest import Serve
@@ -23,7 +24,7 @@ def test_the_service_slices_a_plan_as_a_file_is_sliced(serve: Serve) -> None:
     with service.database.writing() as connection:
         for document in (GRAPH, SETUP, DEVICES):
             documents.put(connection, DEFAULT, document, now=service.database.now)
-        documents.put_plan(connection, DEFAULT, planned, now=service.database.now)
+        documents.put_plan(connection, DEFAULT, stored_plan(planned), now=service.database.now)
     path = f"/v1/plans/{planned.id}/ranks/3/strategy"
     answer = client.get(path)
     assert RankStrategy.from_json(answer.content) == rank_strategy(planned, GRAPH, SETUP, 3)

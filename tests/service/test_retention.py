@@ -20,6 +20,7 @@ from service.leases import Claim
 from service.principals import ANYBODY, DEFAULT, Principal, Tenant
 from service.retention import DAY_S, Retention
 from service.settings import Settings
+from service.stored import stored_plan
 from service.tables import DocumentRow, HoldingRow, JobEventRow, JobRow, PlanRow
 from tests.service.conftest import Serve, until
 from tests.service.job_table import Table
@@ -77,7 +78,7 @@ class Shop:
         self.ask(number, by)
         claim = self.table.claim()
         plan = self.plan_for(claim.asked, number)
-        assert self.table.leases.succeed(claim, plan) == "ended"
+        assert self.table.leases.succeed(claim, stored_plan(plan)) == "ended"
         return plan.id
 
     def observe(self, plan: str, by: Principal = ANYBODY) -> None:
@@ -287,7 +288,7 @@ def _end(shop: Shop, claim: Claim, at: random.Random) -> None:
             pass  # its worker is frozen: the lease runs out
         case _:
             plan = shop.plan_for(claim.asked, at.randrange(3))
-            if leases.succeed(claim, plan) == "to verify":
+            if leases.succeed(claim, stored_plan(plan)) == "to verify":
                 leases.certify(claim, Certificate(plan=plan.id, **CERTIFIED))
 
 

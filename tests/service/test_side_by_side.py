@@ -13,6 +13,7 @@ from meshwright.schema.agent import Agent
 from service import certificates, documents
 from service.agents import Agents
 from service.principals import ANYBODY, DEFAULT
+from service.stored import stored_plan
 from service.tables import DocumentRow, JobEventRow
 from tests.service.conftest import Serve
 from tests.service.job_table import Table
@@ -81,7 +82,7 @@ def test_a_plan_found_twice_is_kept_once_with_one_verdict(table: Table, plan: Pl
     def find_and_certify() -> str:
         claim = table.claim()
         outcome = outcomes[claim.attempt % 2]
-        said = table.leases.succeed(claim, plan)
+        said = table.leases.succeed(claim, stored_plan(plan))
         with table.database.writing() as connection:
             certificate = Certificate(plan=plan.id, outcome=outcome, detail="")
             certificates.put(connection, DEFAULT, certificate, now=table.database.now)

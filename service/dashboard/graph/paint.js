@@ -78,11 +78,12 @@ function line({ points: [[ax, ay], [bx, by]], moved, up }, at, near) {
     s("path", { d, style: colour ? { stroke: `var(${colour})` } : {}, "marker-end": "url(#arrow)" }));
 }
 
-function label({ points: [[ax, ay], [bx, by]], moved }, at) {
+function label({ points: [[ax, ay], [bx, by]], moved, more_moved = 0 }, at) {
   const x = (ax + bx) / 2;
   const y = (ay + by) / 2;
   const [first] = moved;
-  const more = moved.length > 1 ? ` +${moved.length - 1}` : "";
+  const others = moved.length - 1 + more_moved;
+  const more = others ? ` +${others}` : "";
   const payload = first.payload_bytes ? ` ${bytes(first.payload_bytes)}` : "";
   const text = `${first.collective}${payload}, ${time(first.ns)}${more}`;
   return s("g", { class: "move", "data-edge": at },

@@ -28,15 +28,19 @@ export function boxPanel(plan, box) {
 export function edgePanel(edge, names) {
   return [
     h("h2", {}, "What goes from ", h("span", { class: "name" }, names(edge.source)), " to ", h("span", { class: "name" }, names(edge.target))),
-    h("ul", {}, edge.tensors.map((name) => h("li", { class: "name" }, h("code", {}, name)))),
+    h("ul", {}, edge.tensors.map((name) => h("li", { class: "name" }, h("code", {}, name))), further(edge.more_tensors)),
     edge.moved?.length
       ? [h("h3", {}, "Redistributed on the way"),
          h("ul", { class: "moves" }, edge.moved.map((own) => h("li", {},
            h("strong", {}, own.collective), own.axes.length ? ` over ${own.axes.join(" ")}` : "", `, ${own.direction === "step" ? "once a step" : own.direction}: `,
-           own.payload_bytes ? `${bytes(own.payload_bytes)}, ` : "", time(own.ns), h("div", { class: "muted name" }, own.tensor)))),
+           own.payload_bytes ? `${bytes(own.payload_bytes)}, ` : "", time(own.ns), h("div", { class: "muted name" }, own.tensor))), further(edge.more_moved)),
          h("p", { class: "muted" }, `Together ${time(edge.ns ?? 0)} over a step.`)]
       : h("p", { class: "muted" }, "Nothing moves: it is read as it lies."),
   ];
+}
+
+function further(more) {
+  return more ? h("li", { class: "muted" }, `and ${count(more)} more`) : null;
 }
 
 function tensors(title, all) {

@@ -1,0 +1,102 @@
+"""Documents as they are stored: made where the document is, which may be another process.
+
+A plan of a large graph takes seconds to write, and as long to read again. Who found it writes it,
+and what its pages show; who stores it needs to read nothing of it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshwright.schema import Document, Plan
+from meshwright.schema.writing import written_canonically
+from service.packing import pack
+from service.summaries import plan_summary, summary_of
+
+Parts = Mapping[int, bytes]  # packed, by number
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """content_bytes: of the canonical JSON. body: that, packed."""
+
+    id: str
+    kind: str
+    name: str
+    content_bytes: int
+    summary: dict[str, Any]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """columns: what lists and filters of plans need. derived: by name, see service.derived."""
+
+    document: StoredDocument
+    columns: dict[str, Any]
+    derived: Mapping[str, Parts] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.document.id
+
+    @property
+    def outcome(self) -> str:
+        return str(self.columns["outcome"])
+
+    def to_message(self) -> dict[str, Any]:
+        """As JSON; see `from_message`."""
+        own = self.document
+        return {
+            "id": own.id,
+            "name": own.name,
+            "content_bytes": own.content_bytes,
+            "summary": own.summary,
+            "body": b64encode(own.body).decode(),
+            "columns": self.columns,
+            "derived": {
+                name: {str(part): b64encode(body).decode() for part, body in parts.items()}
+                for name, parts in self.derived.items()
+            },
+        }
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> StoredPlan:
+        """What `to_message` gave."""
+        fields = {name: message[name] for name in ("id", "name", "content_bytes", "summary")}
+        document = StoredDocument(kind=Plan.prefix, body=b64decode(message["body"]), **fields)
+        derived = {
+            name: {int(part): b64decode(body) for part, body in parts.items()}
+            for name, parts in message["derived"].items()
+        }
+        return cls(document, message["columns"], derived)
+
+
+def stored(document: Document) -> StoredDocument:
+    """A document as it is stored."""
+    text = written_canonically(document).encode()
+    return StoredDocument(
+        id=document.id,
+        kind=document.prefix,
+        name=getattr(document, "name", ""),
+        content_bytes=len(text),
+        summary=summary_of(document),
+        body=pack(text),
+    )
+
+
+def stored_plan(plan: Plan, derived: Mapping[str, Parts] | None = None) -> StoredPlan:
+    """A plan as it is stored."""
+    columns = {
+        "graph": plan.graph,
+        "topology": plan.topology,
+        "summary": plan_summary(plan),
+        "model": plan.name,
+        "outcome": plan.search.outcome,
+        "solver": plan.wishes.solver,
+        "calibration": plan.calibration,
+    }
+    return StoredPlan(stored(plan), columns, derived or {})
