@@ -122,7 +122,7 @@ def _stand(first: Module, other: Module, tree: Tree) -> None:
 def _boxed(
     module: Module, parts: list[Module | OpShare], count: int = 0, each: int = 1
 ) -> list[Module | OpShare]:
-    """Boxes of a hundred, and boxes of a hundred of those: each of `parts` is so many of `count`."""
+    """Boxes of a hundred, boxes of a hundred of those …: each of `parts` is so many of `count`."""
     if len(parts) <= MOST_PARTS:
         return parts
     count = count or len(parts)
