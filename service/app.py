@@ -34,6 +34,7 @@ from service.routes import (
     alternatives,
     asked,
     calibrations,
+    caller,
     comparisons,
     events,
     explanations,
@@ -86,8 +87,8 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     resources = (
         plan, plans, asked, overview, strategies, layout, memory, alternatives, explanations,
         labels, comparisons, observations, redistributions, simulations, exports, graphs,
-        topologies, setups, calibrations, samples, measurements, agents, jobs, events, keys, health,
-        metrics,
+        topologies, setups, calibrations, samples, measurements, agents, jobs, events, keys,
+        caller, health, metrics,
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])

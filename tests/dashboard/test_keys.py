@@ -12,8 +12,11 @@ import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.dashboard.conftest import ROOT, axe, overflow, shot, themes
+from meshwright.client import Client
+from meshwright.schema import Graph, Topology
+from tests.dashboard.conftest import ROOT, axe, check, overflow, shot, themes
 from tests.service.conftest import server
+from tests.service.samples import GRAPH, TOPOLOGY
 
 DIALOG = "This service wants an API key"
 
@@ -37,7 +40,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
         ).stdout.strip()
         for scope in ("admin", "read")
     )
-    with server(folder) as (url, _):
+    with server(folder, planner="solver.planner:plan") as (url, _):
         yield Closed(url, key, reader)
 
 
@@ -138,3 +141,57 @@ def test_who_may_only_look_is_told_so(tab: Page, closed: Closed) -> None:
     tab.get_by_role("button", name="Measure").click()
     expect(tab.get_by_role("alert")).to_contain_text("scope 'plan'")
     expect(tab.get_by_role("button", name="Measure")).to_be_enabled()
+
+
+@pytest.fixture
+def plan(closed: Closed) -> str:
+    with Client(closed.url, key=closed.key) as client:
+        answer = client.plan(Graph.from_dict(GRAPH), Topology.from_dict(TOPOLOGY))
+        assert answer.plan is not None
+        client.labels(answer.plan.id, add=["for May", "<b>bold</b>"])
+        return answer.plan.id
+
+
+def test_who_may_only_look_is_offered_nothing_else(tab: Page, closed: Closed, plan: str) -> None:
+    tab.goto(f"{closed.url}/plans/{plan}")
+    enter(tab, closed.reader)
+    expect(tab.get_by_role("heading", name="Take it along")).to_be_visible()
+    expect(tab.locator(".called")).to_contain_text("for May")
+    expect(tab.get_by_role("button", name="Labels of")).to_have_count(0)
+    expect(tab.get_by_role("button", name="Delete")).to_have_count(0)
+    tab.get_by_role("link", name="Plans").click()
+    expect(tab.get_by_role("table", name="Plans")).to_contain_text("for May")
+    expect(tab.get_by_role("button", name="Labels of")).to_have_count(0)
+
+
+def test_what_goes_with_a_plan_is_named_before_it_goes(
+    tab: Page, closed: Closed, plan: str
+) -> None:
+    tab.goto(f"{closed.url}/plans/{plan}")
+    enter(tab, closed.key)
+    tab.locator(".called").get_by_role("button", name="Labels of").click()
+    tab.keyboard.type("in use")
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_role("button", name="Take away in use")).to_be_visible()
+    tab.get_by_role("button", name="Delete this plan").click()
+    dialog = tab.get_by_role("dialog", name="Delete")
+    expect(dialog).to_contain_text("for May")
+    expect(dialog).to_contain_text("<b>bold</b>")
+    expect(dialog).to_contain_text("in use")
+    expect(dialog).to_contain_text("the searches that found it")
+    expect(dialog.get_by_role("button", name="Keep it")).to_be_focused()
+    check(tab, "plan-delete")
+    tab.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    with Client(closed.url, key=closed.key) as client:
+        assert client.get_plan(plan).id == plan
+        tab.get_by_role("button", name="Delete this plan").click()
+        client.delete_plan(plan)  # somebody is faster
+        dialog.get_by_role("button", name="Delete the plan").click()
+        expect(dialog.get_by_role("alert")).to_contain_text(plan)
+        answer = client.plan(Graph.from_dict(GRAPH), Topology.from_dict(TOPOLOGY))
+        assert answer.plan is not None
+        assert answer.plan.id == plan
+        dialog.get_by_role("button", name="Delete the plan").click()
+        expect(tab.get_by_role("heading", name="No plan yet")).to_be_visible()
+        assert [own["id"] for own in client.plans()] == []

@@ -13,7 +13,7 @@ from meshwright.schema import NotFound, Unauthorized
 from service.authentication import KEPT_S, Authentication
 from service.keys import Keys
 from service.paging import PageRequest
-from service.principals import ANYBODY, Principal, Tenant
+from service.principals import ANYBODY, SCOPES, Principal, Tenant
 from service.tables import KeyRow
 from tests.service.conftest import Serve
 from tests.service.job_table import Table
@@ -201,3 +201,13 @@ def test_a_secret_stands_in_no_log_and_no_answer(
     assert "ZeroDivisionError" in caplog.text
     for text in (caplog.text, *(answer.text for answer in said)):
         assert secret[11:] not in text
+
+
+def test_a_caller_is_told_what_it_may_do(serve: Serve) -> None:
+    http = serve(workers=0)
+    assert http.get("/v1/caller").json() == {"scopes": list(SCOPES)}
+    admin, reader = key_of(http, "admin"), key_of(http, "read")
+    found = http.get("/v1/caller", headers=admin).json()
+    assert found["scopes"] == ["read", "plan", "agent", "admin"]
+    assert found["key"] in {own["id"] for own in http.get("/v1/keys", headers=admin).json()["keys"]}
+    assert http.get("/v1/caller", headers=reader).json()["scopes"] == ["read"]

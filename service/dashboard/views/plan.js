@@ -1,31 +1,38 @@
 // A plan, in the order in which one would ask: does it fit, how fast is it, what does it do, how sure is that.
 import { download, get } from "../api.js";
+import { may } from "../caller.js";
 import { fill, h, path } from "../element.js";
 import { does } from "../plan/does.js";
 import { fast } from "../plan/fast.js";
 import { fits } from "../plan/fits.js";
 import { execution, mark, proof } from "../plan/proof.js";
+import { removal } from "../plan/removal.js";
 import { failed, loading } from "../states.js";
 import { bytes, count, percent, time } from "../units.js";
 import { planHead } from "./plan_head.js";
+import { labels } from "./plans/labels.js";
 
 const EXPORTS = { dtensor: "PyTorch (DTensor)", jax: "JAX", mindspore: "MindSpore", megatron: "Megatron-LM", torchtitan: "torchtitan" };
 
-export async function show({ root, params, signal, title }) {
+export async function show({ root, params, signal, title, go }) {
   const id = params.plan;
   fill(root, planHead(id, ""), loading("the plan"));
   const memory = fits(id, { signal }).catch((problem) => problem);
+  const rights = Promise.all([may("plan"), may("admin")]);
   const found = await get(path`/v1/plans/${id}/overview`, { signal });
   const topology = await get(path`/v1/topologies/${found.entry.topology}`, { signal });
+  const [mayLabel, mayDelete] = await rights;
   title(found.entry.name || "Plan");
   fill(
     root,
     planHead(id, "", { entry: found.entry, title: `${found.entry.name || "Plan"} on ${found.overview.topology_name}` }),
+    h("div", { class: "row called" }, h("span", { class: "muted" }, "Labels"), labels(found.entry, { editable: mayLabel })),
     answers(found),
     h("div", { class: "beside" }, await memory.then((made) => { if (made instanceof Error) throw made; return made; }), fast(found)),
     does(found, topology),
     proof(found),
     files(id, found.entry, signal),
+    mayDelete ? removal(found, { signal, gone: () => go("/") }) : null,
   );
 }
 

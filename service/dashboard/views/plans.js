@@ -1,5 +1,6 @@
 // The shelf: searches under way, and plans, newest first, both kept up to date while one looks.
 import { get } from "../api.js";
+import { may } from "../caller.js";
 import { fill, h } from "../element.js";
 import { press } from "../keys.js";
 import { empty, failed, loading } from "../states.js";
@@ -26,7 +27,7 @@ export async function show({ root, query, signal, go, keep, title }) {
   let asking = 0;
   let plansAt = 0;
 
-  const filter = await filters({ query, signal, onChange: filtered });
+  const [filter, editable] = await Promise.all([filters({ query, signal, onChange: filtered }), may("plan")]);
   fill(root,
     h("div", { class: "row spread" }, h("h1", {}, "Plans"), chosen.bar),
     away, live, filter.form, list, pager);
@@ -97,7 +98,7 @@ export async function show({ root, query, signal, go, keep, title }) {
       shown.table.update(rows);
     } else {
       const make = asked.noun === "plans" ? plansTable : ended;
-      shown = { noun: asked.noun, page, table: make(rows, { go, signal, chosen }) };
+      shown = { noun: asked.noun, page, table: make(rows, { go, signal, chosen, editable }) };
       fill(list, shown.table);
     }
     const held = document.activeElement?.closest?.(".pager") ? document.activeElement.textContent : null;

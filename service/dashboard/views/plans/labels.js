@@ -5,17 +5,18 @@ import { short } from "../../units.js";
 
 const LONGEST = 64; // as the service has it
 
-/** The labels of a plan entry, with a button that makes them an editor. */
-export function labels(plan) {
+/** The labels of a plan entry, with a button that makes them an editor for those who may. */
+export function labels(plan, { editable }) {
   let own = [...plan.labels];
   const cell = h("div", { class: "labels" });
-  const edit = h("button", { type: "button", class: "quiet", "aria-label": `Labels of ${plan.name || short(plan.id)}`, onclick: opened }, "edit");
+  const edit = editable && h("button", { type: "button", class: "quiet", "aria-label": `Labels of ${plan.name || short(plan.id)}`, onclick: opened }, "edit");
   closed();
   return cell;
 
   function closed() {
     delete cell.dataset.editing;
-    fill(cell, own.map((label) => h("span", { class: "tag clip", title: label }, label)), edit);
+    const none = own.length || editable ? null : h("span", { class: "muted" }, "none");
+    fill(cell, own.map((label) => h("span", { class: "tag clip", title: label }, label)), none, edit);
   }
 
   function opened() {

@@ -7,7 +7,7 @@ import { when } from "./when.js";
 
 const BAR = 64; // pixels of a device's memory
 
-export function plansTable(rows, { go, signal, chosen }) {
+export function plansTable(rows, { go, signal, chosen, editable }) {
   const withKeys = rows.some((plan) => plan.key);
   return table({
     label: "Plans", rows, signal, go, key: (plan) => plan.id,
@@ -21,7 +21,7 @@ export function plansTable(rows, { go, signal, chosen }) {
       { title: "Memory free", says: "of the fullest device, beside what is held back", number: true, value: memory, sort: free },
       { title: "Gap", says: "to what is proved to be impossible", number: true, value: (plan) => percent(plan.gap), sort: (plan) => plan.gap },
       { title: "Proof", value: proof },
-      { title: "Labels", value: (plan) => labels(plan) },
+      { title: "Labels", value: (plan) => labels(plan, { editable }) },
       withKeys ? { title: "Who", value: (plan) => h("span", { class: "clip who", title: plan.key_name }, plan.key_name ?? "–"), sort: (plan) => plan.key_name } : null,
       { title: "When", value: (plan) => when(plan.created_at), sort: (plan) => plan.created_at },
     ].filter(Boolean),
