@@ -114,7 +114,7 @@ def _table(url: str, pid: int, plan: Plan, folder: Path, seconds: int) -> None:
         (f"50 of {STORED:,} plans listed", "/v1/plans", {}, None),
     )
     for name, path, headers, script in rows:
-        rate, median, worst = _wrk(url + path, headers, script, seconds)
+        rate, median, worst = wrk(url + path, headers, script, seconds)
         say(f"| {name} | {rate:,.0f} | {median} | {worst} |")
     with httpx.Client(base_url=url, timeout=60) as http:
         _one("50 plans listed, filtered by graph", http, f"/v1/plans?graph={plan.graph}")
@@ -127,7 +127,7 @@ def _table(url: str, pid: int, plan: Plan, folder: Path, seconds: int) -> None:
     say(f"| API's memory before and after | | {before >> 20} MiB | {after >> 20} MiB |")
 
 
-def _wrk(
+def wrk(
     url: str, headers: dict[str, str], script: Path | None, seconds: int
 ) -> tuple[float, str, str]:
     """Answers a second, median and 99th percentile; raises where one is an error."""

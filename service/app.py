@@ -61,6 +61,7 @@ from service.routes import (
     topologies,
 )
 from service.settings import Settings
+from service.simulations import Simulations
 from service.state import State
 from service.waits import Waits
 from service.worker import Worker
@@ -122,8 +123,9 @@ def build(settings: Settings) -> State:
     return State(
         settings, database, keys, Authentication(keys), jobs_, registered, leases, workers,
         metrics_, pruner, inspected, Drawings(database, inspected),
-        Explanations(database, settings), Buffer(settings.max_buffer_bytes),
-        Waits(settings.max_waits), Idempotency(database, kept_s=settings.idempotency_s),
+        Explanations(database, settings), Simulations(database, settings),
+        Buffer(settings.max_buffer_bytes), Waits(settings.max_waits),
+        Idempotency(database, kept_s=settings.idempotency_s),
     )  # fmt: skip
 
 

@@ -17,7 +17,15 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, insert, select
 
 from costmodel.calibrations import shipped_calibration
-from meshwright.schema import Calibration, Document, NotFound, Plan
+from meshwright.schema import (
+    Calibration,
+    Document,
+    Graph,
+    NotFound,
+    Plan,
+    Setup,
+    Topology,
+)
 from meshwright.schema.canonical import canonical_json
 from service import derived
 from service.inserting import insert_new
@@ -112,6 +120,21 @@ def read(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bytes:
 def parsed(connection: Connection, tenant: Tenant, kind: type[D], id_: str) -> D:
     """A document; NotFound where there is none."""
     return kind.from_json(read(connection, tenant, kind.prefix, id_))
+
+
+def of_plan(connection: Connection, tenant: Tenant, plan: str) -> dict[str, bytes]:
+    """A plan and the documents that it names, unread; NotFound where there is no such plan."""
+    own = select(PlanRow.graph, PlanRow.topology, PlanRow.summary, PlanRow.calibration)
+    row = connection.execute(own.where(PlanRow.tenant == tenant, PlanRow.id == plan)).first()
+    if row is None:
+        raise NotFound(f"no plan has the id {plan[:100]!r}")
+    return {
+        "plan": read(connection, tenant, Plan.prefix, plan),
+        "graph": read(connection, tenant, Graph.prefix, row.graph),
+        "topology": read(connection, tenant, Topology.prefix, row.topology),
+        "setup": read(connection, tenant, Setup.prefix, row.summary["setup"]),
+        "calibration": calibration(connection, tenant, row.calibration).to_json().encode(),
+    }
 
 
 def calibration(connection: Connection, tenant: Tenant, id_: str) -> Calibration:

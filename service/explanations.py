@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 
 from meshwright.problems import error_of
-from meshwright.schema import Plan, TooManyJobs
+from meshwright.schema import TooManyJobs
 from meshwright.schema.explanation import Explanation
 from service import documents
 from service.child import Child
@@ -68,17 +68,7 @@ class Explanations:
     def _sent(self, tenant: Tenant, plan: str) -> bytes:
         """A plan file; NotFound where the tenant has no such plan."""
         with self._database.reading() as connection:
-            body = documents.read(connection, tenant, Plan.prefix, plan)
-            own = Plan.from_json(body)
-            parts = {
-                "plan": body,
-                "graph": documents.read(connection, tenant, "graph", own.graph),
-                "topology": documents.read(connection, tenant, "topo", own.topology),
-                "setup": documents.read(connection, tenant, "setup", own.setup),
-            }
-            calibration = documents.calibration(connection, tenant, own.calibration)
-        parts["calibration"] = calibration.to_json().encode()
-        return documents.join(parts, {})
+            return documents.join(documents.of_plan(connection, tenant, plan), {})
 
     def _made(self, sent: bytes, glob: str, seconds: float) -> Explanation:
         arguments = [glob, str(seconds), str(self._settings.verify_memory_bytes)]

@@ -48,9 +48,22 @@ def recent_text(request: Request, text: str) -> Response:
     return _recent(request, hashlib.sha256(text.encode()).hexdigest(), text)
 
 
+def recent_body(id_: str, body: bytes) -> Response:
+    """The same under an ETag that says what it was worked out from, and how."""
+    return Response(body, media_type=MEDIA_TYPE, headers=_recent_headers(id_))
+
+
+def recent_not_modified(id_: str) -> Response:
+    """The caller has that."""
+    return Response(status_code=304, headers=_recent_headers(id_))
+
+
 def _recent(request: Request, tag: str, made: Document | str) -> Response:
-    headers = {**headers_of(tag), "Cache-Control": "private, no-cache"}
     if holds(request, tag):
-        return Response(status_code=304, headers=headers)
+        return recent_not_modified(tag)
     text = made if isinstance(made, str) else made.to_json()
-    return Response(text, media_type=MEDIA_TYPE, headers=headers)
+    return recent_body(tag, text.encode())
+
+
+def _recent_headers(id_: str) -> dict[str, str]:
+    return {**headers_of(id_), "Cache-Control": "private, no-cache"}

@@ -23,6 +23,7 @@ from service.metrics import Metrics
 from service.pruner import Pruner
 from service.remembered import Remembered
 from service.settings import Settings
+from service.simulations import Simulations
 from service.waits import Waits
 from service.worker import Worker
 
@@ -44,6 +45,7 @@ class State:
     inspected: Inspected
     drawings: Drawings
     explanations: Explanations
+    simulations: Simulations
     buffer: Buffer
     waits: Waits
     idempotency: Idempotency
@@ -67,6 +69,7 @@ class State:
     def stop(self) -> None:
         """Stop, and wait until the jobs are released."""
         self.begin_to_stop()
+        self.simulations.stop()
         for worker in self.workers:
             worker.stop()
         self.pruner.stop()

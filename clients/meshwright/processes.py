@@ -39,14 +39,14 @@ def processes(count: int, modules: Sequence[str] = ()) -> Iterator[Executor | No
     if count <= 1:
         yield None
         return
-    pool = ProcessPoolExecutor(count, mp_context=_context(modules), initializer=_begin)
+    pool = ProcessPoolExecutor(count, mp_context=context(modules), initializer=begin)
     try:
         yield pool
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _context(modules: Sequence[str]) -> BaseContext:
+def context(modules: Sequence[str]) -> BaseContext:
     """Copies of a process without threads, if there can be one; a process's first modules stay."""
     if "forkserver" not in get_all_start_methods():
         return get_context("spawn")
@@ -60,8 +60,8 @@ def _context(modules: Sequence[str]) -> BaseContext:
     return context
 
 
-def _begin() -> None:
-    """Ctrl-C is for who began the search; nothing is left to do once that process is gone."""
+def begin() -> None:
+    """In a process: Ctrl-C is for who began it; nothing is left to do once that process is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

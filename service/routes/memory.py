@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
 from meshwright.schema import MemoryUse, Moment, Plan
 from service import immutable
 from service.principals import Reader
-from service.routes.simulations import step_read
+from service.simulating import MOST_POINTS, RankCurve
 from service.state import Service
-from solver.simulation.step import Step
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["simulations"])
-MOST_POINTS = 4000  # chosen: more than a screen has columns
 
 
 class StageMemory(BaseModel):
@@ -45,18 +41,6 @@ class RankMemory(BaseModel):
     margin_bytes: int
     host_bytes: int
     host_capacity_bytes: int
-
-
-class RankCurve(BaseModel):
-    """Bytes on a rank's fullest device over one simulated step, from each time on: static all the
-    time, saved for backward passes, working what else comes and goes. Of several moments between
-    two points the fullest is shown."""
-
-    rank: int
-    static_bytes: int
-    ns: tuple[float, ...]
-    saved_bytes: tuple[int, ...]
-    working_bytes: tuple[int, ...]
 
 
 class PlanMemory(BaseModel):
@@ -88,9 +72,9 @@ def get_memory(
     how much is held over a simulated step."""
     made = memory_of(service.inspected.of(by.tenant, plan).plan)
     if points:
-        step = step_read(service, by.tenant, plan)
-        ranks = range(step.program.schedule.ranks)
-        made = made.model_copy(update={"over_time": tuple(_curve(step, r, points) for r in ranks)})
+        curves = service.simulations.curves(by.tenant, plan, len(made.ranks))
+        shown = tuple(curve.shown(points) for curve in curves)
+        made = made.model_copy(update={"over_time": shown})
     return immutable.recent_text(request, made.model_dump_json())
 
 
@@ -155,23 +139,3 @@ def _parts(use: MemoryUse) -> dict[str, int]:
         "buffers": use.buffers,
         "reserved": use.reserved,
     }
-
-
-def _curve(step: Step, rank: int, points: int) -> RankCurve:
-    curve = step.curve(rank)
-    shown = _fullest(curve.total, points)
-    return RankCurve(
-        rank=rank,
-        static_bytes=step.static_bytes(rank),
-        ns=tuple(curve.ns[shown].tolist()),
-        saved_bytes=tuple(np.round(curve.saved[shown]).astype(np.int64).tolist()),
-        working_bytes=tuple(np.round(curve.working[shown]).astype(np.int64).tolist()),
-    )
-
-
-def _fullest(total: np.ndarray[Any, Any], points: int) -> np.ndarray[Any, Any]:
-    """Places of the fullest of so many stretches of about equal length, in order."""
-    if len(total) <= points:
-        return np.arange(len(total))
-    edges = np.linspace(0, len(total), points + 1).astype(np.int64)
-    return np.array([a + int(np.argmax(total[a:b])) for a, b in pairwise(edges.tolist())])
