@@ -26,6 +26,7 @@ from service.limits import Buffer
 from service.logs import log_changes
 from service.metrics import Metrics
 from service.parameters import check_parameters
+from service.plan_views import PlanViews
 from service.pruner import Pruner
 from service.requests import Requests
 from service.retention import Retention
@@ -61,7 +62,6 @@ from service.routes import (
     topologies,
 )
 from service.settings import Settings
-from service.simulations import Simulations
 from service.state import State
 from service.waits import Waits
 from service.worker import Worker
@@ -119,13 +119,12 @@ def build(settings: Settings) -> State:
     keys = Keys(database)
     jobs_ = Jobs(database, lease_s=settings.lease_s, max_jobs=settings.max_jobs)
     pruner = Pruner(Retention(database, settings), settings.prune_every_s, metrics_)
-    inspected = Inspected(database)
+    views = PlanViews(database, settings)
     return State(
         settings, database, keys, Authentication(keys), jobs_, registered, leases, workers,
-        metrics_, pruner, inspected, Drawings(database, inspected),
-        Explanations(database, settings), Simulations(database, settings),
-        Buffer(settings.max_buffer_bytes), Waits(settings.max_waits),
-        Idempotency(database, kept_s=settings.idempotency_s),
+        metrics_, pruner, Inspected(database), views, Drawings(views),
+        Explanations(database, settings), Buffer(settings.max_buffer_bytes),
+        Waits(settings.max_waits), Idempotency(database, kept_s=settings.idempotency_s),
     )  # fmt: skip
 
 

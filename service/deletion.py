@@ -170,8 +170,6 @@ def free_bytes(connection: Connection, limit: int) -> int:
     deleting(connection)
     unused = select(DocumentRow.id)
     for constraint in referring_to("documents"):
-        if constraint.ondelete == "CASCADE":
-            continue  # goes with the document
         (column,) = constraint.columns
         unused = unused.where(~select(literal(1)).where(column == DocumentRow.id).exists())
     ids = connection.execute(unused.limit(limit)).scalars().all()

@@ -100,7 +100,7 @@ def put_plan(
         row = {"tenant": tenant, "id": plan.id, "created": now, "key": key, **plan.columns}
         connection.execute(insert(PlanRow).values(**row))
         for name, parts in plan.derived.items():
-            derived.put(connection, plan.id, name, parts)
+            derived.put(connection, tenant, plan.id, name, parts)
 
 
 def exists(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bool:

@@ -33,7 +33,7 @@ class Settings(BaseSettings):
     solve_grace_s, cancel_grace_s: how long it has for that, and after a cancel. Chosen: writing the
         plan of Llama-3 8B takes a second, several on a busy machine.
     verify_s, verify_memory_bytes: an execution that takes more is ended: not verifiable.
-    simulate_processes, simulate_s, simulate_memory_bytes: that simulate steps at one time, and
+    view_processes, view_s, view_memory_bytes: that simulate steps at one time, and
         what each may take.
     explain_s: the longest that an explanation may be searched for.
     max_losses: how often a solve or a measurement may be lost before its job fails.
@@ -76,9 +76,9 @@ class Settings(BaseSettings):
     cancel_grace_s: float = Field(default=5, ge=0, le=60)
     verify_s: float = Field(default=900, gt=0)
     verify_memory_bytes: int = Field(default=8 * 2**30, ge=2**28)
-    simulate_processes: int = Field(default=1, ge=1, le=64)
-    simulate_s: float = Field(default=120, gt=0)
-    simulate_memory_bytes: int = Field(default=4 * 2**30, ge=2**28)
+    view_processes: int = Field(default=1, ge=1, le=64)
+    view_s: float = Field(default=120, gt=0)
+    view_memory_bytes: int = Field(default=4 * 2**30, ge=2**28)
     explain_s: float = Field(default=60, gt=0, le=600)
     max_losses: int = Field(default=3, ge=1)
     max_jobs: int = Field(default=1000, ge=1)

@@ -21,10 +21,10 @@ from meshwright.processes import begin, context
 from meshwright.schema import MeshwrightError, Unavailable
 from service.errors import Busy, Internal
 from service.memory_limit import limit_memory
+from service.stored import Parts
 
 log = logging.getLogger(__name__)
 Sent = Mapping[str, bytes]
-Parts = dict[int, bytes]
 Work = Callable[[Sent], Parts]
 WAITING = 8  # beyond those that run; chosen: of the API's 40 threads most stay free
 BEHIND = 10  # of nice; chosen: where cores are short, whoever asks for little goes first

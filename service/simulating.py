@@ -1,8 +1,4 @@
-"""What is worked out of a plan's step, in a process of its own: numbers, a trace, curves of memory.
-
-A pure function of documents as they are stored. VERSION: another one for every change of what comes
-of the same documents; what is kept of an older one is then made again.
-"""
+"""What is worked out of a plan's step: numbers, a trace, curves of memory."""
 
 from __future__ import annotations
 
@@ -16,11 +12,11 @@ from pydantic import BaseModel
 from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
 from meshwright.schema.canonical import canonical_json
 from service.packing import pack
+from service.view import View
 from solver.simulation.step import Step, step_of
 from solver.simulation.summary import simulation_of
 from solver.simulation.trace import trace_of
 
-VERSION = 1
 NUMBERS, TRACE, CURVES = 0, 1, 2  # parts by number; from CURVES on one for each rank
 MOST_POINTS = 4000  # of a curve; chosen: more than a screen has columns
 
@@ -62,6 +58,9 @@ def simulated(documents: Mapping[str, bytes]) -> dict[int, bytes]:
     curves = {CURVES + rank: _curve(step, rank).model_dump_json() for rank in ranks}
     made = {NUMBERS: simulation_of(step).to_json(), TRACE: canonical_json(trace_of(step)), **curves}
     return {number: pack(text.encode()) for number, text in made.items()}
+
+
+SIMULATED = View("simulated 1", simulated)
 
 
 def _curve(step: Step, rank: int) -> RankCurve:

@@ -20,10 +20,10 @@ from service.keys import Keys
 from service.leases import Leases
 from service.limits import Buffer
 from service.metrics import Metrics
+from service.plan_views import PlanViews
 from service.pruner import Pruner
 from service.remembered import Remembered
 from service.settings import Settings
-from service.simulations import Simulations
 from service.waits import Waits
 from service.worker import Worker
 
@@ -43,9 +43,9 @@ class State:
     metrics: Metrics
     pruner: Pruner
     inspected: Inspected
+    views: PlanViews
     drawings: Drawings
     explanations: Explanations
-    simulations: Simulations
     buffer: Buffer
     waits: Waits
     idempotency: Idempotency
@@ -69,7 +69,7 @@ class State:
     def stop(self) -> None:
         """Stop, and wait until the jobs are released."""
         self.begin_to_stop()
-        self.simulations.stop()
+        self.views.stop()
         for worker in self.workers:
             worker.stop()
         self.pruner.stop()

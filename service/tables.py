@@ -82,13 +82,17 @@ class DocumentRow(Base):
 
 
 class DerivedRow(Base):
-    """What is worked out from a document, in parts compressed with zstd: see service.derived."""
+    """What is worked out for a tenant from a document, in packed parts: see service.derived."""
 
     __tablename__ = "derived"
-
-    document: Mapped[str] = mapped_column(
-        ID, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant", "document"], ["holdings.tenant", "holdings.id"], ondelete="CASCADE"
+        ),
     )
+
+    tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
+    document: Mapped[str] = mapped_column(ID, primary_key=True)
     name: Mapped[str] = mapped_column(String(80), primary_key=True)
     part: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     body: Mapped[bytes] = mapped_column(LargeBinary)

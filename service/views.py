@@ -1,40 +1,69 @@
-"""What the pages of a plan show at first: worked out once, and kept beside it."""
+"""What the pages of a plan show at first: made by who finds the plan, and kept beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from meshwright.inspecting.ops import OpShare, shares_of
+from meshwright.inspecting.ops import shares_of
 from meshwright.inspecting.overview import overview_of
 from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
 from meshwright.schema.collector import uncollected
-from service.drawing.parts import NAME as DRAWING
 from service.drawing.parts import parts_of
 from service.packing import pack
+from service.plan_memory import memory_of
 from service.stored import Parts
+from service.view import View
 
-OVERVIEW = "overview 1"  # another number where it says something else of the same plan
 
-
-def overview_parts(
+def _overview(
     plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
 ) -> Parts:
-    """The overview of a plan as it is kept."""
     made = overview_of(plan, graph, topology, setup, calibration)
     return {0: pack(made.model_dump_json(exclude_none=True).encode())}
 
 
-def drawing_parts(shares: tuple[OpShare, ...]) -> Parts:
-    """The drawing of a plan as it is kept."""
-    return {number: pack(part) for number, part in parts_of(shares).items()}
+def _memory(plan: Plan) -> Parts:
+    return {0: pack(memory_of(plan).model_dump_json().encode())}
+
+
+def _drawing(plan: Plan, graph: Graph) -> Parts:
+    parts = parts_of(tuple(shares_of(plan, graph)))
+    return {number: pack(part) for number, part in parts.items()}
 
 
 @uncollected  # nothing of what is made here is garbage, and there is much of it
+def _made_overview(sent: Mapping[str, bytes]) -> Parts:
+    return _overview(
+        Plan.from_json(sent["plan"]),
+        Graph.from_json(sent["graph"]),
+        Topology.from_json(sent["topology"]),
+        Setup.from_json(sent["setup"]),
+        Calibration.from_json(sent["calibration"]),
+    )
+
+
+@uncollected
+def _made_memory(sent: Mapping[str, bytes]) -> Parts:
+    return _memory(Plan.from_json(sent["plan"]))
+
+
+@uncollected
+def _made_drawing(sent: Mapping[str, bytes]) -> Parts:
+    return _drawing(Plan.from_json(sent["plan"]), Graph.from_json(sent["graph"]))
+
+
+OVERVIEW = View("overview 1", _made_overview)
+MEMORY = View("memory 1", _made_memory)
+DRAWING = View("drawing 1", _made_drawing)
+
+
+@uncollected
 def views_of(
     plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
 ) -> Mapping[str, Parts]:
-    """All of them."""
+    """All of them, by name."""
     return {
-        OVERVIEW: overview_parts(plan, graph, topology, setup, calibration),
-        DRAWING: drawing_parts(tuple(shares_of(plan, graph))),
+        OVERVIEW.name: _overview(plan, graph, topology, setup, calibration),
+        MEMORY.name: _memory(plan),
+        DRAWING.name: _drawing(plan, graph),
     }

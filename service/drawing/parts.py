@@ -10,7 +10,6 @@ from meshwright.inspecting.ops import OpShare
 from service.drawing.facts import OpFacts
 from service.drawing.making import drawing_of
 
-NAME = "drawing 1"  # another number where the same plan is drawn in another way
 OPS = 256  # of a part; chosen: read in a millisecond
 FACTS = TypeAdapter(list[OpFacts])
 

@@ -112,13 +112,13 @@ def get_layout(
 ) -> Response:
     """Boxes and edges of what is open. Ids that are no modules open nothing. search: a part of a
     name, or a glob of one (`*`, `?`), upper or lower case alike."""
-    drawn = service.drawings.of(by.tenant, plan)
-    drawing = drawn.drawing
+    drawing = service.drawings.of(by.tenant, plan)
     try:
         sight = sight_of(drawing, open_)
     except TooMuch as error:
         raise ParameterError(f"parameter 'open': {error}") from None
-    facts = service.drawings.facts(plan, drawn, {b.op for b in sight.boxes if b.op is not None})
+    shown = [box.op for box in sight.boxes if box.op is not None]
+    facts = service.drawings.facts(by.tenant, plan, shown)
     found = _found(drawing, search) if search is not None else []
     made = PlanLayout(
         plan=plan,

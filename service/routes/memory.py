@@ -5,51 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel
 
-from meshwright.schema import MemoryUse, Moment, Plan
 from service import immutable
+from service.plan_memory import PlanMemory
 from service.principals import Reader
-from service.simulating import MOST_POINTS, RankCurve
+from service.simulating import CURVES, MOST_POINTS, SIMULATED, RankCurve
 from service.state import Service
+from service.views import MEMORY
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["simulations"])
-
-
-class StageMemory(BaseModel):
-    """What a stage takes of its fullest device at its fullest moment, in parts; the parts add up to
-    total_bytes. moments: the fullest of every pass."""
-
-    stage: int
-    rank: int
-    parts: dict[str, int]
-    total_bytes: int
-    at: str
-    moments: tuple[Moment, ...]
-
-
-class RankMemory(BaseModel):
-    """A rank's devices: total_bytes of all its stages together, margin_bytes are left. at_most: its
-    stages are fullest at different moments, and it takes less than they add up to. host_bytes: of a
-    device's share of its host."""
-
-    rank: int
-    stages: tuple[int, ...]
-    total_bytes: int
-    at_most: bool
-    capacity_bytes: int
-    margin_bytes: int
-    host_bytes: int
-    host_capacity_bytes: int
-
-
-class PlanMemory(BaseModel):
-    """Where a plan's memory goes. over_time: where points were asked for."""
-
-    plan: str
-    stages: tuple[StageMemory, ...]
-    ranks: tuple[RankMemory, ...]
-    over_time: tuple[RankCurve, ...] = ()
 
 
 ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -70,72 +34,11 @@ def get_memory(
 ) -> Response:
     """The peak of every stage in parts, what is left of every rank's devices and, with `points`,
     how much is held over a simulated step."""
-    made = memory_of(service.inspected.of(by.tenant, plan).plan)
+    made = PlanMemory.model_validate_json(service.views.part(by.tenant, plan, MEMORY))
     if points:
-        curves = service.simulations.curves(by.tenant, plan, len(made.ranks))
+        numbers = range(CURVES, CURVES + len(made.ranks))
+        found = service.views.parts(by.tenant, plan, SIMULATED, numbers)
+        curves = [RankCurve.model_validate_json(found[number]) for number in numbers]
         shown = tuple(curve.shown(points) for curve in curves)
         made = made.model_copy(update={"over_time": shown})
     return immutable.recent_text(request, made.model_dump_json())
-
-
-def memory_of(plan: Plan) -> PlanMemory:
-    """What a plan document says of memory."""
-    alone = plan.schedule is None
-    stages = []
-    for number, stage in enumerate(plan.stages):
-        use = plan.cost.memory_bytes if alone else stage.memory_bytes or MemoryUse()
-        stages.append(
-            StageMemory(
-                stage=number,
-                rank=stage.pipeline_rank,
-                parts=_parts(use),
-                total_bytes=use.total,
-                at=use.moment,
-                moments=stage.moments,
-            )
-        )
-    ranks = sorted({stage.pipeline_rank for stage in plan.stages})
-    return PlanMemory(
-        plan=plan.id,
-        stages=tuple(stages),
-        ranks=tuple(_rank(plan, rank) for rank in ranks),
-    )
-
-
-def _rank(plan: Plan, rank: int) -> RankMemory:
-    whole = plan.cost.memory_bytes
-    if plan.schedule is None:
-        stages: tuple[int, ...] = (0,)
-        uses = [whole]
-    else:
-        stages = tuple(n for n, own in enumerate(plan.stages) if own.pipeline_rank == rank)
-        uses = [plan.stages[n].memory_bytes or MemoryUse() for n in stages]
-    # the reserve is the device's, not each stage's
-    added = sum(use.total - use.reserved for use in uses) + uses[0].reserved
-    total = min(added, whole.total)  # that is of the fullest rank
-    capacity = uses[0].capacity or whole.capacity
-    return RankMemory(
-        rank=rank,
-        stages=stages,
-        total_bytes=total,
-        at_most=len(uses) > 1,
-        capacity_bytes=capacity,
-        margin_bytes=capacity - total,
-        host_bytes=sum(use.host for use in uses),
-        host_capacity_bytes=uses[0].host_capacity or whole.host_capacity,
-    )
-
-
-def _parts(use: MemoryUse) -> dict[str, int]:
-    return {
-        "parameters": use.parameters,
-        "gradients": use.gradients,
-        "optimizer": use.optimizer,
-        "activations": use.activations,
-        "cache": use.cache,
-        "recomputed": use.recomputed,
-        "working": use.working,
-        "gathered": use.gathered,
-        "buffers": use.buffers,
-        "reserved": use.reserved,
-    }

@@ -7,15 +7,14 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from meshwright.schema import Certificate, Setup, Topology
+from meshwright.schema import Certificate
 from meshwright.schema.overview import Overview
-from service import certificates, derived, documents, immutable, observations, shelf
-from service.packing import unpack
+from service import certificates, immutable, observations, shelf
 from service.paging import PageRequest
-from service.principals import Reader, Tenant
+from service.principals import Reader
 from service.resources import ObservationEntry, PlanEntry, plan_entry_of
-from service.state import Service, State
-from service.views import OVERVIEW, overview_parts
+from service.state import Service
+from service.views import OVERVIEW
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["plans"])
 NEWEST = PageRequest(50)  # chosen: observations that are shown; the list has all
@@ -39,12 +38,11 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 @router.get("/overview", responses=ANSWERS, summary="A plan without its ops")
 def get_overview(request: Request, service: Service, by: Reader, plan: str) -> Response:
     """Numbers, stages, degrees, certificate and observations of a plan."""
+    overview = Overview.model_validate_json(service.views.part(by.tenant, plan, OVERVIEW))
     with service.database.reading() as connection:
         entry = shelf.entry(connection, by.tenant, plan)
         certificate = certificates.find(connection, by.tenant, plan)
         observed = observations.list_of_plan(connection, by.tenant, plan, NEWEST)
-        kept = derived.read(connection, plan, OVERVIEW, [0])
-    overview = Overview.model_validate_json(kept.get(0) or _made(service, by.tenant, plan))
     made = PlanOverview(
         entry=plan_entry_of(entry),
         overview=overview,
@@ -52,16 +50,3 @@ def get_overview(request: Request, service: Service, by: Reader, plan: str) -> R
         observations=observed.items,
     )
     return immutable.recent_text(request, made.model_dump_json(exclude_none=True))
-
-
-def _made(service: State, tenant: Tenant, id_: str) -> bytes:
-    """The overview as it is kept from now on."""
-    found = service.inspected.of(tenant, id_)
-    plan = found.plan
-    with service.database.reading() as connection:
-        topology = documents.parsed(connection, tenant, Topology, plan.topology)
-        setup = documents.parsed(connection, tenant, Setup, plan.setup)
-        calibration = documents.calibration(connection, tenant, plan.calibration)
-    parts = overview_parts(plan, found.graph, topology, setup, calibration)
-    derived.keep(service.database, id_, OVERVIEW, parts)
-    return unpack(parts[0])

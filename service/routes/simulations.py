@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from meshwright.schema.simulation import Simulation
 from service import immutable
 from service.principals import Reader, Tenant
-from service.simulating import NUMBERS, TRACE, VERSION
+from service.simulating import NUMBERS, SIMULATED, TRACE
 from service.state import Service, State
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["simulations"])
@@ -34,8 +34,8 @@ def get_timeline(request: Request, service: Service, by: Reader, plan: str) -> R
 
 
 def _part(request: Request, service: State, tenant: Tenant, plan: str, number: int) -> Response:
-    tag = f"{plan}.simulated.{VERSION}.{number}"
+    tag = f"{plan} {SIMULATED.name} {number}".replace(" ", ".")
     if immutable.holds(request, tag):
-        service.simulations.check(tenant, plan)
+        service.views.check(tenant, plan)
         return immutable.recent_not_modified(tag)
-    return immutable.recent_body(tag, service.simulations.part(tenant, plan, number))
+    return immutable.recent_body(tag, service.views.part(tenant, plan, SIMULATED, number))

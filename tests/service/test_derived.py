@@ -8,7 +8,7 @@ from sqlalchemy import func, select, text
 from meshwright.schema import Plan
 from service import deletion, derived, documents
 from service.packing import pack
-from service.principals import DEFAULT
+from service.principals import DEFAULT, Tenant
 from service.tables import DerivedRow
 from tests.service.job_table import Table
 
@@ -29,25 +29,25 @@ def count(table: Table) -> int:
 
 
 def test_parts_are_found_by_name_and_number(table: Table, stored: str) -> None:
-    derived.keep(table.database, stored, "one", PACKED)
-    derived.keep(table.database, stored, "one", {0: pack(b"later")})  # the first stays
-    derived.keep(table.database, stored, "other", {0: pack(b"another")})
+    derived.keep(table.database, DEFAULT, stored, "one", PACKED)
+    derived.keep(table.database, DEFAULT, stored, "one", {0: pack(b"later")})  # the first stays
+    derived.keep(table.database, DEFAULT, stored, "other", {0: pack(b"another")})
     with table.database.reading() as connection:
-        assert derived.read(connection, stored, "one", [0, 3, 7]) == PARTS
-        assert derived.read(connection, stored, "other", [0]) == {0: b"another"}
-        assert derived.read(connection, "plan_0", "one", [0]) == {}
+        assert derived.read(connection, DEFAULT, stored, "one", [0, 3, 7]) == PARTS
+        assert derived.read(connection, DEFAULT, stored, "other", [0]) == {0: b"another"}
+        assert derived.read(connection, DEFAULT, "plan_0", "one", [0]) == {}
+        assert derived.read(connection, Tenant("other"), stored, "one", [0]) == {}
 
 
 def test_it_goes_with_its_document(table: Table, stored: str) -> None:
-    derived.keep(table.database, stored, "one", PACKED)
+    derived.keep(table.database, DEFAULT, stored, "one", PACKED)
     with table.database.writing() as connection:
         deletion.let_go(connection, [(DEFAULT, stored)])
-        assert deletion.free_bytes(connection, 10) == 1
     assert count(table) == 0
 
 
 def test_of_what_is_gone_nothing_is_kept(table: Table) -> None:
-    derived.keep(table.database, "plan_0", "one", PACKED)
+    derived.keep(table.database, DEFAULT, "plan_0", "one", PACKED)
     assert count(table) == 0
 
 
@@ -56,5 +56,5 @@ def test_a_store_that_takes_nothing_harms_no_answer(
 ) -> None:
     with table.database.writing() as connection:
         connection.execute(text("DROP TABLE derived"))
-    derived.keep(table.database, stored, "one", PACKED)
+    derived.keep(table.database, DEFAULT, stored, "one", PACKED)
     assert "could not be kept" in caplog.text

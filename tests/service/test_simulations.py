@@ -18,7 +18,7 @@ from meshwright.schema.simulation import Simulation
 from service.packing import unpack
 from service.principals import DEFAULT, Tenant
 from service.short_processes import WAITING
-from service.simulating import NUMBERS, VERSION, simulated
+from service.simulating import NUMBERS, SIMULATED, simulated
 from service.tables import DerivedRow
 from tests.service.conftest import ROOT, Serve
 from tests.service.keyed import state_of
@@ -67,7 +67,7 @@ def test_the_client_asks_for_both(service: TestClient) -> None:
 
 def test_it_is_made_once_for_all_processes(serve: Serve) -> None:
     paths = ("simulation", "timeline", "memory?points=50")
-    first, other = serve(workers=0), serve(workers=0, simulate_memory_bytes=2**28)
+    first, other = serve(workers=0), serve(workers=0, view_memory_bytes=2**28)
     plan, unasked = store(first, [2, 4]), store(first, [1, 4])
     made = [first.get(f"/v1/plans/{plan.id}/{path}") for path in paths]
     again = [other.get(f"/v1/plans/{plan.id}/{path}") for path in paths]
@@ -80,13 +80,13 @@ def test_it_is_made_once_for_all_processes(serve: Serve) -> None:
 def test_it_is_made_for_each_tenant(serve: Serve) -> None:
     http = serve(workers=0)
     plan = store(http, [2, 4])
-    simulations = state_of(http).simulations
-    simulations.part(DEFAULT, plan.id, NUMBERS)
+    views = state_of(http).views
+    views.part(DEFAULT, plan.id, SIMULATED, NUMBERS)
     with pytest.raises(NotFound):
-        simulations.part(Tenant("other"), plan.id, NUMBERS)
+        views.part(Tenant("other"), plan.id, SIMULATED, NUMBERS)
     with state_of(http).database.reading() as connection:
-        names = set(connection.execute(select(DerivedRow.name)).scalars())
-    assert names == {f"simulated {VERSION} default"}
+        kept = select(DerivedRow.tenant, DerivedRow.name).distinct()
+        assert connection.execute(kept).all() == [("default", SIMULATED.name)]
 
 
 def test_of_many_who_ask_at_once_one_has_it_made(serve: Serve) -> None:
@@ -102,14 +102,15 @@ def test_of_many_who_ask_at_once_one_has_it_made(serve: Serve) -> None:
 
 
 def test_a_new_simulation_has_a_new_version() -> None:
-    """Where this fails, what is kept of plans is old: give VERSION its successor, and this its
+    """Where this fails, what is kept of plans is old: give it another name, and this its
     digest."""
     file = PlanFile.from_json(gzip.decompress(WRITTEN.read_bytes()))
     assert file.calibration is not None
     names = ("plan", "graph", "topology", "setup", "calibration")
     made = simulated({name: getattr(file, name).to_json().encode() for name in names})
     told = json.dumps([rounded(json.loads(unpack(made[number]))) for number in sorted(made)])
-    assert (VERSION, hashlib.sha256(told.encode()).hexdigest()) == (1, DIGEST)
+    digest = hashlib.sha256(told.encode()).hexdigest()
+    assert (SIMULATED.name, digest) == ("simulated 1", DIGEST)
 
 
 def rounded(value: Any) -> Any:

@@ -19,10 +19,9 @@ from costmodel.calibrations import shipped_calibration
 from meshwright.planfile import PlanFile
 from meshwright.schema import Plan, Request, Setup
 from meshwright.stopping import StopSignal
-from service import search
+from service import documents, search
 from service.app import create_app
 from service.database import Database
-from service.inspected import Inspected
 from service.packing import unpack
 from service.settings import Settings
 from service.tables import DerivedRow
@@ -32,12 +31,12 @@ from tests.service.conftest import ROOT, local
 from tests.service.samples import REQUEST
 
 DOCUMENTS = ROOT / "tests" / "data" / "documents"
-PAGES = ("overview", "layout", "layout?open=net")
+PAGES = ("overview", "memory", "layout", "layout?open=net")
 
 
 def pages(client: Any, plan: str) -> list[Any]:
     found = [client.get(f"/v1/plans/{plan}/{page}") for page in PAGES]
-    assert [answer.status_code for answer in found] == [200, 200, 200]
+    assert [answer.status_code for answer in found] == [200] * 4
     return [answer.json() for answer in found]
 
 
@@ -59,14 +58,14 @@ def test_a_plan_that_was_found_is_shown_without_reading_it(
         found = client.post("/v1/plan", json=REQUEST, headers={"Prefer": "wait=60"}).json()
         plan = Plan.from_dict(found).id
         with monkeypatch.context() as without:
-            without.setattr(Inspected, "of", unread)
+            without.setattr(documents, "of_plan", unread)
             kept = pages(client, plan)
         database: Database = client.app.state.service.database  # type: ignore[attr-defined]
         with database.writing() as connection:
             connection.execute(delete(DerivedRow))
     with service(store, tmp_path) as client:
         assert pages(client, plan) == kept  # made again, and kept
-    monkeypatch.setattr(Inspected, "of", unread)
+    monkeypatch.setattr(documents, "of_plan", unread)
     with service(store, tmp_path) as client:
         assert pages(client, plan) == kept
 
@@ -81,7 +80,7 @@ def test_who_has_to_end_makes_no_views(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("it goes on")
 
     with StopSignal(signal.SIGTERM) as stop:
-        assert len(search.written(plan, request, stop)["plan"]["derived"]) == 2
+        assert len(search.written(plan, request, stop)["plan"]["derived"]) == 3
         monkeypatch.setattr(search, "views_of", lambda *_: 1 / 0)
         assert "ZeroDivisionError" in search.written(plan, request, stop)["trace"]
         monkeypatch.setattr(search, "views_of", asked)
@@ -106,6 +105,7 @@ def test_other_content_has_another_name() -> None:
         for name, parts in found.items()
     }
     assert {name: hashlib.sha256(own).hexdigest() for name, own in contents.items()} == {
-        "overview 1": "74a45e6f4bb31f777fda4658e4d1a6d4aee85625bee3fa6603186a4968fff9a8",
+        "overview 1": "be682fd52248f9fb11f74d3e6dc708092280e9252fbf9a95b76c20fd7e115558",
+        "memory 1": "fe3bb99d4a627cbc50140f54349967465f2862f8c6e0584db1b3492b4572641d",
         "drawing 1": "e58f2c0fe4030a080a861360a3d10c38000c39e5f0bb524b29e0df5da8c28fac",
     }

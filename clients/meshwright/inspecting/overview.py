@@ -11,6 +11,8 @@ from meshwright.launch.uniform import uniform_of
 from meshwright.schema import Calibration, Graph, MemoryUse, Plan, Setup, Stage, Topology
 from meshwright.schema.overview import Overview, StageOverview
 
+MOST_DIFFERING = 100  # kinds; chosen: exports name all
+
 
 def overview_of(
     plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
@@ -18,6 +20,8 @@ def overview_of(
     """The overview of a plan; PlanError where the graph is another one than the plan's."""
     often = Counter(op.op for stage in plan.stages for op in stage.ops)
     samples_per_s, tokens_per_s = rates_of(plan, graph, setup)
+    uniform = uniform_of(plan, graph, setup)
+    others = uniform.differing
     return Overview(
         plan=plan.id,
         name=plan.name,
@@ -34,7 +38,9 @@ def overview_of(
         tokens_per_s=tokens_per_s,
         microbatches=plan.microbatches,
         schedule=plan.schedule,
-        uniform=uniform_of(plan, graph, setup),
+        uniform=uniform.model_copy(update={"differing": others[:MOST_DIFFERING]}),
+        differing=sum(own.count for own in others),
+        differing_kinds=len(others),
         stages=tuple(_stage(plan, graph, number, often) for number in range(len(plan.stages))),
         cost=plan.cost,
         search=plan.search,

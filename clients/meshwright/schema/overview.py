@@ -47,8 +47,9 @@ class Overview(Document):
 
     asked: the wishes that are not the default, in words, then the pins.
     samples_per_s, tokens_per_s: where the graph has a batch, and sequences. uniform: the plan in
-    the degrees that frameworks have, and how far it is not so. collectives, buckets: of gradients
-    and parameters that run as one, so many as so many.
+    the degrees that frameworks have, with the first hundred kinds of what is not so; of those there
+    are differing_kinds, of differing ops and parameters. collectives, buckets: of gradients and
+    parameters that run as one, so many as so many.
     """
 
     prefix: ClassVar[str] = "view"
@@ -71,6 +72,8 @@ class Overview(Document):
     microbatches: int
     schedule: Schedule | None = None
     uniform: Uniform
+    differing: int = Field(default=0, ge=0)
+    differing_kinds: int = Field(default=0, ge=0)
     stages: tuple[StageOverview, ...]
     cost: Cost
     search: Search

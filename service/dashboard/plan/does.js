@@ -13,11 +13,11 @@ export function does({ overview, entry }, topology) {
     "section", { "aria-labelledby": "does" },
     h("h2", { id: "does" }, "What does it do?"),
     degrees(overview),
-    uniform.differing.length
+    overview.differing_kinds
       ? h("details", {},
-          h("summary", {}, otherwise(uniform.differing.reduce((all, own) => all + own.count, 0))),
+          h("summary", {}, otherwise(overview.differing)),
           h("ul", {}, uniform.differing.slice(0, MOST).map((own) => h("li", { class: "name" }, h("code", {}, own.name), own.count > 1 ? ` ×${own.count}` : "", `: ${own.what}`))),
-          uniform.differing.length > MOST ? h("p", { class: "muted" }, `and ${uniform.differing.length - MOST} kinds more.`) : null)
+          overview.differing_kinds > MOST ? h("p", { class: "muted" }, `and ${count(overview.differing_kinds - MOST)} kinds more.`) : null)
       : h("p", { class: "muted" }, "Every op is as these degrees say."),
     h("h3", {}, "The mesh on the cluster"),
     h("div", { class: "columns" }, deviceMap(overview, topology), levels(overview, topology)),

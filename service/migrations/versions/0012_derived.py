@@ -17,13 +17,15 @@ depends_on = None
 def upgrade() -> None:
     op.create_table(
         "derived",
+        sa.Column("tenant", sa.String(64), nullable=False),
         sa.Column("document", sa.String(80), nullable=False),
         sa.Column("name", sa.String(80), nullable=False),
         sa.Column("part", sa.Integer(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("document", "name", "part", name="derived_key"),
+        sa.PrimaryKeyConstraint("tenant", "document", "name", "part", name="derived_key"),
         sa.ForeignKeyConstraint(
-            ["document"], ["documents.id"], name="derived_document_names_documents",
+            ["tenant", "document"], ["holdings.tenant", "holdings.id"],
+            name="derived_tenant_names_holdings",
             ondelete="CASCADE",
         ),
     )  # fmt: skip
