@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, select
 
 from meshwright.schema import Calibration
 from meshwright.schema.samples import Samples
@@ -14,7 +14,7 @@ from service.documents import Entry
 from service.inserting import insert_new
 from service.paging import Page, PageRequest
 from service.principals import Tenant
-from service.tables import CalibratedRow, HoldingRow
+from service.tables import CalibratedRow, DocumentRow, HoldingRow
 
 
 def put(
@@ -66,6 +66,17 @@ def list_calibrations(
     return documents.list_documents(connection, tenant, Calibration.prefix, page, *measured)
 
 
+def newest(connection: Connection, tenant: Tenant, topology: str) -> str | None:
+    """The calibration that a plan for a topology is made with where nobody names one: the newest
+    fitted to samples of it; None where the tenant has none.
+
+    Not one that is anchored by reported steps: every report makes another, after which a stored
+    plan would be searched again; and steps anchor only what is not anchored yet.
+    """
+    found = connection.execute(_NEWEST, {"tenant": tenant, "topology": topology}).first()
+    return None if found is None else str(found.id)
+
+
 def topologies_of(
     connection: Connection, tenant: Tenant, calibrations: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
@@ -77,6 +88,28 @@ def topologies_of(
     for row in connection.execute(own.order_by(CalibratedRow.topology)):
         found[row.calibration].append(row.topology)
     return {id_: tuple(topologies) for id_, topologies in found.items()}
+
+
+# made once: asked with every request for a plan
+_NEWEST = (
+    select(HoldingRow.id)
+    .join(
+        CalibratedRow,
+        and_(
+            CalibratedRow.tenant == HoldingRow.tenant,
+            CalibratedRow.calibration == HoldingRow.id,
+        ),
+    )
+    .join(DocumentRow, DocumentRow.id == HoldingRow.id)
+    .where(
+        CalibratedRow.tenant == bindparam("tenant"),
+        CalibratedRow.topology == bindparam("topology"),
+        DocumentRow.summary["samples"].as_string().is_not(None),
+        DocumentRow.summary["anchored"].as_string().is_(None),
+    )
+    .order_by(HoldingRow.created.desc(), HoldingRow.id.desc())
+    .limit(1)
+)
 
 
 def _measured_in(topology: str) -> ColumnElement[bool]:

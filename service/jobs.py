@@ -120,6 +120,7 @@ class Jobs:
                 request=request,
                 graph=graph,
                 topology=topology,
+                calibration=asked.get("calibration"),
                 asked=asked,
                 state="queued",
                 attempt=0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from typing import Any, ClassVar, TypeVar
@@ -32,7 +32,7 @@ from meshwright.schema import (
 from meshwright.schema.canonical import digest
 from meshwright.schema.move import DEFAULT_STEPS
 from meshwright.schema.sizes import MAX_SIZE
-from service import documents
+from service import calibrations, documents
 from service.principals import Tenant
 from solver.planner import check as check_request
 
@@ -95,9 +95,23 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
         **_before(body),
         **terms.to_dict(),
     }
-    by = f"{planner} {_version()}"
-    request = digest("request", {**asked, "planner": by})
-    return Asked(request, asked, tuple(inline), _verify(body))
+    return Asked(_request(asked, planner), asked, tuple(inline), _verify(body))
+
+
+def decided(connection: Connection, tenant: Tenant, asked: Asked, planner: str) -> Asked:
+    """The same with what the tenant's store decides where a request leaves it open: the newest
+    calibration of the topology."""
+    if "calibration" in asked.body:
+        return asked
+    newest = calibrations.newest(connection, tenant, asked.topology)
+    if newest is None:
+        return asked
+    body = {**asked.body, "calibration": newest}
+    return replace(asked, request=_request(body, planner), body=body)
+
+
+def _request(body: Mapping[str, Any], planner: str) -> str:
+    return digest("request", {**body, "planner": f"{planner} {_version()}"})
 
 
 @cache

@@ -21,7 +21,8 @@ class Job(BaseModel):
     """A search or a measurement, and what came of it; `plan` and `outcome` once that is found.
 
     kind: a measurement has no `graph`, and a `topology`, `samples` and `calibration` once it has
-    succeeded. worker: who has it, or had it last; of a measurement the agent's id.
+    succeeded. calibration: of a search, the stored one that it is made with, named or found; else
+    it is the planner's own. worker: who has it, or had it last; of a measurement the agent's id.
     key, key_name: of who asked for it, where keys are used.
     seconds: how long after the start each entry of the plan's `search.history` was found.
     ended_early: the search was cancelled or took too long; the plan is the best until then.

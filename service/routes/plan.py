@@ -26,7 +26,7 @@ from service import certificates, documents, immutable
 from service.body import Body, read_body
 from service.idempotency import Given, Once
 from service.jobs import has_ended
-from service.planning import Asked, check, understand
+from service.planning import Asked, check, decided, understand
 from service.principals import Planner, Principal, Tenant
 from service.references import referring
 from service.resources import Job, job_of
@@ -100,21 +100,24 @@ def _submit(
     service: State, by: Principal, body: Body, *, fresh: bool, once: Once | None
 ) -> tuple[Row[Any], bool]:
     known = None if fresh or once else service.remembered.request(body.encoding, body.data)
+    planner = service.settings.planner
     if known is not None:
         with service.database.reading() as connection:
-            found = service.jobs.find(connection, by.tenant, known)
+            asked = decided(connection, by.tenant, known, planner)
+            found = service.jobs.find(connection, by.tenant, asked.request)
         if found is not None:
             _count(service, found)
             return found, False
-    asked = understand(body.json(), service.settings.planner)
+    asked = understand(body.json(), planner)
     for graph in [part for part in asked.documents if isinstance(part, Graph)]:
         try:
             body.limits.check_graph(graph)
         except TooLarge as error:
             raise error.within("/graph") from None
     if not asked.verify:
-        service.remembered.keep(body.encoding, body.data, asked.request)
+        service.remembered.keep(body.encoding, body.data, asked)
     with service.database.reading() as connection:
+        asked = decided(connection, by.tenant, asked, planner)
         again = once and service.idempotency.find(connection, by.tenant, once)
         found = None if fresh else service.jobs.find(connection, by.tenant, asked.request)
         if found is not None and not asked.verify and not once:

@@ -255,3 +255,47 @@ def test_samples_of_more_operations_than_numbers_hold_are_no_fault_of_ours(
     answer = http.get(f"/v1/calibrations/{other.id}/residuals")
     assert answer.status_code == 422
     assert "nothing can be computed" in answer.json()["detail"]
+
+
+def asked_for(http: TestClient, headers: dict[str, str] | None = None, **more: Any) -> Any:
+    """The job of a request for the topology of the samples."""
+    body = {"graph": GRAPH, "topology": samples().topology.to_dict(), **more}
+    answer = http.post("/v1/plan", json=body, headers=headers or {})
+    assert answer.status_code == 202, answer.text
+    return answer.json()
+
+
+def test_a_plan_is_made_with_the_newest_calibration_of_its_topology(http: TestClient) -> None:
+    published = asked_for(http)
+    assert "calibration" not in published
+    http.post("/v1/samples", json=elsewhere().to_dict())
+    assert asked_for(http)["id"] == published["id"]
+    older = http.post("/v1/samples", json=samples().to_dict()).json()["calibration"]
+    assert asked_for(http)["calibration"] == older
+    later = samples().model_copy(update={"measured_at": "2026-11-23T10:00:00Z"})
+    newer = http.post("/v1/samples", json=later.to_dict()).json()["calibration"]
+    assert newer != older
+    job = asked_for(http)
+    assert (job["calibration"], job["id"]) == (newer, asked_for(http, calibration=newer)["id"])
+    assert http.get(f"/v1/jobs/{job['id']}/request").json()["calibration"] == newer
+    assert asked_for(http, calibration=older)["calibration"] == older
+    assert len({asked_for(http, calibration=id_)["id"] for id_ in (older, newer)}) == 2
+
+
+def test_that_of_another_tenant_is_none(http: TestClient) -> None:
+    one, other = key_of(http, tenant="one"), key_of(http, tenant="other")
+    assert http.post("/v1/samples", json=samples().to_dict(), headers=one).status_code == 201
+    assert "calibration" in asked_for(http, one)
+    assert "calibration" not in asked_for(http, other)
+
+
+def test_a_reported_step_changes_no_request(http: TestClient) -> None:
+    own = samples()
+    made = http.post("/v1/samples", json=own.to_dict()).json()
+    plan = store_for(
+        http, Graph.from_dict(GRAPH), own.topology, Setup(), calibration=fit_calibration(own)
+    )
+    step = {"plan": plan.id, "step_ns": 1.1 * plan.cost.step_ns, "stack": "s"}
+    anchored = http.post(f"/v1/plans/{plan.id}/observations", json=step).json()["calibration"]
+    assert listed(http, own.topology.id)[0] == anchored
+    assert asked_for(http)["calibration"] == made["calibration"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from service.planning import Asked
 from service.principals import Tenant
-from service.remembered import MOST, Remembered
+from service.remembered import LONGEST, MOST, Remembered
 from tests.service.conftest import Serve, until
 from tests.service.keyed import key_of, state_of
 from tests.service.samples import REQUEST, request
@@ -44,8 +45,8 @@ def test_bytes_known_of_one_tenant_say_nothing_to_another(serve: Serve) -> None:
 
 def test_a_body_is_known_by_its_encoding_too() -> None:
     known = Remembered()
-    known.keep("gzip", b"a", "request_1")
-    assert known.request("gzip", b"a") == "request_1"
+    known.keep("gzip", b"a", asked(1))
+    assert known.request("gzip", b"a") == asked(1)
     assert known.request("", b"a") is None
     assert known.request("gzi", b"pa") is None
 
@@ -53,7 +54,17 @@ def test_a_body_is_known_by_its_encoding_too() -> None:
 def test_what_was_asked_longest_ago_is_forgotten() -> None:
     known = Remembered()
     for number in range(MOST + 1):
-        known.keep("", str(number).encode(), f"request_{number}")
-        assert known.request("", b"0") == "request_0"
+        known.keep("", str(number).encode(), asked(number))
+        assert known.request("", b"0") == asked(0)
     assert known.request("", b"1") is None
-    assert known.request("", b"2") == "request_2"
+    assert known.request("", b"2") == asked(2)
+
+
+def test_what_is_long_is_read_again() -> None:
+    known = Remembered()
+    known.keep("", b"a", Asked("request_1", {"module": "m" * LONGEST}, ()))
+    assert known.request("", b"a") is None
+
+
+def asked(number: int) -> Asked:
+    return Asked(f"request_{number}", {"graph": f"graph_{number}"}, ())
