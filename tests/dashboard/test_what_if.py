@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,9 +12,15 @@ from playwright.sync_api import Page, expect
 
 from meshwright.cli.pins import parse_pin
 from meshwright.client import Client
-from meshwright.schema import RequestError
+from meshwright.schema import Request, RequestError
+from meshwright.schema.wishes import Wishes
 from tests.dashboard.conftest import Site, check, visit
 
+# documents that a list offers, pins, which have an editor, and the plan that a job goes on from
+ELSEWHERE = {
+    "/schema_version", "/setup/schema_version", "/graph", "/topology", "/calibration", "/before",
+    "/pins",
+}  # fmt: skip
 NOTATION = """text => import("/dashboard/views/what_if/notation.js").then((notation) => {
     const pin = notation.readPin(text);
     return [pin, notation.writePin(pin)];
@@ -101,7 +108,7 @@ def test_every_choice_of_the_form_is_one_of_the_request(page: Page, site: Site) 
     page.get_by_label("On the host").select_option("optimizer")
     page.get_by_label("Pipeline ranks").fill("auto")
     page.get_by_label("Microbatches").fill("8")
-    page.get_by_label("seq").fill("4096")
+    page.get_by_label("seq", exact=True).fill("4096")
     page.get_by_label("Solver").select_option("dynamic_programming")
     page.get_by_label("Axes of a mesh").fill("2")
     page.get_by_label("Execution").select_option("yes")
@@ -120,6 +127,95 @@ def test_every_choice_of_the_form_is_one_of_the_request(page: Page, site: Site) 
     }
     page.get_by_role("button", name="Cancel the search").click()
     expect(page.get_by_role("button", name="Cancel the search")).to_have_count(0)
+
+
+def test_the_form_can_say_all_that_a_request_can(page: Page, site: Site) -> None:
+    visit(page, address(site, "llama"))
+    found = page.locator("[data-pointer]").evaluate_all("all => all.map(f => f.dataset.pointer)")
+    for own in sayable(Request.model_json_schema(), ""):
+        places = [f"{pointer}/" for pointer in found if pointer != "/degrees"]  # that says whether
+        assert any(f"{own}/".startswith(at) or at.startswith(f"{own}/") for at in places), own
+
+
+def sayable(schema: dict[str, Any], pointer: str) -> Iterator[str]:
+    """Pointers of all that is no object of its own, but what is chosen elsewhere."""
+    definitions: dict[str, Any] = schema["$defs"]
+
+    def walk(own: dict[str, Any], pointer: str) -> Iterator[str]:
+        kinds = [own, *own.get("anyOf", ())]
+        inner = [definitions[kind["$ref"].split("/")[-1]] for kind in kinds if "$ref" in kind]
+        fields = [pair for kind in (own, *inner) for pair in kind.get("properties", {}).items()]
+        if not fields and pointer not in ELSEWHERE:
+            yield pointer
+        for name, field in fields:
+            if f"{pointer}/{name}" not in ELSEWHERE:
+                yield from walk(field, f"{pointer}/{name}")
+
+    yield from walk(schema, pointer)
+
+
+def test_a_strategy_can_be_stated(page: Page, site: Site) -> None:
+    visit(page, address(site, "llama"))
+    expect(page.get_by_label("Tensor parallel")).to_be_hidden()
+    page.get_by_role("combobox", name="Strategy").select_option("stated")
+    page.get_by_label("Tensor parallel").fill("4")
+    page.get_by_label("Sequence parallel").select_option("yes")
+    page.get_by_label("ZeRO").select_option("1")
+    page.get_by_label("Pipeline ranks").fill("2")
+    page.get_by_label("Schedule").select_option("interleaved_1f1b")
+    page.get_by_label("Stages a rank").fill("2")
+    page.get_by_label("Microbatches").fill("4")
+    page.get_by_label("Recompute").select_option("full")
+    page.get_by_label("In blocks").fill("3")
+    group = page.get_by_role("group", name="How it is run")
+    group.get_by_text("more").click()
+    group.get_by_label("Master copy").select_option("none")
+    group.get_by_label("Buckets, all-gather").fill("100")
+    group.get_by_label("All-to-all").select_option("no")
+    check(page, "what-if-stated")
+    page.reload()
+    with page.expect_request("**/v1/plan") as sent:
+        page.get_by_role("button", name="Plan it").click()
+    expect(page).to_have_url(re.compile("/jobs/job_|/compare"))
+    body: dict[str, Any] = json.loads(sent.value.post_data or "")
+    assert {name: body[name] for name in body if name not in ("graph", "topology")} == {
+        "setup": {
+            "microbatches": 4, "master_dtype": None, "allow_all_to_all": False,
+            "fusion": {"all_gather": {"mode": "size", "size_mb": 100}},
+        },
+        "degrees": {"tp": 4, "sequence_parallel": True, "zero": 1},
+        "pipeline": {"ranks": 2, "schedule": "interleaved_1f1b", "stages_per_rank": 2},
+        "recompute": {"policy": "full", "blocks": 3},
+    }  # fmt: skip
+    Wishes.model_validate({name: body[name] for name in ("degrees", "pipeline", "recompute")})
+
+
+@pytest.mark.parametrize(
+    ("query", "label"),
+    [
+        ("stated=stated&dp=3&ep=2", "Expert parallel (ep)"),
+        ("stated=stated&tp=7", "Tensor parallel (tp)"),
+        ("stated=stated&sequence-parallel=yes", "Sequence parallel"),
+        ("pipeline=4&cuts=a", "Cuts"),
+        ("batch=9&microbatches=2", "Microbatches"),
+        ("stated=stated&module=model.*", "Only ops of"),
+        ("buckets-reduce_scatter=after%203", "Buckets, reduce-scatter"),
+        ("buckets-all_gather=after%203%202", "Buckets, all-gather"),
+        ("zero=0&shard-size=8", "Shards over"),
+        ("zero=3&accumulation=no", "Summed gradients"),
+    ],
+)
+def test_each_fault_stands_beside_what_it_is_of(
+    page: Page, site: Site, query: str, label: str
+) -> None:
+    visit(page, address(site, "llama", f"?{query}"))
+    page.get_by_role("button", name="Plan it").click()
+    field = page.get_by_label(label, exact=True)
+    expect(field).to_be_focused()
+    expect(field).to_have_attribute("aria-invalid", "")
+    said = page.locator(f"#{(field.get_attribute('aria-describedby') or '').split()[-1]}")
+    expect(said).not_to_be_empty()
+    expect(page.get_by_role("alert")).to_contain_text(said.inner_text())
 
 
 def test_what_does_not_fit_says_by_how_much_and_what_takes_the_most(page: Page, site: Site) -> None:

@@ -180,7 +180,7 @@ def test_another_content_type_is_refused(http: TestClient, kind: str | None) -> 
             {"constraints": {"optimizer_parallel": {"level": 0, "shard_size": 2}}},
             422,
             "invalid-request",
-            "/constraints",
+            "/constraints/optimizer_parallel/shard_size",
             "level 0 keeps all whole",
         ),
     ],

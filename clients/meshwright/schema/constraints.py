@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import Field, StrictBool, field_validator, model_validator
 
 from meshwright.schema.errors import RequestError
 from meshwright.schema.model import Model, Whole
 from meshwright.schema.topology import MAX_DEVICES
+from meshwright.schema.within import said_where
 
 MAX_ALIGNMENT = 1024  # chosen: MindSpore's limit, more than any unit of matrix products wants
 MAX_THRESHOLD_KB = 2**30  # chosen: a terabyte, more than any parameter
@@ -43,13 +44,15 @@ class OptimizerParallel(Model):
         if level == 0 and self.shard_size is not None:
             raise RequestError(
                 f"optimizer_parallel: level 0 keeps all whole, shard_size: {self.shard_size} says "
-                "over how many devices it is in shards; leave one of the two out"
+                "over how many devices it is in shards; leave one of the two out",
+                pointer="/shard_size",
             )
         if (level == 0 and shards) or (level in (2, 3) and shards is False):
             raise RequestError(
                 f"optimizer_parallel: level {level} keeps gradients "
                 f"{'whole' if level == 0 else 'in shards'}, gradient_accumulation_shard: "
-                f"{str(shards).lower()} says otherwise; leave it out, or take level 1"
+                f"{str(shards).lower()} says otherwise; leave it out, or take level 1",
+                pointer="/gradient_accumulation_shard",
             )
         return self
 
@@ -76,3 +79,5 @@ class Constraints(Model):
     optimizer_parallel: OptimizerParallel | None = None
     offload: Offload = "none"
     sparse_gradients: tuple[str, ...] = Field(default=(), max_length=MAX_TABLES)
+
+    _said_where = field_validator("optimizer_parallel", mode="wrap")(said_where)

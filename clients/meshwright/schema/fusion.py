@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from meshwright.schema.errors import SetupError
 from meshwright.schema.model import Model, Whole
+from meshwright.schema.within import said_where
 
 MAX_BUCKET_MB = 2**20  # chosen: a terabyte is everything at once
 MAX_GROUPS = 1000  # chosen
@@ -49,9 +50,13 @@ class Fusion(Model):
     all_gather: CollectiveFusion = CollectiveFusion()
     reduce_scatter: CollectiveFusion = CollectiveFusion()
 
+    _said_where = field_validator("*", mode="wrap")(said_where)
+
     @model_validator(mode="after")
     def _numbers_gradients(self) -> Fusion:
         for kind in ("all_gather", "reduce_scatter"):
             if getattr(self, kind).mode == "index":
-                raise SetupError(f"fusion: {kind} knows no `index`; all_reduce alone does")
+                raise SetupError(
+                    f"fusion: {kind} knows no `index`; all_reduce alone does", pointer=f"/{kind}"
+                )
         return self

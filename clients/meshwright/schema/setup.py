@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import Field, StrictBool, field_validator, model_validator
 
 from meshwright.schema.cache import Cache
 from meshwright.schema.cuts import Cuts
@@ -13,6 +13,7 @@ from meshwright.schema.fusion import Fusion
 from meshwright.schema.graph import DType, Graph
 from meshwright.schema.model import Document, Model, Number, Whole
 from meshwright.schema.sequence_order import Order
+from meshwright.schema.within import said_where
 
 Execution = Literal["eager", "compiled", "graphs"]
 
@@ -82,6 +83,8 @@ class Setup(Document):
     )  # chosen: beyond any experts' number
     cache: Cache | None = None
     memory_reserve: Number = Field(default=0.1, ge=0, lt=1)
+
+    _said_where = field_validator("fusion", mode="wrap")(said_where)
 
     @property
     def least_copies(self) -> int:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import (
-    Field,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
 from meshwright.schema.constraints import Constraints, OptimizerParallel
 from meshwright.schema.degrees import Degrees
-from meshwright.schema.errors import MeshwrightError, RequestError
+from meshwright.schema.errors import RequestError
 from meshwright.schema.model import Model, Number, Whole
 from meshwright.schema.pin import Pin
 from meshwright.schema.pipeline import Pipeline
 from meshwright.schema.recompute import Recompute
+from meshwright.schema.within import said_where
 
 MAX_BUDGET_S = 3600.0  # chosen
 MAX_PINS = 1000  # chosen: every pin is held against every op's name before a search is queued
@@ -71,15 +66,9 @@ class Wishes(Model):
     module: str | None = Field(default=None, min_length=1, max_length=512)
     budget: Budget = Budget()
 
-    @field_validator("pins", "constraints", "pipeline", "degrees", "recompute", mode="wrap")
-    @classmethod
-    def _said_where(
-        cls, value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
-    ) -> object:
-        try:
-            return handler(value)
-        except MeshwrightError as error:
-            raise error.within(f"/{info.field_name}") from None
+    _said_where = field_validator(
+        "pins", "constraints", "pipeline", "degrees", "recompute", mode="wrap"
+    )(said_where)
 
     @model_validator(mode="after")
     def _states_all_or_nothing(self) -> Wishes:

@@ -34,9 +34,9 @@ export async function show({ root, params, query, signal, go, keep, title }) {
   const form = h(
     "form", { class: "what-if", onsubmit: submitted },
     h("div", { class: "what-if-groups" },
-      GROUPS.map((group) => together(group.title, fields.filter((field) => field.group === group.name).map((field) => field.element))),
-      together("Pins", pins.element),
-      together("What is changed", summary, h("div", { class: "row" }, ask, h("span", { class: "muted" }, id ? "The plan stays as it is; the new one opens beside it." : "A new search; the old one stays as it is.")), wrong)),
+      GROUPS.map((group) => together(group.title, grouped(fields.filter((field) => field.group === group.name)))),
+      together("Pins", pins.element)),
+    together("What is changed", summary, h("div", { class: "row" }, ask, h("span", { class: "muted" }, id ? "The plan stays as it is; the new one opens beside it." : "A new search; the old one stays as it is.")), wrong),
   );
   fill(root, head, form);
   press({ a: ["ask for the changed plan", () => form.requestSubmit()] }, signal);
@@ -56,8 +56,8 @@ export async function show({ root, params, query, signal, go, keep, title }) {
 
   function changed(field) {
     if (field?.name === "topology") fields.find((own) => own.name === "calibration").follow(field);
+    for (const own of fields) own.mean((name) => fields.find((other) => other.name === name)?.said() ?? "");
     keep({ ...Object.fromEntries(fields.map((own) => [own.name, own.isChanged() ? own.said() : null])), pin: pins.added(), unpin: pins.removed() });
-    for (const own of fields) own.mean((name) => fields.find((other) => other.name === name).said());
     const found = [...fields.flatMap((own) => own.change()), ...pins.changes()];
     fill(summary, changesOf(found));
     ask.disabled = !found.length;
@@ -80,11 +80,27 @@ export async function show({ root, params, query, signal, go, keep, title }) {
     } catch (error) {
       if (signal.aborted) return;
       fill(wrong, failed(error));
-      const pointer = error.errors?.[0]?.pointer ?? "";
-      fields.find((field) => pointer.startsWith(field.pointer))?.fault(error.errors[0].detail);
+      for (const { pointer, detail } of [...(error.errors ?? [])].reverse()) fieldAt(fields, pointer ?? "")?.fault(detail);
     }
     ask.disabled = false;
   }
+}
+
+/** The field of a place in the request, of what it is in, or the first of what is in it. */
+function fieldAt(fields, pointer) {
+  const within = fields.filter((field) => `${pointer}/`.startsWith(`${field.pointer}/`));
+  const nearest = within.reduce((best, field) => (!best || field.pointer.length > best.pointer.length ? field : best), null);
+  const isPart = pointer.split("/").length > 2; // what is said of all of the setup is of no one field
+  return nearest ?? (isPart ? fields.find((field) => field.pointer.startsWith(`${pointer}/`)) : undefined);
+}
+
+/** What few look for stands behind a line, unless something of it is said. */
+function grouped(fields) {
+  const rare = fields.filter((field) => field.rare);
+  return [
+    fields.filter((field) => !field.rare).map((field) => field.element),
+    rare.length ? h("details", { open: rare.some((field) => field.isSaid()) }, h("summary", {}, `${rare.length} more`), rare.map((field) => field.element)) : null,
+  ];
 }
 
 function together(title, ...content) {

@@ -3,7 +3,8 @@ import { fill, h } from "../../element.js";
 
 /**
  * of(body) -> what stands there; write(body, value): puts it there; options: of a list; offers: of a text;
- * says: a hint; means(value, others): what the value comes to, others(name) beside it; onFollow(field, other): another has changed.
+ * says: a hint; means(value, said): what the value comes to, said(name) of the others; onlyIf(said): where it means nothing it is
+ * not shown and changes nothing; onFollow(field, other): another has changed; rare: few look for it.
  */
 export class Field {
   constructor(given, asked) {
@@ -13,7 +14,7 @@ export class Field {
     this.control = this.#made();
     this.meaning = h("span", { class: "muted" });
     this.error = h("span", { class: "bad", id: `fault-${this.name}` });
-    this.element = h("div", { class: "what-if-field" },
+    this.element = h("div", { class: "what-if-field", "data-pointer": this.pointer },
       h("label", { for: this.control.id }, this.label),
       h("span", { class: "row" }, this.control, this.unit ?? null, this.offers ? this.#offered() : null),
       this.says ? h("span", { class: "muted hint", id: `hint-${this.name}` }, this.says) : null,
@@ -34,8 +35,11 @@ export class Field {
     if (this.control.value !== value) this.control.value = this.original;
   }
 
-  mean(others) {
-    fill(this.meaning, this.means?.(this.said(), others));
+  /** Brought up to date with what the others say. */
+  mean(said) {
+    this.control.disabled = this.onlyIf ? !this.onlyIf(said) : false;
+    this.element.hidden = this.control.disabled;
+    fill(this.meaning, this.means?.(this.said(), said));
   }
 
   follow(other) {
@@ -47,7 +51,12 @@ export class Field {
   }
 
   isChanged() {
-    return this.said() !== this.original;
+    return !this.control.disabled && this.said() !== this.original;
+  }
+
+  /** Whether the request or the address says anything other than what is usual. */
+  isSaid() {
+    return this.said() !== String(this.unsaid ?? "");
   }
 
   change() {
@@ -62,7 +71,10 @@ export class Field {
   fault(detail) {
     fill(this.error, detail);
     this.control.toggleAttribute("aria-invalid", detail !== null);
-    if (detail !== null) this.control.focus();
+    if (detail === null) return;
+    const hidden = this.element.closest("details");
+    if (hidden) hidden.open = true;
+    this.control.focus();
   }
 
   #made() {
@@ -80,4 +92,5 @@ export class Field {
     const option = this.options?.find(([own]) => own === value)?.[1];
     const text = option ?? (value === "" ? String(this.placeholder ?? "default") : value);
     return this.unit && Number.isFinite(Number(text)) ? `${text}\u00a0${this.unit}` : text;
-  }}
+  }
+}

@@ -1,100 +1,114 @@
 // The parts of a request that one changes to see what would be: each a control over a place in its body.
 import { bytes, count, short } from "../../units.js";
 import { Field } from "./field.js";
+import { choice, flag, names, placed, share, whole } from "./kinds.js";
+import { stackFields } from "./stack.js";
+import { pipelineFields, strategyFields } from "./strategy.js";
 
 export const GROUPS = [
   { name: "cluster", title: "Cluster" },
   { name: "work", title: "Work of one step" },
+  { name: "strategy", title: "Strategy" },
+  { name: "pipeline", title: "Pipeline" },
   { name: "memory", title: "Memory" },
   { name: "search", title: "Search" },
+  { name: "stack", title: "How it is run" },
 ];
 
-const RESERVE = 0.1; // of a setup that says nothing
-const DEFAULT = { recompute: "none", offload: "none", solver: "auto", axes: "3", pipeline: "1" };
-const words = (names) => names.map((name) => [name, name.replaceAll("_", " ")]);
+const RESERVE = 10; // percent, of a setup that says nothing
 
 /** asked: the request of the plan; symbols: of its graph; topologies, calibrations: entries of lists. */
 export function fieldsOf({ asked, symbols, topologies, calibrations }) {
   const clusters = named(topologies);
-  const fitted = named(calibrations);
   const cluster = (name) => topologies.find((own) => own.id === clusters.get(name))?.summary;
-  const { batch, ...others } = symbols;
-  const sizes = Object.entries(others).map(([name, size]) => new Field({
-    name: `size-${name}`, label: name, group: "work", type: "number", min: 1, placeholder: size, pointer: `/setup/symbols/${name}`,
-    of: (body) => body.setup.symbols?.[name], write: (body, value) => place(body.setup, "symbols", name, number(value)),
-  }, asked));
   return [
-    new Field({
-      name: "topology", label: "Topology", group: "cluster", offers: [...clusters.keys()], pointer: "/topology", required: true,
+    ...clusterFields(asked, clusters, cluster, named(calibrations)),
+    ...workFields(asked, symbols),
+    ...strategyFields(asked),
+    ...pipelineFields(asked),
+    ...memoryFields(asked, cluster),
+    ...searchFields(asked),
+    ...stackFields(asked),
+  ];
+}
+
+function clusterFields(asked, clusters, cluster, fitted) {
+  const group = "cluster";
+  return [
+    placed({
+      name: "topology", label: "Topology", group, offers: [...clusters.keys()], pointer: "/topology", required: true,
       says: "one that is stored, or a preset such as h100-16x8",
       means: (value) => cluster(value) && `${count(cluster(value).devices)} × ${cluster(value).device}`,
-      of: (body) => nameOf(clusters, body.topology), write: (body, value) => (body.topology = clusters.get(value) ?? value),
+      read: (value) => nameOf(clusters, value), write: (value) => clusters.get(value) ?? value,
     }, asked),
-    new Field({
-      name: "calibration", label: "Calibration", group: "cluster", pointer: "/calibration",
+    placed({
+      name: "calibration", label: "Calibration", group, pointer: "/calibration",
       options: [["", "what the service has for the topology"], ...[...fitted.keys()].map((own) => [own, own])],
-      of: (body) => body.calibration && nameOf(fitted, body.calibration), write: (body, value) => put(body, "calibration", value && (fitted.get(value) ?? value)),
+      read: (value) => nameOf(fitted, value), write: (value) => fitted.get(value) ?? value,
       // what was fitted on one cluster says nothing of another
       onFollow: (field, topology) => field.set(topology.isChanged() ? "" : field.original),
-    }, asked),
-    ...(batch === undefined ? [] : [new Field({
-      name: "batch", label: "Global batch", group: "work", type: "number", min: 1, placeholder: batch, pointer: "/setup/global_batch",
-      of: (body) => body.setup.global_batch ?? body.setup.symbols?.batch, write: (body, value) => put(body.setup, "global_batch", number(value)),
-    }, asked)]),
-    ...sizes,
-    new Field({
-      name: "microbatches", label: "Microbatches", group: "work", type: "number", min: 1, placeholder: "the fewest that fit", pointer: "/setup/microbatches",
-      of: (body) => body.setup.microbatches, write: (body, value) => put(body.setup, "microbatches", number(value)),
-    }, asked),
-    new Field({
-      name: "pipeline", label: "Pipeline ranks", group: "work", pointer: "/pipeline", says: "a number, or auto", placeholder: DEFAULT.pipeline, pattern: "[0-9]*|auto",
-      of: ({ pipeline }) => pipeline && (pipeline.ranks === null ? "auto" : pipeline.ranks),
-      write: (body, value) => put(body, "pipeline", value && { ...body.pipeline, ranks: value === "auto" ? null : Number(value) }),
-    }, asked),
-    new Field({
-      name: "reserve", label: "Kept free", unit: "%", group: "memory", type: "number", min: 0, max: 99, step: "any", placeholder: 100 * RESERVE, pointer: "/setup/memory_reserve",
-      says: "of a device, for the framework and fragmentation; more of it is less for the plan",
-      of: (body) => body.setup.memory_reserve === undefined ? undefined : tidy(100 * body.setup.memory_reserve),
-      write: (body, value) => put(body.setup, "memory_reserve", value && Number(value) / 100),
-      means: (value, others) => left(cluster(others("topology"))?.memory_bytes, value === "" ? RESERVE : value / 100),
-    }, asked),
-    new Field({
-      name: "recompute", label: "Recompute", group: "memory", options: words(["none", "selective", "cheap", "full", "ops", "auto"]), pointer: "/recompute",
-      of: (body) => body.recompute?.policy ?? DEFAULT.recompute, write: (body, value) => put(body, "recompute", { ...body.recompute, policy: value }),
-    }, asked),
-    new Field({
-      name: "zero", label: "In shards", group: "memory", pointer: "/constraints/optimizer_parallel",
-      options: [["", "as the search finds best"], ["0", "not (ZeRO 0)"], ["1", "optimizer state (ZeRO 1)"], ["2", "gradients too (ZeRO 2)"], ["3", "values too (ZeRO 3)"]],
-      of: (body) => body.constraints?.optimizer_parallel?.level,
-      write: (body, value) => place(body, "constraints", "optimizer_parallel", value === "" ? "" : { ...body.constraints?.optimizer_parallel, level: Number(value) }),
-    }, asked),
-    new Field({
-      name: "offload", label: "On the host", group: "memory", options: words(["none", "optimizer", "embeddings", "auto"]), pointer: "/constraints/offload",
-      of: (body) => body.constraints?.offload ?? DEFAULT.offload, write: (body, value) => place(body, "constraints", "offload", value),
-    }, asked),
-    new Field({
-      name: "solver", label: "Solver", group: "search", pointer: "/solver",
-      options: words(["auto", "dynamic_programming", "recursive_programming", "sharding_propagation", "semi_auto", "exact"]),
-      of: (body) => body.solver ?? DEFAULT.solver, write: (body, value) => put(body, "solver", value),
-    }, asked),
-    new Field({
-      name: "seconds", label: "At most", unit: "s", group: "search", type: "number", min: 1, max: 3600, step: "any", placeholder: "no limit", pointer: "/budget/seconds",
-      of: (body) => body.budget?.seconds, write: (body, value) => place(body, "budget", "seconds", number(value)),
-    }, asked),
-    new Field({
-      name: "axes", label: "Axes of a mesh", group: "search", type: "number", min: 1, max: 4, placeholder: DEFAULT.axes, pointer: "/budget/max_axes",
-      says: "at most; each one more takes about ten times as long",
-      of: (body) => body.budget?.max_axes, write: (body, value) => place(body, "budget", "max_axes", number(value)),
-    }, asked),
-    new Field({
-      name: "verify", label: "Execution", group: "search", options: [["", "not asked"], ["yes", "execute the plan too, in numpy"]], pointer: "/verify",
-      of: (body) => body.verify && "yes", write: (body, value) => put(body, "verify", value && true),
     }, asked),
   ];
 }
 
-function left(capacity, reserve) {
-  return capacity && `${bytes(capacity * (1 - reserve))} of ${bytes(capacity)} for the plan`;
+function workFields(asked, { batch, ...sizes }) {
+  const group = "work";
+  return [
+    ...(batch === undefined ? [] : [new Field({
+      name: "batch", label: "Global batch", group, type: "number", min: 1, placeholder: batch, pointer: "/setup/global_batch",
+      of: ({ setup }) => setup.global_batch ?? setup.symbols?.batch,
+      write: ({ setup }, value) => (value === "" ? delete setup.global_batch : (setup.global_batch = Number(value))),
+    }, asked)]),
+    ...Object.entries(sizes).map(([name, size]) => whole({ name: `size-${name}`, label: name, group, placeholder: size, pointer: `/setup/symbols/${name}` }, asked)),
+    whole({ name: "microbatches", label: "Microbatches", group, placeholder: "the fewest that fit", pointer: "/setup/microbatches" }, asked),
+  ];
+}
+
+function memoryFields(asked, cluster) {
+  const group = "memory";
+  const zero = "/constraints/optimizer_parallel";
+  return [
+    share({
+      name: "reserve", label: "Kept free", group, min: 0, max: 99, placeholder: RESERVE, pointer: "/setup/memory_reserve",
+      says: "of a device, for the framework and fragmentation; more of it is less for the plan",
+      means: (value, said) => left(cluster(said("topology"))?.memory_bytes, value === "" ? RESERVE : Number(value)),
+    }, asked),
+    choice({ name: "recompute", label: "Recompute", group, options: ["none", "selective", "cheap", "full", "ops", "auto"], pointer: "/recompute/policy" }, asked),
+    whole({ name: "blocks", label: "In blocks", group, min: 0, placeholder: "all", onlyIf: (said) => said("recompute") !== "none", pointer: "/recompute/blocks", says: "the first so many of each pipeline stage" }, asked),
+    choice({
+      name: "zero", label: "In shards", group, pointer: `${zero}/level`, onlyIf: (said) => said("stated") === "", write: Number,
+      options: [["", "as the search finds best"], ["0", "not (ZeRO 0)"], ["1", "optimizer state (ZeRO 1)"], ["2", "gradients too (ZeRO 2)"], ["3", "values too (ZeRO 3)"]],
+    }, asked),
+    choice({ name: "offload", label: "On the host", group, options: ["none", "optimizer", "embeddings", "auto"], pointer: "/constraints/offload" }, asked),
+    whole({ name: "shard-size", label: "Shards over", unit: "devices", group, rare: true, placeholder: "all", pointer: `${zero}/shard_size` }, asked),
+    whole({ name: "threshold", label: "Whole up to", unit: "KiB", group, rare: true, min: 0, placeholder: 64, pointer: `${zero}/threshold_kb`, says: "parameters so small stay whole" }, asked),
+    placed({
+      name: "accumulation", label: "Summed gradients", group, rare: true, pointer: `${zero}/gradient_accumulation_shard`,
+      options: [["", "as the level says"], ["yes", "in shards"], ["no", "whole"]], read: (value) => (value ? "yes" : "no"), write: (value) => value === "yes",
+    }, asked),
+    flag({ name: "dealt", label: "Where no dim divides", group, rare: true, pointer: `${zero}/whole_parameters`, words: ["repeated on all", "dealt out whole"] }, asked),
+    names({ name: "sparse", label: "Sparse gradients", group, rare: true, placeholder: "none", pointer: "/constraints/sparse_gradients", says: "tables, apart by blanks; * for any part of a name" }, asked),
+  ];
+}
+
+function searchFields(asked) {
+  const group = "search";
+  return [
+    choice({ name: "solver", label: "Solver", group, pointer: "/solver", options: ["auto", "dynamic_programming", "recursive_programming", "sharding_propagation", "semi_auto", "exact"] }, asked),
+    choice({ name: "rest", label: "Ops without pins", group, pointer: "/rest", onlyIf: (said) => said("solver") === "semi_auto", options: ["data_parallel", "propagate"] }, asked),
+    whole({ name: "seconds", label: "At most", unit: "s", group, max: 3600, step: "any", placeholder: "no limit", pointer: "/budget/seconds" }, asked),
+    whole({ name: "axes", label: "Axes of a mesh", group, max: 4, placeholder: 3, pointer: "/budget/max_axes", says: "at most; each one more takes about ten times as long" }, asked),
+    flag({ name: "verify", label: "Execution", group, pointer: "/verify", words: ["not asked", "execute the plan too, in numpy"] }, asked),
+    share({ name: "simplicity", label: "Simpler for", group, rare: true, min: 0, max: 10, placeholder: 0.5, pointer: "/budget/simplicity", says: "more cost than the best, the plan with fewest re-layouts" }, asked),
+    placed({ name: "module", label: "Only ops of", group, rare: true, placeholder: "all modules", pointer: "/module", says: "a glob; the others keep their pins, or are data parallel", read: String, write: String }, asked),
+    flag({ name: "all-devices", label: "An op is", group, rare: true, pointer: "/constraints/fully_use_devices", words: ["cut as the search finds best", "over all devices, or whole"] }, asked),
+    flag({ name: "follow", label: "Element-wise ops", group, rare: true, pointer: "/constraints/elementwise_follow", words: ["as the search finds best", "take inputs as they lie"] }, asked),
+    whole({ name: "alignment", label: "Parts are multiples of", group, rare: true, max: 1024, placeholder: 1, pointer: "/constraints/slice_alignment", says: "elements, of products of matrices" }, asked),
+  ];
+}
+
+function left(capacity, percent) {
+  return capacity && `${bytes(capacity * (1 - percent / 100))} of ${bytes(capacity)} for the plan`;
 }
 
 /** Ids by name; those of one name are told apart by their ids. */
@@ -106,23 +120,4 @@ function named(entries) {
 
 function nameOf(known, id) {
   return [...known].find(([, own]) => own === id)?.[0] ?? id;
-}
-
-function put(body, name, value) {
-  if (value === "" || value === undefined) delete body[name];
-  else body[name] = value;
-}
-
-function place(body, part, name, value) {
-  body[part] = { ...body[part] };
-  put(body[part], name, value);
-}
-
-function number(value) {
-  return value === "" ? "" : Number(value);
-}
-
-/** A share that was written as 0.1 is 10 percent, not 10.000000000000002. */
-function tidy(value) {
-  return Number(value.toFixed(6));
 }

@@ -1,0 +1,44 @@
+// A strategy that is stated instead of searched: degrees in Megatron's words, and the pipeline.
+import { choice, flag, names, placed, whole } from "./kinds.js";
+
+const DEGREES = {
+  dp: ["Data parallel (dp)", "the rest"],
+  tp: ["Tensor parallel (tp)", 1],
+  cp: ["Context parallel (cp)", 1],
+  ep: ["Expert parallel (ep)", 1],
+};
+
+export function strategyFields(asked) {
+  const group = "strategy";
+  const onlyIf = (said) => said("stated") === "stated";
+  return [
+    placed({
+      name: "stated", label: "Strategy", group, pointer: "/degrees", options: [["", "the search finds it"], ["stated", "as the degrees say"]],
+      read: () => "stated", write: () => ({}),
+      means: (value) => value && "What the degrees leave open is searched; it is answered whether it fits or not.",
+    }, asked),
+    ...Object.entries(DEGREES).map(([name, [label, placeholder]]) => whole({ name, label, group, onlyIf, placeholder, pointer: `/degrees/${name}` }, asked)),
+    placed({
+      name: "degrees-zero", label: "ZeRO", group, onlyIf, pointer: "/degrees/zero", unsaid: "0", read: String, write: Number,
+      options: [["0", "0: nothing in shards"], ["1", "1: optimizer state"], ["2", "2: gradients too"], ["3", "3: parameters too"]],
+    }, asked),
+    flag({ name: "sequence-parallel", label: "Sequence parallel", group, onlyIf, pointer: "/degrees/sequence_parallel", words: ["no", "over the devices of tp"] }, asked),
+  ];
+}
+
+export function pipelineFields(asked) {
+  const group = "pipeline";
+  const onlyIf = (said) => !["", "1"].includes(said("pipeline"));
+  return [
+    placed({
+      name: "pipeline", label: "Pipeline ranks", group, pointer: "/pipeline/ranks", says: "a number, or auto; of more than one schedule and cuts can be chosen", placeholder: 1, pattern: "[0-9]*|auto", nullable: true,
+      read: (value) => (value === null ? "auto" : String(value)), write: (value) => (value === "auto" ? null : Number(value)),
+    }, asked),
+    choice({
+      name: "schedule", label: "Schedule", group, onlyIf, pointer: "/pipeline/schedule",
+      options: [["", "the fastest that fits"], ["gpipe", "GPipe"], ["1f1b", "1F1B"], ["interleaved_1f1b", "interleaved 1F1B"], ["zb_h1", "zero bubble H1"], ["zb_v", "zero bubble V"]],
+    }, asked),
+    whole({ name: "stages-per-rank", label: "Stages a rank", group, onlyIf, placeholder: "the best", max: 16, pointer: "/pipeline/stages_per_rank", says: "more than one with interleaved 1F1B, two with zero bubble V" }, asked),
+    names({ name: "cuts", label: "Cuts", group, onlyIf, placeholder: "as the search finds best", pointer: "/pipeline/cuts", says: "the op with which each stage but the first begins, apart by blanks" }, asked),
+  ];
+}
