@@ -20,20 +20,11 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench.load import serving
 from bench.series_parallel import series_parallel
+from bench.stored_plans import gpt3, store_plan
 from bench.timing import REPEATS, median_seconds, reference_loop, say
-from costmodel.calibrations import shipped_calibration
 from costmodel.presets import preset
-from meshwright.files import read_document
-from meshwright.schema import Graph, Pipeline, Request, Setup
-from meshwright.schema.recompute import Recompute
-from service import documents
-from service.database import Database
-from service.principals import DEFAULT
-from service.stored import stored_plan
-from service.views import views_of
-from solver.planner import plan as planned
+from meshwright.schema import Request
 
-GPT = Path(__file__).resolve().parents[1] / "examples" / "graphs" / "gpt3-175b.json.gz"
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 PATIENCE_MS = 60_000
@@ -64,8 +55,8 @@ def main() -> None:
         folder = Path(name)
         store = f"sqlite:///{folder / 'meshwright.db'}"
         plans = {
-            "GPT-3 175B": _stored(store, _gpt()),
-            f"{given.ops:,} ops": _stored(store, _large(given.ops)),
+            "GPT-3 175B": store_plan(store, gpt3()),
+            f"{given.ops:,} ops": store_plan(store, _large(given.ops)),
         }
         say("| | plan cold | plan | graph cold | graph | a block opens | a frame |")
         say("| --- | --- | --- | --- | --- | --- | --- |")
@@ -128,31 +119,6 @@ def _browser() -> Iterator[Browser]:
         made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield made
         made.close()
-
-
-def _stored(store: str, request: Request) -> str:
-    found = planned(request).plan
-    assert found is not None
-    calibration = shipped_calibration(found.calibration)
-    assert calibration is not None
-    parts = request.graph, request.topology, request.setup
-    views = views_of(found, *parts, calibration)
-    database = Database(store)
-    database.upgrade()
-    with database.writing() as connection:
-        for document in parts:
-            documents.put(connection, DEFAULT, document, now=database.now)
-        documents.put_plan(connection, DEFAULT, stored_plan(found, views), now=database.now)
-    database.close()
-    return found.id
-
-
-def _gpt() -> Request:
-    setup = Setup.from_dict({"global_batch": 1536, "symbols": {"seq": 2048}})
-    return Request(
-        graph=read_document(GPT, Graph), topology=preset("a100-80g-128x8"), setup=setup,
-        pipeline=Pipeline(ranks=16), recompute=Recompute(policy="auto"),
-    )  # fmt: skip
 
 
 def _large(ops: int) -> Request:
