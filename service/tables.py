@@ -239,6 +239,7 @@ class JobRow(Base):
         Index("jobs_by_request", "tenant", "request", "created"),
         Index("jobs_by_kind", "kind", "state", "created", "id"),
         Index("jobs_by_lease", "state", "lease_until"),
+        Index("jobs_by_plan", "plan", "tenant", "created", "id"),
     )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
