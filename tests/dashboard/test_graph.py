@@ -45,10 +45,41 @@ def test_an_edge_says_what_moves(page: Page, site: Site) -> None:
     assert moved
     visit(page, f"{site.url}/plans/{plan}/graph?open=head")
     page.locator(".graph .move").first.click()
+    legend = page.get_by_role("group", name="Colours of edges")
+    for own in {one["collective"] for edge in moved for one in edge["moved"]}:
+        expect(legend).to_contain_text(own.replace("_", "-"))
     panel = page.get_by_label("Selected")
     expect(panel).to_contain_text("Redistributed on the way")
     expect(panel).to_contain_text(moved[0]["moved"][0]["collective"])
     check(page, "graph-edge")
+
+
+def test_what_moves_to_an_op_is_said_by_collective_and_pass(page: Page, site: Site) -> None:
+    plan = site.plans["face"]
+    found = httpx.get(f"{site.url}/v1/plans/{plan}/layout", params={"open": "head"}).json()
+    edges = [own for own in found["edges"] if own.get("moved")]
+    target = edges[0]["target"]
+    into = [own for own in edges if own["target"] == target]
+    kinds = {(one["collective"], one["direction"]) for own in into for one in own["moved"]}
+    address = urlencode({"open": "head", "op": target})
+    visit(page, f"{site.url}/plans/{plan}/graph?{address}")
+    table = page.get_by_role("table", name="Moves to it")
+    expect(table.locator("tbody tr")).to_have_count(len(kinds))
+    together_us = sum(own["ns"] for own in into) / 1e3
+    expect(page.get_by_label("Selected")).to_contain_text(f"Together {together_us:.0f}\u00a0µs")
+    check(page, "graph-moves")
+
+
+def test_more_axes_than_hues_are_said_to_share_them(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/plans/{site.plans['face']}/graph")
+    said = page.evaluate("""async () => {
+        const { coloursOf, graphLegend } = await import('/dashboard/graph/legend.js');
+        const axes = Object.fromEntries(Array.from({length: 10}, (_, at) => [`a${at}`, 2]));
+        return graphLegend(coloursOf([axes]), []).map((own) => own?.textContent ?? '').join(' ');
+    }""")
+    assert "cut over a0 or a8" in said
+    assert "cut over a1 or a9" in said
+    assert "Of 10 axes 2 share a colour" in said
 
 
 def test_an_op_is_found_opened_and_kept_in_the_address(page: Page, site: Site) -> None:

@@ -1,14 +1,17 @@
 // What is selected, in words and numbers: an op, a module, or what moves on an edge.
 import { strategy } from "../delta.js";
 import { h, path } from "../element.js";
+import { COLLECTIVES } from "../kinds.js";
+import { table } from "../table.js";
 import { bytes, count, time } from "../units.js";
 
-export function boxPanel(plan, box) {
+/** edges: those that are drawn, of which some lead to the box or from it. */
+export function boxPanel(plan, box, edges) {
   const all = (box.times ?? 1) > 1 ? `, all ${count(box.times)}` : "";
   return [
     h("h2", {}, h("span", { class: "name" }, box.op ?? box.id)),
     h("p", {},
-      box.op_kind ? [h("code", {}, box.op_kind), box.stage !== undefined ? ` · stage ${box.stage ?? 0}` : ""] : `${count(box.ops)} ops`,
+      box.op_kind ? [h("code", {}, box.op_kind), box.stage !== undefined ? ` · stage ${box.stage ?? 0}` : ""] : `${count(box.ops)} op${box.ops === 1 ? "" : "s"}`,
       (box.times ?? 1) > 1 ? `, drawn once for ${count(box.times)}` : "",
     ),
     h("dl", { class: "facts" },
@@ -18,6 +21,8 @@ export function boxPanel(plan, box) {
       box.saved_bytes ? [h("dt", {}, "Saved"), h("dd", {}, `${bytes(box.saved_bytes)} a microbatch`)] : null,
       box.parameter_bytes ? [h("dt", {}, "Parameters"), h("dd", {}, `${bytes(box.parameter_bytes)} on a device, with gradients and optimizer state`)] : null,
     ),
+    moves("Moves to it", edges.filter((edge) => edge.target === box.id)),
+    moves("Moves from it", edges.filter((edge) => edge.source === box.id)),
     tensors("Reads", box.read ?? []),
     tensors("Makes", box.made ?? []),
     parameters(box.parameters ?? []),
@@ -41,6 +46,33 @@ export function edgePanel(edge, names) {
 
 function further(more) {
   return more ? h("li", { class: "muted" }, `and ${count(more)} more`) : null;
+}
+
+const WHEN = { forward: "forward", backward: "backward", step: "once a step" };
+
+/** Communication by collective and pass; an edge's own time is of all that it does in a step. */
+function moves(title, edges) {
+  const kinds = new Map();
+  for (const { collective, direction, payload_bytes: payload, ns } of edges.flatMap((edge) => edge.moved ?? [])) {
+    const key = `${collective} ${direction}`;
+    const own = kinds.get(key) ?? { collective, direction, number: 0, payload: 0, ns: 0 };
+    kinds.set(key, { ...own, number: own.number + 1, payload: own.payload + payload, ns: own.ns + ns });
+  }
+  if (!kinds.size) return null;
+  const together = edges.reduce((all, edge) => all + (edge.moved?.length ? edge.ns ?? 0 : 0), 0);
+  return [
+    h("h3", {}, title),
+    table({
+      label: title, rows: [...kinds.values()].sort((a, b) => b.ns - a.ns),
+      columns: [
+        { title: "Collective", value: (own) => `${own.number > 1 ? `${count(own.number)} × ` : ""}${COLLECTIVES[own.collective]?.name ?? own.collective}` },
+        { title: "Pass", value: (own) => WHEN[own.direction] ?? own.direction },
+        { title: "Payload", number: true, value: (own) => (own.payload ? bytes(own.payload) : "–") },
+        { title: "Time", says: "of each once", number: true, value: (own) => time(own.ns) },
+      ],
+    }),
+    h("p", { class: "muted" }, `Together ${time(together)} over a step.`),
+  ];
 }
 
 function tensors(title, all) {

@@ -1,9 +1,9 @@
 // The plan's graph: modules that open, repeats folded, colour by the axis that cuts what an op makes.
 import { get } from "../api.js";
-import { legend } from "../chart/legend.js";
 import { fill, h, path, s } from "../element.js";
 import { Camera } from "../graph/camera.js";
 import { painted } from "../graph/paint.js";
+import { coloursOf, graphLegend } from "../graph/legend.js";
 import { boxPanel, edgePanel } from "../graph/panel.js";
 import { search } from "../graph/search.js";
 import { press } from "../keys.js";
@@ -23,7 +23,8 @@ export async function show({ root, params, query, signal, keep, title }) {
     query.has("open") ? layoutOf(id, wanted, signal) : opened(id, signal),
   ]);
   title(`Graph of ${entry.name || "a plan"}`);
-  const axes = Object.fromEntries([...new Set(entry.meshes.flatMap((mesh) => Object.keys(mesh)))].map((name, at) => [name, `--axis-${at % 8}`]));
+  const axes = coloursOf(entry.meshes);
+  const legend = h("div", { class: "row graph-legend" });
   const layer = s("g");
   const svg = s("svg", { class: "graph", role: "application", tabindex: "0", "aria-label": "Graph of the plan; arrow keys go from box to box, Enter opens" },
     s("defs", {}, s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" }, s("path", { d: "M0 0L8 4L0 8z" }))), layer);
@@ -36,8 +37,8 @@ export async function show({ root, params, query, signal, keep, title }) {
       search(id, (own) => reach(own), signal),
       h("button", { type: "button", onclick: foldAll }, "Fold all"),
       h("button", { type: "button", onclick: () => fit() }, "All in sight"),
-      legend([...Object.entries(axes).map(([name, colour]) => ({ name: `cut over ${name}`, colour })), { name: "whole on every device", colour: "--replicated" }]),
     ),
+    legend,
     trouble,
     h("div", { class: "graph-page" }, svg, panel),
   );
@@ -50,6 +51,7 @@ export async function show({ root, params, query, signal, keep, title }) {
   const camera = new Camera(moved);
   fit();
   paint();
+  fill(legend, graphLegend(axes, layout.edges));
   if (chosen && boxes.has(chosen)) select(chosen, true);
   else describe();
   bind();
@@ -88,7 +90,7 @@ export async function show({ root, params, query, signal, keep, title }) {
 
   function describe() {
     const box = boxes.get(chosen);
-    fill(panel, box ? boxPanel(id, box) : [h("h2", {}, "Nothing is selected"), h("p", { class: "muted" }, "Click a box or an edge. A module opens with a click on it; ×32 stands for so many that are planned alike.")]);
+    fill(panel, box ? boxPanel(id, box, layout.edges) : [h("h2", {}, "Nothing is selected"), h("p", { class: "muted" }, "Click a box or an edge. A module opens with a click on it; ×32 stands for so many that are planned alike.")]);
   }
 
   async function open(now, { about, choose } = {}) {
@@ -101,6 +103,7 @@ export async function show({ root, params, query, signal, keep, title }) {
     }
     fill(trouble);
     boxes = byId(layout);
+    fill(legend, graphLegend(axes, layout.edges));
     const after = boxes.get(about);
     if (before && after) {
       camera.x += (before.x - after.x) * camera.scale; // what was clicked stays where it is
