@@ -26,6 +26,7 @@ import httpx
 from sqlalchemy import func, select, text
 from zstandard import ZstdError
 
+from bench.ending import end_in_order
 from bench.faulty_service import Clock, Fault, Service, SmallDisk
 from bench.postgresql import PostgreSQL, running
 from bench.timing import say
@@ -252,6 +253,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pause", type=float, default=0.7, help="mean seconds between two faults")
     given = parser.parse_args()
+    end_in_order()
     found = run(
         given.kills, database=given.database, own_postgresql=given.postgresql, seed=given.seed,
         pause_s=given.pause,

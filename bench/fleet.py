@@ -26,6 +26,7 @@ from typing import Any
 
 import httpx
 
+from bench.ending import end_in_order
 from bench.faults import asked
 from bench.faulty_service import ROOT, Program
 from bench.postgresql import PostgreSQL, running
@@ -181,6 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__)
     parser.add_argument("--jobs", type=int, default=500)
     given = parser.parse_args()
+    end_in_order()
     say(f"| {given.jobs} mixed jobs, {CLIENTS} clients | seconds | jobs a second | ends |")
     say("| --- | --- | --- | --- |")
     with ExitStack() as stack:

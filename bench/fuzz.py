@@ -20,6 +20,7 @@ from pathlib import Path
 
 import httpx
 
+from bench.ending import end_in_order
 from bench.faults import asked
 from bench.postgresql import running
 
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--postgresql", action="store_true", help="a PostgreSQL of its own")
     given = parser.parse_args()
+    end_in_order()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-fuzz-")))
         store = f"sqlite:///{folder / 'meshwright.db'}"

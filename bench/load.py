@@ -23,6 +23,7 @@ from pathlib import Path
 
 import httpx
 
+from bench.ending import end_in_order
 from bench.faults import asked
 from bench.postgresql import running
 from bench.series_parallel import series_parallel
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("--database", help="SQLAlchemy URL of an empty store")
     parser.add_argument("--postgresql", action="store_true", help="a PostgreSQL of its own")
     given = parser.parse_args()
+    end_in_order()
     if shutil.which("wrk") is None:
         sys.exit("bench.load needs wrk: apt-get install wrk")
     with ExitStack() as stack:

@@ -22,6 +22,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from bench.ending import end_in_order
 from bench.faults import asked
 from bench.load import CONNECTIONS, fill, resident_bytes, serving
 from bench.postgresql import running
@@ -95,6 +96,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=36_000)
     parser.add_argument("--postgresql", action="store_true", help="a PostgreSQL of its own")
     given = parser.parse_args()
+    end_in_order()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-load-")))
         store = f"sqlite:///{folder / 'meshwright.db'}"
