@@ -1,7 +1,8 @@
 """Plans as they were read last, with their graphs: what dashboards ask of one plan over and over.
 
 Reading a large plan takes a second, asking something of it milliseconds. Documents never change, so
-what is remembered never is old; who may see a plan is asked of the store every time.
+what is remembered never is old; who may see a plan is asked of the store every time. Remembered
+for each tenant: how soon an answer comes tells nobody that others have the same plan.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from service import documents
 from service.database import Database
 from service.principals import Tenant
 
-KEPT = 4  # chosen: the plan of 175B parameters takes some 50 MB
+KEPT_BYTES = 64 << 20  # of JSON; chosen: in memory they take five times that; the last always stays
 
 
 @dataclass(frozen=True)
 class InspectedPlan:
-    """A plan and its graph. Safe to share between threads."""
+    """A plan and its graph. Safe to share between threads. content_bytes: of their JSON."""
 
     plan: Plan
     graph: Graph
+    content_bytes: int
 
     @cached_property
     def shares(self) -> tuple[OpShare, ...]:
@@ -46,34 +48,38 @@ class Inspected:
         self._database = database
         self._lock = threading.Lock()
         self._reading = threading.Lock()  # a page asks several things at once: it is read once
-        self._kept: OrderedDict[str, InspectedPlan] = OrderedDict()
+        self._kept: OrderedDict[tuple[Tenant, str], InspectedPlan] = OrderedDict()
 
     def of(self, tenant: Tenant, id_: str) -> InspectedPlan:
         """A plan that the tenant has; NotFound where it has none of this id."""
         with self._database.reading() as connection:
             if not documents.exists(connection, tenant, Plan.prefix, id_):
                 raise NotFound(f"no plan has the id {id_[:100]!r}")
-        found = self._remembered(id_)
+        found = self._remembered(tenant, id_)
         if found is not None:
             return found
         with self._reading:
-            return self._remembered(id_) or self._read(tenant, id_)
+            return self._remembered(tenant, id_) or self._read(tenant, id_)
 
-    def _remembered(self, id_: str) -> InspectedPlan | None:
+    def _remembered(self, tenant: Tenant, id_: str) -> InspectedPlan | None:
         with self._lock:
-            found = self._kept.get(id_)
+            found = self._kept.get((tenant, id_))
             if found is not None:
-                self._kept.move_to_end(id_)
+                self._kept.move_to_end((tenant, id_))
             return found
 
     def _read(self, tenant: Tenant, id_: str) -> InspectedPlan:
         with self._database.reading() as connection:
-            plan = documents.parsed(connection, tenant, Plan, id_)
-            graph = documents.parsed(connection, tenant, Graph, plan.graph)
-        made = InspectedPlan(plan, graph)
+            own = documents.read(connection, tenant, Plan.prefix, id_)
+            plan = Plan.from_json(own)
+            of = documents.read(connection, tenant, Graph.prefix, plan.graph)
+        made = InspectedPlan(plan, Graph.from_json(of), len(own) + len(of))
         settle()
         with self._lock:
-            self._kept[id_] = made
-            while len(self._kept) > KEPT:
+            self._kept[tenant, id_] = made
+            while len(self._kept) > 1 and self._bytes() > KEPT_BYTES:
                 self._kept.popitem(last=False)
         return made
+
+    def _bytes(self) -> int:
+        return sum(own.content_bytes for own in self._kept.values())
