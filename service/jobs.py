@@ -38,6 +38,7 @@ from service import certificates, documents, job_events
 from service.clock import is_ahead
 from service.database import Database
 from service.paging import Page, PageRequest, read_page
+from service.period import ALWAYS, Period
 from service.principals import Principal, Tenant
 from service.references import referring
 from service.shelf import matches
@@ -50,15 +51,17 @@ GRAPHS, TOPOLOGIES = aliased(DocumentRow), aliased(DocumentRow)
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs are wanted: of one of these states, all else None for any. model: a glob of names
-    of graphs, upper or lower case alike."""
+    of graphs, upper or lower case alike. period: in which it was asked for."""
 
     states: Sequence[str] = ()
     outcome: str | None = None
     model: str | None = None
     topology: str | None = None
+    period: Period = ALWAYS
 
     def conditions(self) -> Iterable[ColumnElement[bool]]:
         """Of a job and its graph."""
+        yield from self.period.conditions(JobRow.created)
         if self.states:
             yield JobRow.state.in_(self.states)
         if self.outcome is not None:

@@ -22,6 +22,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from meshwright.schema import NotFound, RequestError
 from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
+from service.period import ALWAYS, Period
 from service.principals import Tenant
 from service.references import referring
 from service.tables import CertificateRow, DocumentRow, KeyRow, LabelRow, PlanRow
@@ -32,7 +33,8 @@ MOST_LABELS = 32  # of a plan; chosen: a person reads them
 @dataclass(frozen=True, slots=True)
 class PlanFilter:
     """Which plans are wanted; None for any. model, label: globs, upper or lower case alike; of
-    several labels one has to match. key: the id of the key that asked for it."""
+    several labels one has to match. key: the id of the key that asked for it. period: in
+    which it was stored."""
 
     graph: str | None = None
     topology: str | None = None
@@ -43,9 +45,11 @@ class PlanFilter:
     certificate: str | None = None
     key: str | None = None
     calibration: str | None = None
+    period: Period = ALWAYS
 
     def conditions(self) -> Iterable[ColumnElement[bool]]:
         """Of a plan and its certificate."""
+        yield from self.period.conditions(PlanRow.created)
         for column, wanted in (
             (PlanRow.graph, self.graph),
             (PlanRow.topology, self.topology),

@@ -13,6 +13,7 @@ from sqlalchemy import Row
 
 from service.jobs import JobFilter, has_ended
 from service.paging import Paging
+from service.period import During
 from service.principals import Planner, Reader, Tenant
 from service.resources import Job, JobList, JobState, job_of
 from service.state import Service, State
@@ -28,13 +29,16 @@ def list_jobs(
     service: Service,
     by: Reader,
     page: Paging,
+    period: During,
     state: Annotated[list[JobState], Query(default_factory=list, max_length=5)],
     outcome: Annotated[Literal["optimal", "feasible", "infeasible"] | None, Query()] = None,
     model: Glob = None,
     topology: Filter = None,
 ) -> JobList:
-    """Jobs, the newest first. state: one of these; model: a glob of names of graphs."""
-    found = service.jobs.list(by.tenant, page, JobFilter(state, outcome, model, topology))
+    """Jobs, the newest first. state: one of these; model: a glob of names of graphs; since, until:
+    when they were asked for."""
+    wanted = JobFilter(state, outcome, model, topology, period)
+    found = service.jobs.list(by.tenant, page, wanted)
     return JobList(jobs=tuple(map(job_of, found.items)), next_page_token=found.next_token)
 
 

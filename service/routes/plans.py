@@ -12,6 +12,7 @@ from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.wishes import Solver
 from service import certificates, deletion, documents, immutable, shelf
 from service.paging import Paging
+from service.period import During
 from service.principals import Admin, Reader
 from service.resources import PlanList, plan_entry_of
 from service.routes.documents import IN_USE, read_document
@@ -35,6 +36,7 @@ def list_plans(
     service: Service,
     by: Reader,
     page: Paging,
+    period: During,
     graph: Filter = None,
     topology: Filter = None,
     model: Glob = None,
@@ -46,9 +48,9 @@ def list_plans(
     calibration: Filter = None,
 ) -> PlanList:
     """Plans, the newest first. model: a glob of names of graphs; label: of labels, of which one has
-    to match; key: the id of the key that asked for them."""
+    to match; key: the id of the key that asked for them; since, until: when they were stored."""
     wanted = PlanFilter(
-        graph, topology, model, label, outcome, solver, certificate, key, calibration
+        graph, topology, model, label, outcome, solver, certificate, key, calibration, period
     )
     with service.database.reading() as connection:
         found = shelf.list_plans(connection, by.tenant, page, wanted)

@@ -83,6 +83,28 @@ def test_filters_stand_in_the_address(page: Page, site: Site) -> None:
     assert "topology=topo_" in page.url
 
 
+def test_plans_are_looked_for_by_the_day_they_were_made(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    count = rows(page).count()
+    days = page.evaluate("""() => [0, 1].map((later) => {
+        const at = new Date();
+        at.setDate(at.getDate() + later);
+        return at.toLocaleDateString("sv"); // year-month-day, in the browser's zone
+    })""")
+    page.get_by_label("From").fill(days[1])
+    expect(page.get_by_text("Nothing here is so")).to_be_visible()
+    page.get_by_label("From").fill("2026-01-01")
+    page.get_by_label("To", exact=True).fill(days[1])
+    expect(rows(page)).to_have_count(count)
+    expect(page).to_have_url(re.compile(r"from=2026-01-01&to="))
+    page.reload()
+    expect(page.get_by_label("From")).to_have_value("2026-01-01")
+    page.get_by_label("To", exact=True).fill("2026-01-02")
+    expect(page.get_by_text("Nothing here is so")).to_be_visible()
+    page.get_by_label("State").select_option("failed")
+    expect(page.get_by_text("Nothing here is so")).to_be_visible()
+
+
 def test_labels_are_changed_in_place(page: Page, site: Site) -> None:
     visit(page, site.url)
     own = row(page, "face-head")

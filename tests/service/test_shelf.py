@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -81,6 +82,22 @@ def test_too_many_labels_in_all_are_refused_whole(service: TestClient) -> None:
 def test_a_plan_that_is_not_there_has_no_labels(service: TestClient) -> None:
     assert change(service, "plan_0", add=["a"]).status_code == 404
     assert service.get("/v1/plans/plan_0/labels").status_code == 404
+
+
+def test_plans_are_filtered_by_when_they_were_stored(service: TestClient) -> None:
+    plan = store(service, [2, 4])
+    (entry,) = service.get("/v1/plans").json()["plans"]
+    at = datetime.fromisoformat(entry["created_at"])
+    just_after = at + timedelta(milliseconds=1)  # what the list shows is cut to milliseconds
+    assert listed(service, since=at.isoformat(), until=just_after.isoformat()) == [plan.id]
+    assert listed(service, until=at.isoformat()) == []
+    assert listed(service, since=just_after.isoformat()) == []
+    elsewhere = at.astimezone(timezone(timedelta(hours=-7)))
+    assert listed(service, since=elsewhere.isoformat()) == [plan.id]
+    for wrong in ("yesterday", "2026-11-23T00:00:00"):
+        answer = service.get("/v1/plans", params={"since": wrong})
+        assert answer.status_code == 422
+        assert "since" in answer.text
 
 
 def test_plans_are_filtered_by_what_people_know_of_them(service: TestClient) -> None:

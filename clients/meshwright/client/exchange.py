@@ -10,6 +10,7 @@ import gzip
 import json
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any, Literal, TypeVar
 
 import httpx
@@ -123,6 +124,11 @@ def value_of(response: httpx.Response) -> dict[str, Any]:
 def sent(part: Document | str) -> Any:
     """A document, or its id, as a part of a body."""
     return part if isinstance(part, str) else part.to_dict()
+
+
+def moment(at: datetime | None) -> str | None:
+    """A time as queries have it; one without a zone is this machine's."""
+    return None if at is None else at.astimezone(timezone.utc).isoformat()
 
 
 def segment(id_: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from meshwright.client.endpoint import Shelf
@@ -15,6 +16,7 @@ from meshwright.client.exchange import (
     asked,
     got,
     is_stream,
+    moment,
     posted,
     segment,
 )
@@ -44,10 +46,13 @@ def jobs(
     outcome: str | None = None,
     model: str | None = None,
     topology: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> Shelf:
     """The jobs, the newest first. state: one, or one of several; model: a glob of names of graphs;
-    topology: an id."""
+    topology: an id; since, until: with a zone."""
     filters = {"state": state, "outcome": outcome, "model": model, "topology": topology}
+    filters |= {"since": moment(since), "until": moment(until)}
     return Shelf("jobs", filters)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from meshwright.client.endpoint import Shelf
@@ -12,6 +13,7 @@ from meshwright.client.exchange import (
     asked,
     deleted,
     got,
+    moment,
     posted,
     segment,
     value_of,
@@ -48,11 +50,14 @@ def plans(
     certificate: str | None = None,
     key: str | None = None,
     calibration: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> Shelf:
-    """Summaries of the stored plans, the newest first. model, label: globs."""
+    """Summaries of the stored plans, the newest first. model, label: globs; since, until: with a
+    zone."""
     filters = {"graph": graph, "topology": topology, "model": model, "label": label}
     filters |= {"outcome": outcome, "solver": solver, "certificate": certificate, "key": key}
-    filters["calibration"] = calibration
+    filters |= {"calibration": calibration, "since": moment(since), "until": moment(until)}
     return Shelf("plans", filters)
 
 

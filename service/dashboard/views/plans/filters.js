@@ -10,7 +10,7 @@ const STATES = {
   searches: [["infeasible", "nothing fits"], ["failed", "failed"], ["cancelled", "cancelled"]],
 };
 const SOLVERS = [["", "any search"], ...["auto", "dynamic_programming", "recursive_programming", "sharding_propagation", "semi_auto", "exact"].map((name) => [name, name.replaceAll("_", " ")])];
-const NAMES = ["model", "topology", "label", "state", "solver"];
+const NAMES = ["model", "topology", "label", "state", "solver", "from", "to"];
 const OF_PLANS = ["label", "solver"];
 
 /** {form, asked() -> {path, noun, query}, isEmpty(), clear(), address(page)}; onChange(values) for each change. */
@@ -22,6 +22,8 @@ export async function filters({ query, signal, onChange }) {
     label: text("Label", "label, * for any"),
     state: field("State", h("select", {}, options(STATES.plans), h("optgroup", { label: "searches without a plan" }, options(STATES.searches)))),
     solver: select("Search", SOLVERS),
+    from: day("From"),
+    to: day("To"),
   };
   const value = (name) => fields[name].querySelector("input, select");
   for (const name of NAMES) {
@@ -69,8 +71,8 @@ export async function filters({ query, signal, onChange }) {
   }
 
   function asked() {
-    const { model, topology, label, state, solver } = values();
-    const common = { model: model && globbed(model), topology };
+    const { model, topology, label, state, solver, from, to } = values();
+    const common = { model: model && globbed(model), topology, since: midnight(from, 0), until: midnight(to, 1) };
     if (isOfSearches(state)) {
       const which = state === "infeasible" ? { outcome: state } : { state };
       return { path: "/v1/jobs", noun: "jobs", query: { ...common, ...which } };
@@ -93,6 +95,13 @@ function isOfSearches(state) {
   return STATES.searches.some(([own]) => own === state);
 }
 
+/** The beginning of a day in the reader's own time, or of one later, as the service reads it. */
+function midnight(date, later) {
+  if (!date) return null;
+  const [year, month, day] = date.split("-").map(Number);
+  return new Date(year, month - 1, day + later).toISOString();
+}
+
 /** A name is looked for anywhere, unless it says itself where. */
 function globbed(name) {
   return /[*?]/.test(name) ? name : `*${name}*`;
@@ -100,6 +109,10 @@ function globbed(name) {
 
 function text(name, placeholder, more = {}) {
   return field(name, h("input", { type: "search", placeholder, maxlength: 190, spellcheck: "false", ...more }));
+}
+
+function day(name) {
+  return field(name, h("input", { type: "date" }));
 }
 
 function select(name, all) {
