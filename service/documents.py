@@ -111,10 +111,16 @@ def exists(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bool:
 
 def read(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bytes:
     """The canonical JSON of a document; NotFound where there is none."""
+    return unpack(read_packed(connection, tenant, kind, id_))
+
+
+def read_packed(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bytes:
+    """The same as it is stored, which is zstd."""
     row = connection.execute(_BODY, {"tenant": tenant, "kind": kind, "id": id_}).first()
     if row is None:
         raise NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
-    return unpack(row.body)
+    packed: bytes = row.body
+    return packed
 
 
 def parsed(connection: Connection, tenant: Tenant, kind: type[D], id_: str) -> D:

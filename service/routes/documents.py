@@ -10,6 +10,8 @@ from sqlalchemy import ColumnElement, Connection
 
 from meshwright.schema import Document
 from service import documents, immutable
+from service.compression import accepted
+from service.packing import unpack
 from service.paging import Page, PageRequest
 from service.principals import Principal, Tenant
 from service.problems import MEDIA_TYPE
@@ -76,5 +78,7 @@ def read_document(
     with service.database.reading() as connection:
         if immutable.holds(request, id_) and documents.exists(connection, tenant, kind, id_):
             return immutable.not_modified(id_)
-        body = documents.read(connection, tenant, kind, id_)
-    return immutable.document(id_, body)
+        packed = documents.read_packed(connection, tenant, kind, id_)
+    if accepted(request.headers.get("accept-encoding", "")) == "zstd":
+        return immutable.packed_document(id_, packed)
+    return immutable.document(id_, unpack(packed))

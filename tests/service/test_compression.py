@@ -8,8 +8,11 @@ from collections.abc import Callable
 import pytest
 import zstandard
 
+from service import documents
 from service.compression import accepted
+from service.principals import DEFAULT
 from tests.service.conftest import Serve
+from tests.service.keyed import state_of
 from tests.service.samples import graph
 
 NAME = "long " * 100
@@ -52,6 +55,15 @@ def test_a_document_is_the_same_in_every_encoding(
     for tag in (strong, f"W/{strong}"):
         again = http.get(path, headers={"If-None-Match": tag, "Accept-Encoding": encoding})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", strong)
+
+
+def test_who_takes_zstd_is_sent_what_is_stored(serve: Serve) -> None:
+    http = serve(workers=0)
+    made = http.post("/v1/graphs", json=graph()).json()["id"]
+    with http.stream("GET", f"/v1/graphs/{made}", headers={"Accept-Encoding": "zstd"}) as answer:
+        sent = b"".join(answer.iter_raw())
+    with state_of(http).database.reading() as connection:
+        assert sent == documents.read_packed(connection, DEFAULT, "graph", made)
 
 
 def test_what_is_small_goes_as_it_is(serve: Serve) -> None:
