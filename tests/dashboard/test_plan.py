@@ -6,7 +6,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.dashboard.conftest import GRAPHS, Site, check, visit
+from tests.dashboard.conftest import GRAPHS, Site, check, shot, visit
 
 SECTIONS = ["Does it fit?", "How fast is it?", "What does it do?", "How sure is that?"]
 
@@ -87,3 +87,30 @@ def test_it_prints_without_what_is_for_the_screen(page: Page, site: Site) -> Non
 def test_a_plan_that_is_not_there_is_named(page: Page, site: Site) -> None:
     visit(page, f"{site.url}/plans/plan_0")
     expect(page.get_by_role("alert")).to_contain_text("plan_0")
+
+
+def test_a_plan_is_printed_whole_and_light(page: Page, site: Site) -> None:
+    page.emulate_media(color_scheme="dark")
+    visit(page, f"{site.url}/plans/{site.plans['face']}")
+    entry = httpx.get(f"{site.url}/v1/plans/{site.plans['face']}/overview").json()["entry"]
+    page.emulate_media(color_scheme="dark", media="print")
+    page.set_viewport_size({"width": 720, "height": 1020})  # A4 within its margins
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    cut = page.evaluate("""() => [...document.querySelectorAll('#view table, #view svg, #view p')]
+        .filter((own) => own.getBoundingClientRect().right > innerWidth + 1)
+        .map((own) => own.outerHTML.slice(0, 80))""")
+    assert cut == []
+    for head in page.locator("th").all():
+        expect(head).to_be_visible()
+        if head.locator("button").count():
+            expect(head.locator("button")).to_be_visible()
+    expect(page.get_by_role("button", name="Print")).to_be_hidden()
+    said = [
+        page.locator(path).first.evaluate("own => getComputedStyle(own, '::after').content")
+        for path in (".plan-head .mono", ".plan-head time")
+    ]
+    assert entry["id"] in said[0]
+    assert "202" in said[1]  # a year
+    shot(page, "plan-printed")
+    pages = page.pdf(format="A4").count(b"/Type /Page\n")
+    assert 1 <= pages <= 4
