@@ -93,6 +93,8 @@ def test_the_keyboard_gets_everywhere_and_out_again(
         assert own["seen"], f"no outline: {own['what']}"
         assert own["is_named"], f"no name: {own['what']}"
         assert own["has_size"], f"not to be seen: {own['what']}"
+        if stops and own["at"] == stops[-1] and 'type="date"' in own["what"]:
+            continue  # its day, month, year and calendar are stops of their own
         assert own["at"] not in stops, f"focus came back to: {own['what']}"
         stops.append(own["at"])
     else:
