@@ -102,7 +102,10 @@ class HoldingRow(Base):
     """A document that a tenant has. created: since when."""
 
     __tablename__ = "holdings"
-    __table_args__ = (Index("holdings_by_age", "tenant", "kind", "created", "id"),)
+    __table_args__ = (
+        Index("holdings_by_age", "tenant", "kind", "created", "id"),
+        Index("holdings_of_document", "id"),
+    )
 
     tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
     id: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"), primary_key=True)
@@ -140,6 +143,9 @@ class PlanRow(Base):
         Index("plans_by_topology", "tenant", "topology", "created", "id"),
         Index("plans_by_solver", "tenant", "solver", "created", "id"),
         Index("plans_by_calibration", "tenant", "calibration", "created", "id"),
+        Index("plans_of_document", "id"),
+        Index("plans_of_graph", "graph"),
+        Index("plans_of_topology", "topology"),
     )
 
     tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
@@ -240,6 +246,10 @@ class JobRow(Base):
         Index("jobs_by_kind", "kind", "state", "created", "id"),
         Index("jobs_by_lease", "state", "lease_until"),
         Index("jobs_by_plan", "plan", "tenant", "created", "id"),
+        Index("jobs_of_graph", "graph"),
+        Index("jobs_of_topology", "topology"),
+        Index("jobs_of_samples", "samples"),
+        Index("jobs_of_calibration", "calibration"),
     )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)

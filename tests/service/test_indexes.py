@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from sqlalchemy import Select, select, text
 
-from service.tables import JobRow
+from service.deletion import referring_to
+from service.tables import Base, JobRow
 from tests.service.job_table import Table
 
 
@@ -29,5 +31,13 @@ def test_the_jobs_of_a_plan(table: Table) -> None:
     assert "SORT" not in way(table, newest).upper()
 
 
-def test_whether_any_job_names_a_document(table: Table) -> None:
-    assert "jobs_by_plan" in way(table, select(JobRow.id).where(JobRow.plan == "plan_1"))
+@pytest.mark.parametrize(
+    "name",
+    sorted(f"{key.table.name}.{key.columns.keys()[0]}" for key in referring_to("documents")),
+)
+def test_what_names_a_document(table: Table, name: str) -> None:
+    """Each is looked through for every document that is deleted."""
+    of, column = name.split(".")
+    named = Base.metadata.tables[of].columns[column]
+    index = next(own for own in named.table.indexes if own.columns.keys()[0] == column)
+    assert str(index.name) in way(table, select(named).where(named == "plan_1"))
