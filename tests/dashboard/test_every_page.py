@@ -29,6 +29,19 @@ FOCUSED = """() => {
             has_size: box.width > 0 && box.height > 0};
 }"""
 
+# until nothing of the page has changed for a while
+QUIET = """() => new Promise((done) => {
+    let timer;
+    const watch = new MutationObserver(wait);
+    function wait() {
+        clearTimeout(timer);
+        timer = setTimeout(() => { watch.disconnect(); done(); }, 250);
+    }
+    watch.observe(document.querySelector("#view"),
+        {subtree: true, childList: true, characterData: true, attributes: true});
+    wait();
+})"""
+
 
 @dataclass(frozen=True)
 class Ids:
@@ -55,7 +68,8 @@ def ids(site: Site) -> Ids:
 
 def text_of(page: Page) -> str:
     """The page's text once all of it is there, without what changes with the clock."""
-    page.wait_for_load_state("networkidle")  # the events of a search come one by one
+    page.wait_for_load_state("networkidle")
+    page.evaluate(QUIET)  # the events of a search come one by one
     expect(page.get_by_role("status").filter(has_text="Loading")).to_have_count(0)
     own = page.locator("#view").inner_text()
     return re.sub(r"\b(now|\d+\s(s|min|h|d) ago)\b", "", own)

@@ -23,6 +23,7 @@ export async function show({ root, params, query, signal, go, title }) {
   const beside = query.get("beside"); // the plan that this search is to stand beside
   const wasOpen = isOpen(job);
   let answered = null; // the state of which the answer is drawn
+  let found; // the overview of its plan, which may be here before the events that led to it
   let due = null;
   title(job.kind === "measurement" ? "Measurement" : `${isOpen(job) ? "Searching" : "Search"}: ${job.graph_name ?? short(job.id)}`);
   fill(root, own.head, own.answer, own.costs, own.phases);
@@ -70,12 +71,13 @@ export async function show({ root, params, query, signal, go, title }) {
       answered = now;
       answer(own.answer, job, course, { signal, beside, onEnd });
     }
-    if (isOpen(job)) costs(own.costs, job, course);
+    if (isOpen(job) || found) costs(own.costs, job, course, found);
     phases(own.phases, job, course);
   }
 
   function onEnd(overview) {
-    costs(own.costs, job, course, overview);
+    found = overview;
+    costs(own.costs, job, course, found);
     const isNew = wasOpen && job.state === "succeeded" && job.plan !== beside;
     if (beside && isNew) go(path`/compare?plan=${beside}&plan=${job.plan}`);
   }
