@@ -32,6 +32,8 @@ PAGES = (
     "/jobs/{job}",
     "/jobs/{job}/what-if",
     "/compare",
+    "/graphs",
+    "/graphs/{graph}/plan",
     "/topologies",
     "/topologies/{topology}",
     "/calibrations/{calibration}",

@@ -89,9 +89,11 @@ function decoded(part) {
   }
 }
 
+const SECTIONS = { graphs: "/graphs", topologies: "/topologies", calibrations: "/topologies", agents: "/agents" };
+
 function current() {
   const here = location.pathname;
-  const section = /^\/(topologies|calibrations)/.test(here) ? "/topologies" : here.startsWith("/agents") ? "/agents" : "/";
+  const section = SECTIONS[here.split("/")[1]] ?? "/";
   for (const anchor of document.querySelectorAll(".top nav a")) {
     if (anchor.getAttribute("href") === section) anchor.setAttribute("aria-current", "page");
     else anchor.removeAttribute("aria-current");

@@ -92,6 +92,6 @@ def fill(url: str, client: Client) -> Hostile:
              "devices": 4, "notes": [NAMES[2]], "levels": [found]}  # fmt: skip
     httpx.post(f"{url}/v1/agents", json=agent).raise_for_status()
     (job,) = [own for own in client.jobs() if own.get("plan") == first.id]
-    ids = {"plan": first.id, "job": job["id"], "topology": topology.id,
+    ids = {"plan": first.id, "job": job["id"], "graph": first.graph, "topology": topology.id,
            "calibration": made["calibration"]}  # fmt: skip
     return Hostile(url, ids, second.id)

@@ -50,6 +50,7 @@ class Ids:
     plan: str
     other: str
     job: str
+    graph: str
     topology: str
     calibration: str
 
@@ -63,7 +64,8 @@ def ids(site: Site) -> Ids:
     measured = measure(site.url, other)
     with Client(site.url) as client:
         job = next(own["id"] for own in client.jobs() if own.get("plan") == plan)
-    return Ids(plan, other, job, measured.topology, measured.calibration)
+        graph = client.asked_for(plan)["graph"]
+    return Ids(plan, other, job, graph, measured.topology, measured.calibration)
 
 
 def text_of(page: Page) -> str:

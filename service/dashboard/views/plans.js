@@ -1,7 +1,7 @@
 // The shelf: searches under way, and plans, newest first, both kept up to date while one looks.
 import { get } from "../api.js";
 import { may } from "../caller.js";
-import { fill, h } from "../element.js";
+import { fill, h, link } from "../element.js";
 import { press } from "../keys.js";
 import { empty, failed, loading } from "../states.js";
 import { ago } from "../units.js";
@@ -109,5 +109,5 @@ export async function show({ root, query, signal, go, keep, title }) {
 }
 
 function nothing() {
-  return empty("No plan yet", "Ask for one: ", h("code", {}, "meshwright plan GRAPH --topology NAME --server URL"), " or ", h("code", {}, "POST /v1/plan"), ".");
+  return empty("No plan yet", "Ask for one: of a ", link("/graphs", "graph"), " that is stored, or ", h("code", {}, "meshwright plan GRAPH --topology NAME --server URL"), " or ", h("code", {}, "POST /v1/plan"), ".");
 }

@@ -1,9 +1,11 @@
 // What if: the request of a plan, or of a search, changed and asked again; what comes of it opens beside the plan.
+// Of a graph it is a request that says nothing yet.
 import { get, pages, send } from "../api.js";
 import { fill, h, link, path } from "../element.js";
 import { press } from "../keys.js";
 import { Problem } from "../problem.js";
 import { failed, loading } from "../states.js";
+import { count } from "../units.js";
 import { changesOf } from "./what_if/changes.js";
 import { fieldsOf, GROUPS } from "./what_if/fields.js";
 import { pinsOf } from "./what_if/pins.js";
@@ -16,14 +18,15 @@ export async function show({ root, params, query, signal, go, keep, title }) {
   const head = h("div", {}, params.plan ? planHead(id, "what-if") : null);
   fill(root, head, loading("what the plan was asked by"));
   if (params.plan) get(path`/v1/plans/${id}/overview`, { signal }).then(named, () => null); // the form does not wait for it, nor need it
-  const asked = await get(params.plan ? path`/v1/plans/${id}/request` : path`/v1/jobs/${params.job}/request`, { signal });
+  const asked = params.graph ? { graph: params.graph, topology: "", setup: {} } : await get(params.plan ? path`/v1/plans/${id}/request` : path`/v1/jobs/${params.job}/request`, { signal });
   if (!asked.graph) throw new Problem({ title: "Nothing to change", detail: "This job is a measurement, which asks for no plan." });
   const [graph, topologies, calibrations] = await Promise.all([
     get(path`/v1/graphs/${asked.graph}/summary`, { signal }),
     some("/v1/topologies", "topologies", signal),
     some("/v1/calibrations", "calibrations", signal),
   ]);
-  title(`What if: ${graph.name}`);
+  title(params.graph ? `Plan ${graph.name}` : `What if: ${graph.name}`);
+  if (params.graph) fill(head, h("h1", {}, "Plan ", h("span", { class: "name" }, graph.name)), h("p", { class: "muted" }, `${count(graph.summary.ops)} ops, ${count(graph.summary.parameter_elements)} parameters. A topology is enough; the rest has defaults.`));
   if (params.job) fill(head, h("h1", { class: "name" }, graph.name), h("p", { class: "muted" }, "as ", link(path`/jobs/${params.job}`, "a search"), " was asked"));
   const fields = fieldsOf({ asked, symbols: graph.summary.symbols, topologies, calibrations });
   for (const field of fields) field.take(query.get(field.name), changed);
@@ -36,7 +39,7 @@ export async function show({ root, params, query, signal, go, keep, title }) {
     h("div", { class: "what-if-groups" },
       GROUPS.map((group) => together(group.title, grouped(fields.filter((field) => field.group === group.name)))),
       together("Pins", pins.element)),
-    together("What is changed", summary, h("div", { class: "row" }, ask, h("span", { class: "muted" }, id ? "The plan stays as it is; the new one opens beside it." : "A new search; the old one stays as it is.")), wrong),
+    together(params.graph ? "What is asked" : "What is changed", summary, h("div", { class: "row" }, ask, h("span", { class: "muted" }, hint(params, id))), wrong),
   );
   fill(root, head, form);
   press({ a: ["ask for the changed plan", () => form.requestSubmit()] }, signal);
@@ -58,8 +61,9 @@ export async function show({ root, params, query, signal, go, keep, title }) {
     if (field?.name === "topology") fields.find((own) => own.name === "calibration").follow(field);
     for (const own of fields) own.mean((name) => fields.find((other) => other.name === name)?.said() ?? "");
     keep({ ...Object.fromEntries(fields.map((own) => [own.name, own.isChanged() ? own.said() : null])), pin: pins.added(), unpin: pins.removed() });
-    const found = [...fields.flatMap((own) => own.change()), ...pins.changes()];
-    fill(summary, changesOf(found));
+    const changes = [...fields.flatMap((own) => own.change()), ...pins.changes()];
+    const found = params.graph ? changes.map(({ name, to }) => ({ name, to })) : changes; // nothing was said before
+    fill(summary, changesOf(found, params.graph && "Nothing yet: choose a topology."));
     ask.disabled = !found.length;
   }
 
@@ -84,6 +88,11 @@ export async function show({ root, params, query, signal, go, keep, title }) {
     }
     ask.disabled = false;
   }
+}
+
+function hint({ graph }, beside) {
+  if (graph) return "The search opens, and the plan that it finds.";
+  return beside ? "The plan stays as it is; the new one opens beside it." : "A new search; the old one stays as it is.";
 }
 
 /** The field of a place in the request, of what it is in, or the first of what is in it. */

@@ -1,0 +1,34 @@
+// Graphs that are stored: what can be planned.
+import { get } from "../api.js";
+import { fill, h, link, path } from "../element.js";
+import { empty } from "../states.js";
+import { table } from "../table.js";
+import { ago, bytes, count, moment, short } from "../units.js";
+
+const PAGE = 200; // chosen: of a list
+
+export async function show({ root, signal, go, title }) {
+  title("Graphs");
+  const found = await get("/v1/graphs", { signal, query: { page_size: PAGE } });
+  fill(
+    root,
+    h("h1", {}, "Graphs"),
+    found.graphs.length ? graphs(found.graphs, { signal, go }) : empty("No graph yet", "Capture a model and hand it in: ", h("code", {}, "meshwright plan GRAPH --topology NAME --server URL"), " or ", h("code", {}, "POST /v1/graphs"), "."),
+    found.next_page_token ? h("p", { class: "muted" }, `The newest ${PAGE} are shown; the API has all.`) : null,
+  );
+}
+
+function graphs(rows, { signal, go }) {
+  const plan = (own) => path`/graphs/${own.id}/plan`;
+  return table({
+    label: "Graphs", rows, signal, go, address: plan,
+    columns: [
+      { title: "Name", value: (own) => link(plan(own), h("span", { class: "name" }, own.name || short(own.id))), sort: (own) => own.name },
+      { title: "Ops", number: true, value: (own) => count(own.summary.ops), sort: (own) => own.summary.ops },
+      { title: "Parameters", number: true, value: (own) => `${count(own.summary.parameter_elements)}, ${bytes(own.summary.parameter_bytes)}`, sort: (own) => own.summary.parameter_elements },
+      { title: "Sizes", value: (own) => h("span", { class: "name" }, Object.entries(own.summary.symbols).map(([name, size]) => `${name} ${count(size)}`).join(", ")) },
+      { title: "Stored", value: (own) => h("time", { datetime: own.created_at, title: moment(own.created_at) }, ago(own.created_at)), sort: (own) => own.created_at },
+      { title: "", value: (own) => link(plan(own), "Plan it") },
+    ],
+  });
+}
