@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from meshwright.schema import Plan
 from service import immutable, shelf
+from service.asking import asking_for
 from service.paging import PageRequest
 from service.principals import Reader
 from service.state import Service
@@ -26,7 +27,8 @@ class Point(BaseModel):
     its search considered; or an earlier plan of its search. step_ns: of a configuration that was
     not planned it is estimated. objective_ns: of what the search for one mesh compared. on_front:
     none of the points with a step and memory is as fast and smaller, or as small and faster. why:
-    it is not the plan.
+    it is not the plan. asks: the change of the plan's request, as a JSON Merge Patch, that has what
+    was considered planned.
     """
 
     kind: Kind
@@ -38,6 +40,7 @@ class Point(BaseModel):
     estimated: bool = False
     on_front: bool = False
     why: str
+    asks: dict[str, Any] | None = None
 
 
 class Alternatives(BaseModel):
@@ -112,6 +115,7 @@ def _considered(plan: Plan) -> list[Point]:
             memory_bytes=own.memory_bytes,
             estimated=own.cost_ns is None,
             why=own.why,
+            asks=asking_for(own.configuration),
         )
         for own in plan.search.considered
     ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from meshwright.client import Client
 from meshwright.files import read_document
-from meshwright.schema import Graph
+from meshwright.schema import Graph, Pipeline
 from tests.dashboard.conftest import ROOT, Site, check, visit
 
 
@@ -82,3 +84,21 @@ def test_alternatives_say_why_they_lost(page: Page, site: Site, other: str) -> N
     expect(table.locator("[data-at]:focus")).to_have_count(1)
     table.get_by_role("link", name="compare").first.click()
     page.wait_for_url(f"**/compare?plan={plan}&plan={other}")
+
+
+def test_what_was_considered_is_planned_from_its_row(page: Page, site: Site) -> None:
+    graph = read_document(ROOT / "examples" / "graphs" / "face-head.json.gz", Graph)
+    with Client(site.url) as client:
+        wishes = Pipeline(ranks=2, schedule="1f1b")
+        plan = client.plan(graph, "h100-1x4", pipeline=wishes).plan
+    assert plan is not None
+    visit(page, f"{site.url}/plans/{plan.id}/front")
+    considered = plan.search.considered[0].configuration
+    row = page.get_by_role("table", name="Alternatives").get_by_role("row", name=considered)
+    row.get_by_role("link", name="plan it").click()
+    expect(page).to_have_url(re.compile(rf"/plans/{plan.id}/what-if\?.*microbatches="))
+    page.get_by_role("button", name="Plan it").click()
+    expect(page).to_have_url(re.compile(rf"/compare\?plan={plan.id}&plan=plan_"))
+    with Client(site.url) as client:
+        found = client.get_plan(page.url.rpartition("=")[2])
+    assert considered.endswith(f", {found.microbatches} microbatches")

@@ -14,6 +14,8 @@ const KINDS = {
   considered: { name: "considered", colour: "--considered", shape: "circle" },
   "found before": { name: "found before it", colour: "--found-before", shape: "circle" },
 };
+// of the form of what-ifs, by their places in a request
+const FIELDS = { "pipeline.ranks": "pipeline", "pipeline.schedule": "schedule", "pipeline.stages_per_rank": "stages-per-rank", "setup.microbatches": "microbatches", "setup.copies": "copies", "recompute.policy": "recompute" };
 const FIRST = 10; // rows of the table at first; chosen
 
 export async function show({ root, params, signal, title }) {
@@ -48,6 +50,11 @@ export async function show({ root, params, signal, title }) {
   );
 }
 
+function query(asks) {
+  const said = Object.entries(asks).flatMap(([part, fields]) => Object.entries(fields).map(([name, value]) => [FIELDS[`${part}.${name}`], value]));
+  return new URLSearchParams(said).toString();
+}
+
 function rows(id, points, chosen) {
   const held = h("div");
   draw(FIRST);
@@ -64,7 +71,7 @@ function rows(id, points, chosen) {
         { title: "Against the plan", number: true, value: (own) => (own === chosen || !own.step_ns ? "" : delta(chosen.step_ns, own.step_ns, { text: time })) },
         { title: "Memory", number: true, value: (own) => bytes(own.memory_bytes), sort: (own) => own.memory_bytes },
         { title: "Front", value: (own) => (own.on_front ? h("span", { class: "tag good" }, "on it") : "") },
-        { title: "Why it is not the plan", value: (own) => [h("span", { class: "name" }, own.why), own.plan && own.kind === "stored" ? [" ", link(`/compare?${new URLSearchParams([["plan", id], ["plan", own.plan]])}`, "compare")] : null] },
+        { title: "Why it is not the plan", value: (own) => [h("span", { class: "name" }, own.why), own.plan && own.kind === "stored" ? [" ", link(`/compare?${new URLSearchParams([["plan", id], ["plan", own.plan]])}`, "compare")] : null, own.asks ? [" ", link(path`/plans/${id}/what-if?` + query(own.asks), "plan it")] : null] },
       ],
     }), points.length > shown.length ? h("button", { type: "button", onclick: () => draw(Infinity) }, `Show all ${points.length}`) : null);
   }
