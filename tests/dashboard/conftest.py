@@ -68,7 +68,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(url, plans)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is there, nothing else may run an event loop
 def browser() -> Iterator[Browser]:
     found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
     assert found, "the tests of the dashboard need Chromium: apt-get install chromium"

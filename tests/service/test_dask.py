@@ -115,7 +115,8 @@ def test_beyond_this_machine_only_mutual_tls_is_spoken(
         assert dask.address.startswith("tls://")
         # a certificate of another authority is not listened to: the search goes on here, and ends
         # with its process, so that nothing of it is noted later
-        strange = serve("noting", dask_scheduler=dask.address, **other)
+        apart = {"database_url": f"sqlite:///{tmp_path / 'strange.db'}"}  # jobs of its own
+        strange = serve("noting", dask_scheduler=dask.address, **apart, **other)
         assert strange.post("/v1/plan", json=BODY, headers=WAIT).json() == alone
         assert pids(counted)
         assert not dask.pids() & pids(counted)
