@@ -18,8 +18,7 @@ def asked_for(connection: Connection, tenant: Tenant, plan: str) -> dict[str, An
     It is that of the newest job that found the plan. Jobs are not kept for ever: without one it is
     what the plan says of it, which is all but the seconds that the search had. NotFound.
     """
-    if not documents.exists(connection, tenant, Plan.prefix, plan):
-        raise NotFound(f"no plan has the id {plan[:100]!r}")
+    documents.check(connection, tenant, Plan.prefix, plan)
     newest = (
         select(JobRow.asked)
         .where(JobRow.tenant == tenant, JobRow.plan == plan)

@@ -109,6 +109,17 @@ def exists(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bool:
     return found.first() is not None
 
 
+def check(connection: Connection, tenant: Tenant, kind: str, id_: str) -> None:
+    """NotFound unless a document of this kind has this id."""
+    if not exists(connection, tenant, kind, id_):
+        raise missing(kind, id_)
+
+
+def missing(kind: str, id_: str) -> NotFound:
+    """What is said of an id that no document of a kind has."""
+    return NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
+
+
 def read(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bytes:
     """The canonical JSON of a document; NotFound where there is none."""
     return unpack(read_packed(connection, tenant, kind, id_))
@@ -118,7 +129,7 @@ def read_packed(connection: Connection, tenant: Tenant, kind: str, id_: str) -> 
     """The same as it is stored, which is zstd."""
     row = connection.execute(_BODY, {"tenant": tenant, "kind": kind, "id": id_}).first()
     if row is None:
-        raise NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
+        raise missing(kind, id_)
     packed: bytes = row.body
     return packed
 
@@ -133,7 +144,7 @@ def of_plan(connection: Connection, tenant: Tenant, plan: str) -> dict[str, byte
     own = select(PlanRow.graph, PlanRow.topology, PlanRow.summary, PlanRow.calibration)
     row = connection.execute(own.where(PlanRow.tenant == tenant, PlanRow.id == plan)).first()
     if row is None:
-        raise NotFound(f"no plan has the id {plan[:100]!r}")
+        raise missing(Plan.prefix, plan)
     return {
         "plan": read(connection, tenant, Plan.prefix, plan),
         "graph": read(connection, tenant, Graph.prefix, row.graph),
@@ -162,7 +173,7 @@ def entry(connection: Connection, tenant: Tenant, kind: str, id_: str) -> Entry:
     found = _joined(select(*_ENTRY), tenant, kind).where(HoldingRow.id == id_)
     row = connection.execute(found).first()
     if row is None:
-        raise NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
+        raise missing(kind, id_)
     return Entry(*row)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable
 
 from service.drawing.drawing import Drawing
 from service.drawing.facts import OpFacts
 from service.drawing.parts import facts_in, part_of
+from service.latest import Latest
 from service.plan_views import PlanViews
 from service.principals import Tenant
 from service.views import DRAWING
@@ -21,21 +20,15 @@ class Drawings:
 
     def __init__(self, views: PlanViews) -> None:
         self._views = views
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[Tenant, str], Drawing] = OrderedDict()
+        self._kept: Latest[tuple[Tenant, str], Drawing] = Latest(KEPT)
 
     def of(self, tenant: Tenant, plan: str) -> Drawing:
         """The drawing of a plan; raises what PlanViews.parts does."""
         self._views.check(tenant, plan)
-        with self._lock:
-            found = self._kept.get((tenant, plan))
+        found = self._kept.get((tenant, plan))
         if found is None:
             found = Drawing.from_bytes(self._views.part(tenant, plan, DRAWING))
-        with self._lock:
-            self._kept[tenant, plan] = found
-            self._kept.move_to_end((tenant, plan))
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            self._kept.keep((tenant, plan), found)
         return found
 
     def facts(self, tenant: Tenant, plan: str, ops: Iterable[int]) -> dict[int, OpFacts]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 
 from meshwright.problems import error_of
 from meshwright.schema import TooManyJobs
@@ -13,6 +12,7 @@ from service import documents
 from service.child import Child
 from service.database import Database
 from service.errors import Internal
+from service.latest import Latest
 from service.principals import Tenant
 from service.settings import Settings
 
@@ -30,8 +30,7 @@ class Explanations:
         self._database = database
         self._settings = settings
         self._turns = threading.BoundedSemaphore(AT_ONCE)
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], Explanation] = OrderedDict()
+        self._kept: Latest[tuple[str, str], Explanation] = Latest(KEPT)
 
     def of(self, tenant: Tenant, plan: str, glob: str, seconds: float) -> Explanation:
         """Of the ops of a plan that a glob means, within so many seconds.
@@ -40,8 +39,8 @@ class Explanations:
         TooManyJobs where others are being made.
         """
         sent = self._sent(tenant, plan)
-        known = self._known((plan, glob), seconds)
-        if known is not None:
+        known = self._kept.get((plan, glob))
+        if known is not None and (known.complete or known.seconds >= seconds):
             return known
         if not self._turns.acquire(timeout=TRIED_S):
             raise TooManyJobs(
@@ -51,19 +50,8 @@ class Explanations:
             made = self._made(sent, glob, seconds)
         finally:
             self._turns.release()
-        with self._lock:
-            self._kept[plan, glob] = made
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+        self._kept.keep((plan, glob), made)
         return made
-
-    def _known(self, key: tuple[str, str], seconds: float) -> Explanation | None:
-        with self._lock:
-            found = self._kept.get(key)
-            if found is None or not (found.complete or found.seconds >= seconds):
-                return None
-            self._kept.move_to_end(key)
-            return found
 
     def _sent(self, tenant: Tenant, plan: str) -> bytes:
         """A plan file; NotFound where the tenant has no such plan."""

@@ -8,15 +8,16 @@ for each tenant: how soon an answer comes tells nobody that others have the same
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 from meshwright.inspecting.ops import OpShare, shares_of
-from meshwright.schema import Graph, NotFound, Plan
+from meshwright.schema import Graph, Plan
 from meshwright.schema.collector import settle, uncollected
 from service import documents
 from service.database import Database
+from service.latest import Latest
 from service.principals import Tenant
 
 KEPT_BYTES = 64 << 20  # of JSON; chosen: in memory they take five times that; the last always stays
@@ -46,27 +47,20 @@ class Inspected:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._lock = threading.Lock()
         self._reading = threading.Lock()  # a page asks several things at once: it is read once
-        self._kept: OrderedDict[tuple[Tenant, str], InspectedPlan] = OrderedDict()
+        self._kept: Latest[tuple[Tenant, str], InspectedPlan] = Latest(
+            KEPT_BYTES, attrgetter("content_bytes")
+        )
 
     def of(self, tenant: Tenant, id_: str) -> InspectedPlan:
         """A plan that the tenant has; NotFound where it has none of this id."""
         with self._database.reading() as connection:
-            if not documents.exists(connection, tenant, Plan.prefix, id_):
-                raise NotFound(f"no plan has the id {id_[:100]!r}")
-        found = self._remembered(tenant, id_)
+            documents.check(connection, tenant, Plan.prefix, id_)
+        found = self._kept.get((tenant, id_))
         if found is not None:
             return found
         with self._reading:
-            return self._remembered(tenant, id_) or self._read(tenant, id_)
-
-    def _remembered(self, tenant: Tenant, id_: str) -> InspectedPlan | None:
-        with self._lock:
-            found = self._kept.get((tenant, id_))
-            if found is not None:
-                self._kept.move_to_end((tenant, id_))
-            return found
+            return self._kept.get((tenant, id_)) or self._read(tenant, id_)
 
     def _read(self, tenant: Tenant, id_: str) -> InspectedPlan:
         with self._database.reading() as connection:
@@ -75,11 +69,5 @@ class Inspected:
             of = documents.read(connection, tenant, Graph.prefix, plan.graph)
         made = InspectedPlan(plan, Graph.from_json(of), len(own) + len(of))
         settle()
-        with self._lock:
-            self._kept[tenant, id_] = made
-            while len(self._kept) > 1 and self._bytes() > KEPT_BYTES:
-                self._kept.popitem(last=False)
+        self._kept.keep((tenant, id_), made)
         return made
-
-    def _bytes(self) -> int:
-        return sum(own.content_bytes for own in self._kept.values())

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection
 from concurrent.futures import Future
 
-from meshwright.schema import NotFound, Plan
+from meshwright.schema import Plan
 from service import derived, documents
 from service.database import Database
 from service.packing import unpack
@@ -38,8 +38,7 @@ class PlanViews:
     def check(self, tenant: Tenant, plan: str) -> None:
         """NotFound where the tenant has no such plan."""
         with self._database.reading() as connection:
-            if not documents.exists(connection, tenant, Plan.prefix, plan):
-                raise NotFound(f"no plan has the id {plan[:100]!r}")
+            documents.check(connection, tenant, Plan.prefix, plan)
 
     def part(self, tenant: Tenant, plan: str, view: View, number: int = 0) -> bytes:
         """One of `parts`."""
@@ -50,10 +49,9 @@ class PlanViews:
     ) -> dict[int, bytes]:
         """Parts of a view, by number. Raises what ShortProcesses.work does, and NotFound where the
         tenant has no such plan."""
-        self.check(tenant, plan)
         with self._database.reading() as connection:
             kept = derived.read(connection, tenant, plan, view.name, numbers)
-        if len(kept) == len(numbers):
+        if len(kept) == len(numbers):  # what is kept for a tenant goes with the plan
             return kept
         made = self._made_once((tenant, plan, view))
         return {number: unpack(made[number]) for number in numbers}

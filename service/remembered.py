@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections import OrderedDict
 
 from meshwright.schema.canonical import canonical_json
+from service.latest import Latest
 from service.planning import Asked
 
 MOST = 4096  # requests
@@ -22,16 +21,11 @@ class Remembered:
     """What bodies ask for. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._requests: OrderedDict[bytes, tuple[str, str]] = OrderedDict()
+        self._requests: Latest[bytes, tuple[str, str]] = Latest(MOST)
 
     def request(self, encoding: str, data: bytes) -> Asked | None:
         """What a body asks for, if somebody asked it lately; without its documents."""
-        key = _key(encoding, data)
-        with self._lock:
-            found = self._requests.get(key)
-            if found is not None:
-                self._requests.move_to_end(key)
+        found = self._requests.get(_key(encoding, data))
         if found is None:
             return None
         request, text = found
@@ -40,14 +34,8 @@ class Remembered:
     def keep(self, encoding: str, data: bytes, asked: Asked) -> None:
         """Remember a body that was understood, and asks for no certificate."""
         text = canonical_json(asked.body)
-        if len(text) > LONGEST:
-            return
-        key = _key(encoding, data)
-        with self._lock:
-            self._requests[key] = asked.request, text
-            self._requests.move_to_end(key)
-            while len(self._requests) > MOST:
-                self._requests.popitem(last=False)
+        if len(text) <= LONGEST:
+            self._requests.keep(_key(encoding, data), (asked.request, text))
 
 
 def _key(encoding: str, data: bytes) -> bytes:

@@ -19,7 +19,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import InstrumentedAttribute
 
-from meshwright.schema import NotFound, RequestError
+from meshwright.schema import Plan, RequestError
+from service import documents
 from service.inserting import insert_new
 from service.paging import Page, PageRequest, read_page
 from service.period import ALWAYS, Period
@@ -188,4 +189,4 @@ def _labels(connection: Connection, tenant: Tenant, plans: list[str]) -> dict[st
 def _check(connection: Connection, tenant: Tenant, plan: str) -> None:
     mine = select(PlanRow.id).where(PlanRow.tenant == tenant, PlanRow.id == plan)
     if connection.execute(mine).first() is None:
-        raise NotFound(f"no plan has the id {plan[:100]!r}")
+        raise documents.missing(Plan.prefix, plan)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
 
-from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
 from meshwright.schema.canonical import canonical_json
 from service.packing import pack
-from service.view import View
+from service.view import Sent, View, documents_in
 from solver.simulation.step import Step, step_of
 from solver.simulation.summary import simulation_of
 from solver.simulation.trace import trace_of
@@ -45,15 +43,9 @@ class RankCurve(BaseModel):
         )
 
 
-def simulated(documents: Mapping[str, bytes]) -> dict[int, bytes]:
+def simulated(documents: Sent) -> dict[int, bytes]:
     """The parts: JSON, packed. Raises PlanError where the documents do not fit."""
-    step = step_of(
-        Plan.from_json(documents["plan"]),
-        Graph.from_json(documents["graph"]),
-        Topology.from_json(documents["topology"]),
-        Setup.from_json(documents["setup"]),
-        Calibration.from_json(documents["calibration"]),
-    )
+    step = step_of(*documents_in(documents))
     ranks = range(step.program.schedule.ranks)
     curves = {CURVES + rank: _curve(step, rank).model_dump_json() for rank in ranks}
     made = {NUMBERS: simulation_of(step).to_json(), TRACE: canonical_json(trace_of(step)), **curves}

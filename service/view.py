@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
 from service.stored import Parts
+
+Sent = Mapping[str, bytes]  # of documents.of_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,4 +18,15 @@ class View:
     what comes of the same documents."""
 
     name: str
-    made: Callable[[Mapping[str, bytes]], Parts]
+    made: Callable[[Sent], Parts]
+
+
+def documents_in(sent: Sent) -> tuple[Plan, Graph, Topology, Setup, Calibration]:
+    """All that was sent, read."""
+    return (
+        Plan.from_json(sent["plan"]),
+        Graph.from_json(sent["graph"]),
+        Topology.from_json(sent["topology"]),
+        Setup.from_json(sent["setup"]),
+        Calibration.from_json(sent["calibration"]),
+    )

@@ -12,7 +12,7 @@ from service.drawing.parts import parts_of
 from service.packing import pack
 from service.plan_memory import memory_of
 from service.stored import Parts
-from service.view import View
+from service.view import Sent, View, documents_in
 
 
 def _overview(
@@ -32,23 +32,17 @@ def _drawing(plan: Plan, graph: Graph) -> Parts:
 
 
 @uncollected  # nothing of what is made here is garbage, and there is much of it
-def _made_overview(sent: Mapping[str, bytes]) -> Parts:
-    return _overview(
-        Plan.from_json(sent["plan"]),
-        Graph.from_json(sent["graph"]),
-        Topology.from_json(sent["topology"]),
-        Setup.from_json(sent["setup"]),
-        Calibration.from_json(sent["calibration"]),
-    )
+def _made_overview(sent: Sent) -> Parts:
+    return _overview(*documents_in(sent))
 
 
 @uncollected
-def _made_memory(sent: Mapping[str, bytes]) -> Parts:
+def _made_memory(sent: Sent) -> Parts:
     return _memory(Plan.from_json(sent["plan"]))
 
 
 @uncollected
-def _made_drawing(sent: Mapping[str, bytes]) -> Parts:
+def _made_drawing(sent: Sent) -> Parts:
     return _drawing(Plan.from_json(sent["plan"]), Graph.from_json(sent["graph"]))
 
 

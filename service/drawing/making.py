@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -33,16 +34,25 @@ def drawing_of(shares: Sequence[OpShare]) -> tuple[Drawing, list[OpFacts]]:
     return maker.made(), [facts_of(share) for share in maker.ops]
 
 
+@dataclass(slots=True)
+class _Numbered:
+    """A module by number. parent: -1 of none; first, last, parts: as of Drawing. sums, cut: of all
+    in it, and the mesh axes that shard something made there."""
+
+    module: Module
+    parent: int
+    first: int
+    last: int = 0
+    parts: list[int] = field(default_factory=list)
+    sums: Sums = (0.0, 0.0, 0, 0)
+    cut: set[str] = field(default_factory=set)
+
+
 class _Maker:
     def __init__(self, shares: Sequence[OpShare]) -> None:
         self.shares = shares
         self.tree = tree_of(shares)
-        self.modules: list[Module] = []
-        self.parent: list[int] = []
-        self.parts: list[list[int]] = []
-        self.spans: list[tuple[int, int]] = []
-        self.sums: list[Sums] = []
-        self.cut: list[frozenset[str]] = []
+        self.modules: list[_Numbered] = []
         self.ops: list[OpShare] = []
         self.module: list[int] = []
         self.axes: Numbers[tuple[str, ...]] = Numbers()
@@ -50,38 +60,31 @@ class _Maker:
         self.collectives: Numbers[str] = Numbers()
         self._walk(self.tree.root, -1)
 
-    def _walk(self, module: Module, parent: int) -> int:
+    def _walk(self, module: Module, parent: int) -> _Numbered:
         number = len(self.modules)
-        self.modules.append(module)
-        self.parent.append(parent)
-        self.parts.append([])
-        self.spans.append((0, 0))
-        self.sums.append((0.0, 0.0, 0, 0))
-        self.cut.append(frozenset())
-        begun = len(self.ops)
-        sums: Sums = (0.0, 0.0, 0, 0)
-        cut: set[str] = set()
+        made = _Numbered(module, parent, first=len(self.ops))
+        self.modules.append(made)
         for part in module.parts:
             if isinstance(part, Module):
+                made.parts.append(-1 - len(self.modules))
                 own = self._walk(part, number)
-                self.parts[number].append(-1 - own)
-                more, times = self.sums[own], max(1, len(part.copies))
-                cut |= self.cut[own]
+                more, times = own.sums, max(1, len(part.copies))
+                made.cut |= own.cut
             else:
-                self.parts[number].append(len(self.ops))
+                made.parts.append(len(self.ops))
                 self.ops.append(part)
                 self.module.append(number)
                 more, times = _sums(part), 1
-                cut |= axes_of(part)
-            sums = (
-                sums[0] + more[0] * times,
-                sums[1] + more[1] * times,
-                sums[2] + more[2] * times,
-                sums[3] + more[3] * times,
+                made.cut |= axes_of(part)
+            compute_ns, communication_ns, saved, parameters = made.sums
+            made.sums = (
+                compute_ns + more[0] * times,
+                communication_ns + more[1] * times,
+                saved + more[2] * times,
+                parameters + more[3] * times,
             )
-        self.spans[number] = begun, len(self.ops)
-        self.sums[number], self.cut[number] = sums, frozenset(cut)
-        return number
+        made.last = len(self.ops)
+        return made
 
     def made(self) -> Drawing:
         all_ = {(share.stage, share.own.op): k for k, share in enumerate(self.shares)}
@@ -92,31 +95,30 @@ class _Maker:
         moves, of_arrows = self._moves(arrows)
         steps = [step for _, own in moves for step in own]
         ends = np.cumsum([0, *(len(own) for _, own in moves)])
-        first, last = np.array(self.spans, np.int64).reshape(-1, 2).T.copy()
-        axes = [self.axes.of(tuple(sorted(cut))) for cut in self.cut]
+        axes = [self.axes.of(tuple(sorted(own.cut))) for own in self.modules]
         step_axes = [self.axes.of(step.axes) for step in steps]
         step_tensor = [self.tensors.of(step.tensor) for step in steps]
         step_collective = [self.collectives.of(step.collective) for step in steps]
         tensor = [self.tensors.of(arrow.tensor) for arrow in arrows]
         return Drawing(
             Texts(
-                modules=[module.id for module in self.modules],
+                modules=[own.module.id for own in self.modules],
                 ops=[share.own.op for share in self.shares],
                 tensors=list(self.tensors.found),
                 collectives=list(self.collectives.found),
                 axes=[list(own) for own in self.axes.found],
             ),
-            parent=_ints(self.parent),
-            first=first,
-            last=last,
-            copies=_ints([max(1, len(module.copies)) for module in self.modules]),
-            ops=_ints([module.ops for module in self.modules]),
-            compute_ns=np.array([own[0] for own in self.sums], np.float64),
-            communication_ns=np.array([own[1] for own in self.sums], np.float64),
-            saved_bytes=_ints([own[2] for own in self.sums]),
-            parameter_bytes=_ints([own[3] for own in self.sums]),
+            parent=_ints([own.parent for own in self.modules]),
+            first=_ints([own.first for own in self.modules]),
+            last=_ints([own.last for own in self.modules]),
+            copies=_ints([max(1, len(own.module.copies)) for own in self.modules]),
+            ops=_ints([own.module.ops for own in self.modules]),
+            compute_ns=np.array([own.sums[0] for own in self.modules], np.float64),
+            communication_ns=np.array([own.sums[1] for own in self.modules], np.float64),
+            saved_bytes=_ints([own.sums[2] for own in self.modules]),
+            parameter_bytes=_ints([own.sums[3] for own in self.modules]),
             axes=_ints(axes),
-            parts=Csr.of(self.parts),
+            parts=Csr.of([own.parts for own in self.modules]),
             module=_ints(self.module),
             drawn=_ints([all_[key] for key in keys]),
             stage=_ints([share.stage for share in self.shares]),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 
-from tests.service.conftest import ROOT, until
+from tests.service.conftest import ROOT, is_there, until
 
 MEASURING = """
 import subprocess, sys
@@ -21,14 +20,6 @@ with ExitStack() as stack:
     print(begun.pid, flush=True)
     begun.wait()
 """
-
-
-def is_there(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_what_was_begun_ends_too() -> None:

@@ -136,6 +136,15 @@ def server(
             process.stdout.close()
 
 
+def is_there(process: int) -> bool:
+    """Whether there is a process of this id."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def until(what: Callable[[], Any], *, seconds: float = 20) -> Any:
     """What `what` gives once that is true; fails after so many seconds."""
     deadline = time.monotonic() + seconds

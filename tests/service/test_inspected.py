@@ -54,5 +54,6 @@ def test_large_plans_make_room_for_each_other(
     assert kept.of(DEFAULT, plans[2].id) is last
     assert kept.of(DEFAULT, plans[0].id) is not first
     monkeypatch.setattr(inspected, "KEPT_BYTES", 1)
+    kept = Inspected(state_of(service).database)
     alone = kept.of(DEFAULT, plans[1].id)
     assert kept.of(DEFAULT, plans[1].id) is alone

@@ -15,7 +15,7 @@ from service import short_processes
 from service.errors import Busy, Internal
 from service.short_processes import Parts, ShortProcesses, Work
 from tests.service import answers
-from tests.service.conftest import until
+from tests.service.conftest import is_there, until
 
 MEMORY = 2 * 2**30
 TEXT = {"text": b"abc"}
@@ -23,14 +23,6 @@ TEXT = {"text": b"abc"}
 
 def processes(count: int = 1, seconds: float = 60) -> ShortProcesses:
     return ShortProcesses(count, seconds=seconds, memory_bytes=MEMORY)
-
-
-def is_there(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @contextmanager
