@@ -60,6 +60,7 @@ function moves(title, edges) {
   }
   if (!kinds.size) return null;
   const together = edges.reduce((all, edge) => all + (edge.moved?.length ? edge.ns ?? 0 : 0), 0);
+  const more = edges.reduce((all, edge) => all + (edge.more_moved ?? 0), 0);
   return [
     h("h3", {}, title),
     table({
@@ -71,7 +72,7 @@ function moves(title, edges) {
         { title: "Time", says: "of each once", number: true, value: (own) => time(own.ns) },
       ],
     }),
-    h("p", { class: "muted" }, `Together ${time(together)} over a step.`),
+    h("p", { class: "muted" }, `Together ${time(together)} over a step${more ? `, with ${count(more)} more that take less and are not counted above` : ""}.`),
   ];
 }
 
