@@ -56,6 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as settings, ExitStack() as stack:
         # axe and pictures stand between an agent's lease and its results
         settings.setenv("MESHWRIGHT_LEASE_S", "120")
+        settings.setenv("MESHWRIGHT_AGENT_SILENT_S", "3600")  # the one registered gives no sign
         url, _ = stack.enter_context(server(folder, planner="solver.planner:plan"))
         settings.undo()
         client = stack.enter_context(Client(url))
