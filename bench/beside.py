@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.ending import end_in_order
+from bench.ending import measured
 from bench.load import serving, wrk
 from bench.stored_plans import gpt3, store_plan
 from bench.timing import median_seconds, reference_loop, say
@@ -26,7 +26,6 @@ SECONDS = 8  # of a row; chosen: less than the timeline takes where it is made
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.beside", description=__doc__)
     parser.parse_args()
-    end_in_order()
     with tempfile.TemporaryDirectory(prefix="meshwright-beside-") as name:
         folder = Path(name)
         store = f"sqlite:///{folder / 'meshwright.db'}"
@@ -64,4 +63,4 @@ def _timeline(url: str, plan: str) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    measured(main)

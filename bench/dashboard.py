@@ -18,6 +18,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from bench.ending import measured
 from bench.load import serving
 from bench.series_parallel import series_parallel
 from bench.stored_plans import gpt3, store_plan
@@ -126,4 +127,4 @@ def _large(ops: int) -> Request:
 
 
 if __name__ == "__main__":
-    main()
+    measured(main)

@@ -26,7 +26,7 @@ from typing import Any
 
 import httpx
 
-from bench.ending import end_in_order
+from bench.ending import end, measured
 from bench.faults import asked
 from bench.faulty_service import ROOT, Program
 from bench.postgresql import PostgreSQL, running
@@ -142,21 +142,15 @@ def _dask(folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "dask"]
     at = ["--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file), "--no-dashboard"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "clients")])}
-    begun = []
-    with (folder / "dask.log").open("wb") as log:
-        try:
-            for words in (["scheduler", *at], *[_worker(file, folder)] * DASK_WORKERS):
-                own = subprocess.Popen(
-                    [*command, *words], cwd=ROOT, env=environment, stdout=log, stderr=log
-                )
-                begun.append(own)
-                while not file.exists() and own.poll() is None:
-                    time.sleep(0.05)
-            yield str(json.loads(file.read_text())["address"])
-        finally:
-            for own in begun:
-                own.kill()
-                own.wait(timeout=30)
+    with (folder / "dask.log").open("wb") as log, ExitStack() as stack:
+        for words in (["scheduler", *at], *[_worker(file, folder)] * DASK_WORKERS):
+            own = subprocess.Popen(
+                [*command, *words], cwd=ROOT, env=environment, stdout=log, stderr=log
+            )
+            stack.callback(end, own)
+            while not file.exists() and own.poll() is None:
+                time.sleep(0.05)
+        yield str(json.loads(file.read_text())["address"])
 
 
 def _worker(file: Path, folder: Path) -> list[str]:
@@ -182,7 +176,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__)
     parser.add_argument("--jobs", type=int, default=500)
     given = parser.parse_args()
-    end_in_order()
     say(f"| {given.jobs} mixed jobs, {CLIENTS} clients | seconds | jobs a second | ends |")
     say("| --- | --- | --- | --- |")
     with ExitStack() as stack:
@@ -200,4 +193,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    measured(main)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.ending import end_in_order
+from bench.ending import end, measured
 from bench.faults import asked
 from bench.postgresql import running
 
@@ -36,7 +36,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--postgresql", action="store_true", help="a PostgreSQL of its own")
     given = parser.parse_args()
-    end_in_order()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-fuzz-")))
         store = f"sqlite:///{folder / 'meshwright.db'}"
@@ -74,20 +73,20 @@ def _serving(store: str, folder: Path) -> Iterator[tuple[str, str]]:
     subprocess.run([*command, "db", "upgrade", *of_store], env=environment, check=True)
     made = [*command, "keys", "create", *of_store]
     key = subprocess.run(made, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    with subprocess.Popen(
+    process = subprocess.Popen(
         [*command, "serve", "--port", "0", *of_store],
         stdout=subprocess.PIPE, text=True, env=environment,
-    ) as process:  # fmt: skip
+    )  # fmt: skip
+    try:
         assert process.stdout is not None
         found = re.search(r"http://[0-9.]+:\d+", process.stdout.readline())
         assert found
         headers = {"Authorization": f"Bearer {key.stdout.strip()}", "Prefer": "wait=60"}
         httpx.post(f"{found[0]}/v1/plan", json=asked("net"), headers=headers, timeout=90)
-        try:
-            yield found[0], key.stdout.strip()
-        finally:
-            process.terminate()
+        yield found[0], key.stdout.strip()
+    finally:
+        end(process)
 
 
 if __name__ == "__main__":
-    main()
+    measured(main)

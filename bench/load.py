@@ -23,7 +23,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.ending import end_in_order
+from bench.ending import end, measured
 from bench.faults import asked
 from bench.postgresql import running
 from bench.series_parallel import series_parallel
@@ -47,7 +47,6 @@ def main() -> None:
     parser.add_argument("--database", help="SQLAlchemy URL of an empty store")
     parser.add_argument("--postgresql", action="store_true", help="a PostgreSQL of its own")
     given = parser.parse_args()
-    end_in_order()
     if shutil.which("wrk") is None:
         sys.exit("bench.load needs wrk: apt-get install wrk")
     with ExitStack() as stack:
@@ -94,8 +93,7 @@ def serving(store: str, folder: Path) -> Iterator[tuple[str, int]]:
         assert found
         yield found[0], process.pid
     finally:
-        process.terminate()
-        process.wait(timeout=30)
+        end(process)
 
 
 def _table(url: str, pid: int, plan: Plan, folder: Path, seconds: int) -> None:
@@ -179,4 +177,4 @@ def resident_bytes(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    measured(main)

@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from bench.ending import end_in_order
+from bench.ending import measured
 from bench.faults import asked
 from bench.load import CONNECTIONS, fill, resident_bytes, serving
 from bench.postgresql import running
@@ -96,7 +96,6 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=36_000)
     parser.add_argument("--postgresql", action="store_true", help="a PostgreSQL of its own")
     given = parser.parse_args()
-    end_in_order()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-load-")))
         store = f"sqlite:///{folder / 'meshwright.db'}"
@@ -137,4 +136,4 @@ def _measure(load: Load, pid: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    measured(main)

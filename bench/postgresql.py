@@ -101,12 +101,14 @@ def running(
     """
     folder = Path(tempfile.mkdtemp(prefix="meshwright-pg-", dir=within))
     made = PostgreSQL(folder, environment)
-    made.start()
     try:
+        made.start()
         yield made
     finally:
-        made.stop()
-        shutil.rmtree(folder)
+        try:
+            made.stop()
+        finally:
+            shutil.rmtree(folder)
 
 
 def _is_of(process: int, leader: int) -> bool:
