@@ -37,7 +37,12 @@ from service.principals import DEFAULT
 from service.tables import JobEventRow, JobRow
 
 AT_ONCE = 4  # jobs that the client has open
-KINDS = {"solver": 10, "worker": 5, "API": 3}  # how often each is killed, in relation
+KINDS = {
+    "solver": 10,
+    "worker": 5,
+    "API": 3,
+    "process copied": 2,
+}  # how often each is killed, in relation
 DISK_BYTES = 256 << 20
 END_S = 300.0  # by when all jobs have ended after the last fault
 
@@ -215,6 +220,7 @@ def _faults(
     """Kill so many processes at random moments; every fortieth time something else goes wrong."""
     killers: dict[str, Fault] = {
         "solver": service.kill_solver, "worker": service.kill_worker, "API": service.kill_api,
+        "process copied": service.kill_copied,
     }  # fmt: skip
     others: dict[str, Fault] = {
         "frozen worker": service.freeze_worker, "clock moved": clock.jump,

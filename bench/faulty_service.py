@@ -1,7 +1,7 @@
 """A service of several processes that somebody keeps killing, and a supervisor that restarts them.
 
-Used by bench.faults. Every process is a real one: the API without workers, workers, and the solver
-children that the workers start.
+Used by bench.faults. Every process is a real one: the API without workers, workers, the solver
+children that the workers start, and the processes that those are copies of.
 """
 
 from __future__ import annotations
@@ -40,15 +40,13 @@ class Program:
     def pid(self) -> int:
         return self._process.pid
 
-    def children(self) -> list[int]:
+    def copied(self) -> list[int]:
+        """Process ids of what its solvers are copies of."""
+        return [pid for pid, words in _children(self.pid) if "multiprocessing.forkserver" in words]
+
+    def solvers(self) -> list[int]:
         """Process ids of the solvers that it has started."""
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError, ValueError):
-                fields = stat.read_text().rpartition(")")[2].split()
-                if int(fields[1]) == self.pid:
-                    found.append(int(stat.parent.name))
-        return found
+        return [pid for copied in self.copied() for pid, _ in _children(copied)]
 
     def end(self) -> None:
         """Ask it to end, and wait for that."""
@@ -130,8 +128,13 @@ class Service:
 
     def kill_solver(self, random: Random) -> bool:
         """Kill a solver child, where one is at work."""
-        children = [child for worker in self.workers for child in worker.children()]
-        return bool(children) and _kill(random.choice(children))
+        solvers = [pid for worker in self.workers for pid in worker.solvers()]
+        return bool(solvers) and _kill(random.choice(solvers))
+
+    def kill_copied(self, random: Random) -> bool:
+        """Kill a process that solvers are copies of, where there is one."""
+        copied = [pid for worker in self.workers for pid in worker.copied()]
+        return bool(copied) and _kill(random.choice(copied))
 
     def freeze_worker(self, random: Random) -> bool:
         """Stop a worker until its lease is over, and let it wake up."""
@@ -173,6 +176,18 @@ class SmallDisk:
 
     def unmount(self) -> None:
         subprocess.run(["umount", "-l", self._folder], check=True)
+
+
+def _children(parent: int) -> list[tuple[int, str]]:
+    """Process ids, with their command lines."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                words = (stat.parent / "cmdline").read_text()
+                found.append((int(stat.parent.name), words))
+    return found
 
 
 def _kill(pid: int) -> bool:

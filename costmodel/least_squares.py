@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 Column = NDArray[np.float64]
 
@@ -42,6 +41,9 @@ def fitted_logs(
         here = residuals(logs)
         columns = [(here - residuals(logs - step * one)) / step for one in np.eye(len(logs))]
         return np.stack(columns, axis=1)
+
+    # takes longer to load than the service itself, and most of its processes fit nothing
+    from scipy.optimize import least_squares
 
     low, high = bounds or (np.full(len(prior), -np.inf), np.full(len(prior), np.inf))
     found = least_squares(

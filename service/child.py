@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import json
 import os
 import queue
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Sequence
-from typing import IO, Any, cast
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
 
-TAIL = 8000  # bytes of standard error that are kept of a process that was lost; chosen
+from service.child_process import answer
+from service.copies import copies
+
+TAIL = 8000  # bytes of what it printed that are kept of a process that was lost; chosen
 
 
 class Child:
     """One child process in a group of its own. Start, ask and kill it from one thread."""
 
-    def __init__(self, module: str, arguments: Sequence[str], request: bytes) -> None:
-        """Start `python -m module arguments…`. `request` is JSON on one line."""
-        self._errors = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115  closed by end()
+    def __init__(self, work: str, arguments: Sequence[Any], request: bytes) -> None:
+        """Have `module:function` answer a request; see child_process.answer."""
         self._messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._converse, args=(request,), daemon=True)
-        self._reader.start()
+        self._tail = bytearray()
+        try:
+            self._process, self._line, self._said = _begun(work, arguments)
+        except (OSError, EOFError):  # the process that is copied was killed: there is a new one now
+            self._process, self._line, self._said = _begun(work, arguments)
+        atexit.register(self.end)  # multiprocessing would wait for it at the exit
+        self._threads = [
+            threading.Thread(target=self._converse, args=(request,), daemon=True),
+            threading.Thread(target=self._listen, daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def pid(self) -> int:
+        assert self._process.pid is not None
         return self._process.pid
 
     def next(self, timeout_s: float) -> dict[str, Any] | None:
@@ -48,33 +54,53 @@ class Child:
 
     def interrupt(self) -> None:
         """Ask the process to end soon, with what it has."""
-        self._process.send_signal(signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
 
     def end(self) -> None:
         """Kill what is left of the process group and clean up."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(timeout=10)
-        self._reader.join(timeout=10)
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        atexit.unregister(self.end)
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.kill()  # one that has no group yet
+        self._process.join(timeout=10)
+        for thread in self._threads:
+            thread.join(timeout=10)
+        self._line.close()
+        self._said.close()
 
     def _converse(self, request: bytes) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError, ValueError):
-            self._process.stdin.write(request + b"\n")
-            self._process.stdin.flush()
-        with contextlib.suppress(ValueError):  # half a line: it was killed while it wrote
-            for line in self._process.stdout:
-                self._messages.put(json.loads(line))
+        with suppress(EOFError, OSError, ValueError):  # ValueError: killed while it wrote
+            self._line.send_bytes(request)
+            while True:
+                self._messages.put(json.loads(self._line.recv_bytes()))
         self._messages.put(None)
 
+    def _listen(self) -> None:
+        with suppress(OSError):
+            while said := os.read(self._said.fileno(), TAIL):
+                self._tail += said
+                del self._tail[:-TAIL]
+
     def _last_words(self) -> str:
-        code = self._process.wait(timeout=10)
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - TAIL))
-        said = self._errors.read().decode(errors="replace")
-        return f"the process ended with code {code}\n{said}"
+        self._process.join(timeout=10)
+        self._threads[1].join(timeout=10)
+        said = self._tail.decode(errors="replace")
+        return f"the process ended with code {self._process.exitcode}\n{said}"
+
+
+def _begun(work: str, arguments: Sequence[Any]) -> tuple[BaseProcess, Connection, Connection]:
+    """The process, the line to it, and what it prints."""
+    ways = copies()
+    ours, theirs = ways.Pipe()
+    heard, said = ways.Pipe(duplex=False)
+    given = (work, tuple(arguments), theirs, said)
+    process: BaseProcess = ways.Process(target=answer, args=given, name=work)
+    with theirs, said:
+        try:
+            process.start()
+        except BaseException:
+            ours.close()
+            heard.close()
+            raise
+    return process, ours, heard

@@ -1,55 +1,40 @@
-"""What the child processes of a worker have in common: lines of JSON, ending with the parent."""
+"""What the child processes of a worker have in common: a line to the parent, ending with it."""
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
-import sys
-import threading
-from typing import Any, TextIO
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
-PR_SET_PDEATHSIG = 1
+from meshwright.processes import begin
+
+NAMED = "mw:"  # how process lists call them, with the module's name: mw:search
 
 
-class Lines:
-    """JSON, one value a line."""
+class Messages:
+    """To the parent: values of JSON."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def write(self, value: dict[str, Any]) -> None:
-        self._stream.write(json.dumps(value, separators=(",", ":")) + "\n")
-        self._stream.flush()
+        self._connection.send_bytes(json.dumps(value, separators=(",", ":")).encode())
 
 
-def converse() -> tuple[bytes, Lines]:
-    """The line that the parent sent, and where to answer. From now on it ends with its parent."""
-    _end_with_parent()
-    lines = Lines(_private_stdout())
-    text = sys.stdin.buffer.readline()
-    threading.Thread(target=_end_with_pipe, daemon=True).start()
-    return text, lines
+def answer(work: str, arguments: tuple[Any, ...], parent: Connection, said: Connection) -> None:
+    """In a new process: has `module:function` answer what the parent sends.
 
-
-def _private_stdout() -> TextIO:
-    """The pipe to the parent; what a library prints goes to standard error instead."""
-    private = os.dup(1)
-    os.dup2(2, 1)
-    return os.fdopen(private, "w", encoding="utf-8")
-
-
-def _end_with_parent() -> None:
-    """On Linux the kernel ends this process with the thread that started it."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent or parent == 1:
-            os._exit(1)
-
-
-def _end_with_pipe() -> None:
-    """Elsewhere, and for safety: the parent holds the other end of standard input."""
-    sys.stdin.buffer.read()
-    os._exit(1)
+    The function is given bytes, Messages and the arguments. What libraries print goes to `said`.
+    """
+    begin()
+    os.setpgid(0, 0)
+    with suppress(OSError):  # a name is a help, and other systems than Linux have no such file
+        Path("/proc/self/comm").write_text(NAMED + work.partition(":")[0].rpartition(".")[2])
+    for stream in (1, 2):
+        os.dup2(said.fileno(), stream)
+    said.close()
+    resolve_name(work)(parent.recv_bytes(), Messages(parent), *arguments)

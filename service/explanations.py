@@ -59,8 +59,8 @@ class Explanations:
             return documents.join(documents.of_plan(connection, tenant, plan), {})
 
     def _made(self, sent: bytes, glob: str, seconds: float) -> Explanation:
-        arguments = [glob, str(seconds), str(self._settings.verify_memory_bytes)]
-        child = Child("service.explaining", arguments, sent)
+        arguments = (glob, seconds, self._settings.verify_memory_bytes)
+        child = Child("service.explaining:explain", arguments, sent)
         try:
             message = child.next(seconds + GRACE_S)
         finally:

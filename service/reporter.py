@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 
 from meshwright.schema import Progress
-from service.child_process import Lines
+from service.child_process import Messages
 
 INTERVAL_S = 0.1  # between two reports of one phase; chosen
 
@@ -18,8 +18,8 @@ class Reporter:
     Call it from any thread while it is entered.
     """
 
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
         self._lock = threading.Lock()
         self._phase = ""
         self._next = 0.0
@@ -64,4 +64,4 @@ class Reporter:
             return
         self._phase, self._next = progress.phase, time.monotonic() + INTERVAL_S
         self._held_back = None
-        self._lines.write({"progress": progress.model_dump(mode="json", exclude_none=True)})
+        self._messages.write({"progress": progress.model_dump(mode="json", exclude_none=True)})

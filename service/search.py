@@ -1,19 +1,19 @@
-"""The process of one search: `python -m service.search PLANNER PROCESSES SCHEDULER`.
+"""The process of one search.
 
-Reads the request as one line of JSON and writes lines of JSON: any number of {"progress": …}, then
-one of {"plan": …, "seconds": […], "ended_early": …}, {"infeasible": …}, {"problem": …},
-{"fault": traceback}; {"trace": …} beside a plan of which no page could be made. SIGTERM asks it for
-the best plan so far, and then for no pages of it. Ends with its parent.
+It is sent a request and answers with any number of {"progress": …}, then one of {"plan": …,
+"seconds": […], "ended_early": …}, {"infeasible": …}, {"problem": …}, {"fault": traceback};
+{"trace": …} beside a plan of which no page could be made. SIGTERM asks it for the best plan so far,
+and then for no pages of it.
 """
 
 from __future__ import annotations
 
 import signal
-import sys
 import traceback
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -23,20 +23,19 @@ from meshwright.processes import processes
 from meshwright.replan import keeping_its_way
 from meshwright.schema import MeshwrightError, Plan, Request
 from meshwright.stopping import StopSignal
-from service.child_process import converse
+from service.child_process import Messages
 from service.dask_scheduler import Scheduler
 from service.reporter import Reporter
 from service.stored import Parts, stored_plan
 from service.views import views_of
 
 
-def main() -> None:
-    """Answer the request on standard input."""
+def search(sent: bytes, messages: Messages, planner: str, processes: int, scheduler: str) -> None:
+    """Have a planner answer, with so many processes, or those of a Dask scheduler."""
     with StopSignal(signal.SIGTERM) as stop:
-        text, lines = converse()
-        with Reporter(lines) as reporter:
-            message = _message(text, reporter, stop)
-        lines.write(message)
+        with Reporter(messages) as reporter:
+            message = _Search(planner, processes, scheduler).of(sent, reporter, stop)
+        messages.write(message)
 
 
 class _Asked(BaseException):
@@ -66,36 +65,38 @@ def written(plan: Plan, request: Request, stop: StopSignal) -> dict[str, Any]:
     return {"plan": stored_plan(plan, views).to_message(), **trace}
 
 
-def _executor(request: Request) -> AbstractContextManager[Executor | None]:
-    """For searches that do not depend on each other: Dask's workers, or processes here."""
-    planner, count, written = sys.argv[1:]
-    if request.pipeline.ranks == 1:  # a single stage is one search
-        return nullcontext()
-    scheduler = Scheduler.read(written)
-    if scheduler is None:
-        return processes(int(count), planner_modules(planner))
-    from service.dask_executor import dask_workers  # of an extra
+@dataclass(frozen=True)
+class _Search:
+    planner: str
+    processes: int
+    scheduler: str
 
-    return dask_workers(scheduler, int(count), planner_modules(planner))
+    def of(self, sent: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any]:
+        """The last message."""
+        try:
+            request = keeping_its_way(Request.from_json(sent))
+            with self._executor(request) as executor:
+                more = {} if executor is None else {"executor": executor}
+                answer = find_planner(self.planner)(request, reporter, stop, **more)
+        except MeshwrightError as error:
+            return {"problem": error.problem()}
+        except Exception:
+            return {"fault": traceback.format_exc()}
+        if answer.plan is not None:
+            found = {"seconds": answer.seconds, "ended_early": stop.heeded}
+            return {**written(answer.plan, request, stop), **found}
+        if answer.infeasible is not None:
+            return {"infeasible": answer.infeasible.model_dump(mode="json", exclude_none=True)}
+        return {"fault": "the planner answered with neither a plan nor why there is none"}
 
+    def _executor(self, request: Request) -> AbstractContextManager[Executor | None]:
+        """For searches that do not depend on each other: Dask's workers, or processes here."""
+        modules = planner_modules(self.planner)
+        if request.pipeline.ranks == 1:  # a single stage is one search
+            return nullcontext()
+        scheduler = Scheduler.read(self.scheduler)
+        if scheduler is None:
+            return processes(self.processes, modules)
+        from service.dask_executor import dask_workers  # of an extra
 
-def _message(text: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any]:
-    try:
-        request = keeping_its_way(Request.from_json(text))
-        with _executor(request) as executor:
-            more = {} if executor is None else {"executor": executor}
-            answer = find_planner(sys.argv[1])(request, reporter, stop, **more)
-    except MeshwrightError as error:
-        return {"problem": error.problem()}
-    except Exception:
-        return {"fault": traceback.format_exc()}
-    if answer.plan is not None:
-        found = {"seconds": answer.seconds, "ended_early": stop.heeded}
-        return {**written(answer.plan, request, stop), **found}
-    if answer.infeasible is not None:
-        return {"infeasible": answer.infeasible.model_dump(mode="json", exclude_none=True)}
-    return {"fault": "the planner answered with neither a plan nor why there is none"}
-
-
-if __name__ == "__main__":
-    main()
+        return dask_workers(scheduler, self.processes, modules)

@@ -1,7 +1,6 @@
 """Processes that each work one answer out and end: what would hold the API up if it did it itself.
 
-Copies of a process without threads that has the modules loaded, so that one begins in some 30 ms;
-what it took goes with it. They are sent pickles by their own parent, which reads bytes alone.
+What one took goes with it. They are sent pickles by their own parent, which reads bytes alone.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, cast
+from typing import Any
 
 from meshwright.problems import error_of
-from meshwright.processes import begin, context
+from meshwright.processes import begin
 from meshwright.schema import MeshwrightError, Unavailable
+from service.copies import copies
 from service.errors import Busy, Internal
 from service.memory_limit import limit_memory
 from service.stored import Parts
@@ -72,10 +72,10 @@ class ShortProcesses:
                 process.kill()
 
     def _done(self, work: Work, sent: Sent) -> Parts:
-        ways = context([work.__module__, "service.cli"])
+        ways = copies()
         ours, theirs = ways.Pipe(duplex=False)
         given = (work, sent, theirs, self._memory_bytes)
-        process = cast(Any, ways).Process(target=_child, args=given, daemon=True)
+        process: BaseProcess = ways.Process(target=_child, args=given, daemon=True)
         with ours:
             with theirs, self._lock:
                 if self._stopped:

@@ -20,14 +20,14 @@ Interrupted = Literal["no", "cancelled", "late"]  # why a child was asked to end
 
 
 class Task(Protocol):
-    """One child process of a job.
+    """One child process of a job: `module:function` and its arguments, see child_process.answer.
 
     plan: the plan that the child is told of. limit_s: from then on it is late. Where it is late, or
     the job is cancelled, it is asked to end, and after a grace killed; 0 kills at once.
     """
 
-    module: str
-    arguments: list[str]
+    work: str
+    arguments: tuple[Any, ...]
     plan: str | None
     limit_s: float
     late_grace_s: float
@@ -45,13 +45,13 @@ class Task(Protocol):
 class SearchTask:
     """Finds the plan of a job. to_verify: the plan, where it is to be verified next."""
 
-    module = "service.search"
+    work = "service.search:search"
 
     def __init__(
         self, claim: Claim, database: Database, leases: Leases, settings: Settings
     ) -> None:
         processes = settings.search_processes or usual_processes()
-        self.arguments = [settings.planner, str(processes), settings.dask]
+        self.arguments = (settings.planner, processes, settings.dask)
         self.plan: str | None = None
         self.limit_s = settings.solve_s
         self.late_grace_s = settings.solve_grace_s
@@ -104,12 +104,12 @@ class SearchTask:
 class VerifyTask:
     """Executes the plan of a job and ends it with the certificate."""
 
-    module = "service.verification"
+    work = "service.verification:verify"
     late_grace_s = 0.0
     cancel_grace_s = 0.0
 
     def __init__(self, claim: Claim, plan: str, leases: Leases, settings: Settings) -> None:
-        self.arguments = [settings.verifier, str(settings.verify_memory_bytes)]
+        self.arguments = (settings.verifier, settings.verify_memory_bytes)
         self.plan: str | None = plan
         self.limit_s = settings.verify_s
         self._claim = claim

@@ -130,7 +130,7 @@ class Worker:
     def _run_child(self, claim: Claim, task: Task) -> None:
         """Run a child to its last word, while the job stays ours and for the grace after that."""
         try:
-            child = Child(task.module, task.arguments, self._sent(claim, task.plan))
+            child = Child(task.work, task.arguments, self._sent(claim, task.plan))
         except Exception:
             trace = traceback.format_exc()
             log.exception("job %s could not be started", claim.job)

@@ -19,9 +19,7 @@ import numpy as np
 from solver.cost_graph import CostGraph, FloatArray, IntArray, evaluate_choice
 from solver.deadline import OutOfTime
 from solver.incumbent import Report
-from solver.integer.cp_sat import Minimiser
 from solver.integer.dual import Dual
-from solver.integer.encoding import Encoding
 from solver.integer.knapsack import cheapest
 from solver.integer.pairs import Pairs, pairs_of
 from solver.integer.pricing import Listener, climb
@@ -112,6 +110,10 @@ class _Run(SearchState):
         if entries > _MOST_PAIRS:
             self.notes.append(f"gap left open: {entries:,} pairs of states are too many for CP-SAT")
             return
+        # OR-tools load pandas, and take as long as all of the planner: not for who needs them not
+        from solver.integer.cp_sat import Minimiser
+        from solver.integer.encoding import Encoding
+
         minimiser = Minimiser(
             Encoding(dual, self.target_ns),
             self.incumbent,

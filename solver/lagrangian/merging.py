@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
+from solver.connected import connected
 from solver.cost_graph import IntArray
 from solver.lagrangian.model import Model
 
@@ -29,11 +28,7 @@ def merged(
     """
     changed = (first != origin) | (second != origin)
     touching = changed[model.tails] & changed[model.heads]
-    edges = coo_array(
-        (np.ones(int(touching.sum())), (model.tails[touching], model.heads[touching])),
-        shape=(model.nodes, model.nodes),
-    )
-    part = connected_components(edges, directed=False)[1]
+    part = connected(model.nodes, model.tails[touching], model.heads[touching])
     taken = np.unique(part[first != origin])
     own = np.setdiff1d(np.unique(part[second != origin]), taken)
     best, best_rank = first, rank(first)

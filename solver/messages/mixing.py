@@ -7,9 +7,8 @@ other. Which parts change is a knapsack: most saved by the byte first.
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
+from solver.connected import connected
 from solver.cost_graph import CostGraph, FloatArray, IntArray, evaluate_choice
 from solver.cost_sums import CostSums
 
@@ -52,12 +51,7 @@ def _parts(graph: CostGraph, differs: np.ndarray[tuple[int], np.dtype[np.bool_]]
     tails = np.concatenate([none, *(own for own, _ in ends)])
     heads = np.concatenate([none, *(own for _, own in ends)])
     touching = differs[tails] & differs[heads]
-    count = len(graph.nodes)
-    joined = coo_array(
-        (np.ones(int(touching.sum())), (tails[touching], heads[touching])), shape=(count, count)
-    )
-    found: IntArray = connected_components(joined, directed=False)[1].astype(np.int64)
-    return found
+    return connected(len(graph.nodes), tails[touching], heads[touching])
 
 
 def _changes(

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
+from solver.connected import connected
 from solver.cost_graph import CostGraph, Edge, FloatArray, IntArray
 
 
 def components(graph: CostGraph) -> IntArray:
     """The number of the connected part of every node."""
-    count = len(graph.nodes)
     tails = [edge.tail for edge in graph.edges]
     heads = [edge.head for edge in graph.edges]
-    ones = np.ones(len(tails), dtype=np.int8)
-    matrix = coo_array((ones, (tails, heads)), shape=(count, count))
-    _, labels = connected_components(matrix, directed=False)
-    return np.asarray(labels, dtype=np.int64)
+    return connected(len(graph.nodes), tails, heads)
 
 
 def component_costs(graph: CostGraph, labels: IntArray, choice: IntArray) -> FloatArray:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from service.app import create_app
 from service.database import Database
 from service.settings import Settings
 from tests.service.job_table import Table
+from tests.service.planners import COUNT
 from tests.service.samples import REQUEST
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +39,29 @@ def _planners_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in [name for name in os.environ if name.startswith("MESHWRIGHT_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """Children see the environment of the test: the process that they are copies of begins anew."""
+    _end_copied()
+    yield
+    _end_copied()
+
+
+@pytest.fixture
+def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anew: None) -> Path:
+    """The file in which some planners say what they do; there is none before the first does."""
+    del anew
+    path = tmp_path / "searches"
+    monkeypatch.setenv(COUNT, str(path))
+    return path
+
+
+def _end_copied() -> None:
+    process = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    if process is not None:
+        os.kill(process, signal.SIGKILL)
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +78,16 @@ def upgraded(postgresql: PostgreSQL) -> str:
     database.upgrade()
     database.close()
     return name
+
+
+@pytest.fixture(scope="session")
+def upgraded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for SQLite."""
+    path = tmp_path_factory.mktemp("upgraded") / "meshwright.db"
+    database = Database(f"sqlite:///{path}")
+    database.upgrade()
+    database.close()
+    return path
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -71,6 +107,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 @contextmanager
 def _made(request: pytest.FixtureRequest, folder: Path, template: str | None) -> Iterator[str]:
     if request.param == "sqlite":
+        if template is None:
+            shutil.copy(request.getfixturevalue("upgraded_file"), folder)
         yield f"sqlite:///{folder / 'meshwright.db'}"
         return
     postgresql: PostgreSQL = request.getfixturevalue("postgresql")

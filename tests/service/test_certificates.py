@@ -13,7 +13,6 @@ from starlette.testclient import TestClient
 from service.app import create_app
 from service.settings import Settings
 from tests.service.conftest import Serve, local, until
-from tests.service.planners import COUNT
 from tests.service.samples import REQUEST, request
 from tests.service.verifiers import MARK
 
@@ -27,8 +26,9 @@ def with_verifier(serve: Serve, verifier: str, planner: str = "tiny", **more: An
 
 
 @pytest.fixture
-def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anew: None) -> Path:
     """Where the endless verifier says its process id."""
+    del anew
     path = tmp_path / "verifier"
     monkeypatch.setenv(MARK, str(path))
     return path
@@ -76,10 +76,7 @@ def test_nobody_asked_is_not_verified(serve: Serve) -> None:
     assert "'plan_0'" in http.get("/v1/plans/plan_0/certificate").json()["detail"]
 
 
-def test_a_stored_plan_is_verified_without_a_new_search(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(COUNT, str(tmp_path / "searches"))
+def test_a_stored_plan_is_verified_without_a_new_search(serve: Serve, count: Path) -> None:
     http = with_verifier(serve, "passing", "counted")
     plan = http.post("/v1/plan", json=REQUEST, headers=WAIT).json()
     answer = http.post("/v1/plan", json=VERIFY)
@@ -88,7 +85,7 @@ def test_a_stored_plan_is_verified_without_a_new_search(
     assert job["certificate"]["outcome"] == "verified"
     assert http.post("/v1/plan", json=VERIFY).json() == plan
     assert len(jobs(http)) == 2
-    assert (tmp_path / "searches").read_text() == "searched\n"
+    assert count.read_text() == "searched\n"
 
 
 def test_a_certificate_answers_the_next_who_asks(serve: Serve) -> None:

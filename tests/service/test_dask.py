@@ -15,7 +15,6 @@ from service.settings import Settings
 from solver.planner import plan
 from tests.service.conftest import ROOT, Serve, until
 from tests.service.dask_cluster import Cluster, cluster
-from tests.service.planners import COUNT
 from tests.service.test_search_processes import BODY, REQUEST, WAIT
 
 
@@ -26,12 +25,10 @@ def store(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def counted(count: Path) -> Path:
     """The file in which processes say what they do."""
-    made = tmp_path / "searches"
-    made.touch()
-    monkeypatch.setenv(COUNT, str(made))
-    return made
+    count.touch()
+    return count
 
 
 def pids(counted: Path) -> set[int]:

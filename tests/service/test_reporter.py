@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import json
+from multiprocessing import Pipe
 
 from meshwright.schema import Progress
-from service.child_process import Lines
+from service.child_process import Messages
 from service.reporter import INTERVAL_S, Reporter
 from tests.service.conftest import until
 
 
-class Pipe:
+class Heard:
     """What was written, as the costs that it tells."""
 
     def __init__(self) -> None:
-        self.stream = io.StringIO()
+        self._line, written = Pipe(duplex=False)
+        self.messages = Messages(written)
+        self._costs: list[float] = []
 
     def costs(self) -> list[float]:
-        lines = self.stream.getvalue().splitlines()
-        return [json.loads(line)["progress"]["incumbent_ns"] for line in lines]
+        while self._line.poll():
+            said = json.loads(self._line.recv_bytes())
+            self._costs.append(said["progress"]["incumbent_ns"])
+        return self._costs
 
 
 def progress(cost_ns: float, *, phase: str = "p", done: int = 0) -> Progress:
@@ -27,31 +31,31 @@ def progress(cost_ns: float, *, phase: str = "p", done: int = 0) -> Progress:
 
 
 def test_of_many_reports_the_first_is_told_at_once_and_the_last_for_sure() -> None:
-    pipe = Pipe()
-    with Reporter(Lines(pipe.stream)) as report:
+    heard = Heard()
+    with Reporter(heard.messages) as report:
         report(progress(100))
-        assert pipe.costs() == [100]
+        assert heard.costs() == [100]
         for cost_ns in range(99, 89, -1):
             report(progress(cost_ns))
-        until(lambda: pipe.costs()[-1] == 90, seconds=50 * INTERVAL_S)
-        assert len(pipe.costs()) < 11
+        until(lambda: heard.costs()[-1] == 90, seconds=50 * INTERVAL_S)
+        assert len(heard.costs()) < 11
         report(progress(80))
-        until(lambda: pipe.costs()[-1] == 80, seconds=50 * INTERVAL_S)
+        until(lambda: heard.costs()[-1] == 80, seconds=50 * INTERVAL_S)
 
 
 def test_a_new_phase_and_its_end_are_told_at_once() -> None:
-    pipe = Pipe()
-    with Reporter(Lines(pipe.stream)) as report:
+    heard = Heard()
+    with Reporter(heard.messages) as report:
         report(progress(9))
         report(progress(8, phase="q"))
         report(progress(7, phase="q", done=2))
-    assert pipe.costs() == [9, 8, 7]
+    assert heard.costs() == [9, 8, 7]
 
 
 def test_after_the_end_nothing_is_told() -> None:
-    pipe = Pipe()
-    with Reporter(Lines(pipe.stream)) as report:
+    heard = Heard()
+    with Reporter(heard.messages) as report:
         report(progress(9))
         report(progress(8))
     report(progress(7, phase="q"))
-    assert pipe.costs() == [9]
+    assert heard.costs() == [9]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from service.tables import DocumentRow, HoldingRow, JobEventRow, JobRow, PlanRow
 from tests.service.conftest import Serve, until
 from tests.service.job_table import Table
 from tests.service.keyed import key_of, state_of
-from tests.service.planners import COUNT
 from tests.service.samples import GRAPH, REQUEST, TOPOLOGY
 
 OTHER = Principal(Tenant("other"), None, ANYBODY.scopes)
@@ -333,10 +331,8 @@ def _check(shop: Shop) -> None:
                 documents.read(connection, Tenant(tenant), kind, plan[field])
 
 
-def test_over_http_only_an_admin_deletes_and_the_next_request_searches_again(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(COUNT, str(tmp_path / "searches"))
+@pytest.mark.usefixtures("count")
+def test_over_http_only_an_admin_deletes_and_the_next_request_searches_again(serve: Serve) -> None:
     http = serve("slow")
     admin, other = key_of(http, "admin"), key_of(http, "read", "plan", "agent")
     asked = http.post("/v1/plan", json=REQUEST, headers={**admin, "Prefer": "wait=30"})

@@ -14,7 +14,6 @@ from starlette.testclient import TestClient
 from meshwright.schema import Pipeline, Request
 from solver.planner import plan
 from tests.service.conftest import Serve, server, until
-from tests.service.planners import COUNT
 from tests.solver.pipeline.layered import layered
 from tests.solver.small_graphs import topology
 
@@ -32,10 +31,8 @@ WAIT = {"Prefer": "wait=60"}
 
 
 def test_a_search_for_pipelines_uses_several_processes_and_finds_the_same_plan(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, count: Path
 ) -> None:
-    count = tmp_path / "searches"
-    monkeypatch.setenv(COUNT, str(count))
     found = serve("noting", search_processes=2).post("/v1/plan", json=BODY, headers=WAIT).json()
     assert len(set(count.read_text().split())) == 2
     alone = plan(REQUEST).plan
@@ -45,14 +42,8 @@ def test_a_search_for_pipelines_uses_several_processes_and_finds_the_same_plan(
 
 @pytest.mark.parametrize(("pipeline", "processes"), [(1, 2), (None, 1)])
 def test_one_stage_is_searched_in_one_process_and_so_is_all_if_one_is_set(
-    serve: Serve,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    pipeline: int | None,
-    processes: int,
+    serve: Serve, count: Path, pipeline: int | None, processes: int
 ) -> None:
-    count = tmp_path / "searches"
-    monkeypatch.setenv(COUNT, str(count))
     body = {**BODY, "pipeline": {"ranks": pipeline}}
     http = serve("noting", search_processes=processes)
     assert "stages" in http.post("/v1/plan", json=body, headers=WAIT).json()

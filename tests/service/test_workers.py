@@ -107,11 +107,7 @@ def test_a_schema_is_brought_up_to_date_on_demand_only(
     postgresql.drop(name)
 
 
-def test_a_database_that_restarts_costs_no_job_and_no_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count = tmp_path / "searches"
-    monkeypatch.setenv(COUNT, str(count))
+def test_a_database_that_restarts_costs_no_job_and_no_search(count: Path) -> None:
     with running() as server:
         url = server.url(server.create())
         database = Database(url)
