@@ -10,12 +10,10 @@ import signal
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 from service.child_process import answer
-from service.copies import copies
+from service.copies import begun, pipe
 
 TAIL = 8000  # bytes of what it printed that are kept of a process that was lost; chosen
 
@@ -27,10 +25,10 @@ class Child:
         """Have `module:function` answer a request; see child_process.answer."""
         self._messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._tail = bytearray()
-        try:
-            self._process, self._line, self._said = _begun(work, arguments)
-        except (OSError, EOFError):  # the process that is copied was killed: there is a new one now
-            self._process, self._line, self._said = _begun(work, arguments)
+        self._line, theirs = pipe(duplex=True)
+        self._said, said = pipe(duplex=False)
+        with theirs, said:
+            self._process = begun(answer, work, tuple(arguments), theirs, said)
         atexit.register(self.end)  # multiprocessing would wait for it at the exit
         self._threads = [
             threading.Thread(target=self._converse, args=(request,), daemon=True),
@@ -87,20 +85,3 @@ class Child:
         self._threads[1].join(timeout=10)
         said = self._tail.decode(errors="replace")
         return f"the process ended with code {self._process.exitcode}\n{said}"
-
-
-def _begun(work: str, arguments: Sequence[Any]) -> tuple[BaseProcess, Connection, Connection]:
-    """The process, the line to it, and what it prints."""
-    ways = copies()
-    ours, theirs = ways.Pipe()
-    heard, said = ways.Pipe(duplex=False)
-    given = (work, tuple(arguments), theirs, said)
-    process: BaseProcess = ways.Process(target=answer, args=given, name=work)
-    with theirs, said:
-        try:
-            process.start()
-        except BaseException:
-            ours.close()
-            heard.close()
-            raise
-    return process, ours, heard

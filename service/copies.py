@@ -6,6 +6,10 @@ a core, more than most searches.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from meshwright.processes import context
@@ -17,9 +21,31 @@ MODULES = (
 )  # fmt: skip
 
 
-def copies() -> Any:
-    """What makes them, with the interface of `multiprocessing`.
+PATIENCE_S = 10.0  # chosen: a process that was killed is gone by then, and the next one listens
+AGAIN_S = 0.05
 
-    The process that is copied begins with the first that is asked for; anew where it was killed.
+
+def pipe(*, duplex: bool) -> tuple[Connection, Connection]:
+    """Two ends, either of which can be given to a process."""
+    ends: tuple[Connection, Connection] = context(MODULES).Pipe(duplex)
+    return ends
+
+
+def begun(target: Callable[..., None], *given: Any, daemon: bool = False) -> BaseProcess:
+    """A process that calls a function of a module.
+
+    The one that is copied begins with the first, and anew where somebody killed it. Raises OSError
+    or EOFError where that does not help.
     """
-    return context(MODULES)
+    until = time.monotonic() + PATIENCE_S
+    ways: Any = context(MODULES)
+    while True:
+        process: BaseProcess = ways.Process(target=target, args=given, daemon=daemon)
+        try:
+            process.start()
+        except (OSError, EOFError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(AGAIN_S)
+        else:
+            return process

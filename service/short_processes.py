@@ -18,7 +18,7 @@ from typing import Any
 from meshwright.problems import error_of
 from meshwright.processes import begin
 from meshwright.schema import MeshwrightError, Unavailable
-from service.copies import copies
+from service.copies import begun, pipe
 from service.errors import Busy, Internal
 from service.memory_limit import limit_memory
 from service.stored import Parts
@@ -72,15 +72,12 @@ class ShortProcesses:
                 process.kill()
 
     def _done(self, work: Work, sent: Sent) -> Parts:
-        ways = copies()
-        ours, theirs = ways.Pipe(duplex=False)
-        given = (work, sent, theirs, self._memory_bytes)
-        process: BaseProcess = ways.Process(target=_child, args=given, daemon=True)
+        ours, theirs = pipe(duplex=False)
         with ours:
             with theirs, self._lock:
                 if self._stopped:
                     raise Unavailable("the service is being stopped")
-                process.start()
+                process = begun(_child, work, sent, theirs, self._memory_bytes, daemon=True)
                 self._running.add(process)
             try:
                 return self._heard(ours)

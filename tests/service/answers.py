@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from meshwright.schema import PlanError
+from service.child_process import Messages
 
 Sent = Mapping[str, bytes]
 
@@ -42,3 +44,24 @@ def stays(sent: Sent) -> dict[int, bytes]:
     place.with_suffix(".part").rename(place)
     threading.Event().wait()
     return {}
+
+
+def repeats(sent: bytes, messages: Messages, argument: str, times: int) -> None:
+    """Says what it was given, so many times."""
+    for _ in range(times):
+        messages.write({"argument": argument, "bytes": len(sent), "process": os.getpid()})
+
+
+def talks_and_dies(sent: bytes, messages: Messages, size: int) -> None:
+    """Prints that many bytes and more, and is killed."""
+    del sent, messages
+    os.write(1, b"." * size)
+    os.write(2, b"last words")
+    os.kill(os.getpid(), 9)
+
+
+def waits(sent: bytes, messages: Messages) -> None:
+    """Says so, and runs until it is killed."""
+    del sent
+    messages.write({"waits": True})
+    time.sleep(600)

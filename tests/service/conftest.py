@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from multiprocessing import forkserver
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from service.app import create_app
 from service.database import Database
 from service.settings import Settings
 from tests.service.job_table import Table
-from tests.service.planners import COUNT
+from tests.service.planners import COUNT, told
 from tests.service.samples import REQUEST
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,26 +42,17 @@ def _planners_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def anew() -> Iterator[None]:
-    """Children see the environment of the test: the process that they are copies of begins anew."""
-    _end_copied()
-    yield
-    _end_copied()
-
-
-@pytest.fixture
-def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anew: None) -> Path:
+def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file in which some planners say what they do; there is none before the first does."""
-    del anew
     path = tmp_path / "searches"
-    monkeypatch.setenv(COUNT, str(path))
+    tell(monkeypatch, COUNT, path)
     return path
 
 
-def _end_copied() -> None:
-    process = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-    if process is not None:
-        os.kill(process, signal.SIGKILL)
+def tell(monkeypatch: pytest.MonkeyPatch, variable: str, path: Path) -> None:
+    """Set a variable that children of this process see too: what they copy has its own."""
+    monkeypatch.setenv(variable, str(path))
+    monkeypatch.setattr("service.child.answer", partial(told, dict(os.environ)))
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.mesh import Axis
 from meshwright.stopping import Stop, never
+from service.child_process import answer
 from solver.deadline import Deadline
 from solver.pipeline.fan import fanned
 
@@ -35,6 +36,12 @@ Report = Callable[[Progress], None]
 COUNT = "COUNT_FILE"
 T = TypeVar("T")
 MOST = 4  # busy processes of `crowded`
+
+
+def told(environment: dict[str, str], *given: Any) -> None:
+    """A child process that sees this environment."""
+    os.environ.update(environment)
+    answer(*given)
 
 
 def tiny(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:

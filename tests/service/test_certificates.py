@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from service.app import create_app
 from service.settings import Settings
-from tests.service.conftest import Serve, local, until
+from tests.service.conftest import Serve, local, tell, until
 from tests.service.samples import REQUEST, request
 from tests.service.verifiers import MARK
 
@@ -26,11 +26,10 @@ def with_verifier(serve: Serve, verifier: str, planner: str = "tiny", **more: An
 
 
 @pytest.fixture
-def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anew: None) -> Path:
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the endless verifier says its process id."""
-    del anew
     path = tmp_path / "verifier"
-    monkeypatch.setenv(MARK, str(path))
+    tell(monkeypatch, MARK, path)
     return path
 
 
