@@ -59,14 +59,9 @@ def end(process: subprocess.Popen[bytes] | subprocess.Popen[str], *, seconds: fl
             process.stdout.close()
 
 
-def end_in_order() -> None:
-    """SIGTERM ends this process through its `with`s. Another one meanwhile is passed over."""
-    signal.signal(signal.SIGTERM, _leave)
-
-
 def _run(main: Callable[[], None], owner: int, folder: Path) -> NoReturn:
     os.setsid()  # a signal to the group of the owner is heard by the owner alone
-    end_in_order()
+    signal.signal(signal.SIGTERM, _leave)
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != owner:
         sys.exit(128 + signal.SIGTERM)

@@ -1,10 +1,11 @@
 """`python -m bench.faults --kills N [--database URL | --postgresql]`: what faults cost.
 
-An API, two workers and their solvers on one store; a client that submits jobs and waits for their
-plans. Meanwhile processes are killed with SIGKILL at random moments, workers are frozen until their
-lease is over and wake up, the clock jumps by up to a day (libfaketime), the disk of the store is
-full (as root, on a tmpfs), and with --postgresql the database is killed and restarted. In the end:
-every accepted job has ended, and succeeded, once; every plan is whole and of its job.
+An API, two workers and their solvers on one store; two tenants, each a client with a key that
+submits jobs, waits for their plans and asks for what the other has. Meanwhile processes are killed
+with SIGKILL at random moments, workers are frozen until their lease is over and wake up, the clock
+jumps by up to a day (libfaketime), the disk of the store is full (as root, on a tmpfs), and with
+--postgresql the database is killed and restarted. In the end: every accepted job has ended, and
+succeeded, once; every plan is whole and of its job; no tenant was answered what is another's.
 """
 
 from __future__ import annotations
@@ -16,27 +17,29 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import httpx
 from sqlalchemy import func, select, text
 from zstandard import ZstdError
 
-from bench.ending import end_in_order
+from bench.ending import measured
+from bench.faulty_client import ENDS, Client
 from bench.faulty_service import Clock, Fault, Service, SmallDisk
 from bench.postgresql import PostgreSQL, running
+from bench.small_net import asked
 from bench.timing import say
 from meshwright.schema import Graph, MeshwrightError, Plan
 from service import documents
 from service.database import Database
-from service.principals import DEFAULT
+from service.keys import Keys
+from service.principals import Tenant
 from service.tables import JobEventRow, JobRow
 
-AT_ONCE = 4  # jobs that the client has open
+TENANTS = (Tenant("one"), Tenant("other"))
 KINDS = {
     "solver": 10,
     "worker": 5,
@@ -47,93 +50,38 @@ DISK_BYTES = 256 << 20
 END_S = 300.0  # by when all jobs have ended after the last fault
 
 
-@dataclass
-class Client:
-    """Submits jobs one after another, each until it is accepted, and follows them to their ends."""
-
-    url: str
-    accepted: dict[str, str] = field(default_factory=dict)  # job: the name of its graph
-    ended: dict[str, dict[str, Any]] = field(default_factory=dict)
-    longest_s: float = 0.0  # without an answer
-    wanted: bool = True
-
-    def run(self) -> None:
-        """Until nothing more is wanted and all has ended."""
-        open_jobs: set[str] = set()
-        number = 0
-        while self.wanted or open_jobs:
-            if self.wanted and len(open_jobs) < AT_ONCE:
-                number += 1
-                job = self._ask("POST", "/v1/plan?fresh=false", asked(f"net {number}"))
-                self.accepted[job["id"]] = f"net {number}"
-                open_jobs.add(job["id"])
-            for id_ in sorted(open_jobs):
-                job = self._ask("GET", f"/v1/jobs/{id_}")
-                if job["state"] in ("succeeded", "failed", "cancelled"):
-                    self.ended[id_] = job
-                    open_jobs.discard(id_)
-            time.sleep(0.05)
-
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        began = time.monotonic()
-        while True:
-            try:
-                answer = httpx.request(method, self.url + path, json=body, timeout=20)
-            except httpx.TransportError:
-                answer = None
-            if answer is not None and answer.status_code in (200, 202):
-                self.longest_s = max(self.longest_s, time.monotonic() - began)
-                found: dict[str, Any] = answer.json()
-                if "stages" in found:  # accepted before an answer was lost, and done since
-                    return self._ask("GET", answer.headers["location"])
-                return found
-            if answer is not None and answer.status_code < 500:
-                raise RuntimeError(f"{method} {path}: {answer.status_code} {answer.text[:300]}")
-            time.sleep(0.05)
-
-
-def asked(name: str) -> dict[str, Any]:
-    """A request for a small net of this name on four devices."""
-    return {
-        "graph": {
-            "name": name,
-            "symbols": {"batch": 64},
-            "tensors": [
-                {"name": "x", "shape": ["batch", 256], "dtype": "bfloat16", "role": "input"},
-                {"name": "w", "shape": [256, 256], "dtype": "bfloat16", "role": "parameter"},
-                {"name": "y", "shape": ["batch", 256], "dtype": "bfloat16"},
-            ],
-            "ops": [{"name": "linear", "kind": "matmul", "inputs": ["x", "w"], "outputs": ["y"]}],
-            "outputs": ["y"],
-        },
-        "topology": "h100-1x4",
-        "setup": {"phase": "inference"},
-    }
-
-
-def wrongs(store: str, client: Client) -> dict[str, int]:
-    """What must be nothing: jobs lost, failed or finished twice; plans torn or mixed up."""
+def wrongs(store: str, clients: Sequence[Client]) -> dict[str, int]:
+    """What must be nothing: jobs lost, failed or finished twice; plans torn or mixed up; what is
+    one tenant's in an answer to another."""
     found: Counter[str] = Counter()
-    found["not ended"] = len(client.accepted.keys() - client.ended.keys())
-    found["failed"] = sum(own["state"] != "succeeded" for own in client.ended.values())
+    accepted = {job for client in clients for job in client.accepted}
+    ended = {job: own for client in clients for job, own in client.ended.items()}
+    found["not ended"] = len(accepted - ended.keys())
+    found["failed"] = sum(own["state"] != "succeeded" for own in ended.values())
+    found["shown to another tenant"] = sum(len(client.shown) for client in clients)
     database = Database(store)
     with database.reading() as connection:
-        known = set(connection.execute(select(JobRow.id)).scalars())
-        found["lost"] = len(client.accepted.keys() - known)
+        failed = select(JobRow.trace).where(JobRow.state == "failed")
+        for trace in connection.execute(failed).scalars():
+            say(f"failed: {trace}")
+        rows = connection.execute(select(JobRow.id, JobRow.tenant))
+        known = {row.id: row.tenant for row in rows}
+        found["lost"] = len(accepted - known.keys())
+        found["of another tenant"] = sum(
+            known.get(job, client.tenant) != client.tenant
+            for client in clients for job in client.accepted
+        )  # fmt: skip
         ends = select(JobEventRow.job, JobEventRow.body)
         final = Counter(
-            row.job
-            for row in connection.execute(ends)
-            if row.body.get("state") in ("succeeded", "failed", "cancelled")
+            row.job for row in connection.execute(ends) if row.body.get("state") in ENDS
         )
         found["finished twice"] = sum(count > 1 for count in final.values())
-        graphs = {Graph.from_dict(asked(name)["graph"]).id: job
-                  for job, name in client.accepted.items()}  # fmt: skip
-        found["torn"], found["of another job"] = _bad_plans(connection, graphs, client)
+        bad = [_bad_plans(connection, client) for client in clients]
+        found["torn"], found["of another job"] = (sum(counts) for counts in zip(*bad, strict=True))
         found["two of one request"] = sum(
             count > 1
             for (count,) in connection.execute(
-                select(func.count()).select_from(JobRow).group_by(JobRow.request)
+                select(func.count()).select_from(JobRow).group_by(JobRow.tenant, JobRow.request)
             )
         )
         if database.dialect == "sqlite":
@@ -143,13 +91,15 @@ def wrongs(store: str, client: Client) -> dict[str, int]:
     return dict(found)
 
 
-def _bad_plans(connection: Any, graphs: dict[str, str], client: Client) -> tuple[int, int]:
+def _bad_plans(connection: Any, client: Client) -> tuple[int, int]:
+    graphs = {Graph.from_dict(asked(name)["graph"]).id: job
+              for job, name in client.accepted.items()}  # fmt: skip
     torn = strange = 0
     for id_, job in client.ended.items():
         if job["state"] != "succeeded":
             continue
         try:
-            plan = Plan.from_json(documents.read(connection, DEFAULT, "plan", job["plan"]))
+            plan = Plan.from_json(documents.read(connection, client.tenant, "plan", job["plan"]))
             torn += plan.id != job["plan"]
             strange += graphs.get(plan.graph) != id_
         except (MeshwrightError, ZstdError):
@@ -167,30 +117,50 @@ def run(
         folder.chmod(0o755)
         clock = Clock(folder)
         disk, server, store = _store(stack, folder, clock, database, own_postgresql=own_postgresql)
-        opened = Database(store)
-        opened.upgrade()
-        opened.close()
+        secrets = _keys(store)
         service = Service(store, folder, clock, workers=2)
         stack.callback(service.end)
-        client = Client(service.url)
-        thread = threading.Thread(target=client.run, daemon=True)
-        thread.start()
-        done = _faults(service, client, random, kills, pause_s, clock, disk, server)
+        clients = [Client(service.url, tenant, secret) for tenant, secret in secrets.items()]
+        threads = []
+        for client in clients:
+            client.others = [other for other in clients if other is not client]
+            threads.append(threading.Thread(target=client.run, daemon=True))
+            threads[-1].start()
+        done = _faults(service, clients, random, kills, pause_s, clock, disk, server)
         clock.set(0)
-        client.wanted = False
-        thread.join(timeout=END_S)
-        if thread.is_alive():
+        for client in clients:
+            client.wanted = False
+        ends_by = time.monotonic() + END_S
+        for thread in threads:
+            thread.join(timeout=max(ends_by - time.monotonic(), 0))
+        if any(thread.is_alive() for thread in threads):
             say(service.said())
         service.end()
-        attempts = Counter(job["attempt"] for job in client.ended.values())
+        attempts = Counter(job["attempt"] for client in clients for job in client.ended.values())
+        for client in clients:
+            for path in client.shown:
+                say(f"shown to {client.tenant}: {path}")
         return {
             "store": "PostgreSQL" if store.startswith("postgresql") else "SQLite",
             "faults": dict(done),
-            "accepted": len(client.accepted),
+            "accepted": sum(len(client.accepted) for client in clients),
             "attempts": dict(sorted(attempts.items())),
-            "longest_s": client.longest_s,
-            "wrongs": wrongs(store, client),
+            "refused": sum(client.refused for client in clients),
+            "longest_s": max(client.longest_s for client in clients),
+            "wrongs": wrongs(store, clients),
         }
+
+
+def _keys(store: str) -> dict[Tenant, str]:
+    """Bring a store up to date; a secret for each of its tenants."""
+    database = Database(store)
+    database.upgrade()
+    keys = Keys(database)
+    made = {
+        tenant: keys.create(tenant, name="faults", scopes=("read", "plan"))[1] for tenant in TENANTS
+    }
+    database.close()
+    return made
 
 
 def _store(
@@ -214,7 +184,7 @@ def _store(
 
 
 def _faults(
-    service: Service, client: Client, random: Random, kills: int, pause_s: float,
+    service: Service, clients: Sequence[Client], random: Random, kills: int, pause_s: float,
     clock: Clock, disk: SmallDisk | None, server: PostgreSQL | None,
 ) -> Counter[str]:  # fmt: skip
     """Kill so many processes at random moments; every fortieth time something else goes wrong."""
@@ -239,7 +209,7 @@ def _faults(
         if sum(done.values()) % every == 0 and names:
             name = names[done.total() // every % len(names)]
             done[name] += others[name](random)
-        sys.stderr.write(f"\r{dict(done)}, {len(client.ended)} jobs ended")
+        sys.stderr.write(f"\r{dict(done)}, {sum(len(own.ended) for own in clients)} ended")
     sys.stderr.write("\n")
     return done
 
@@ -259,7 +229,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pause", type=float, default=0.7, help="mean seconds between two faults")
     given = parser.parse_args()
-    end_in_order()
     found = run(
         given.kills, database=given.database, own_postgresql=given.postgresql, seed=given.seed,
         pause_s=given.pause,
@@ -271,6 +240,7 @@ def main() -> None:
     say(f"| jobs accepted | {found['accepted']} |")
     for attempts, count in found["attempts"].items():
         say(f"| succeeded at attempt {attempts} | {count} |")
+    say(f"| asked for what is another tenant's: there is no such thing | {found['refused']} |")
     say(f"| longest wait for an answer of the API | {found['longest_s']:.1f} s |")
     for name, count in found["wrongs"].items():
         say(f"| {name} | {count} |")
@@ -278,4 +248,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    measured(main)

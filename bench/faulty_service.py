@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+from bench.ending import end
+
 ROOT = Path(__file__).resolve().parents[1]
 LEASE_S = 3.0
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
@@ -32,6 +34,7 @@ class Program:
         self._environment = {**os.environ, **environment}
         self._log = log
         self._wanted = True
+        self._restart = threading.Lock()
         self._process = self._start()
         self._thread = threading.Thread(target=self._supervise, daemon=True)
         self._thread.start()
@@ -49,12 +52,11 @@ class Program:
         return [pid for copied in self.copied() for pid, _ in _children(copied)]
 
     def end(self) -> None:
-        """Ask it to end, and wait for that."""
-        self._wanted = False
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGCONT)
-            os.kill(self.pid, signal.SIGTERM)
-        self._thread.join(timeout=60)
+        """End it for good."""
+        with self._restart:
+            self._wanted = False
+        end(self._process)
+        self._thread.join(timeout=30)
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
@@ -65,10 +67,11 @@ class Program:
     def _supervise(self) -> None:
         while True:
             self._process.wait()
-            if not self._wanted:
-                return
             time.sleep(0.1)  # what cannot start, because the database is away, tries again
-            self._process = self._start()
+            with self._restart:
+                if not self._wanted:
+                    return
+                self._process = self._start()
 
 
 class Clock:

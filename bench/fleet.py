@@ -27,10 +27,10 @@ from typing import Any
 import httpx
 
 from bench.ending import end, measured
-from bench.faults import asked
 from bench.faulty_service import ROOT, Program
 from bench.postgresql import PostgreSQL, running
 from bench.series_parallel import series_parallel
+from bench.small_net import asked
 from bench.timing import say
 from meshwright.client import Client
 from meshwright.schema import Budget, Degrees, Graph, Pipeline, Setup

@@ -21,8 +21,8 @@ from pathlib import Path
 import httpx
 
 from bench.ending import end, measured
-from bench.faults import asked
 from bench.postgresql import running
+from bench.small_net import asked
 
 # by the schema alone: a key's secret is named as what the path calls its id
 LEFT_OUT = "positive_data_acceptance,ensure_resource_availability"

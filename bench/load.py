@@ -24,9 +24,9 @@ from pathlib import Path
 import httpx
 
 from bench.ending import end, measured
-from bench.faults import asked
 from bench.postgresql import running
 from bench.series_parallel import series_parallel
+from bench.small_net import asked
 from bench.timing import median_seconds, reference_loop, say
 from meshwright.planner import preset
 from meshwright.schema import Graph, Plan, Request

@@ -23,9 +23,9 @@ import httpx
 import numpy as np
 
 from bench.ending import measured
-from bench.faults import asked
 from bench.load import CONNECTIONS, fill, resident_bytes, serving
 from bench.postgresql import running
+from bench.small_net import asked
 from bench.timing import say
 from meshwright.schema import Plan
 
