@@ -6,6 +6,7 @@ a core, more than most searches.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -46,6 +47,6 @@ def begun(target: Callable[..., None], *given: Any, daemon: bool = False) -> Bas
         except (OSError, EOFError):
             if time.monotonic() > until:
                 raise
-            time.sleep(AGAIN_S)
+            threading.Event().wait(AGAIN_S)  # time.sleep fails where libfaketime sets the clock
         else:
             return process
