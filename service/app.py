@@ -63,6 +63,7 @@ from service.routes import (
 )
 from service.settings import Settings
 from service.state import State
+from service.unchanged import Unchanged
 from service.waits import Waits
 from service.worker import Worker
 
@@ -94,6 +95,7 @@ def create_app(settings: Settings | None = None, *, planner: str | None = None) 
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])
     app.include_router(pages.router)  # the query of a page is the page's own
+    app.add_middleware(Unchanged, shelves=service.shelves)
     app.add_middleware(Compression)
     app.add_middleware(
         Guard,

@@ -24,6 +24,7 @@ from service.plan_views import PlanViews
 from service.pruner import Pruner
 from service.remembered import Remembered
 from service.settings import Settings
+from service.unchanged import Shelves
 from service.waits import Waits
 from service.worker import Worker
 
@@ -50,6 +51,7 @@ class State:
     waits: Waits
     idempotency: Idempotency
     remembered: Remembered = field(default_factory=Remembered)
+    shelves: Shelves = field(default_factory=Shelves)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:

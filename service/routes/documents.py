@@ -77,6 +77,7 @@ def read_document(
     """A stored document, or 304 where the caller has it."""
     with service.database.reading() as connection:
         if immutable.holds(request, id_) and documents.exists(connection, tenant, kind, id_):
+            service.shelves.note(request, tenant)
             return immutable.not_modified(id_)
         packed = documents.read_packed(connection, tenant, kind, id_)
     if accepted(request.headers.get("accept-encoding", "")) == "zstd":

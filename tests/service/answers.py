@@ -49,7 +49,7 @@ def stays(sent: Sent) -> dict[int, bytes]:
 def repeats(sent: bytes, messages: Messages, argument: str, times: int) -> None:
     """Says what it was given, so many times."""
     for _ in range(times):
-        messages.write({"argument": argument, "bytes": len(sent), "process": os.getpid()})
+        messages.write({"argument": argument, "bytes": len(sent)})
 
 
 def talks_and_dies(sent: bytes, messages: Messages, size: int) -> None:
@@ -61,7 +61,7 @@ def talks_and_dies(sent: bytes, messages: Messages, size: int) -> None:
 
 
 def waits(sent: bytes, messages: Messages) -> None:
-    """Says so, and runs until it is killed."""
+    """Says its process, and runs until it is killed."""
     del sent
-    messages.write({"waits": True})
+    messages.write({"process": os.getpid()})
     time.sleep(600)

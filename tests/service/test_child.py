@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from service import copies
 from service.child import TAIL, Child
 from service.child_process import NAMED
 from tests.service.conftest import is_there, until
@@ -22,14 +27,28 @@ def child(work: str, *arguments: Any, sent: bytes = b"") -> Iterator[Child]:
         yield made
     finally:
         made.end()
-    until(lambda: not is_there(made.pid))
+
+
+@contextmanager
+def waiting() -> Iterator[tuple[Child, int]]:
+    """One that runs, and its process; that is gone afterwards."""
+    with child("waits") as made:
+        message = made.next(20)
+        assert message is not None
+        yield made, message["process"]
+    until(lambda: not is_there(message["process"]))
+
+
+def copied() -> int:
+    """The process that is copied."""
+    return int(forkserver._forkserver._forkserver_pid)  # type: ignore[attr-defined]
 
 
 def test_it_is_sent_bytes_and_arguments_and_answers_with_messages() -> None:
     large = b"x" * 5_000_000
     with child("repeats", "a", 2, sent=large) as made:
         messages = [made.next(20) for _ in range(3)]
-    told = {"argument": "a", "bytes": len(large), "process": made.pid}
+    told = {"argument": "a", "bytes": len(large)}
     assert messages == [told, told, {"lost": "the process ended with code 0\n"}]
 
 
@@ -43,16 +62,14 @@ def test_of_one_that_is_lost_the_last_words_are_kept() -> None:
 
 
 def test_it_has_a_name_and_a_group_of_its_own() -> None:
-    with child("waits") as made:
-        assert made.next(20) == {"waits": True}
-        assert Path(f"/proc/{made.pid}/comm").read_text() == f"{NAMED}answers\n"
-        assert os.getpgid(made.pid) == made.pid
+    with waiting() as (made, process):
+        assert Path(f"/proc/{process}/comm").read_text() == f"{NAMED}answers\n"
+        assert os.getpgid(process) == process
         assert made.next(0.01) is None
 
 
 def test_one_that_is_interrupted_ends_as_its_program_says() -> None:
-    with child("waits") as made:
-        assert made.next(20) == {"waits": True}
+    with waiting() as (made, _):
         made.interrupt()
         lost = made.next(20)
         assert lost is not None
@@ -60,25 +77,52 @@ def test_one_that_is_interrupted_ends_as_its_program_says() -> None:
         made.interrupt()  # of one that is gone
 
 
+def test_one_that_is_ended_before_it_has_begun_is_gone_and_its_parent_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_begin, begun = threading.Event(), []
+
+    def late(*given: Any) -> BaseProcess:
+        may_begin.wait()
+        begun.append(copies.begun(*given))
+        return begun[0]
+
+    monkeypatch.setattr("service.child.begun", late)
+    with child("waits") as made:
+        assert made.next(0.01) is None
+        made.interrupt()
+        threading.Timer(0.1, may_begin.set).start()
+    until(lambda: begun and begun[0].exitcode is not None)
+
+
 def test_where_the_process_that_is_copied_is_killed_the_next_child_begins_all_the_same() -> None:
-    with child("waits") as first:
-        assert first.next(20) == {"waits": True}
-        copied = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-        os.kill(copied, signal.SIGKILL)
-        with child("waits") as second:
-            assert second.next(20) == {"waits": True}
-        assert first.next(0.01) is None  # and goes on
-        assert forkserver._forkserver._forkserver_pid != copied  # type: ignore[attr-defined]
+    with waiting() as (first, _):
+        before = copied()
+        os.kill(before, signal.SIGKILL)
+        with waiting():
+            assert copied() != before
+        assert first.next(0.01) is None  # it goes on
+
+
+def test_one_that_cannot_begin_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> BaseProcess:
+        raise OSError("Too many open files")
+
+    monkeypatch.setattr("service.child.begun", refuse)
+    with child("waits") as made:
+        lost = made.next(20)
+    assert lost is not None
+    assert lost["lost"].endswith("it could not be begun: Too many open files")
 
 
 def test_its_files_are_closed() -> None:
     def opened() -> int:
         return len(os.listdir("/proc/self/fd"))
 
-    with child("waits"):
+    with waiting():
         pass
     before = opened()
     for _ in range(3):
-        with child("waits"):
+        with waiting():
             pass
     until(lambda: opened() <= before)
