@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from compose_spec import PyCompose
+from promql_parser import parse_duration
 from typer.main import get_command
 
 from service.cli import cli
@@ -31,6 +35,34 @@ def commands() -> Iterator[tuple[str, list[str]]]:
                       re.MULTILINE)  # fmt: skip
     assert found
     yield "Dockerfile", [word.strip('" ') for word in found[1].split(",")]
+
+
+def read_as_compose_does(document: dict[str, Any]) -> None:
+    """Raises ValueError where a field, its type or its form is not of the Compose Specification."""
+    PyCompose.from_json(json.dumps(document)).to_spec()
+
+
+def test_it_is_a_compose_file() -> None:
+    read_as_compose_does(COMPOSE)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"restart": "sometimes"},
+        {"port": ["127.0.0.1:8780:8780"]},
+        {"ports": ["127.0.0.1:http:8780"]},
+        {"stop_grace_period": "30 seconds"},
+        {"healthcheck": {"disabled": True}},
+        {"depends_on": {"schema": {"condition": "service_done"}}},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_what_compose_would_refuse_is_refused(wrong: dict[str, Any]) -> None:
+    document = copy.deepcopy(COMPOSE)
+    document["services"]["api"] |= wrong
+    with pytest.raises(ValueError, match=r"."):
+        read_as_compose_does(document)
 
 
 def test_every_command_and_option_is_there() -> None:
@@ -80,3 +112,5 @@ def test_every_alert_is_documented_and_complete() -> None:
     for rule in rules:
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert rule["annotations"]["summary"]
+        assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}, rule["alert"]
+        parse_duration(rule.get("for", "1s"))

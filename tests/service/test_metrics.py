@@ -12,6 +12,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
+from promql_parser import AggregateExpr, Call, Expr, VectorSelector, parse, walk
 from starlette.testclient import TestClient
 
 from costmodel.calibrations import default_calibration
@@ -21,10 +22,12 @@ from tests.service.keyed import bearing, key_of, secret_of, state_of
 from tests.service.samples import REQUEST
 
 CALIBRATED = {**REQUEST, "calibration": default_calibration().to_dict()}
+BOARD: Any = json.loads((ROOT / "deploy" / "grafana.json").read_text(encoding="utf-8"))
 DOCUMENTED = re.compile(r"^\| `(meshwright_\w+)` \| (\w+) \| ([^|]*)\|", re.MULTILINE)
-NAME = re.compile(r"\b(?:meshwright|process)_[a-z_]+")
-OF = re.compile(r"\b((?:meshwright|process)_[a-z_]+)\{([^{}]*(?:\"[^\"]*\"[^{}]*)*)\}")
-BY = re.compile(r"\bby \(([^)]*)\)")
+COUNTED = ("counter", "histogram")  # what has a rate
+RATES = ("rate", "increase")
+OF_PROMETHEUS = {"job", "instance"}  # labels of the scrape
+VALUES = re.compile(r"label_values\((\w+), (\w+)\)")  # Grafana's own, not PromQL
 
 
 def sample(http: TestClient, name: str, **labels: str) -> float | None:
@@ -145,47 +148,76 @@ def test_the_table_of_the_documentation_is_what_is_exported(busy: TestClient) ->
     assert documented == found
 
 
-def queries() -> Iterator[tuple[str, str]]:
-    """Every PromQL expression of the dashboard, the alerts and the documentation."""
-    board = json.loads((ROOT / "deploy" / "grafana.json").read_text(encoding="utf-8"))
-    for panel in board["panels"]:
+def queries() -> Iterator[tuple[str, Expr]]:
+    """Every PromQL expression of the dashboard and the alerts."""
+    for panel in BOARD["panels"]:
         for target in panel["targets"]:
-            yield panel["title"], target["expr"]
-    for variable in board["templating"]["list"]:
-        if variable["type"] == "query":
-            yield variable["name"], variable["query"]["query"]
+            yield panel["title"], parse(target["expr"].replace("$__rate_interval", "5m"))
     alerts = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text(encoding="utf-8"))
     for rule in alerts["groups"][0]["rules"]:
-        yield rule["alert"], rule["expr"]
+        yield rule["alert"], parse(rule["expr"])
+
+
+def parts(query: Expr) -> list[Any]:
+    """An expression and all that it is made of."""
+    found: list[Any] = []
+    walk(query, found.append)
+    return found
+
+
+def known_series(http: TestClient) -> dict[str, tuple[str, frozenset[str]]]:
+    """The type and the labels of every series that is exported."""
+    free = {"meshwright_store_free_bytes": ("gauge", frozenset[str]())}  # of SQLite alone
+    found = free | exported(http)
+    for name, (type_, labels) in exported(http).items():
+        if type_ == "histogram":
+            found[f"{name}_bucket"] = type_, labels | {"le"}
+            found[f"{name}_sum"] = found[f"{name}_count"] = type_, labels
+    return found
 
 
 def test_dashboard_and_alerts_ask_for_what_is_exported(busy: TestClient) -> None:
-    known: dict[str, frozenset[str]] = {"meshwright_store_free_bytes": frozenset()}
-    for name, (type_, labels) in exported(busy).items():
-        known[name] = labels
-        if type_ == "histogram":
-            known |= {f"{name}_bucket": labels | {"le"}, f"{name}_sum": labels}
-            known |= {f"{name}_count": labels}
+    known = known_series(busy)
     asked = list(queries())
     assert len(asked) > 25
     for where, query in asked:
-        names = NAME.findall(query)
-        assert names, where
-        for name in names:
-            assert name in known, f"{where}: {name}"
-        for name, matchers in OF.findall(query):
-            for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", matchers):
-                assert label in known[name] | {"job", "instance"}, f"{where}: {name} {label}"
-        for labels in BY.findall(query):
-            for label in filter(None, (own.strip() for own in labels.split(","))):
-                assert any(label in known[name] for name in names), f"{where}: by {label}"
-        assert query.count("(") == query.count(")"), where
+        series = [own for own in parts(query) if isinstance(own, VectorSelector)]
+        assert series, where
+        for own in series:
+            assert own.name in known, f"{where}: {own.name}"
+            labels = {matcher.name for matcher in own.matchers.matchers}
+            assert labels <= known[own.name][1] | OF_PROMETHEUS, f"{where}: {own}"
+        for own in parts(query):
+            if isinstance(own, AggregateExpr) and own.modifier is not None:
+                below = [part.name for part in parts(own) if isinstance(part, VectorSelector)]
+                for name in below:
+                    assert set(own.modifier.labels) <= known[name][1], f"{where}: {own}"
+
+
+def test_what_is_counted_is_asked_for_by_its_rate_and_nothing_else_is(busy: TestClient) -> None:
+    known = known_series(busy)
+    for where, query in queries():
+        rated = [own.args[0].vector_selector.name for own in parts(query)
+                 if isinstance(own, Call) and own.func.name in RATES]  # fmt: skip
+        series = [own.name for own in parts(query) if isinstance(own, VectorSelector)]
+        counted = [name for name in series if known[name][0] in COUNTED]
+        assert rated == counted, where
+
+
+def test_the_choices_of_the_dashboard_are_labels(busy: TestClient) -> None:
+    known = known_series(busy)
+    chosen = [own["query"]["query"] for own in BOARD["templating"]["list"]
+              if own["type"] == "query"]  # fmt: skip
+    assert chosen
+    for query in chosen:
+        found = VALUES.fullmatch(query)
+        assert found, query
+        assert found[2] in known[found[1]][1], query
 
 
 def test_the_dashboard_has_a_place_for_every_panel() -> None:
-    board: Any = json.loads((ROOT / "deploy" / "grafana.json").read_text(encoding="utf-8"))
     taken: set[tuple[int, int]] = set()
-    for panel in board["panels"]:
+    for panel in BOARD["panels"]:
         at = panel["gridPos"]
         cells = {
             (x, y)
