@@ -20,6 +20,7 @@ MeshwrightError
 ├── HttpError               any other status of the web framework
 ├── WorkerLost              500     outcome of a job
 ├── TimedOut                504     outcome of a job
+├── OutOfMemory             507     outcome of a job
 └── Internal                500
 """
 
@@ -166,6 +167,14 @@ class TimedOut(MeshwrightError):
     slug = "timed-out"
     title = "The search took too long"
     status = 504
+
+
+class OutOfMemory(MeshwrightError):
+    """The search took more memory than the service allows."""
+
+    slug = "out-of-memory"
+    title = "The search took too much memory"
+    status = 507
 
 
 class Internal(MeshwrightError):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
+from contextlib import suppress
+from pathlib import Path
+
+CONTAINER = Path("/sys/fs/cgroup/memory.max")  # of Linux's control groups, version 2
 
 
 def limit_memory(wanted: int) -> int:
@@ -13,3 +18,11 @@ def limit_memory(wanted: int) -> int:
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     return limit
+
+
+def whole_memory() -> int:
+    """What the machine has, or its container may take, in bytes."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # ValueError: "max", no bound
+        found = min(found, int(CONTAINER.read_text()))
+    return found

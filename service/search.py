@@ -25,16 +25,29 @@ from meshwright.schema import MeshwrightError, Plan, Request
 from meshwright.stopping import StopSignal
 from service.child_process import Messages
 from service.dask_scheduler import Scheduler
+from service.errors import OutOfMemory
+from service.memory_limit import limit_memory, whole_memory
 from service.reporter import Reporter
 from service.stored import Parts, stored_plan
 from service.views import views_of
 
 
-def search(sent: bytes, messages: Messages, planner: str, processes: int, scheduler: str) -> None:
-    """Have a planner answer, with so many processes, or those of a Dask scheduler."""
+def search(
+    sent: bytes,
+    messages: Messages,
+    planner: str,
+    processes: int,
+    scheduler: str,
+    memory_bytes: int,
+) -> None:
+    """Have a planner answer, with so many processes, or those of a Dask scheduler.
+
+    memory_bytes: that each process here may take; 0: as much as there is.
+    """
+    limit = limit_memory(memory_bytes or whole_memory())
     with StopSignal(signal.SIGTERM) as stop:
         with Reporter(messages) as reporter:
-            message = _Search(planner, processes, scheduler).of(sent, reporter, stop)
+            message = _Search(planner, processes, scheduler, limit).of(sent, reporter, stop)
         messages.write(message)
 
 
@@ -70,6 +83,7 @@ class _Search:
     planner: str
     processes: int
     scheduler: str
+    limit: int
 
     def of(self, sent: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any]:
         """The last message."""
@@ -80,6 +94,8 @@ class _Search:
                 answer = find_planner(self.planner)(request, reporter, stop, **more)
         except MeshwrightError as error:
             return {"problem": error.problem()}
+        except MemoryError:
+            return {"problem": self._out_of_memory().problem()}
         except Exception:
             return {"fault": traceback.format_exc()}
         if answer.plan is not None:
@@ -88,6 +104,13 @@ class _Search:
         if answer.infeasible is not None:
             return {"infeasible": answer.infeasible.model_dump(mode="json", exclude_none=True)}
         return {"fault": "the planner answered with neither a plan nor why there is none"}
+
+    def _out_of_memory(self) -> OutOfMemory:
+        return OutOfMemory(
+            f"the search takes more than {self.limit / 2**30:.1f} GiB; give it fewer axes "
+            "(budget.max_axes) or a smaller graph, or let it take more "
+            "(MESHWRIGHT_SOLVE_MEMORY_BYTES)"
+        )
 
     def _executor(self, request: Request) -> AbstractContextManager[Executor | None]:
         """For searches that do not depend on each other: Dask's workers, or processes here."""

@@ -14,7 +14,7 @@ from meshwright.schema.graph import MAX_OPS
 from service.dask_scheduler import Scheduler
 
 DASK_FILES = ("authority", "certificate", "key")
-
+LEAST_MEMORY = 2**30  # chosen: a process has more than half of that in addresses when it begins
 Format = Literal["auto", "json", "text"]
 
 
@@ -30,6 +30,7 @@ class Settings(BaseSettings):
         service.hosts.
     verifier: the same for what executes plans, in the group `meshwright.verifier`.
     solve_s: a solve that runs longer is asked for its best plan; where none comes its job fails.
+    solve_memory_bytes: a process of a solve that takes more fails the job; 0 = as much as there is.
     solve_grace_s, cancel_grace_s: how long it has for that, and after a cancel. Chosen: writing the
         plan of Llama-3 8B takes a second, several on a busy machine.
     verify_s, verify_memory_bytes: an execution that takes more is ended: not verifiable.
@@ -72,6 +73,7 @@ class Settings(BaseSettings):
     poll_s: float = Field(default=0.1, gt=0, le=10)
     lease_s: float = Field(default=15, gt=0)
     solve_s: float = Field(default=900, gt=0)
+    solve_memory_bytes: int = Field(default=0, ge=0)
     solve_grace_s: float = Field(default=30, ge=0, le=600)
     cancel_grace_s: float = Field(default=5, ge=0, le=60)
     verify_s: float = Field(default=900, gt=0)
@@ -111,6 +113,13 @@ class Settings(BaseSettings):
         if address:
             Scheduler(address, *(info.data.get(f"dask_{name}", "") for name in DASK_FILES))
         return address
+
+    @field_validator("solve_memory_bytes")
+    @classmethod
+    def _holds_a_planner(cls, wanted: int) -> int:
+        if 0 < wanted < LEAST_MEMORY:
+            raise ValueError(f"the planner alone takes {LEAST_MEMORY}; 0 is as much as there is")
+        return wanted
 
     @property
     def dask(self) -> str:

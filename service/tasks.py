@@ -51,7 +51,8 @@ class SearchTask:
         self, claim: Claim, database: Database, leases: Leases, settings: Settings
     ) -> None:
         processes = settings.search_processes or usual_processes()
-        self.arguments = (settings.planner, processes, settings.dask)
+        memory = settings.solve_memory_bytes
+        self.arguments = (settings.planner, processes, settings.dask, memory)
         self.plan: str | None = None
         self.limit_s = settings.solve_s
         self.late_grace_s = settings.solve_grace_s

@@ -10,6 +10,8 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from meshwright.schema import (
     Answer,
     Cost,
@@ -134,6 +136,12 @@ def broken(request: Request, report: Report | None = None, stop: Stop = never) -
     """Has a bug."""
     del report, stop
     raise ZeroDivisionError(f"a bug in {request.graph.name}")
+
+
+def greedy(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
+    """Wants a pebibyte."""
+    taken = np.ones(2**50, dtype=np.uint8)
+    return tiny(request, report, stop) if taken[-1] else fruitless(request, report, stop)
 
 
 def dying(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:

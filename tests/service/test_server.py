@@ -159,6 +159,7 @@ def _is_refused(client: Client) -> bool:
         ([], {"MESHWRIGHT_PLANNER": "none"}, "MESHWRIGHT_PLANNER: 'none' cannot be used: no plan"),
         ([], {"MESHWRIGHT_VERIFIER": "a:b"}, "MESHWRIGHT_VERIFIER: 'a:b' cannot be used: No mod"),
         ([], {"MESHWRIGHT_VERIFY_MEMORY_BYTES": "9"}, "MESHWRIGHT_VERIFY_MEMORY_BYTES: Input sho"),
+        ([], {"MESHWRIGHT_SOLVE_MEMORY_BYTES": "9"}, "the planner alone takes 1073741824; 0 is as"),
         ([], {"MESHWRIGHT_WORKERS": "many"}, "MESHWRIGHT_WORKERS: Input should be a valid integer"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from service.app import create_app
+from service.memory_limit import whole_memory
 from service.settings import Settings
 from tests.service.conftest import Serve, local, until
 from tests.service.samples import REQUEST
@@ -140,6 +141,17 @@ def test_a_search_that_takes_too_long_without_a_plan_fails(
     assert job["problem"]["type"] == "urn:meshwright:problem:timed-out"
     assert job["attempt"] == 1
     assert "plan" not in job
+
+
+@pytest.mark.parametrize(("limit", "gib"), [(2**31, "2.0"), (0, f"{whole_memory() / 2**30:.1f}")])
+def test_a_search_that_takes_too_much_memory_fails_and_says_so(
+    serve: Serve, limit: int, gib: str
+) -> None:
+    http = serve("greedy", solve_memory_bytes=limit)
+    job = _ended(http, _submit(http))
+    assert job["problem"]["type"] == "urn:meshwright:problem:out-of-memory"
+    assert f"more than {gib} GiB" in job["problem"]["detail"]
+    assert job["attempt"] == 1
 
 
 def test_both_the_best_cost_and_the_bound_of_a_search_are_told(serve: Serve) -> None:

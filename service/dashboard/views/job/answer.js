@@ -8,6 +8,7 @@ import { infeasible } from "./infeasible.js";
 const ADVICE = {
   "worker-lost": "The process that searched was lost again and again: most often the machine had too little memory. The server's log says when.",
   "timed-out": "It had found no plan when its time was over. Ask with fewer axes (budget.max_axes), or let the service search longer (MESHWRIGHT_SOLVE_S).",
+  "out-of-memory": "Ask with fewer axes (budget.max_axes), or let the service's searches take more (MESHWRIGHT_SOLVE_MEMORY_BYTES).",
   "no-agent": "No agent is alive that could measure. Start one: meshwright agent --serve --server URL.",
   internal: "This is a fault of Meshwright's own; the server's log has the trace under the id of the job.",
 };
