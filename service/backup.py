@@ -1,7 +1,8 @@
-"""Copies of a SQLite store: taken while the service runs, checked, put back while none does.
+"""Copies of a store: of SQLite taken while the service runs, checked, put back while none does.
 
 A copy is one file, whole or not there. What ran when it was taken runs nowhere once it is put back:
-those jobs are queued again, as a worker that stops does it.
+those jobs are queued again, as a worker that stops does it. PostgreSQL's own programs dump and
+restore; what ran then is queued again when it is said that a dump was restored.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sqlalchemy import make_url, select, update
+from sqlalchemy import Connection, make_url, select, text, update
 
 from service import job_events
 from service.database import Database
@@ -56,7 +57,8 @@ def restore(url: str, file: Path, *, replace: bool) -> int:
             if database.revision() is None:
                 raise CannotCopy(f"{file} is no copy of a store")
             database.upgrade()
-            count = _queue_again(database)
+            with database.writing() as connection:
+                count = _queue_again(connection, database)
         finally:
             database.close()
         with closing(sqlite3.connect(made)) as to:
@@ -67,14 +69,30 @@ def restore(url: str, file: Path, *, replace: bool) -> int:
     return count
 
 
-def _queue_again(database: Database) -> int:
+def requeue(database: Database) -> int:
+    """Queue again what ran when a dump was made that the store is restored from; how many jobs.
+
+    Nobody else may use the database: raises CannotCopy.
+    """
+    if database.dialect != "postgresql":
+        raise CannotCopy("db restore does that for a SQLite store")
+    others = text(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
     with database.writing() as connection:
-        running = select(JobRow.id, JobRow.attempt).where(JobRow.state == "running")
-        jobs = connection.execute(running).all()
-        connection.execute(update(JobRow).values(lease_until=None))
-        connection.execute(update(JobRow).where(JobRow.state == "running").values(state="queued"))
-        for job in jobs:
-            job_events.note(connection, job.id, job.attempt, {"state": "queued"}, now=database.now)
+        if connection.execute(others).scalar_one():
+            raise CannotCopy("it is in use; end the service first")
+        return _queue_again(connection, database)
+
+
+def _queue_again(connection: Connection, database: Database) -> int:
+    running = select(JobRow.id, JobRow.attempt).where(JobRow.state == "running")
+    jobs = connection.execute(running).all()
+    connection.execute(update(JobRow).values(lease_until=None))
+    connection.execute(update(JobRow).where(JobRow.state == "running").values(state="queued"))
+    for job in jobs:
+        job_events.note(connection, job.id, job.attempt, {"state": "queued"}, now=database.now)
     return len(jobs)
 
 

@@ -7,6 +7,8 @@ import hashlib
 from fastapi import Request, Response
 
 from meshwright.schema import Document
+from service.compression import accepted
+from service.packing import unpack
 
 MEDIA_TYPE = "application/json"
 NOT_MODIFIED = {"description": "The caller has it: If-None-Match names its ETag"}
@@ -38,10 +40,17 @@ def document(id_: str, body: bytes, **more: str) -> Response:
     return Response(body, media_type=MEDIA_TYPE, headers={**headers_of(id_), **more})
 
 
-def packed_document(id_: str, packed: bytes) -> Response:
+def packed_document(id_: str, packed: bytes, **more: str) -> Response:
     """The same for who takes zstd: other bytes, hence a weak ETag."""
     headers = {**headers_of(id_), "ETag": f'W/"{id_}"', "Content-Encoding": "zstd"}
-    return Response(packed, media_type=MEDIA_TYPE, headers=headers)
+    return Response(packed, media_type=MEDIA_TYPE, headers={**headers, **more})
+
+
+def stored_document(request: Request, id_: str, packed: bytes, **more: str) -> Response:
+    """A document from the store, as the caller takes it."""
+    if accepted(request.headers.get("accept-encoding", "")) == "zstd":
+        return packed_document(id_, packed, **more)
+    return document(id_, unpack(packed), **more)
 
 
 def recent(request: Request, made: Document) -> Response:

@@ -66,3 +66,16 @@ def restore(
     except (backup.CannotCopy, OSError) as failure:
         raise refused(f"{shown(settings.database)} stays as it is: {failure}") from None
     say(f"{shown(settings.database)} is what {file} was; {count} jobs are queued again")
+
+
+@db.command("requeue")
+def requeue(database_url: Store = None, data_dir: Folder = None) -> None:
+    """Queue again what ran when a dump of PostgreSQL was made; once it is restored, before use."""
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    with store(settings) as database:
+        database.open()
+        try:
+            count = backup.requeue(database)
+        except backup.CannotCopy as failure:
+            raise refused(f"{shown(settings.database)} stays as it is: {failure}") from None
+    say(f"{shown(settings.database)}: {count} jobs are queued again")

@@ -10,8 +10,6 @@ from sqlalchemy import ColumnElement, Connection
 
 from meshwright.schema import Document
 from service import documents, immutable
-from service.compression import accepted
-from service.packing import unpack
 from service.paging import Page, PageRequest
 from service.principals import Principal, Tenant
 from service.problems import MEDIA_TYPE
@@ -80,6 +78,4 @@ def read_document(
             service.shelves.note(request, tenant)
             return immutable.not_modified(id_)
         packed = documents.read_packed(connection, tenant, kind, id_)
-    if accepted(request.headers.get("accept-encoding", "")) == "zstd":
-        return immutable.packed_document(id_, packed)
-    return immutable.document(id_, unpack(packed))
+    return immutable.stored_document(request, id_, packed)

@@ -76,7 +76,7 @@ async def plan(
     wanted = WAIT.search(prefer or "")
     once = Once.of(idempotency_key, "plan", fresh, body.encoding, body=body.data)
     if not wanted:
-        return await run_in_threadpool(_at_once, service, by, body, fresh=fresh, once=once)
+        return await run_in_threadpool(_at_once, request, service, by, body, fresh=fresh, once=once)
     row, verify = await run_in_threadpool(_submit, service, by, body, fresh=fresh, once=once)
     row = await wait_for(
         request,
@@ -86,14 +86,14 @@ async def plan(
         float(wanted.group(1)),
         lambda job: _is_answered(job, verify=verify),
     )
-    return await run_in_threadpool(_answer, service, by.tenant, row, verify=verify)
+    return await run_in_threadpool(_answer, request, service, by.tenant, row, verify=verify)
 
 
 def _at_once(
-    service: State, by: Principal, body: Body, *, fresh: bool, once: Once | None
+    request: Request, service: State, by: Principal, body: Body, *, fresh: bool, once: Once | None
 ) -> Response:
     row, verify = _submit(service, by, body, fresh=fresh, once=once)
-    return _answer(service, by.tenant, row, verify=verify)
+    return _answer(request, service, by.tenant, row, verify=verify)
 
 
 def _submit(
@@ -176,18 +176,20 @@ def _is_answered(job: Row[Any], *, verify: bool) -> bool:
     return has_ended(job) or (job.plan is not None and not verify)
 
 
-def _answer(service: State, tenant: Tenant, row: Row[Any], *, verify: bool) -> Response:
+def _answer(
+    request: Request, service: State, tenant: Tenant, row: Row[Any], *, verify: bool
+) -> Response:
     location = f"/v1/jobs/{row.id}"
     if row.plan is not None and _is_answered(row, verify=verify):
         plan = f"/v1/plans/{row.plan}"
         where = {"Content-Location": plan, "Location": location}
         with service.database.reading() as connection:
             is_certified = certificates.exists(connection, tenant, row.plan)
-            body = documents.read(connection, tenant, "plan", row.plan)
+            packed = documents.read_packed(connection, tenant, "plan", row.plan)
         if is_certified:
             where["Link"] = f'<{plan}/certificate>; rel="describedby"'
         if is_certified or not verify:
-            return immutable.document(row.plan, body, **where)
+            return immutable.stored_document(request, row.plan, packed, **where)
     return Response(
         job_of(row).model_dump_json(exclude_none=True),
         status_code=202 if row.state in ("queued", "running") else 200,

@@ -145,9 +145,18 @@ def test_a_dump_of_postgresql_at_work_is_a_service_that_goes_on(
         with Load(url) as load:
             before = list(load.acknowledged)
             postgresql.run("pg_dump", "--format=custom", f"--file={dump}", name)
+            status, said = db("requeue", "--database", postgresql.url(name))
+            assert (status, "in use; end the service first" in said) == (2, True), said
     postgresql.run("pg_restore", "--exit-on-error", "--no-owner", f"--dbname={again}", dump)
+    status, said = db("requeue", "--database", postgresql.url(again))
+    assert (status, "1 jobs are queued again" in said) == (0, True), said
     with _serving(postgresql.url(again), TINY, tmp_path) as url:
         check_goes_on(url, jobs, before)
+        (ran,) = (job for job, state in jobs.items() if state == "running")
+        events = httpx.get(f"{url}/v1/jobs/{ran}/events").text
+        assert events.count('"state":"queued"') == events.count('"state":"running"') == 2
+        metrics = httpx.get(f"{url}/metrics").text
+        assert 'meshwright_job_losses_total{kind="plan"} 0.0' in metrics
     for own in (name, again):
         postgresql.drop(own)
 

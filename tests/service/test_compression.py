@@ -13,7 +13,7 @@ from service.compression import accepted
 from service.principals import DEFAULT
 from tests.service.conftest import Serve
 from tests.service.keyed import state_of
-from tests.service.samples import graph
+from tests.service.samples import REQUEST, graph
 
 NAME = "long " * 100
 
@@ -64,6 +64,19 @@ def test_who_takes_zstd_is_sent_what_is_stored(serve: Serve) -> None:
         sent = b"".join(answer.iter_raw())
     with state_of(http).database.reading() as connection:
         assert sent == documents.read_packed(connection, DEFAULT, "graph", made)
+
+
+def test_who_asks_for_a_plan_that_is_stored_is_sent_it_as_it_is(serve: Serve) -> None:
+    http = serve()
+    assert http.post("/v1/plan", json=REQUEST, headers={"Prefer": "wait=30"}).status_code == 200
+    takes = {"Accept-Encoding": "zstd"}
+    with http.stream("POST", "/v1/plan", json=REQUEST, headers=takes) as answer:
+        sent = b"".join(answer.iter_raw())
+    plan = answer.headers["content-location"].rpartition("/")[2]
+    assert answer.headers["location"].startswith("/v1/jobs/")
+    assert answer.headers["content-encoding"] == "zstd"
+    with state_of(http).database.reading() as connection:
+        assert sent == documents.read_packed(connection, DEFAULT, "plan", plan)
 
 
 def test_what_is_small_goes_as_it_is(serve: Serve) -> None:
