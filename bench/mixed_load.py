@@ -29,6 +29,7 @@ from bench.small_net import asked
 from bench.timing import say
 from meshwright.schema import Plan
 
+HOUR = 36_000  # requests
 SAMPLES = 40
 # how often each is asked, in relation
 KINDS = {
@@ -93,7 +94,7 @@ class Load:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.mixed_load", description=__doc__)
-    parser.add_argument("--requests", type=int, default=36_000)
+    parser.add_argument("--requests", type=int, default=HOUR)
     parser.add_argument("--postgresql", action="store_true", help="a PostgreSQL of its own")
     given = parser.parse_args()
     with ExitStack() as stack:
@@ -130,7 +131,7 @@ def _measure(load: Load, pid: int, count: int) -> None:
         raise SystemExit("a request was not answered as it should be")
     half = np.array([own for own in seen if own[0] >= count / 2], dtype=float)
     slope = float(np.polyfit(half[:, 0], half[:, 1], 1)[0]) if len(half) > 1 else float("nan")
-    say(f"| growth over the second half | | {slope * count / 2**20:.1f} MiB an hour |")
+    say(f"| growth over the second half | | {slope * HOUR / 2**20:.1f} MiB an hour |")
     for (kind, status), times in sorted(load.answers.items()):
         say(f"| {kind}: {status} | | {times:,} times |")
 
