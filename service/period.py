@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import Depends, Query
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, BeforeValidator
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -29,8 +30,20 @@ class Period:
 
 
 ALWAYS = Period()
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def _date_first(given: object) -> object:
+    """Refuse a bare number, which Pydantic would take for seconds, or milliseconds, since 1970."""
+    if isinstance(given, str) and not DATE.match(given):
+        raise ValueError("a moment begins with its date, as in 2026-11-23T00:00:00Z")
+    return given
+
+
 Moment = Annotated[
-    AwareDatetime | None, Query(description="RFC 3339, with a zone: 2026-11-23T00:00:00Z")
+    AwareDatetime | None,
+    BeforeValidator(_date_first),
+    Query(description="RFC 3339, with a zone: 2026-11-23T00:00:00Z"),
 ]
 
 
