@@ -4,6 +4,7 @@ MeshwrightError
 ├── InvalidInput
 │   ├── ParameterError      422
 │   └── KeyReused           422
+├── NotHttp                 400
 ├── NotJson                 400
 ├── DamagedBody             400
 ├── WrongContentType        415
@@ -34,6 +35,14 @@ class ParameterError(InvalidInput):
 
     slug = "invalid-parameter"
     title = "The parameter is not valid"
+
+
+class NotHttp(MeshwrightError):
+    """A request that cannot be read, or whose line and headers are too long."""
+
+    slug = "not-http"
+    title = "The request cannot be read"
+    status = 400
 
 
 class NotJson(MeshwrightError):

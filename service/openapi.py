@@ -48,7 +48,7 @@ NAMES_OTHERS = (
     "/v1/calibrations:measure",
 )
 STATUS = {
-    "400": "The body cannot be decoded or is not JSON",
+    "400": "The request cannot be read: too long a line, or a body that is no JSON or damaged",
     "401": "There is no key, or it is unknown, revoked or expired",
     "403": "The key lacks the scope, or the page of another host sent this",
     "404": "There is no such document",
@@ -117,7 +117,9 @@ def document(app: FastAPI) -> dict[str, Any]:
 def _describe(path: str, method: str, operation: dict[str, Any]) -> None:
     responses = operation["responses"]
     responses.pop("422", None)
-    statuses = {"404", "421"} if "{" in path or path in NAMES_OTHERS else {"421"}
+    statuses = {"400", "421"}
+    if "{" in path or path in NAMES_OTHERS:
+        statuses.add("404")
     if path not in OPEN:
         statuses.update(("401", "403", "503"))
         operation["security"] = [{"key": []}]

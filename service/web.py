@@ -13,7 +13,7 @@ from types import FrameType
 import uvicorn
 
 from service.app import create_app
-from service.connections import connection
+from service.connections import LONGEST, connection
 from service.settings import Settings
 from service.state import State
 
@@ -30,6 +30,7 @@ class Web(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http=connection(settings.headers_s),
+                h11_max_incomplete_event_size=LONGEST,
                 log_config=None,
                 log_level="warning",
                 access_log=False,
