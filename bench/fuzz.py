@@ -1,14 +1,16 @@
 """`python -m bench.fuzz [--examples N] [--seed S] [--postgresql]`: the API under schemathesis.
 
 A server in a process of its own, with a key and a plan. schemathesis makes requests of the whole
-OpenAPI document, valid ones and broken ones, and chains of them: no answer may be a 5xx, have a
-status or a body that the document does not name, or be given without the key. What is valid by the
-schema alone may be refused: a graph has rules that no schema says.
+OpenAPI document, valid ones and broken ones, and chains of them, half of them about what is there
+(bench.fuzz_hooks): no answer may be a 5xx, have a status or a body that the document does not name,
+or be given without the key. What is valid by the schema alone may be refused: a graph has rules
+that no schema says. Deleting comes last: of what is deleted nothing more can be found out.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -18,11 +20,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import httpx
-
 from bench.ending import end, measured
+from bench.faulty_service import ROOT
+from bench.fuzz_hooks import IDS
 from bench.postgresql import running
 from bench.small_net import asked
+from meshwright.agent.service import AgentClient
+from meshwright.schema import Graph, Setup
+from meshwright.schema.agent import Agent
 
 # by the schema alone: a key's secret is named as what the path calls its id
 LEFT_OUT = "positive_data_acceptance,ensure_resource_availability"
@@ -57,12 +62,41 @@ def fuzz(
             "--max-examples", str(examples), "--seed", str(seed), "--phases", ",".join(phases),
             "--no-color", "--generation-database", "none", "--request-timeout", "20",
         ]  # fmt: skip
-        return subprocess.run(command, cwd=folder, check=False).returncode
+        environment = {
+            **os.environ,
+            "SCHEMATHESIS_HOOKS": "bench.fuzz_hooks",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            IDS: json.dumps(_there(url, key)),
+        }
+        return max(
+            subprocess.run(
+                [*command, which, "DELETE"], cwd=folder, env=environment, check=False
+            ).returncode
+            for which in ("--exclude-method", "--include-method")
+        )
+
+
+def _there(url: str, key: str) -> dict[str, str]:
+    """Has a plan made and executed, and registers an agent: ids, by what paths and queries call
+    them."""
+    agent = Agent(name="fuzzed", backend="gloo", hosts=("here",), device="CPU", devices=2)
+    with AgentClient(url, key=key) as client:
+        net = asked("net")
+        graph, setup = Graph.from_dict(net["graph"]), Setup.from_dict(net["setup"])
+        plan = client.plan(graph, net["topology"], setup=setup, verify=True).plan
+        (job,) = client.jobs()
+        assert plan is not None
+        return {
+            "plan": plan.id, "from_plan": plan.id, "to_plan": plan.id, "graph": plan.graph,
+            "topology": plan.topology, "setup": plan.setup, "calibration": plan.calibration,
+            "job": job["id"], "agent": client.register_agent(agent)["id"], "rank": "0",
+            "target": "dtensor",
+        }  # fmt: skip
 
 
 @contextmanager
 def _serving(store: str, folder: Path) -> Iterator[tuple[str, str]]:
-    """A server with a plan: its URL and a key that may do everything."""
+    """A server: its URL and a key that may do everything."""
     environment = {
         **os.environ,
         "MESHWRIGHT_DATA_DIR": str(folder),
@@ -81,8 +115,6 @@ def _serving(store: str, folder: Path) -> Iterator[tuple[str, str]]:
         assert process.stdout is not None
         found = re.search(r"http://[0-9.]+:\d+", process.stdout.readline())
         assert found
-        headers = {"Authorization": f"Bearer {key.stdout.strip()}", "Prefer": "wait=60"}
-        httpx.post(f"{found[0]}/v1/plan", json=asked("net"), headers=headers, timeout=90)
         yield found[0], key.stdout.strip()
     finally:
         end(process)
