@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 
 import pytest
@@ -51,19 +50,21 @@ def test_runs_in_bursts_are_left_out_and_their_device_named() -> None:
     ]
 
 
+# Their clock is the thread's own: what else a busy machine does is not what is told apart here.
 THROTTLED = """
 import os, sys, time
+time.perf_counter_ns = time.thread_time_ns
 import torch
 whole, calls = torch.mm, 0
 
 def throttled(left, right, **more):
     global calls
     calls += 1
-    begun = time.perf_counter()
+    begun = time.thread_time()
     result = whole(left, right, **more)
     if {when}:
-        until = begun + 8 * (time.perf_counter() - begun)
-        while time.perf_counter() < until:
+        until = begun + 8 * (time.thread_time() - begun)
+        while time.thread_time() < until:
             pass
     return result
 
@@ -108,12 +109,9 @@ def test_a_throttled_process_is_named_and_moves_no_sample(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     found = measured(tmp_path / "s.json", when)
     products, before = kernels(found, "matmul"), kernels(steady, "matmul")
-    # of what is not throttled: others may have come to this machine, or gone, since
-    memory, then = kernels(found, "memory"), kernels(steady, "memory")
-    slower = max(1.0, statistics.median(memory[own].ns / then[own].ns for own in memory))
     assert any(note.startswith(said) for note in found.notes), found.notes
     # its runs take eight times as long, the mean of both would be 4.5 times the steady one's
-    assert {shape: own.ns < 3 * slower * before[shape].ns for shape, own in products.items()} == {
+    assert {shape: own.ns < 3 * before[shape].ns for shape, own in products.items()} == {
         (256, 256, 256): True, (512, 512, 512): True,
     }  # fmt: skip
     if when != "calls % 20 < 8":
