@@ -108,7 +108,11 @@ def main() -> None:
         httpx.post(
             f"{url}/v1/plan", json=asked("net"), headers={"Prefer": "wait=60"}, timeout=90
         ).raise_for_status()
-        _measure(Load(url, plan, given.requests), pid, given.requests)
+        load = Load(url, plan, given.requests)
+        _measure(load, pid, given.requests)
+        if load.done < given.requests:
+            errors = [line for line in (folder / "log").open() if '"level": "ERROR"' in line]
+            raise SystemExit("a request was not answered as it should be\n" + "".join(errors))
 
 
 def _measure(load: Load, pid: int, count: int) -> None:
@@ -127,8 +131,6 @@ def _measure(load: Load, pid: int, count: int) -> None:
         time.sleep(0.1)
     for thread in threads:
         thread.join()
-    if load.done < count:
-        raise SystemExit("a request was not answered as it should be")
     half = np.array([own for own in seen if own[0] >= count / 2], dtype=float)
     slope = float(np.polyfit(half[:, 0], half[:, 1], 1)[0]) if len(half) > 1 else float("nan")
     say(f"| growth over the second half | | {slope * HOUR / 2**20:.1f} MiB an hour |")

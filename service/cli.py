@@ -21,6 +21,7 @@ from prometheus_client import start_http_server
 from meshwright.planner import find_planner, find_verifier
 from meshwright.schema import Unavailable
 from service import logs
+from service.heap import keep_arenas_few
 from service.key_commands import keys
 from service.keys import Keys
 from service.listening import is_loopback, listen, url_of
@@ -65,6 +66,7 @@ def serve(
         tls_cert=tls_cert, tls_key=tls_key, metrics_port=metrics_port,
     )  # fmt: skip
     logs.configure(settings.log)
+    keep_arenas_few()
     from service.web import Web, check_tls
 
     try:
@@ -98,6 +100,7 @@ def worker(
     if not settings.workers:
         raise refused("a worker without workers does nothing: --workers 1 or more")
     logs.configure(settings.log)
+    keep_arenas_few()
     with _opened(settings):
         from service.app import build
 
