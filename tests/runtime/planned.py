@@ -33,6 +33,7 @@ from tests.runtime.sent import sends
 from tests.runtime.worlds import ROWS, Case, Outcome, run_world
 from tests.solver.small_graphs import topology, toy_calibration
 
+STEPS, FEW = 10, 3
 Key = tuple[str, str, tuple[str, ...], int, str]  # cause, kind, axes, elements, tensor
 
 
@@ -41,6 +42,7 @@ class Wanted:
     """A case to be planned: as degrees say, or searched with these pins; done again by a policy.
 
     repeats: collectives that bring what is done again to its readers are repeated, not saved.
+    steps: FEW where another case trains the same model for longer.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Wanted:
     dtype: str = "float64"
     pipeline: Pipeline | None = None
     sequence_order: Literal["contiguous", "zigzag"] = "contiguous"
+    steps: int = STEPS
 
 
 def asked(wanted: Wanted, sizes: tuple[int, ...], service: str) -> PlanFile:
@@ -141,7 +144,7 @@ def trained(
             where = str(folder / f"{wanted.name}.json")
             file.write(Path(where))
         files[wanted.name] = file
-        starts.append(Case(wanted.name, wanted.model, where, wanted.dtype))
+        starts.append(Case(wanted.name, wanted.model, where, wanted.dtype, wanted.steps))
     outcomes = run_world(prod(sizes), starts, folder, service, example)
     return {name: Run(file, outcomes[name]) for name, file in files.items()}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.schema import Pipeline
-from tests.runtime.planned import Run, Wanted, equals_one_process, runs_as_planned, trained
+from tests.runtime.planned import FEW, Run, Wanted, equals_one_process, runs_as_planned, trained
 
 CASES = (
     Wanted("mixed", "llama", {"dp": 4, "tp": 2, "sequence_parallel": True}),
@@ -17,6 +17,7 @@ CASES = (
         {"dp": 2, "tp": 2, "zero": 2},
         microbatches=4,
         pipeline=Pipeline(ranks=2, schedule="interleaved_1f1b", stages_per_rank=2),
+        steps=FEW,
     ),
     Wanted(
         "stages, shared table, zero 3",
@@ -24,6 +25,7 @@ CASES = (
         {"dp": 2, "tp": 2, "zero": 3},
         microbatches=4,
         pipeline=Pipeline(ranks=2, schedule="1f1b"),
+        steps=FEW,
     ),
 )
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from meshwright.schema import Axis, Pin, Pipeline
-from tests.runtime.planned import Run, Wanted, equals_one_process, runs_as_planned, trained
+from tests.runtime.planned import FEW, Run, Wanted, equals_one_process, runs_as_planned, trained
 
 EVERYWHERE = (Axis("node"), Axis("gpu"))
 CASES = (
     Wanted("mixed", "llama", {"dp": 2, "tp": 2, "sequence_parallel": True}),
-    Wanted("zero 1", "llama", {"dp": 4, "zero": 1}),
-    Wanted("zero 2", "llama", {"dp": 4, "zero": 2}),
+    Wanted("zero 1", "llama", {"dp": 4, "zero": 1}, steps=FEW),
+    Wanted("zero 2", "llama", {"dp": 4, "zero": 2}, steps=FEW),
     Wanted("zero 3", "llama", {"dp": 4, "zero": 3}),
-    Wanted("zero 3, recompute", "llama", {"dp": 4, "zero": 3}, recompute="full"),
+    Wanted("zero 3, recompute", "llama", {"dp": 4, "zero": 3}, recompute="full", steps=FEW),
     Wanted("fused projections", "gpt", {"dp": 2, "tp": 2}),
     Wanted("experts, recompute", "mixtral", {"dp": 4, "ep": 4}, recompute="full"),
     Wanted(
@@ -50,6 +50,7 @@ CASES = (
         microbatches=4,
         recompute="full",
         pipeline=Pipeline(ranks=2, schedule="1f1b"),
+        steps=FEW,
     ),
     Wanted(
         "two stages a rank, shared table",
@@ -57,6 +58,7 @@ CASES = (
         {"tp": 2},
         microbatches=4,
         pipeline=Pipeline(ranks=2, schedule="interleaved_1f1b", stages_per_rank=2),
+        steps=FEW,
     ),
     Wanted(
         "stages of experts, zero 1",
@@ -64,6 +66,7 @@ CASES = (
         {"dp": 2, "ep": 2, "zero": 1},
         microbatches=4,
         pipeline=Pipeline(ranks=2, schedule="1f1b"),
+        steps=FEW,
     ),
     Wanted(
         "backward passes in two, zero 3, recompute",
@@ -72,6 +75,7 @@ CASES = (
         microbatches=4,
         recompute="full",
         pipeline=Pipeline(ranks=2, schedule="zb_h1"),
+        steps=FEW,
     ),
     Wanted(
         "a table in every stage",
@@ -84,8 +88,15 @@ CASES = (
             stages_per_rank=2,
             cuts=("layers.0.second", "layers.1.first", "norm"),
         ),
+        steps=FEW,
     ),
-    Wanted("four stages", "llama", microbatches=4, pipeline=Pipeline(ranks=4, schedule="1f1b")),
+    Wanted(
+        "four stages",
+        "llama",
+        microbatches=4,
+        pipeline=Pipeline(ranks=4, schedule="1f1b"),
+        steps=FEW,
+    ),
 )
 
 

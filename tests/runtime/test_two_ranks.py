@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.schema import Axis, Pin, Pipeline
-from tests.runtime.planned import Run, Wanted, equals_one_process, runs_as_planned, trained
+from tests.runtime.planned import FEW, Run, Wanted, equals_one_process, runs_as_planned, trained
 
 DOCS = Path(__file__).parents[2] / "docs" / "runtime.md"
 SEQUENCE_PARALLEL = {"tp": 2, "sequence_parallel": True}
@@ -17,13 +17,13 @@ CASES = (
     Wanted("data parallel", "llama", {"dp": 2}),
     Wanted("tensor parallel", "llama", {"tp": 2}),
     Wanted("sequence parallel", "llama", SEQUENCE_PARALLEL),
-    Wanted("ring attention", "llama", {"cp": 2}),
-    Wanted("rows of attention", "llama", pins=ROWS_CUT),
-    Wanted("zigzag", "llama", pins=ROWS_CUT, sequence_order="zigzag"),
-    Wanted("zigzag, ring attention", "llama", {"cp": 2}, sequence_order="zigzag"),
-    Wanted("cheap", "llama", SEQUENCE_PARALLEL, recompute="cheap"),
-    Wanted("full", "llama", SEQUENCE_PARALLEL, recompute="full"),
-    Wanted("full, repeats", "llama", SEQUENCE_PARALLEL, recompute="full", repeats=True),
+    Wanted("ring attention", "llama", {"cp": 2}, steps=FEW),
+    Wanted("rows of attention", "llama", pins=ROWS_CUT, steps=FEW),
+    Wanted("zigzag", "llama", pins=ROWS_CUT, sequence_order="zigzag", steps=FEW),
+    Wanted("zigzag, ring attention", "llama", {"cp": 2}, sequence_order="zigzag", steps=FEW),
+    Wanted("cheap", "llama", SEQUENCE_PARALLEL, recompute="cheap", steps=FEW),
+    Wanted("full", "llama", SEQUENCE_PARALLEL, recompute="full", steps=FEW),
+    Wanted("full, repeats", "llama", SEQUENCE_PARALLEL, recompute="full", repeats=True, steps=FEW),
     Wanted("single precision", "llama", SEQUENCE_PARALLEL, dtype="float32"),
     Wanted("stages", "llama", microbatches=4, pipeline=Pipeline(ranks=2, schedule="1f1b")),
     Wanted(
@@ -32,6 +32,7 @@ CASES = (
         microbatches=4,
         dtype="float32",
         pipeline=Pipeline(ranks=2, schedule="1f1b"),
+        steps=FEW,
     ),
     Wanted("shared table", "gpt", microbatches=4, pipeline=Pipeline(ranks=2, schedule="gpipe")),
     Wanted(
@@ -39,6 +40,7 @@ CASES = (
         "gpt",
         microbatches=4,
         pipeline=Pipeline(ranks=2, schedule="zb_v", stages_per_rank=2),
+        steps=FEW,
     ),
 )
 

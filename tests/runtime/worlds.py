@@ -19,7 +19,6 @@ import meshwright
 from meshwright.runtime.torch import Ran, Trained
 from tests.runtime.models import MODELS, Model
 
-STEPS = 10
 # chosen: a gradient that is zero but for rounding (of a bias before a norm), as a share of all
 ZERO = 1e-12
 ROWS = 8
@@ -34,6 +33,7 @@ class Case:
     model: str
     plan: str
     dtype: str
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _rank(
 
 
 def _trained(case: Case, service: str, cache: Path) -> Outcome:
-    """Ten steps beside a single process, with the same optimizer."""
+    """Its steps beside a single process, with the same optimizer."""
     model = MODELS[case.model]
     torch.manual_seed(0)
     dtype = getattr(torch, case.dtype)
@@ -107,7 +107,7 @@ def _trained(case: Case, service: str, cache: Path) -> Outcome:
         optimizers = [
             torch.optim.AdamW(own.parameters(), lr=1e-2, eps=1e-6) for own in (alone, trained)
         ]
-        return _compared(model, alone, trained, optimizers)
+        return _compared(model, alone, trained, optimizers, case.steps)
 
 
 def _compared(
@@ -115,10 +115,11 @@ def _compared(
     alone: torch.nn.Module,
     trained: Trained,
     optimizers: Sequence[torch.optim.Optimizer],
+    steps: int,
 ) -> Outcome:
     is_first = dist.get_rank() == 0
     loss_error, errors = 0.0, {"": 0.0}
-    for step in range(STEPS):
+    for step in range(steps):
         torch.manual_seed(step)
         batch = model.batch(ROWS)
         trained.record.ran.clear()
