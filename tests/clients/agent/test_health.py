@@ -71,7 +71,7 @@ def throttled(left, right, **more):
 if os.environ["RANK"] == "1":
     torch.mm = throttled
 from meshwright.cli import main
-main(["agent", "-o", sys.argv[1], "--seconds", "20", "--largest", "512", "--largest-bytes", "1024"])
+main(["agent", "-o", sys.argv[1], "--seconds", "5", "--largest", "512", "--largest-bytes", "1024"])
 """
 
 
