@@ -24,8 +24,9 @@ PROJECTS := pyproject.toml clients/pyproject.toml constraints.txt
 run: $(VENV)/.run
 	@$(PY) -m service.demo
 
+# three processes on two cores: the tests wait for pages and leases a third of their time
 test: $(VENV)/.test system-packages
-	$(PY) -m pytest -n 2 --dist worksteal
+	$(PY) -m pytest -n 3 --dist worksteal
 
 test-mindspore: $(VENV)/.test $(MINDSPORE)/.installed
 	MESHWRIGHT_MINDSPORE=$(abspath $(MINDSPORE))/bin/python $(PY) -m pytest -n 2 tests/mindspore
