@@ -29,6 +29,8 @@ from solver.notes import (
 from solver.parameter_states import OPTIMIZER_SHARD_BYTES
 from solver.why_none import why_none
 
+NOT_ENDED = "the best plan so far of a search that had not ended"
+
 # a plan of the best of all outcomes, with the steps forward that the search made
 Write = Callable[
     [Request, Sequence[MeshOutcome], MeshOutcome, FoldedPlan, tuple[Finding, ...]], Plan
@@ -76,6 +78,21 @@ def answer_of(
     )
 
 
+def answer_so_far(
+    request: Request,
+    outcomes: Sequence[MeshOutcome],
+    search: MeshSearch,
+    write: Write,
+) -> Answer | None:
+    """The best plan of outcomes of a search that goes on, as it was found; None: none fits."""
+    plans = search.plans
+    solved = [own for own in outcomes if own.outcome.choice is not None]
+    fitting = [own for own in solved if _fits(plans.of(own))]
+    if not fitting:
+        return None
+    return _as_found(request, outcomes, search, fastest(fitting, plans), write, (NOT_ENDED,))
+
+
 def _fits(folded: FoldedPlan) -> bool:
     return folded.over_bytes <= 0
 
@@ -91,10 +108,22 @@ def _written(
     """An outcome that fits as an answer, as simple as may be and still fits."""
     simple = search.simplified(best)
     best = simple if _fits(plans.of(simple)) else best
+    return _as_found(request, outcomes, search, best, write)
+
+
+def _as_found(
+    request: Request,
+    outcomes: Sequence[MeshOutcome],
+    search: MeshSearch,
+    best: MeshOutcome,
+    write: Write,
+    notes: Sequence[str] = (),
+) -> Answer:
+    """An outcome that fits as an answer."""
     replaced = replaced_pins(request.pins, search.pins.values())
-    best = replace(best, notes=(*best.notes, *replaced))
+    best = replace(best, notes=(*notes, *best.notes, *replaced))
     return Answer(
-        plan=write(request, outcomes, best, plans.of(best), tuple(search.history.findings)),
+        plan=write(request, outcomes, best, search.plans.of(best), tuple(search.history.findings)),
         seconds=tuple(search.history.seconds),
     )
 

@@ -57,6 +57,8 @@ from solver.unfolding import Unfolding
 from solver.values import find_values
 
 Say = Callable[[Progress], None]
+# given what makes the outcomes of a search that goes on, once it has another choice
+Hear = Callable[[Callable[[], list[MeshOutcome]]], None]
 # mesh, and whether it has uneven cuts -> what no plan costs less than, whatever the memory
 Floors = dict[tuple[Mesh, bool], float]
 
@@ -109,6 +111,7 @@ class MeshSearch:
         self.history = history
         self.say = say
         self.now = Progress(phase="starting", done=0, total=1)
+        self.hear: Hear = lambda _: None
         self.plans = FoldedPlans()
         self.values = find_values(problem)
         self.sketches = OpSketches(problem, self.values)
@@ -133,15 +136,29 @@ class MeshSearch:
             begun.append(own)
             self._let_go(begun)
         begun.sort(key=lambda own: own.floor_ns)
+        if soon:
+            self.hear(lambda: self._so_far(soon, outcomes, begun))
         for done, own in enumerate(begun, len(begun)):
             budget = self._step(own.models.mesh, done, steps, (*soon, *outcomes))
             outcomes.append(self._ended(own, budget))
+            if outcomes[-1].outcome.choice is not None:
+                self.hear(lambda: self._so_far(soon, outcomes, begun))
         if self._was_stopped_before_a_plan((*soon, *outcomes)):
             soon += self._quickly(ENDLESS)
+        self.say(Progress(phase="done", done=steps, total=steps))
+        return self._together(soon, outcomes)
+
+    def _so_far(
+        self, soon: list[MeshOutcome], outcomes: list[MeshOutcome], begun: Sequence[_Begun]
+    ) -> list[MeshOutcome]:
+        """What the outcomes would be, were the second round to end now."""
+        waiting = [_waiting(own) for own in begun[len(outcomes) :]]
+        return self._together(soon, [*outcomes, *waiting])
+
+    def _together(self, soon: list[MeshOutcome], outcomes: list[MeshOutcome]) -> list[MeshOutcome]:
         if any(not own.left_out for own in outcomes):
             # their bounds hold on the coarsest mesh too, which is a special case of each
             soon = [_with_bound(own, inf) for own in soon]
-        self.say(Progress(phase="done", done=steps, total=steps))
         return [self._bounded(own) for own in (*soon, *outcomes)]
 
     def wholes(self, candidates: Sequence[Mesh]) -> Iterator[Unfolding]:
@@ -395,6 +412,15 @@ class MeshSearch:
             self.say(self.now.model_copy(update=update))
 
         return hear
+
+
+def _waiting(own: _Begun) -> MeshOutcome:
+    """A mesh that the second round has not come to: what the first one showed."""
+    if own.ended is not None:
+        return own.ended
+    if not isfinite(own.floor_ns):
+        return MeshOutcome(NOT_SEARCHED, own.models, left_out="the search had not come to it")
+    return MeshOutcome(replace(NOT_SEARCHED, lower_bound_ns=own.floor_ns), own.models)
 
 
 _LARGE: tuple[str, ChoiceSearch] = ("message_search", message_search)

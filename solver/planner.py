@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from functools import partial
 
 from costmodel.calibrations import calibration_for
 from meshwright.schema import Answer, Request
@@ -10,6 +11,7 @@ from solver import stage_planner
 from solver.deadline import Stop, never
 from solver.expert_loads import check_experts
 from solver.host_limit import within_host
+from solver.keeping import Best, Keep, through, unwanted
 from solver.pipeline.alone import check_on_groups, plan_on_one_group
 from solver.pipeline.planner import check_pipeline, plan_pipeline
 from solver.problem import Problem
@@ -20,7 +22,7 @@ from solver.sparse_tables import with_sparse_tables
 from solver.split_batch import check_split
 from solver.stage_planner import Report, plan_stage
 from solver.stated.planner import check_stated, plan_stated
-from solver.turns import check_turns, in_turns_or_not, without_turns
+from solver.turns import answering, check_turns, in_turns_or_not, without_turns
 
 __all__ = ["check", "plan"]
 
@@ -44,25 +46,42 @@ def plan(
     report: Report | None = None,
     stop: Stop = never,
     executor: Executor | None = None,
+    keep: Keep = unwanted,
 ) -> Answer:
     """The best plan for a request, or why there is none; raises MeshwrightError for bad input.
 
     stop: asked now and then; once it says so, the best plan so far is the answer.
     executor: for the searches within a search for pipelines that do not depend on each other; the
     answer is the same with any, and with none they run here one after the other.
+    keep: told of what makes the best answer so far; not where `before` says what runs now, stated
+    degrees leave little to search, or one of several kinds of devices is to have it all.
     """
     if request.before is not None:
         return replanned(request, lambda own: plan(own, report, stop, executor))
     if request.setup.copies != "auto":
-        return _planned(request, report, stop, executor)
-    return in_turns_or_not(request, lambda own: _planned(own, report, stop, executor))
+        return _planned(request, report, stop, executor, keep)
+    best = Best(keep)
+
+    def planned(own: Request) -> Answer:
+        as_asked = partial(answering, request, copies=own.setup.least_copies)
+        answer = _planned(own, report, stop, executor, through(best, as_asked))
+        best.add(as_asked(answer))
+        best.offer()
+        return answer
+
+    return in_turns_or_not(request, planned)
 
 
 def _planned(
-    request: Request, report: Report | None, stop: Stop, executor: Executor | None
+    request: Request, report: Report | None, stop: Stop, executor: Executor | None, keep: Keep
 ) -> Answer:
     _check_whole(request)
-    answer = _answer(with_sparse_tables(request), report, stop, executor)
+    whole = partial(_as_wished, request)
+    return whole(_answer(with_sparse_tables(request), report, stop, executor, through(keep, whole)))
+
+
+def _as_wished(request: Request, answer: Answer) -> Answer:
+    """The answer to the request itself."""
     if answer.plan is None:
         return answer
     # searches ask one another for more and less than was wished
@@ -100,12 +119,15 @@ def _check_whole(request: Request) -> None:
 
 
 def _answer(
-    request: Request, report: Report | None, stop: Stop, executor: Executor | None
+    request: Request, report: Report | None, stop: Stop, executor: Executor | None, keep: Keep
 ) -> Answer:
     if request.degrees is not None:
         return plan_stated(request, report, stop)
-    if request.pipeline.ranks == 1:
-        return plan_on_one_group(
-            request, lambda own: within_host(plan_stage(own, report, stop), own)
-        )
-    return within_host(plan_pipeline(request, report, stop, executor), request)
+    fitting = through(keep, lambda own: within_host(own, request))
+    if request.pipeline.ranks != 1:
+        return within_host(plan_pipeline(request, report, stop, executor, fitting), request)
+    if request.topology.beside:
+        fitting = unwanted  # a group's plan is not yet one for the whole topology
+    return plan_on_one_group(
+        request, lambda own: within_host(plan_stage(own, report, stop, keep=fitting), own)
+    )

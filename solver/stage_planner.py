@@ -11,7 +11,7 @@ names the constraint that no plan can keep.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
 
@@ -31,14 +31,15 @@ from meshwright.schema import (
     step_batch,
 )
 from meshwright.schema.collector import uncollected
-from solver.answer import Missed, Write, answer_of, plan_of
+from solver.answer import Missed, Write, answer_of, answer_so_far, plan_of
 from solver.constraints import filters
 from solver.deadline import Deadline, Stop, never
 from solver.folded_plan import FoldedPlan
 from solver.folding import Folding
 from solver.inference import for_inference
+from solver.keeping import Best, Keep, unwanted
 from solver.known_foldings import Foldings
-from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History
+from solver.mesh_outcome import TOLERANCE, TOO_LARGE, History, MeshOutcome
 from solver.mesh_search import Floors, MeshSearch
 from solver.meshes import meshes_of
 from solver.outcome import MOST_LABELS
@@ -103,11 +104,12 @@ def plan_stage(
     place: Place = ALONE,
     write: Write = plan_of,
     ways: Foldings | None = None,
+    keep: Keep = unwanted,
 ) -> Answer:
     """The best plan of one stage, or why there is none; raises MeshwrightError for bad input.
 
     write: in full, unless the caller needs less of a plan than that. ways: the foldings of the
-    request's graph, where they are asked for more than once.
+    request's graph, where they are asked for more than once. keep: the best plan so far.
     """
     say = report or (lambda _: None)
     say(Progress(phase="reading", done=0, total=1))
@@ -120,7 +122,7 @@ def plan_stage(
         return Answer(infeasible=impossible)
     if ways is None or ways.graph is not request.graph:
         ways = Foldings(request.graph)
-    return _StageSearch(request, place, deadline, say, write, ways).answer()
+    return _StageSearch(request, place, deadline, say, write, ways, keep).answer()
 
 
 def price_stage(
@@ -223,8 +225,10 @@ class _StageSearch:
         say: Report,
         write: Write,
         ways: Foldings,
+        keep: Keep = unwanted,
     ) -> None:
         self.write = write
+        self.best = Best(keep)
         self.ways = ways
         self.request = request
         self.place = place
@@ -298,6 +302,8 @@ class _StageSearch:
         terms = count, again.again, frozenset(again.segment_of.items())
         if terms not in self._answers:
             self._answers[terms] = self._planned_anew(again, count)
+            self.best.add(self._answers[terms])
+            self.best.offer()
         return self._answers[terms]
 
     def _planned_anew(self, again: Remade, count: int) -> Answer:
@@ -383,7 +389,7 @@ class _StageSearch:
     def _search(
         self, folding: Folding, count: int, again: Remade, room: Room, floors: Floors
     ) -> MeshSearch:
-        return MeshSearch(
+        search = MeshSearch(
             self.request,
             folding,
             self._problem(folding.graph, count, again, room),
@@ -394,6 +400,14 @@ class _StageSearch:
             floors,
             self.place.max_labels,
         )
+        search.hear = lambda outcomes: self.best(lambda: self._so_far(search, outcomes()))
+        return search
+
+    def _so_far(self, search: MeshSearch, outcomes: Sequence[MeshOutcome]) -> Answer | None:
+        try:
+            return answer_so_far(self.request, outcomes, search, self.write)
+        except NotAlikeError:
+            return None
 
     def _candidates(self, axes: int) -> tuple[Mesh, ...]:
         return self.place.meshes or meshes_of(self.request, axes)

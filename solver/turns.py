@@ -40,15 +40,15 @@ def in_turns_or_not(request: Request, plan: Callable[[Request], Answer]) -> Answ
     """The faster of both, as an answer to the request."""
     alone = plan(with_copies(request, 1))
     if alone.plan is None or not _may_pay(alone.plan):
-        return _answering(request, alone, 1)
+        return answering(request, alone, 1)
     try:
         check_turns(request)
         turns = plan(with_copies(request, HALVES))
     except SetupError:  # its microbatches, its graph or what else is asked for cannot
-        return _answering(request, alone, 1)
+        return answering(request, alone, 1)
     if turns.plan is None or turns.plan.cost.step_ns >= alone.plan.cost.step_ns:
-        return _answering(request, alone, 1, turns)
-    return _answering(request, turns, HALVES, alone)
+        return answering(request, alone, 1, turns)
+    return answering(request, turns, HALVES, alone)
 
 
 def _may_pay(plan: Plan) -> bool:
@@ -61,7 +61,7 @@ def with_copies(request: Request, copies: int) -> Request:
     return request.model_copy(update={"setup": setup})
 
 
-def _answering(request: Request, own: Answer, copies: int, other: Answer | None = None) -> Answer:
+def answering(request: Request, own: Answer, copies: int, other: Answer | None = None) -> Answer:
     """The answer with the request's own setup, and what else was tried."""
     if own.plan is None:
         return own

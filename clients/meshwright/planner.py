@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from importlib import import_module
+from inspect import signature
 from typing import Any, Protocol, cast
 
 from meshwright.entry_points import loaded, module_of
@@ -31,12 +32,23 @@ from meshwright.stopping import Stop, never
 NO_PRESETS = "no topology presets are installed here"
 
 
+# given what makes the answer of a search that goes on, were it to end now; None: it has no plan
+Keep = Callable[[Callable[[], Answer | None]], None]
+
+
+def unwanted(make: Callable[[], Answer | None]) -> None:
+    """A keep of nobody who wants plans before the end."""
+    del make
+
+
 class Planner(Protocol):
     """Searches; raises MeshwrightError where the request is wrong.
 
     stop: asked now and then, from any thread. Once it says so, the planner soon answers with the
     best plan so far, or with the constraint `time` where it has none. executor: for searches that
-    do not depend on each other; given only where somebody asked for more than one process.
+    do not depend on each other; given only where somebody asked for more than one process. keep:
+    called where there is a better plan than before, by the thread that was called; it has the plan
+    made now and then. Given to planners that have such a parameter.
     """
 
     def __call__(
@@ -45,7 +57,13 @@ class Planner(Protocol):
         report: Callable[[Progress], None] | None = None,
         stop: Stop = never,
         executor: Executor | None = None,
+        keep: Keep = unwanted,
     ) -> Answer: ...
+
+
+def takes_keep(planner: Callable[..., Answer]) -> bool:
+    """Whether a planner hands over plans while it searches."""
+    return "keep" in signature(planner).parameters
 
 
 def find_planner(name: str = "default") -> Planner:

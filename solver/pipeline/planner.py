@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -40,7 +41,9 @@ from meshwright.schema import (
     Topology,
 )
 from meshwright.schema.pipelining.schedules import schedule
+from solver.answer import NOT_ENDED
 from solver.deadline import Deadline, Stop, never
+from solver.keeping import Best, Keep, unwanted
 from solver.pipeline.alone import Alone, check_on_groups
 from solver.pipeline.configurations import Configuration, configurations
 from solver.pipeline.document import document
@@ -74,13 +77,15 @@ def plan_pipeline(
     report: Report | None = None,
     stop: Stop = never,
     executor: Executor | None = None,
+    keep: Keep = unwanted,
 ) -> Answer:
     """The best plan found, or why there is none; raises MeshwrightError for bad input.
 
     executor: for the searches that do not depend on each other; the answer is the same with any.
+    keep: the best plan so far.
     """
     check_pipeline(request)
-    return _PipelineSearch(request, report or (lambda _: None), stop, executor).answer()
+    return _PipelineSearch(request, report or (lambda _: None), stop, executor, keep).answer()
 
 
 def check_pipeline(request: Request) -> None:
@@ -99,8 +104,9 @@ def check_pipeline(request: Request) -> None:
 
 class _PipelineSearch:
     def __init__(
-        self, request: Request, say: Report, stop: Stop, executor: Executor | None
+        self, request: Request, say: Report, stop: Stop, executor: Executor | None, keep: Keep
     ) -> None:
+        self.best = Best(keep)
         self.request = request
         self.say = say
         self.executor = executor
@@ -127,6 +133,12 @@ class _PipelineSearch:
         single = None
         if alone is not None:
             single = alone.best(promising[0].ns if promising else np.inf)
+            if single is not None:
+                self.best.add(single)
+            if promising:
+                self.best(partial(self._so_far, promising[0]))
+            else:
+                self.best.offer()
         if not promising:
             if single is not None:
                 return single
@@ -222,9 +234,18 @@ class _PipelineSearch:
             self._plan_without_recompute(option, best)
             if option.plans is not None:
                 planned.append(option)
+                planned.sort(key=lambda own: own.ns)
+                self.best(partial(self._so_far, planned[0]))
             elif self.deadline.is_over():
                 break
-        return sorted(planned, key=lambda own: own.plans.ns if own.plans else np.inf)
+        return planned
+
+    def _so_far(self, option: Option) -> Answer:
+        """An option whose stages are planned, as an answer before the search has ended."""
+        assert option.plans is not None
+        notes = (NOT_ENDED, *self.notes)
+        plan = document(self.request, self._staged(option), option.plans, (), notes)
+        return Answer(plan=self._with_bound(plan))
 
     def _plan_without_recompute(self, option: Option, best_ns: float) -> None:
         """Plan an option once more, with stages that do nothing again, and keep what is faster:
@@ -270,6 +291,7 @@ class _PipelineSearch:
         """Let stages do less again where drafts saw no room and there is some."""
         if option.plans is None or self.request.recompute.policy != "auto":
             return
+        self.best(partial(self._so_far, option))
         self._say(f"{option.configuration}, less done again", 0, 1)
         staged = self._staged(option)
         option.plans = Lightening(

@@ -90,8 +90,7 @@ def _searched(request: Request, workers: int) -> Answer:
         ProgressLine(stop) as line,
         processes(workers, planner_modules()) as executor,
     ):
-        more = {} if executor is None else {"executor": executor}
-        answer = find_planner()(request, line, stop, **more)
+        answer = find_planner()(request, line, stop, executor)
     return answer.model_copy(update={"ended_early": stop.heeded})
 
 
