@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, and_, select, update
 
-from service import documents, job_events
+from service import documents, job_events, kept
 from service.database import Database
 from service.leases import Claim
 from service.stored import StoredPlan
@@ -39,6 +39,9 @@ def keep(
         job = connection.execute(select(JobRow.key).where(without).with_for_update()).first()
         if job is None:
             return False
+        earlier = kept.earlier(connection, claim.job, claim.attempt, claim.asked, plan)
+        if earlier is not None:
+            plan, seconds, ended_early = earlier.plan, earlier.seconds, True
         documents.put_plan(connection, claim.tenant, plan, now=database.now, key=job.key)
         connection.execute(
             update(JobRow)
@@ -55,9 +58,12 @@ def keep(
 
 
 def let_go(database: Database, claim: Claim) -> None:
-    """Give up the lease of the job if it was cancelled: no plan will come any more."""
+    """Give up the lease of the job if it was cancelled: no plan will come any more but the one
+    that was kept."""
     with database.writing() as connection:
-        connection.execute(update(JobRow).where(_cancelled(claim)).values(lease_until=None))
+        mine = update(JobRow).where(_cancelled(claim)).values(lease_until=None)
+        if connection.execute(mine).rowcount:
+            kept.settle(connection, claim.job, now=database.now)
 
 
 def _cancelled(claim: Claim) -> ColumnElement[bool]:

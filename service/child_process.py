@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,13 +17,16 @@ NAMED = "mw:"  # how process lists call them, with the module's name: mw:search
 
 
 class Messages:
-    """To the parent: values of JSON."""
+    """To the parent: values of JSON, from any thread."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._lock = threading.Lock()
 
     def write(self, value: dict[str, Any]) -> None:
-        self._connection.send_bytes(json.dumps(value, separators=(",", ":")).encode())
+        written = json.dumps(value, separators=(",", ":")).encode()
+        with self._lock:  # a long message is written in pieces
+            self._connection.send_bytes(written)
 
 
 def answer(work: str, arguments: tuple[Any, ...], parent: Connection, said: Connection) -> None:

@@ -88,7 +88,7 @@ def _change(connection: Connection, job: str, state: str, is_lost: bool) -> JobC
         state=state,
         attempt=row.attempt,
         worker=row.worker,
-        outcome=problem or row.outcome or "",
+        outcome=(problem if state == "failed" else row.outcome) or "",
         verdict=(row.certificate or {}).get("outcome"),
         is_lost=is_lost,
         waited_s=max(0.0, row.started - row.created) if first else None,

@@ -34,7 +34,7 @@ from sqlalchemy.orm import aliased
 
 from meshwright.schema import NotFound, TooManyJobs
 from meshwright.schema.agent import Measure
-from service import certificates, documents, job_events
+from service import certificates, documents, job_events, kept
 from service.clock import is_ahead
 from service.database import Database
 from service.paging import Page, PageRequest, read_page
@@ -42,7 +42,7 @@ from service.period import ALWAYS, Period
 from service.principals import Principal, Tenant
 from service.references import referring
 from service.shelf import matches
-from service.tables import DocumentRow, JobRow, KeyRow
+from service.tables import DocumentRow, JobRow, KeptRow, KeyRow
 
 FINAL = ("succeeded", "failed", "cancelled")
 GRAPHS, TOPOLOGIES = aliased(DocumentRow), aliased(DocumentRow)
@@ -229,9 +229,13 @@ class Jobs:
                 .values(state="cancelled", finished=self._database.now)
             )
             row = self._get(connection, tenant, job)
-            if changed.rowcount:
-                self._note(connection, job, row.attempt, {"state": "cancelled"})
-            return row
+            if not changed.rowcount:
+                return row
+            self._note(connection, job, row.attempt, {"state": "cancelled"})
+            if row.lease_until is not None:
+                return row
+            kept.settle(connection, job, now=self._database.now)  # nobody searches
+            return self._get(connection, tenant, job)
 
     def _admit(self, connection: Connection, tenant: Tenant) -> None:
         self._database.alone(connection, f"jobs of {tenant}")  # nobody else counts meanwhile
@@ -269,9 +273,10 @@ class Jobs:
 
     def _rows(self) -> Select[Any]:
         """Rows of jobs with the names of what they are of, and of the key that asked; `is_held`: a
-        worker has the job, or had it when it was cancelled."""
+        worker has the job, or had it when it was cancelled, or a plan that was kept is yet to be
+        its answer."""
         ahead = is_ahead(JobRow.lease_until, self._database.now, self._lease_s)
-        held = and_(JobRow.lease_until.is_not(None), ahead)
+        held = or_(and_(JobRow.lease_until.is_not(None), ahead), KeptRow.job.is_not(None))
         return (
             select(
                 JobRow.__table__,
@@ -283,6 +288,7 @@ class Jobs:
             .outerjoin(GRAPHS, GRAPHS.id == JobRow.graph)
             .outerjoin(TOPOLOGIES, TOPOLOGIES.id == JobRow.topology)
             .outerjoin(KeyRow, KeyRow.id == JobRow.key)
+            .outerjoin(KeptRow, KeptRow.job == JobRow.id)
         )
 
     def _note(self, connection: Connection, job: str, attempt: int, body: Any) -> None:

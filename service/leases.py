@@ -4,6 +4,9 @@ Workers claim searches, agents measurements; all else is the same for both. A jo
 its plan as soon as that is found, and keeps it whatever comes after: the next attempt only
 verifies.
 
+A search that ends without an answer ends its job with the best plan that was kept of it
+(`service.kept`), with the reason why there is no better one.
+
 Every change is one UPDATE that names the state, and the attempt, that it leaves. Where no row
 changed, the job is not the caller's any more: it ends its search and writes nothing.
 """
@@ -14,20 +17,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, update
-from sqlalchemy.orm import aliased
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select, update
 
 from meshwright.schema import Calibration, Certificate, Infeasible, MeshwrightError, Progress
 from meshwright.schema.samples import Samples
-from service import calibrations, certificates, documents, job_events
+from service import calibrations, certificates, documents, job_events, kept
 from service.agents import Agents
 from service.clock import is_ahead
 from service.database import Database
 from service.errors import NoAgent, WorkerLost
 from service.jobs import FINAL
+from service.kept import Kept
 from service.principals import Tenant
 from service.stored import StoredPlan
 from service.tables import JobRow, KeyRow
+from service.turns import running_beside, served
 
 SEARCHES = JobRow.kind == "plan"
 WHY_LOST = {
@@ -50,6 +54,9 @@ class Claim:
     attempt: int
     asked: dict[str, Any]
     plan: str | None = None
+
+
+Ended = Literal["ended", "to verify", "not ours"]
 
 
 class Leases:
@@ -86,7 +93,7 @@ class Leases:
             oldest = connection.execute(
                 select(JobRow.id, JobRow.state)
                 .where(what, or_(JobRow.state == "queued", self._lapsed()))
-                .order_by(_running_beside(), _served(), JobRow.created, JobRow.id)
+                .order_by(running_beside(), served(), JobRow.created, JobRow.id)
                 .limit(1)
                 .with_for_update(skip_locked=True)
             ).first()
@@ -134,6 +141,15 @@ class Leases:
                 self._note(connection, claim.job, claim.attempt, {"progress": body})
             return ours
 
+    def keep(self, claim: Claim, plan: StoredPlan, seconds: Sequence[float] = ()) -> bool:
+        """Keep the best plan so far; False where the job is not ours any more."""
+        with self._database.writing() as connection:
+            if _locked(connection, claim) is None:
+                return False
+            best = Kept(claim.attempt, plan, seconds)
+            kept.keep(connection, claim.job, best, now=self._database.now)
+            return True
+
     def succeed(
         self,
         claim: Claim,
@@ -141,26 +157,49 @@ class Leases:
         *,
         seconds: Sequence[float] = (),
         ended_early: bool = False,
-    ) -> Literal["ended", "to verify", "not ours"]:
-        """Store the plan, and end the job unless its plan is to be verified; all or nothing.
+    ) -> Ended:
+        """Store the plan, or what an attempt before kept where that is faster, and end the job
+        unless its plan is to be verified; all or nothing.
 
         seconds, ended_early: as of an Answer.
         """
-        found: dict[str, Any] = {"outcome": plan.outcome, "plan": plan.id}
-        found |= {"seconds": list(seconds), "ended_early": ended_early}
+        found: dict[str, Any] = {"seconds": list(seconds), "ended_early": ended_early}
         with self._database.writing() as connection:
-            asked = select(JobRow.verify, JobRow.key).where(_ours(claim)).with_for_update()
-            job = connection.execute(asked).first()
+            job = _locked(connection, claim)
             if job is None:
                 return "not ours"
-            now = self._database.now
-            documents.put_plan(connection, claim.tenant, plan, now=now, key=job.key)
-            if not job.verify:
-                self._end(connection, claim, "succeeded", **found)
-                return "ended"
-            self._change(connection, claim, **found)
-            self._note(connection, claim.job, claim.attempt, {"plan": plan.id})
-            return "to verify"
+            earlier = kept.earlier(connection, claim.job, claim.attempt, claim.asked, plan)
+            if earlier is not None:
+                return self._answer(connection, claim, job, earlier.plan, **earlier.found)
+            return self._answer(connection, claim, job, plan, **found)
+
+    def found(self, claim: Claim) -> str | None:
+        """The plan of a job of ours that goes on; reads only."""
+        with self._database.reading() as connection:
+            return connection.execute(select(JobRow.plan).where(_ours(claim))).scalar()
+
+    def _answer(
+        self,
+        connection: Connection,
+        claim: Claim,
+        job: Row[bool, str | None],
+        plan: StoredPlan,
+        **found: Any,
+    ) -> Ended:
+        """Store a plan and what a search says of it, and end the job unless it verifies.
+
+        job: its row, which is locked.
+        """
+        found |= {"outcome": plan.outcome, "plan": plan.id}
+        now = self._database.now
+        documents.put_plan(connection, claim.tenant, plan, now=now, key=job.key)
+        if not job.verify:
+            self._end(connection, claim, "succeeded", **found)
+            return "ended"
+        self._change(connection, claim, **found)
+        kept.forget(connection, claim.job)
+        self._note(connection, claim.job, claim.attempt, {"plan": plan.id})
+        return "to verify"
 
     def measured(self, claim: Claim, samples: Samples, calibration: Calibration) -> bool:
         """Store samples, their topology and the calibration, and end the job; all or nothing."""
@@ -199,11 +238,29 @@ class Leases:
                 certificates.put(connection, claim.tenant, certificate, now=self._database.now)
             return ours
 
-    def succeed_without_plan(self, claim: Claim, infeasible: Infeasible) -> bool:
-        """End the job: no plan fits, and why."""
+    def succeed_without_plan(self, claim: Claim, infeasible: Infeasible) -> Ended:
+        """End the job: no plan was found that fits, and why; where one was kept, with that."""
+        body = infeasible.model_dump(mode="json", exclude_none=True)
+        return self._without(claim, "succeeded", outcome="infeasible", infeasible=body)
+
+    def cut_short(self, claim: Claim, error: MeshwrightError, *, trace: str | None = None) -> Ended:
+        """End the job with the plan that was kept and the problem why there is no better one;
+        without a plan it fails with the problem. `trace` is for the operator."""
+        problem = error.problem(instance=f"/v1/jobs/{claim.job}")
+        return self._without(claim, "failed", problem=problem, trace=trace)
+
+    def _without(self, claim: Claim, state: str, **values: Any) -> Ended:
+        """End a search that has no plan of its own, unless one was kept."""
         with self._database.writing() as connection:
-            body = infeasible.model_dump(mode="json", exclude_none=True)
-            return self._end(connection, claim, "succeeded", outcome="infeasible", infeasible=body)
+            job = _locked(connection, claim)
+            if job is None:
+                return "not ours"
+            best = kept.of(connection, claim.job)
+            if best is None:
+                self._end(connection, claim, state, **values)
+                return "ended"
+            why = {name: values[name] for name in ("problem", "trace") if name in values}
+            return self._answer(connection, claim, job, best.plan, **best.found, **why)
 
     def fail(self, claim: Claim, error: MeshwrightError, *, trace: str | None = None) -> bool:
         """End the job with a problem; `trace` is for the operator."""
@@ -234,35 +291,53 @@ class Leases:
         return and_(JobRow.state == "running", ~held)
 
     def _give_up(self, connection: Connection) -> None:
-        """Fail the jobs that were lost too often, and measurements that no agent could take.
+        """End the jobs that were lost too often, and measurements that no agent could take.
 
         A lapsed lease is a loss to come.
         """
+        kept.settle_left(connection, now=self._database.now, lease_s=self.lease_s)
         losses = JobRow.losses + case((JobRow.state == "running", 1), else_=0)
         waits = or_(JobRow.state == "queued", self._lapsed())
         left = self._agents.left_alone()
         rows = connection.execute(
             select(
-                JobRow.id, JobRow.kind, JobRow.state, JobRow.attempt, JobRow.trace,
-                losses.label("losses"),
+                JobRow.id, JobRow.kind, JobRow.state, JobRow.attempt, JobRow.trace, JobRow.tenant,
+                JobRow.key, JobRow.plan, JobRow.verify, losses.label("losses"),
             )
             .where(waits, or_(losses >= self._max_losses, left))
             .with_for_update(skip_locked=True)
         ).all()  # fmt: skip
         for row in rows:
+            values = {
+                "state": "failed",
+                "losses": row.losses,
+                "problem": self._why(row.kind, row.losses, row.trace).problem(),
+                "finished": self._database.now,
+                **self._rescued(connection, row),
+            }
             connection.execute(
                 update(JobRow)
                 .where(JobRow.id == row.id, JobRow.attempt == row.attempt, waits)
-                .values(
-                    state="failed",
-                    losses=row.losses,
-                    problem=self._why(row.kind, row.losses, row.trace).problem(),
-                    finished=self._database.now,
-                    lease_until=None,
-                )
+                .values(lease_until=None, **values)
             )
-            lapsed = row.state == "running"
-            self._note(connection, row.id, row.attempt, {"state": "failed"}, is_lost=lapsed)
+            kept.forget(connection, row.id)
+            if "plan" in values:
+                self._note(connection, row.id, row.attempt, {"plan": values["plan"]})
+            body, lapsed = {"state": values["state"]}, row.state == "running"
+            self._note(connection, row.id, row.attempt, body, is_lost=lapsed)
+
+    def _rescued(self, connection: Connection, row: Any) -> dict[str, Any]:
+        """What becomes of a job that is given up where a plan was kept: that is its answer. Where
+        it is yet to be verified, that may be lost as often again."""
+        best = kept.of(connection, row.id)
+        if best is None or row.plan is not None:
+            return {}
+        now, plan = self._database.now, best.plan
+        documents.put_plan(connection, Tenant(row.tenant), plan, now=now, key=row.key)
+        found = {"outcome": plan.outcome, "plan": plan.id, **best.found}
+        if row.verify:
+            return {"state": "queued", "losses": 0, "finished": None, **found}
+        return {"state": "succeeded", **found}
 
     def _why(self, kind: str, losses: int, trace: str | None) -> MeshwrightError:
         said = f"; the last word: {trace}" if trace and kind == "measurement" else ""
@@ -292,6 +367,8 @@ class Leases:
             connection, claim, state=state, finished=finished, lease_until=None, **values
         )
         if ours:
+            if state in FINAL:
+                kept.forget(connection, claim.job)
             self._note(connection, claim.job, claim.attempt, {"state": state}, is_lost=is_lost)
         return ours
 
@@ -302,25 +379,10 @@ class Leases:
         job_events.note(connection, job, attempt, body, now=now, is_lost=is_lost)
 
 
-def _running_beside() -> ColumnElement[int]:
-    """Of a job: how many of its key, or of its tenant without keys, run."""
-    beside = aliased(JobRow)
-    return (
-        select(func.count())
-        .where(
-            beside.state == "running",
-            beside.kind == JobRow.kind,
-            beside.tenant == JobRow.tenant,
-            beside.key.is_not_distinct_from(JobRow.key),
-        )
-        .scalar_subquery()
-    )
-
-
-def _served() -> ColumnElement[float]:
-    """Of a job: when one of its key was last begun; 0 without keys, or where none was."""
-    last = select(KeyRow.served).where(KeyRow.id == JobRow.key).scalar_subquery()
-    return func.coalesce(last, 0.0)
+def _locked(connection: Connection, claim: Claim) -> Row[bool, str | None] | None:
+    """The row of a job that is ours, until the end of the transaction; else None."""
+    own = select(JobRow.verify, JobRow.key).where(_ours(claim)).with_for_update()
+    return connection.execute(own).first()
 
 
 def _ours(claim: Claim) -> ColumnElement[bool]:

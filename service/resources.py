@@ -25,7 +25,8 @@ class Job(BaseModel):
     it is the planner's own. worker: who has it, or had it last; of a measurement the agent's id.
     key, key_name: of who asked for it, where keys are used.
     seconds: how long after the start each entry of the plan's `search.history` was found.
-    ended_early: the search was cancelled or took too long; the plan is the best until then.
+    ended_early: the search was cancelled, lost or took too much; the plan is the best until then.
+    problem: why it failed or, beside a plan, why that is not the plan of a search that has ended.
 
     certificate: what executing the plan showed. Look at its outcome: a job whose plan turns out to
     be wrong has succeeded all the same.

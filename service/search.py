@@ -1,7 +1,9 @@
 """The process of one search.
 
-It is sent a request and answers with any number of {"progress": …}, then one of {"plan": …,
-"seconds": […], "ended_early": …}, {"infeasible": …}, {"problem": …}, {"fault": traceback};
+It is sent a request and answers with any number of {"progress": …} and of {"kept": …,
+"seconds": […]}, the best plan so far, then one of {"plan": …,
+"seconds": […], "ended_early": …}, {"infeasible": …}, {"problem": …}, {"fault": traceback},
+{"lost": traceback} where a process that searches for it was killed;
 {"trace": …} beside a plan of which no page could be made. SIGTERM asks it for the best plan so far,
 and then for no pages of it.
 """
@@ -11,14 +13,14 @@ from __future__ import annotations
 import signal
 import traceback
 from collections.abc import Mapping
-from concurrent.futures import Executor
+from concurrent.futures import BrokenExecutor, Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 from costmodel.calibrations import shipped_calibration
-from meshwright.planner import find_planner, planner_modules
+from meshwright.planner import find_planner, planner_modules, takes_keep
 from meshwright.processes import processes
 from meshwright.replan import keeping_its_way
 from meshwright.schema import MeshwrightError, Plan, Request
@@ -26,6 +28,7 @@ from meshwright.stopping import StopSignal
 from service.child_process import Messages
 from service.dask_scheduler import Scheduler
 from service.errors import OutOfMemory
+from service.keeper import Keeper
 from service.memory_limit import limit_memory, whole_memory
 from service.reporter import Reporter
 from service.stored import Parts, stored_plan
@@ -39,15 +42,19 @@ def search(
     processes: int,
     scheduler: str,
     memory_bytes: int,
+    keep_after_s: float,
 ) -> None:
     """Have a planner answer, with so many processes, or those of a Dask scheduler.
 
-    memory_bytes: that each process here may take; 0: as much as there is.
+    memory_bytes: that each process here may take; 0: as much as there is. keep_after_s: from then
+    on its best plan so far is kept.
     """
     limit = limit_memory(memory_bytes or whole_memory())
     with StopSignal(signal.SIGTERM) as stop:
         with Reporter(messages) as reporter:
-            message = _Search(planner, processes, scheduler, limit).of(sent, reporter, stop)
+            keeper = Keeper(messages, stop, keep_after_s)
+            own = _Search(planner, processes, scheduler, limit)
+            message = own.of(sent, reporter, stop, keeper)
         messages.write(message)
 
 
@@ -85,17 +92,24 @@ class _Search:
     scheduler: str
     limit: int
 
-    def of(self, sent: bytes, reporter: Reporter, stop: StopSignal) -> dict[str, Any]:
+    def of(
+        self, sent: bytes, reporter: Reporter, stop: StopSignal, keeper: Keeper
+    ) -> dict[str, Any]:
         """The last message."""
         try:
             request = keeping_its_way(Request.from_json(sent))
             with self._executor(request) as executor:
-                more = {} if executor is None else {"executor": executor}
-                answer = find_planner(self.planner)(request, reporter, stop, **more)
+                more: dict[str, Any] = {} if executor is None else {"executor": executor}
+                planner = find_planner(self.planner)
+                if takes_keep(planner):
+                    more["keep"] = keeper
+                answer = planner(request, reporter, stop, **more)
         except MeshwrightError as error:
             return {"problem": error.problem()}
         except MemoryError:
             return {"problem": self._out_of_memory().problem()}
+        except BrokenExecutor:  # by the kernel, where memory was short: it may have more next time
+            return {"lost": traceback.format_exc()}
         except Exception:
             return {"fault": traceback.format_exc()}
         if answer.plan is not None:

@@ -31,6 +31,7 @@ class Settings(BaseSettings):
     verifier: the same for what executes plans, in the group `meshwright.verifier`.
     solve_s: a solve that runs longer is asked for its best plan; where none comes its job fails.
     solve_memory_bytes: a process of a solve that takes more fails the job; 0 = as much as there is.
+    keep_plan_s: from then on its best plan so far is kept. Chosen: most searches take less.
     solve_grace_s, cancel_grace_s: how long it has for that, and after a cancel. Chosen: writing the
         plan of Llama-3 8B takes a second, several on a busy machine.
     verify_s, verify_memory_bytes: an execution that takes more is ended: not verifiable.
@@ -73,6 +74,7 @@ class Settings(BaseSettings):
     poll_s: float = Field(default=0.1, gt=0, le=10)
     lease_s: float = Field(default=15, gt=0)
     solve_s: float = Field(default=900, gt=0)
+    keep_plan_s: float = Field(default=5, ge=0)
     solve_memory_bytes: int = Field(default=0, ge=0)
     solve_grace_s: float = Field(default=30, ge=0, le=600)
     cancel_grace_s: float = Field(default=5, ge=0, le=60)

@@ -47,6 +47,10 @@ class StoredPlan:
     def outcome(self) -> str:
         return str(self.columns["outcome"])
 
+    @property
+    def step_ns(self) -> float:
+        return float(self.columns["summary"]["step_ns"])
+
     def to_message(self) -> dict[str, Any]:
         """As JSON; see `from_message`."""
         own = self.document

@@ -296,6 +296,24 @@ class JobEventRow(Base):
     body: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
+class KeptRow(Base):
+    """The best plan so far of a job's search; see service.kept. at: when it was kept.
+
+    about, body: of the document that it would be, and the columns of its row among the plans.
+    """
+
+    __tablename__ = "kept"
+
+    job: Mapped[str] = mapped_column(
+        ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
+    )
+    attempt: Mapped[int] = mapped_column(Integer)
+    at: Mapped[float] = mapped_column(Float(53))
+    seconds: Mapped[list[float]] = mapped_column(JSON)
+    about: Mapped[dict[str, Any]] = mapped_column(JSON)
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+
+
 class ChoreRow(Base):
     """What the processes of a store do in turns. done: when one last began to."""
 

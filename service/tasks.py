@@ -11,7 +11,7 @@ from meshwright.schema import Certificate, Infeasible, Progress
 from service import cancelled
 from service.database import Database
 from service.errors import Internal, TimedOut
-from service.leases import Claim, Leases
+from service.leases import Claim, Ended, Leases
 from service.settings import Settings
 from service.stored import StoredPlan
 
@@ -43,7 +43,7 @@ class Task(Protocol):
 
 
 class SearchTask:
-    """Finds the plan of a job. to_verify: the plan, where it is to be verified next."""
+    """Finds the plan of a job. to_verify: that is to be verified next."""
 
     work = "service.search:search"
 
@@ -52,12 +52,14 @@ class SearchTask:
     ) -> None:
         processes = settings.search_processes or usual_processes()
         memory = settings.solve_memory_bytes
-        self.arguments = (settings.planner, processes, settings.dask, memory)
+        self.arguments = (
+            settings.planner, processes, settings.dask, memory, settings.keep_plan_s,
+        )  # fmt: skip
         self.plan: str | None = None
         self.limit_s = settings.solve_s
         self.late_grace_s = settings.solve_grace_s
         self.cancel_grace_s = settings.cancel_grace_s
-        self.to_verify: str | None = None
+        self.to_verify = False
         self._claim = claim
         self._database = database
         self._leases = leases
@@ -68,6 +70,9 @@ class SearchTask:
             case {"progress": body}:
                 leases.progress(claim, Progress.model_validate(body))
                 return False
+            case {"kept": body}:
+                leases.keep(claim, StoredPlan.from_message(body), message["seconds"])
+                return False
             case {"plan": body}:
                 if "trace" in message:
                     log.error("job %s: its plan cannot be shown\n%s", claim.job, message["trace"])
@@ -76,13 +81,13 @@ class SearchTask:
             case {"infeasible": {"constraint": "time"}} if interrupted == "late":
                 self.late()
             case {"infeasible": body}:
-                leases.succeed_without_plan(claim, Infeasible.model_validate(body))
+                self._end(leases.succeed_without_plan(claim, Infeasible.model_validate(body)))
             case {"problem": body}:
-                leases.fail(claim, error_of(body))
+                self._end(leases.cut_short(claim, error_of(body)))
             case {"fault": trace}:
                 log.error("job %s: the planner failed\n%s", claim.job, trace)
                 detail = f"the planner failed: {trace.strip().splitlines()[-1]}"
-                leases.fail(claim, Internal(detail), trace=trace)
+                self._end(leases.cut_short(claim, Internal(detail), trace=trace))
             case {"lost": trace} if interrupted == "no":
                 lose(leases, claim, trace)
             case {"lost": _} if interrupted == "late":
@@ -91,13 +96,17 @@ class SearchTask:
 
     def late(self) -> None:
         detail = f"the search took longer than {self.limit_s:g} s and had no plan by then"
-        self._leases.fail(self._claim, TimedOut(f"{detail}; give it fewer axes or a smaller graph"))
+        error = TimedOut(f"{detail}; give it fewer axes or a smaller graph")
+        self._end(self._leases.cut_short(self._claim, error))
+
+    def _end(self, ended: Ended) -> None:
+        self.to_verify = ended == "to verify"
 
     def _keep(self, plan: StoredPlan, seconds: list[float], ended_early: bool) -> None:
         found: dict[str, Any] = {"seconds": seconds, "ended_early": ended_early}
         match self._leases.succeed(self._claim, plan, **found):
             case "to verify":
-                self.to_verify = plan.id
+                self.to_verify = True
             case "not ours":
                 cancelled.keep(self._database, self._claim, plan, **found)
 

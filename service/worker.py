@@ -102,7 +102,7 @@ class Worker:
         task = SearchTask(claim, self._database, self._leases, self._settings)
         with self._metrics.search_seconds.time():
             self._run_child(claim, task)
-        return task.to_verify
+        return self._leases.found(claim) if task.to_verify else None
 
     def _verify(self, claim: Claim, plan: str) -> None:
         """Execute the plan of a job and end it with the certificate."""

@@ -7,11 +7,14 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from meshwright.planner import Keep
+from meshwright.processes import processes
 from meshwright.schema import (
     Answer,
     Cost,
@@ -86,6 +89,66 @@ def improving(request: Request, report: Report | None = None, stop: Stop = never
         history=tuple(history),
     )
     return Answer(plan=_replicated(request, search), seconds=tuple(seconds))
+
+
+def keeping(
+    request: Request,
+    report: Report | None = None,
+    stop: Stop = never,
+    executor: Executor | None = None,
+    *,
+    keep: Keep,
+) -> Answer:
+    """Keeps a plan of 50 ns, then one of 40 ns; then searches until it is killed."""
+    del executor
+    for cost_ns in (50.0, 40.0):
+        keep(partial(_found, request, cost_ns))
+    return endless(request, report, stop)
+
+
+def keeping_then_greedy(request: Request, *_: Any, keep: Keep) -> Answer:
+    """Keeps a plan of 40 ns, then wants a pebibyte."""
+    keep(partial(_found, request, 40.0))
+    return greedy(request)
+
+
+def keeping_then_broken_pool(request: Request, *_: Any, keep: Keep) -> Answer:
+    """Keeps a plan of 40 ns, then loses a process that searches for it; leaves a line each time."""
+    keep(partial(_found, request, 40.0))
+    with Path(os.environ[COUNT]).open("a") as file:
+        file.write("searched\n")
+    with processes(2) as executor:
+        assert executor is not None
+        executor.submit(_killed).result()
+    raise AssertionError("not reached")
+
+
+def forgetful(
+    request: Request, report: Report | None = None, stop: Stop = never, *, keep: Keep
+) -> Answer:
+    """At first keeps a plan of 40 ns and searches until it is killed; then finds one of 60 ns."""
+    path = Path(os.environ[COUNT])
+    if path.exists():
+        return _found(request, 60.0)
+    path.write_text("searched")
+    keep(partial(_found, request, 40.0))
+    return endless(request, report, stop)
+
+
+def _found(request: Request, cost_ns: float) -> Answer:
+    search = Search(
+        found_by="keeping",
+        outcome="feasible",
+        cost_ns=cost_ns,
+        lower_bound_ns=1.0,
+        gap=1 - 1 / cost_ns,
+        meshes=("all",),
+    )
+    return Answer(plan=_replicated(request, search), seconds=(cost_ns,))
+
+
+def _killed() -> None:
+    os.kill(os.getpid(), 9)
 
 
 def fruitless(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
