@@ -118,9 +118,8 @@ def _methods(request: Request) -> list[str]:
 def _of_parameters(request: Request, error: Exception) -> Response:
     first = cast(RequestValidationError, error).errors()[0]
     name = ".".join(str(part) for part in first["loc"][1:])
-    return answer(
-        ParameterError(f"parameter {name!r}: {first['msg']}, got {first['input']!r}"), request
-    )
+    got = f"{first['input']!r:.100}"  # as much as tells which it was
+    return answer(ParameterError(f"parameter {name!r}: {first['msg']}, got {got}"), request)
 
 
 def of_the_database(request: Request, error: Exception) -> Response:

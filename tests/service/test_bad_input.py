@@ -294,6 +294,12 @@ def test_an_unknown_parameter_is_refused_by_name(
     expect(answer, 422, "invalid-parameter", "", said)
 
 
+def test_a_long_value_of_a_parameter_is_not_repeated_in_full(http: TestClient) -> None:
+    answer = http.get("/v1/plans", params={"page_size": "many" * 1000})
+    expect(answer, 422, "invalid-parameter", "", "got 'manymany")
+    assert len(answer.json()["detail"]) < 250
+
+
 @pytest.mark.parametrize(
     "value", ["true", "yes", "", 1, 0, 1.0, None, [], [True], {}, {"verify": True}]
 )
