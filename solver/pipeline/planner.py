@@ -52,6 +52,7 @@ from solver.pipeline.drafts import Drafts, Group
 from solver.pipeline.least_step import least_step_ns
 from solver.pipeline.lighter import Lightening
 from solver.pipeline.options import Option, all_considered
+from solver.pipeline.refusal import closest, nothing_fits
 from solver.pipeline.scout import scouted
 from solver.pipeline.shared import Searches, Shared
 from solver.pipeline.stage_graph import Anatomy
@@ -143,7 +144,7 @@ class _PipelineSearch:
             if single is not None:
                 return single
             return Answer(
-                infeasible=_closest(options) or self.drafts.refused or _nothing_fits(self.request)
+                infeasible=closest(options) or self.drafts.refused or nothing_fits(self.request)
             )
         best = promising[0]
         if single is None or self._may_win(best, single):
@@ -379,35 +380,3 @@ def _idle(topology: Topology, own: Configuration) -> Iterator[str]:
     for number, group in enumerate(topology.groups):
         if number not in used:
             yield f"{group.device_count} {group.device.name} are idle: nothing found gains by them"
-
-
-def _closest(options: Sequence[Option]) -> Infeasible | None:
-    """Of those that were planned and have no plan: which misses by least. Other cuts may fit."""
-
-    def missed(why: Infeasible) -> float:
-        if not why.needed_bytes or not why.available_bytes:
-            return np.inf
-        return why.needed_bytes / why.available_bytes
-
-    refused = [(own.configuration, own.refused) for own in options if own.refused is not None]
-    if not refused:
-        return None
-    configuration, why = min(refused, key=lambda own: missed(own[1]))
-    by = ""
-    if why.needed_bytes and why.available_bytes:
-        by = f" misses by {(why.needed_bytes - why.available_bytes) / 2**30:.2f} GiB"
-    detail = f"no configuration found fits; closest: {configuration}{by}: {why.detail}"
-    return why.model_copy(update={"detail": detail})
-
-
-def _nothing_fits(request: Request) -> Infeasible:
-    groups = request.topology.groups
-    sizes = [f"{group.device.memory_bytes / 2**30:.0f}" for group in groups]
-    return Infeasible(
-        constraint="memory",
-        detail=(
-            "no configuration found fits: no cuts were found that keep the memory of the devices "
-            f"({' and '.join(sizes)} GiB each); more pipeline ranks or more microbatches may do"
-        ),
-        available_bytes=max(group.device.memory_bytes for group in groups),
-    )
