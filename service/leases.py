@@ -42,6 +42,11 @@ WHY_LOST = {
 }
 
 
+FASTER_BEFORE = (
+    "an attempt before the last one did not come to its end, and had a faster plan than that found"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A job leased to a worker. `attempt` is the fence. plan: found already, to be verified.
@@ -170,7 +175,9 @@ class Leases:
                 return "not ours"
             earlier = kept.earlier(connection, claim.job, claim.attempt, claim.asked, plan)
             if earlier is not None:
-                return self._answer(connection, claim, job, earlier.plan, **earlier.found)
+                why = WorkerLost(FASTER_BEFORE).problem(instance=f"/v1/jobs/{claim.job}")
+                more = {**earlier.found, "problem": why}
+                return self._answer(connection, claim, job, earlier.plan, **more)
             return self._answer(connection, claim, job, plan, **found)
 
     def found(self, claim: Claim) -> str | None:

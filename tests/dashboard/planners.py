@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from meshwright.planner import Keep
 from meshwright.schema import Answer, Progress, Request
 from meshwright.stopping import Stop, never
 from solver.planner import plan
@@ -13,10 +14,29 @@ from tests.service.planners import broken, dying
 Report = Callable[[Progress], None]
 
 
-def by_name(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
+def by_name(
+    request: Request, report: Report | None = None, stop: Stop = never, *, keep: Keep
+) -> Answer:
     """What the name of the graph says; else as `improving`."""
+    if request.graph.name == "cut short":
+        return cut_short(request, keep)
     found = {"broken": broken, "dying": dying}.get(request.graph.name, improving)
     return found(request, report, stop)
+
+
+def cut_short(request: Request, keep: Keep) -> Answer:
+    """Has a plan kept, and is then out of memory."""
+    answer = plan(request)
+    made: list[Answer] = []
+
+    def make() -> Answer:
+        made.append(answer)
+        return answer
+
+    while not made:
+        keep(make)
+        time.sleep(0.1)  # as a search that works
+    raise MemoryError
 
 
 def improving(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:

@@ -149,6 +149,17 @@ def test_a_search_that_failed_says_why_and_what_to_do(
     expect(page.get_by_label("Label", exact=True)).to_be_disabled()
 
 
+def test_a_search_that_was_cut_short_shows_the_plan_that_was_kept_and_why(
+    page: Page, site: Site
+) -> None:
+    made = asked(site, "cut short")
+    visit(page, f"{site.url}/jobs/{made}")
+    expect(page.get_by_text("until its search was cut short")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("the search takes more than")).to_be_visible()
+    expect(page.get_by_role("link", name="Open the plan")).to_be_visible()
+    check(page, "job-cut-short")
+
+
 def test_a_job_that_is_not_there_says_so(page: Page, site: Site) -> None:
     visit(page, f"{site.url}/jobs/job_0")
     expect(page.get_by_role("alert")).to_contain_text("no job has the id")

@@ -100,6 +100,7 @@ def test_a_takeover_that_finds_less_answers_with_what_was_kept(serve: Serve, cou
     ended = _ended(http, job)
     assert (ended["state"], ended["attempt"], ended["ended_early"]) == ("succeeded", 2, True)
     assert _step_ns(http, ended) == 40
+    assert "a faster plan" in ended["problem"]["detail"]
     assert len(http.get("/v1/plans").json()["plans"]) == 1
     assert count.exists()
 

@@ -73,6 +73,7 @@ async function found(root, job, { signal, beside, onEnd }) {
 
 function early(job) {
   if (job.state === "cancelled") return h("p", {}, h("strong", {}, "Cancelled. "), "The best plan until then is kept; it answers nobody else who asks the same.");
+  if (job.ended_early && job.problem) return h("p", {}, h("strong", { class: "warn" }, "This is the best plan until its search was cut short. "), job.problem.detail ?? job.problem.title);
   if (job.ended_early) return h("p", {}, h("strong", { class: "warn" }, "Its time was over. "), "This is the best plan until then.");
   return null;
 }
