@@ -268,6 +268,15 @@ def test_progress_is_the_job_s_and_a_cancel_ends_the_lease(serve: Serve) -> None
     assert half.status_code == 422
 
 
+@pytest.mark.parametrize("total", [False, "9", -1, 2**60])
+def test_a_sign_of_life_counts_in_numbers(serve: Serve, total: Any) -> None:
+    http = serve(workers=0)
+    told = {"progress": {"phase": "matmul", "done": 0, "total": total}}
+    refused = http.post(f"/v1/agents/{registered(http)}/heartbeat", json=told)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/progress/total"
+
+
 def test_an_agent_that_stops_gives_its_measurement_back(serve: Serve) -> None:
     http = serve(workers=0)
     agent = registered(http)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import StrictBool, model_validator
+from pydantic import Field, StrictBool, model_validator
 
 from meshwright.schema.before import Before
 from meshwright.schema.calibration import Calibration
 from meshwright.schema.certificate import Certificate
 from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
-from meshwright.schema.model import Document, Line, Model, Number
+from meshwright.schema.model import Document, Line, Model, Number, Whole
 from meshwright.schema.plan import MemoryUse, Plan
 from meshwright.schema.setup import Setup
+from meshwright.schema.sizes import MAX_SIZE
 from meshwright.schema.topology import Topology
 from meshwright.schema.wishes import Wishes
 
@@ -86,8 +87,8 @@ class Progress(Model):
     """
 
     phase: Line
-    done: int
-    total: int
+    done: Whole = Field(ge=0, le=MAX_SIZE)
+    total: Whole = Field(ge=0, le=MAX_SIZE)
     incumbent_ns: Number | None = None
     lower_bound_ns: Number | None = None
 
