@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, and_, select, update
 from service import documents, job_events, kept
 from service.database import Database
 from service.leases import Claim
+from service.references import referring
 from service.stored import StoredPlan
 from service.tables import JobRow
 
@@ -61,6 +62,7 @@ def let_go(database: Database, claim: Claim) -> None:
     """Give up the lease of the job if it was cancelled: no plan will come any more but the one
     that was kept."""
     with database.writing() as connection:
+        referring(connection)  # before its row: who deletes may wait for that
         mine = update(JobRow).where(_cancelled(claim)).values(lease_until=None)
         if connection.execute(mine).rowcount:
             kept.settle(connection, claim.job, now=database.now)

@@ -42,9 +42,9 @@ WHY_LOST = {
 }
 
 
-FASTER_BEFORE = (
-    "an attempt before the last one did not come to its end, and had a faster plan than that found"
-)
+NOT_ENDED = "an attempt before the last one did not come to its end, and had a"
+HAD_A_FASTER = f"{NOT_ENDED} faster plan than that found"
+HAD_ONE = f"{NOT_ENDED} plan, where that found none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +175,7 @@ class Leases:
                 return "not ours"
             earlier = kept.earlier(connection, claim.job, claim.attempt, claim.asked, plan)
             if earlier is not None:
-                why = WorkerLost(FASTER_BEFORE).problem(instance=f"/v1/jobs/{claim.job}")
-                more = {**earlier.found, "problem": why}
+                more = {**earlier.found, "problem": _problem(claim, WorkerLost(HAD_A_FASTER))}
                 return self._answer(connection, claim, job, earlier.plan, **more)
             return self._answer(connection, claim, job, plan, **found)
 
@@ -248,16 +247,17 @@ class Leases:
     def succeed_without_plan(self, claim: Claim, infeasible: Infeasible) -> Ended:
         """End the job: no plan was found that fits, and why; where one was kept, with that."""
         body = infeasible.model_dump(mode="json", exclude_none=True)
-        return self._without(claim, "succeeded", outcome="infeasible", infeasible=body)
+        why = {"problem": _problem(claim, WorkerLost(f"{HAD_ONE}: {infeasible.detail}"))}
+        return self._without(claim, "succeeded", why, outcome="infeasible", infeasible=body)
 
     def cut_short(self, claim: Claim, error: MeshwrightError, *, trace: str | None = None) -> Ended:
         """End the job with the plan that was kept and the problem why there is no better one;
         without a plan it fails with the problem. `trace` is for the operator."""
-        problem = error.problem(instance=f"/v1/jobs/{claim.job}")
-        return self._without(claim, "failed", problem=problem, trace=trace)
+        why = {"problem": _problem(claim, error), "trace": trace}
+        return self._without(claim, "failed", why, **why)
 
-    def _without(self, claim: Claim, state: str, **values: Any) -> Ended:
-        """End a search that has no plan of its own, unless one was kept."""
+    def _without(self, claim: Claim, state: str, why: dict[str, Any], **values: Any) -> Ended:
+        """End a search that has no plan of its own; where one was kept, with that, and why."""
         with self._database.writing() as connection:
             job = _locked(connection, claim)
             if job is None:
@@ -266,7 +266,6 @@ class Leases:
             if best is None:
                 self._end(connection, claim, state, **values)
                 return "ended"
-            why = {name: values[name] for name in ("problem", "trace") if name in values}
             return self._answer(connection, claim, job, best.plan, **best.found, **why)
 
     def fail(self, claim: Claim, error: MeshwrightError, *, trace: str | None = None) -> bool:
@@ -276,7 +275,7 @@ class Leases:
                 connection,
                 claim,
                 "failed",
-                problem=error.problem(instance=f"/v1/jobs/{claim.job}"),
+                problem=_problem(claim, error),
                 trace=trace,
             )
 
@@ -384,6 +383,10 @@ class Leases:
     ) -> None:
         now = self._database.now
         job_events.note(connection, job, attempt, body, now=now, is_lost=is_lost)
+
+
+def _problem(claim: Claim, error: MeshwrightError) -> dict[str, Any]:
+    return error.problem(instance=f"/v1/jobs/{claim.job}")
 
 
 def _locked(connection: Connection, claim: Claim) -> Row[bool, str | None] | None:

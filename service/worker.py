@@ -134,7 +134,7 @@ class Worker:
         except Exception:
             trace = traceback.format_exc()
             log.exception("job %s could not be started", claim.job)
-            self._leases.fail(claim, Internal("the job could not be started"), trace=trace)
+            self._leases.cut_short(claim, Internal("the job could not be started"), trace=trace)
             return
         try:
             self._follow(claim, child, task)

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
-from meshwright.schema import Plan
+from meshwright.schema import Infeasible, Plan
 from service import cancelled, kept
 from service.errors import Internal
 from service.jobs import has_ended
@@ -177,6 +177,22 @@ def test_an_answer_may_be_simpler_than_what_was_kept_but_not_worse(
     assert table.leases.succeed(table.claim(), answer) == "ended"
     row = table.jobs.get(DEFAULT, job)
     assert (row.plan == plan.id, row.ended_early) == (won, won)
+
+
+def test_a_second_attempt_that_finds_none_answers_with_what_was_kept(
+    table: Table, plan: Plan
+) -> None:
+    job = table.submit(verify=True)
+    first = table.claim()
+    table.leases.keep(first, stored_plan(plan))
+    table.leases.lost(first, trace="killed")
+    second = table.claim()
+    none = Infeasible(constraint="time", detail="the time budget ended")
+    assert table.leases.succeed_without_plan(second, none) == "to verify"
+    assert table.leases.found(second) == plan.id
+    row = table.jobs.get(DEFAULT, job)
+    assert (row.plan, row.infeasible, row.ended_early) == (plan.id, None, True)
+    assert row.problem["detail"].endswith("the time budget ended")
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
