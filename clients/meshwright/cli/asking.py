@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -90,7 +91,8 @@ def _searched(request: Request, workers: int) -> Answer:
         ProgressLine(stop) as line,
         processes(workers, planner_modules()) as executor,
     ):
-        answer = find_planner()(request, line, stop, executor)
+        more: dict[str, Any] = {} if executor is None else {"executor": executor}
+        answer = find_planner()(request, line, stop, **more)
     return answer.model_copy(update={"ended_early": stop.heeded})
 
 
