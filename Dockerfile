@@ -8,11 +8,13 @@ COPY solver solver
 COPY service service
 COPY deploy deploy
 RUN pip install --no-cache-dir --constraint constraints.txt ./clients '.[postgresql,dask]' \
-    && useradd --system --home /data --create-home meshwright
+    && useradd --system --home /data --create-home meshwright \
+    && chmod 700 /data
 USER meshwright
 # beyond loopback, so it starts once there is a key: meshwright-server keys create (docs/service.md)
 ENV MESHWRIGHT_HOST=0.0.0.0 MESHWRIGHT_DATA_DIR=/data
 EXPOSE 8780
 VOLUME /data
-HEALTHCHECK CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8780/readyz', timeout=5)"]
+# of the port and the certificate in the environment; options of another command it does not know
+HEALTHCHECK --interval=30s --timeout=10s --start-period=60s CMD ["meshwright-server", "health"]
 CMD ["meshwright-server", "serve"]

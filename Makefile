@@ -1,6 +1,7 @@
 # make run    the service on a free port, one real model planned, and where to look at it
 # make test   everything the tests need, then all tests
-# make lint   ruff and mypy
+# make test-long  what takes long: exhaustive counts, all examples of properties, all on PostgreSQL
+# make lint   ruff, mypy, and import-linter
 # make test-mindspore  what is exported, compiled by MindSpore itself (2.8 GB, an environment of its own)
 # make audit  known vulnerabilities of every pinned package; fails too where one could not be asked for
 # make bench  the measurements of docs/
@@ -11,7 +12,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: run test test-mindspore lint audit bench schema screenshots clean system-packages
+.PHONY: run test test-long test-mindspore lint audit bench schema screenshots clean system-packages
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,11 +23,15 @@ AUDIT := .venv-audit
 PROJECTS := pyproject.toml clients/pyproject.toml constraints.txt
 
 run: $(VENV)/.run
-	@$(PY) -m service.demo
+	@$(PY) -m meshwright_service.cli.demo
 
 # three processes on two cores: the tests wait for pages and leases a third of their time
 test: $(VENV)/.test system-packages
 	$(PY) -m pytest -n 3 --dist worksteal
+
+# exhaustive counts, all examples of properties, the service on PostgreSQL: before a release
+test-long: $(VENV)/.test system-packages
+	$(PY) -m pytest -n 3 --dist worksteal -m long
 
 test-mindspore: $(VENV)/.test $(MINDSPORE)/.installed
 	MESHWRIGHT_MINDSPORE=$(abspath $(MINDSPORE))/bin/python $(PY) -m pytest -n 2 tests/mindspore
@@ -34,7 +39,8 @@ test-mindspore: $(VENV)/.test $(MINDSPORE)/.installed
 lint: $(VENV)/.test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy clients/meshwright service solver costmodel
+	$(VENV)/bin/lint-imports
+	$(PY) -m mypy clients/meshwright service/meshwright_service solver/meshwright_solver costmodel/meshwright_costmodel
 	$(PY) -m mypy --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores clients/meshwright
 
 # --strict: a package that the index does not know is a failure, not a line of the report

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from bench.executed import requests
 from bench.timing import say
+from meshwright.common.units import show_ns
 from meshwright.schema import Request, Stage
-from meshwright.units import show_ns
-from solver.planner import plan
-from solver.simulation.step import Step, step_of
-from solver.simulation.tasks import Kind, Section
-from solver.states import FloatArray, IntArray
+from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.planning.planner import plan
+from meshwright_solver.simulation.step import SimulatedStep, step_of
+from meshwright_solver.simulation.tasks import Kind, Section
 
 PURPOSES = (Kind.ACTIVATION, Kind.PARAMETER, Kind.GRADIENT)
 COLUMNS = ("plan", "step", "queue", "waits", "beside", "sends", "CPU s")
@@ -38,7 +38,7 @@ Mask = NDArray[np.bool_]
 class Seen:
     """What the tasks of one simulated step did, as arrays."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: SimulatedStep) -> None:
         program, self.run = step.program, step.run
         self.step_ns, self.ranks = step.ns, program.schedule.ranks
         self.kind, self.rank = program.kind, program.rank

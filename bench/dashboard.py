@@ -23,8 +23,8 @@ from bench.load import serving
 from bench.series_parallel import series_parallel
 from bench.stored_plans import gpt3, store_plan
 from bench.timing import REPEATS, median_seconds, reference_loop, say
-from costmodel.presets import preset
 from meshwright.schema import Request
+from meshwright_costmodel.presets import preset
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]

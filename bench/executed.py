@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from bench.published_configurations import CASES as PUBLISHED
 from bench.timing import say
 from examples.plan_all import CASES as EXAMPLES
+from meshwright.common.units import show_ns
 from meshwright.schema import Pipeline, Plan, Recompute, Request, Setup
-from meshwright.units import show_ns
-from solver.execution.scaled_mesh import scaled_mesh
-from solver.planner import plan
-from solver.simulation.step import step_of
-from solver.verify import verify_documents
+from meshwright_solver.planning.planner import plan
+from meshwright_solver.simulation.step import step_of
+from meshwright_solver.verification.execution.scaled_mesh import scaled_mesh
+from meshwright_solver.verification.verify import verify_documents
 
 SEARCHED = ("gpt3-1024", "llama3-70b-64", "llama3-405b-16384", "mixtral-64", "llama3-8b-1m")
 COLUMNS = (

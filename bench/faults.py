@@ -33,11 +33,11 @@ from bench.postgresql import PostgreSQL, running
 from bench.small_net import asked
 from bench.timing import say
 from meshwright.schema import Graph, MeshwrightError, Plan
-from service import documents
-from service.database import Database
-from service.keys import Keys
-from service.principals import Tenant
-from service.tables import JobEventRow, JobRow
+from meshwright_service.auth.api_keys import Keys
+from meshwright_service.common.tenant import Tenant
+from meshwright_service.store import documents
+from meshwright_service.store.database import Database
+from meshwright_service.store.tables import JobEventRow, JobRow
 
 TENANTS = (Tenant("one"), Tenant("other"))
 KINDS = {

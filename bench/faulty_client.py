@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from bench.small_net import asked
-from service.principals import Tenant
+from meshwright_service.common.tenant import Tenant
 
 AT_ONCE = 2  # jobs that a client has open
 ENDS = ("succeeded", "failed", "cancelled")

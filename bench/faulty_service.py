@@ -30,7 +30,7 @@ class Program:
 
     def __init__(self, name: str, words: list[str], environment: dict[str, str], log: Path) -> None:
         self.name = name
-        self._command = [sys.executable, "-m", "service.cli", *words]
+        self._command = [sys.executable, "-m", "meshwright_service.cli", *words]
         self._environment = {**os.environ, **environment}
         self._log = log
         self._wanted = True
@@ -106,11 +106,10 @@ class Service:
         self.url = f"http://127.0.0.1:{_free_port()}"
         self._folder = folder
         environment = clock.environment | {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "clients")]),
+            "PYTHONPATH": str(ROOT),
             "MESHWRIGHT_DATABASE_URL": store,
             "MESHWRIGHT_DATA_DIR": str(folder),
             "MESHWRIGHT_LEASE_S": f"{LEASE_S:g}",
-            "MESHWRIGHT_MAX_LOSSES": "1000",  # all must succeed in the end
         }
         port = self.url.rpartition(":")[2]
         serve = ["serve", "--port", port, "--workers", "0"]

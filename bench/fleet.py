@@ -34,7 +34,7 @@ from bench.small_net import asked
 from bench.timing import say
 from meshwright.client import Client
 from meshwright.schema import Budget, Degrees, Graph, Pipeline, Setup
-from service.database import Database
+from meshwright_service.store.database import Database
 
 CLIENTS = 8
 DASK_WORKERS = 2
@@ -114,7 +114,7 @@ def _fleet(
     folder.mkdir()
     with ExitStack() as stack:
         environment = {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "clients")]),
+            "PYTHONPATH": str(ROOT),
             "MESHWRIGHT_DATABASE_URL": store,
         }
         if dask:
@@ -141,7 +141,7 @@ def _dask(folder: Path) -> Iterator[str]:
     file = folder / "scheduler.json"
     command = [sys.executable, "-m", "dask"]
     at = ["--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file), "--no-dashboard"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "clients")])}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "dask.log").open("wb") as log, ExitStack() as stack:
         for words in (["scheduler", *at], *[_worker(file, folder)] * DASK_WORKERS):
             own = subprocess.Popen(

@@ -102,7 +102,7 @@ def _serving(store: str, folder: Path) -> Iterator[tuple[str, str]]:
         "MESHWRIGHT_DATA_DIR": str(folder),
         "MESHWRIGHT_MAX_WAIT_S": "1",
     }
-    command = [sys.executable, "-m", "service.cli"]
+    command = [sys.executable, "-m", "meshwright_service.cli"]
     of_store = ["--database", store]
     subprocess.run([*command, "db", "upgrade", *of_store], env=environment, check=True)
     made = [*command, "keys", "create", *of_store]

@@ -15,19 +15,20 @@ from collections.abc import Callable
 
 from bench.mindspore_models import gpt, mlp
 from bench.timing import median_seconds, say
-from costmodel.calibrations import default_calibration
-from costmodel.presets import preset
 from meshwright.schema import Graph, Mesh, Setup, Topology
-from solver.dynamic_programming import dynamic_programming
-from solver.folding import Folding, fold
-from solver.lowering import Models, lower
-from solver.mesh_outcome import TOLERANCE
-from solver.meshes import meshes
-from solver.outcome import Budget
-from solver.problem import Problem, build_problem
-from solver.recursive_programming import recursive_programming
-from solver.unfolding import Unfolding
-from solver.values import Values, find_values
+from meshwright_costmodel.calibrations import default_calibration
+from meshwright_costmodel.presets import preset
+from meshwright_solver.constraints.meshes import meshes
+from meshwright_solver.folding.fold import Folding, fold
+from meshwright_solver.folding.mesh_outcome import TOLERANCE
+from meshwright_solver.folding.unfold import Unfolding
+from meshwright_solver.lowering.lower import lower
+from meshwright_solver.problem.problem import Problem, build_problem
+from meshwright_solver.problem.values import Values, find_values
+from meshwright_solver.search.core.outcome import SearchBudget
+from meshwright_solver.search.elimination.dynamic_programming import dynamic_programming
+from meshwright_solver.stage.heuristics.recursive_programming import recursive_programming
+from meshwright_solver.strategies.mesh_models import Models
 
 CLUSTER = "h100-64x8"
 
@@ -54,7 +55,7 @@ class Case:
         models = Models(self.problem, self.values, mesh)
         lowered = lower(models, {}, self.problem.memory_limit_bytes)
         unfolding = Unfolding(self.folding, lowered)
-        found = dynamic_programming(unfolding.graph, Budget(tolerance=TOLERANCE))
+        found = dynamic_programming(unfolding.graph, SearchBudget(tolerance=TOLERANCE))
         gap = (found.cost_ns - found.lower_bound_ns) / found.cost_ns
         return f"{found.cost_ns / 1e6:.2f} ms, gap {100 * gap:.3f} %"
 

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from bench.mindspore_models import gpt
 from bench.timing import say
-from costmodel.presets import preset
 from meshwright.schema import Graph, Plan, Progress, Request
-from solver.answer import plan_of
-from solver.stage_planner import plan_stage
+from meshwright_costmodel.presets import preset
+from meshwright_solver.stage.answer import plan_of
+from meshwright_solver.stage.stage_planner import plan_stage
 
 T = TypeVar("T")
 CLUSTER = "h100-64x8"

@@ -9,8 +9,6 @@ imports and reading included. Without FILE it solves instance G of tests/data/io
 from __future__ import annotations
 
 import argparse
-import gzip
-import itertools
 import json
 import os
 import sys
@@ -18,76 +16,18 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
-
 from bench.timing import say
-from solver.cost_graph import (
-    FORBIDDEN,
-    CostGraph,
-    CostGraphError,
-    Edge,
-    FloatArray,
-    Node,
-)
-from solver.lagrangian_search import LagrangianSearch
-from solver.outcome import Budget
+from meshwright.common.files import read_document
+from meshwright.schema import MeshwrightError
+from meshwright.schema.cost_graph import CostGraphFile
+from meshwright_solver.search.core.outcome import SearchBudget
+from meshwright_solver.search.documents.graph_of_problem import graph_of_problem
+from meshwright_solver.search.lagrangian.lagrangian_search import LagrangianSearch
 
 _EXAMPLE = Path(__file__).parents[1] / "tests/data/iopddl/asplos-2025-iopddl-G.json.gz"
-_FORBIDDEN_FROM = 1e17  # published: the contest's infinity is 1e18, its costs stay below 1e13
 _FINISH_SHARE, _FINISH_SECONDS = 0.015, 1.2  # chosen: to judge the last choice, print it, and end
 _LATE_SHARE = 0.5  # chosen: of the time to finish that the search may take
 _START_SECONDS = 1.5  # chosen: of the process, where the system does not say when it started
-
-
-class InstanceError(ValueError):
-    """A file that is no instance: what was found, and what would do."""
-
-
-def read_instance(path: Path) -> CostGraph:
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rb") as handle:
-            problem = json.loads(handle.read())["problem"]
-        return instance(problem)
-    except OSError as error:
-        raise InstanceError(f"{path}: cannot be read: {error}") from error
-    except KeyError as error:
-        raise InstanceError(f"{path}: no entry {error}; see shared/data/iopddl") from error
-    except (ValueError, TypeError, IndexError) as error:
-        raise InstanceError(f"{path}: no instance of the contest: {error}") from error
-
-
-def instance(problem: dict[str, dict[str, list[list[int]]]]) -> CostGraph:
-    """The contest's cost graph: usage as bytes, cost as ns."""
-    nodes, edges = problem["nodes"], problem["edges"]
-    node_costs = _costs(nodes["costs"])
-    usages = _split(nodes["usages"])
-    shapes = [len(costs) for costs in node_costs]
-    tables = _costs(edges["costs"])
-    limit = problem.get("usage_limit")
-    return CostGraph(
-        tuple(
-            Node(str(number), costs, usage)
-            for number, (costs, usage) in enumerate(zip(node_costs, usages, strict=True))
-        ),
-        tuple(
-            Edge(tail, head, table.reshape(shapes[tail], shapes[head]))
-            for (tail, head), table in zip(edges["nodes"], tables, strict=True)
-        ),
-        None if limit is None else float(limit),  # type: ignore[arg-type]  # JSON: a number
-        lifetimes=np.array(nodes["intervals"], dtype=np.int64).reshape(-1, 2),
-    )
-
-
-def _costs(rows: list[list[int]]) -> list[FloatArray]:
-    return _split(rows, _FORBIDDEN_FROM)
-
-
-def _split(rows: list[list[int]], forbidden_from: float = FORBIDDEN) -> list[FloatArray]:
-    """Rows as views of one array: converting each on its own takes three times as long."""
-    flat = np.array(list(itertools.chain.from_iterable(rows)), dtype=np.float64)
-    flat[flat >= forbidden_from] = FORBIDDEN
-    return np.split(flat, np.cumsum([len(row) for row in rows])[:-1])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -99,13 +39,14 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     started = time.monotonic() - _age_seconds()
     try:
-        graph = read_instance(parsed.file)
-    except (InstanceError, CostGraphError) as error:
-        sys.stderr.write(f"{error}\n")
+        file = read_document(parsed.file, CostGraphFile)
+    except MeshwrightError as error:
+        sys.stderr.write(f"{error.detail}\n")
         return 2
+    graph = graph_of_problem(file.problem)
     ends = started + (1 - _FINISH_SHARE) * parsed.seconds - _FINISH_SECONDS
     left = max(ends - time.monotonic(), 0.0)
-    search = LagrangianSearch(graph, Budget(seconds=left), cores=parsed.cores)
+    search = LagrangianSearch(graph, SearchBudget(seconds=left), cores=parsed.cores)
     # where it is still being compiled, the search cannot see that the time is over
     running = threading.Thread(target=search.outcome, daemon=True)
     running.start()

@@ -15,9 +15,9 @@ import time
 
 from bench.series_parallel import series_parallel
 from bench.timing import in_own_processes, say
-from costmodel.presets import preset
 from meshwright.schema import Graph, Request
-from solver.planner import plan
+from meshwright_costmodel.presets import preset
+from meshwright_solver.planning.planner import plan
 
 CLUSTER = "h100-8x8"
 SIZES = (1_000, 10_000, 100_000)

@@ -28,13 +28,13 @@ from bench.postgresql import running
 from bench.series_parallel import series_parallel
 from bench.small_net import asked
 from bench.timing import median_seconds, reference_loop, say
-from meshwright.planner import preset
+from meshwright.plugins.planner import preset
 from meshwright.schema import Graph, Plan, Request
-from service import documents, shelf
-from service.database import Database
-from service.principals import DEFAULT
-from service.stored import stored_plan
-from solver.planner import plan as planned
+from meshwright_service.common.tenant import DEFAULT_TENANT
+from meshwright_service.store import documents, plan_index
+from meshwright_service.store.database import Database
+from meshwright_service.store.encoded_documents import stored_plan
+from meshwright_solver.planning.planner import plan as planned
 
 CONNECTIONS = 8
 STORED = 10_000
@@ -69,11 +69,13 @@ def fill(store: str, *, count: int = STORED) -> Plan:
     database.upgrade()
     with database.writing() as connection:
         for document in (graph, topology):
-            documents.put(connection, DEFAULT, document, now=database.now)
+            documents.put(connection, DEFAULT_TENANT, document, now=database.now)
         for number in range(count):
             own = found.model_copy(update={"name": f"net {number}"})
-            documents.put_plan(connection, DEFAULT, stored_plan(own), now=database.now)
-            shelf.label(connection, DEFAULT, own.id, add=[f"l{number % 1000}"], remove=[])
+            documents.put_plan(connection, DEFAULT_TENANT, stored_plan(own), now=database.now)
+            plan_index.label(
+                connection, DEFAULT_TENANT, own.id, add=[f"l{number % 1000}"], remove=[]
+            )
     database.close()
     return own
 
@@ -81,7 +83,16 @@ def fill(store: str, *, count: int = STORED) -> Plan:
 @contextmanager
 def serving(store: str, folder: Path) -> Iterator[tuple[str, int]]:
     """The API with one worker, in a process of its own: its URL and process id."""
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--database", store]
+    command = [
+        sys.executable,
+        "-m",
+        "meshwright_service.cli",
+        "serve",
+        "--port",
+        "0",
+        "--database",
+        store,
+    ]
     environment = {**os.environ, "MESHWRIGHT_DATA_DIR": str(folder)}
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(

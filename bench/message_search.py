@@ -17,11 +17,11 @@ from bench.robustness import stages
 from bench.series_parallel import series_parallel
 from bench.timing import in_own_processes, say
 from meshwright.schema import Setup
-from solver.cost_graph import CostGraph
-from solver.dynamic_programming import dynamic_programming
-from solver.mesh_outcome import TOLERANCE
-from solver.message_search import message_search
-from solver.outcome import Budget
+from meshwright_solver.folding.mesh_outcome import TOLERANCE
+from meshwright_solver.search.core.cost_graph import CostGraph
+from meshwright_solver.search.core.outcome import SearchBudget
+from meshwright_solver.search.elimination.dynamic_programming import dynamic_programming
+from meshwright_solver.search.message_passing.message_search import message_search
 
 SIZES = (300, 1_000, 3_000, 10_000, 100_000)
 HELD = 3_000  # chosen: ops up to which dynamic_programming is asked too; 20 s
@@ -31,20 +31,22 @@ SHARE = 0.85
 def rows(ops: int) -> None:
     """Two lines of the table, after a small graph that loads what is compiled."""
     small = stages(series_parallel(30).to_json(), Setup())[1].graph
-    message_search(CostGraph(small.nodes, small.edges, 0.0), Budget())
-    message_search(CostGraph(small.nodes, small.edges), Budget())
+    message_search(CostGraph(small.nodes, small.edges, 0.0), SearchBudget())
+    message_search(CostGraph(small.nodes, small.edges), SearchBudget())
     graph = stages(series_parallel(ops).to_json(), Setup())[1].graph
     own = graph.memory_limit_bytes
-    cheapest = message_search(CostGraph(graph.nodes, graph.edges), Budget(tolerance=TOLERANCE))
+    cheapest = message_search(
+        CostGraph(graph.nodes, graph.edges), SearchBudget(tolerance=TOLERANCE)
+    )
     for name, limit in (("device", own), (f"{SHARE}", SHARE * cheapest.memory_bytes)):
         limited = CostGraph(graph.nodes, graph.edges, limit)
         before, started = _peak(), time.process_time()
-        found = message_search(limited, Budget(tolerance=TOLERANCE))
+        found = message_search(limited, SearchBudget(tolerance=TOLERANCE))
         seconds, peak = time.process_time() - started, _peak()
         gap = (found.cost_ns - found.lower_bound_ns) / found.cost_ns
         best = "-"
         if ops <= HELD:
-            least = dynamic_programming(limited, Budget(seconds=60.0, tolerance=1e-4))
+            least = dynamic_programming(limited, SearchBudget(seconds=60.0, tolerance=1e-4))
             best = f"{100 * (found.cost_ns / least.cost_ns - 1):.4f}"
         say(
             f"{ops:8,} {name:>7} {len(graph.nodes):8,} {len(graph.edges):8,} {seconds:8.2f} "

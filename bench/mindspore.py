@@ -20,8 +20,8 @@ from bench.mindspore_completion import AXES, Fixed, Placement, complete, fixed
 from bench.mindspore_record import document, text
 from bench.mindspore_strategies import DATA, Cuts, Recorded, recorded
 from bench.timing import say
-from costmodel.presets import preset
 from meshwright.schema import Cost, Setup, step_batch
+from meshwright_costmodel.presets import preset
 
 # Ascend, as MindSpore has it: 8, 64 and 512 devices
 CLUSTERS = {8: "910b-1x8", 64: "910b-8x8", 512: "910b-64x8"}

@@ -16,23 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.mindspore_strategies import Cuts, Recorded, Ways, by_level, ways_of
-from costmodel.calibrations import default_calibration
 from meshwright.schema import ConversionError, Cost, Graph, InvalidInput, Mesh, Setup, Topology
-from solver.dynamic_programming import dynamic_programming
-from solver.folded_plan import FoldedPlans
-from solver.folding import Folding, foldings
-from solver.lowering import Models, lower
-from solver.mesh_outcome import MeshOutcome
-from solver.meshes import MAX_AXES, meshes
-from solver.op_info import OpInfo
-from solver.op_model import OpModel
-from solver.outcome import Budget
-from solver.pins import Allowed
-from solver.problem import Problem, build_problem
-from solver.states import FloatArray, IntArray
-from solver.unfolding import Unfolding
-from solver.unrolling import NotAlikeError
-from solver.values import Values, find_values
+from meshwright_costmodel.calibrations import default_calibration
+from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.constraints.meshes import MAX_AXES, meshes
+from meshwright_solver.folding.fold import Folding, foldings
+from meshwright_solver.folding.folded_plan import FoldedPlans
+from meshwright_solver.folding.mesh_outcome import MeshOutcome
+from meshwright_solver.folding.unfold import Unfolding
+from meshwright_solver.folding.unroll import NotAlikeError
+from meshwright_solver.lowering.lower import lower
+from meshwright_solver.problem.op_info import OpInfo
+from meshwright_solver.problem.problem import Problem, build_problem
+from meshwright_solver.problem.values import Values, find_values
+from meshwright_solver.search.core.outcome import SearchBudget
+from meshwright_solver.search.elimination.dynamic_programming import dynamic_programming
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_model import OpModel, StrategyFilter
 
 AXES = 3  # as many as a request has by default; more where a case of MindSpore's needs them
 
@@ -126,7 +126,7 @@ def _searched(
             continue
         models = Models(problem, values, mesh)
         unfolding = Unfolding(folding, lower(models, allowed, memory_limit_bytes))
-        budget = Budget(cutoff_ns=best.objective_ns if best else inf)
+        budget = SearchBudget(cutoff_ns=best.objective_ns if best else inf)
         search = dynamic_programming(unfolding.graph, budget)
         if search.choice is None:
             continue
@@ -143,10 +143,10 @@ def _problem(graph: Graph, topology: Topology, microbatches: int) -> Problem:
 
 def _allowed(
     problem: Problem, values: Values, mesh: Mesh, cuts: Mapping[str, Cuts], placement: Placement
-) -> dict[int, Allowed] | None:
+) -> dict[int, StrategyFilter] | None:
     """What every op with cuts may do on a mesh; None where one of them can do nothing."""
     models = Models(problem, values, mesh)
-    found: dict[int, Allowed] = {}
+    found: dict[int, StrategyFilter] = {}
     known: dict[tuple[int, Cuts], bool] = {}
     for position, op in enumerate(problem.ops):
         own = cuts.get(op.name)
@@ -170,7 +170,7 @@ def _can(models: Models, position: int, cuts: Cuts, placement: Placement) -> boo
         return False
 
 
-def _kept(op: OpInfo, ways: Ways, placement: Placement) -> Allowed:
+def _kept(op: OpInfo, ways: Ways, placement: Placement) -> StrategyFilter:
     """Strategies that cut every part into its ways; what may follow a part is left to the search.
 
     Partial sums pass through no op: MindSpore reduces them at once.

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from bench.mindspore_models import MODELS, example
 from meshwright.schema import ConversionError, Graph
-from solver.op_info import OpInfo, Port
-from solver.problem import Problem
+from meshwright_solver.problem.op_info import OpInfo, OpPort
+from meshwright_solver.problem.problem import Problem
 
 DATA = Path(__file__).parent / "data" / "mindspore_strategies.json"
 
@@ -129,7 +129,7 @@ def by_level(op: OpInfo, ways: Ways, levels: Sequence[int]) -> list[Ways]:
 
 
 def _spread(
-    problem: Problem, op: OpInfo, port: Port, dim: int, count: int
+    problem: Problem, op: OpInfo, port: OpPort, dim: int, count: int
 ) -> Iterator[tuple[int, int]]:
     """A cut of a dim over its parts: what is outer is used up before what is inner."""
     slots = problem.tensors[port.tensor].slots

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from bench.timing import median_seconds, reference_loop, say
-from costmodel.presets import preset
 from meshwright.schema import Answer, Graph, Request, Search
-from solver.planner import plan
+from meshwright_costmodel.presets import preset
+from meshwright_solver.planning.planner import plan
 
 GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"
 CASES = (

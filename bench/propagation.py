@@ -14,19 +14,21 @@ from statistics import mean, median
 import numpy as np
 
 from bench.timing import say
-from costmodel.calibrations import default_calibration
-from costmodel.presets import preset
 from examples.catalogue import EXAMPLES, Example
 from meshwright.schema import Setup
-from solver.dynamic_programming import dynamic_programming
-from solver.folding import fold
-from solver.lowering import Models, lower
-from solver.meshes import meshes
-from solver.outcome import Budget
-from solver.pins import Allowed, exactly
-from solver.problem import build_problem
-from solver.sharding_propagation import sharding_propagation
-from solver.values import find_values
+from meshwright_costmodel.calibrations import default_calibration
+from meshwright_costmodel.presets import preset
+from meshwright_solver.constraints.meshes import meshes
+from meshwright_solver.constraints.pins import exactly
+from meshwright_solver.folding.fold import fold
+from meshwright_solver.lowering.lower import lower
+from meshwright_solver.problem.problem import build_problem
+from meshwright_solver.problem.values import find_values
+from meshwright_solver.search.core.outcome import SearchBudget
+from meshwright_solver.search.elimination.dynamic_programming import dynamic_programming
+from meshwright_solver.stage.heuristics.propagation.sharding_propagation import sharding_propagation
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_model import StrategyFilter
 
 TOPOLOGY = "h100-2x8"
 SEEDS = 3
@@ -55,7 +57,7 @@ def _models(own: Example) -> Models:
     return Models(built, find_values(built), meshes(topology, 2)[0])
 
 
-def _random_seeds(found: Models, draw: int) -> dict[int, Allowed]:
+def _random_seeds(found: Models, draw: int) -> dict[int, StrategyFilter]:
     random = np.random.default_rng(draw)
     open_ops = [
         p
@@ -66,9 +68,9 @@ def _random_seeds(found: Models, draw: int) -> dict[int, Allowed]:
     return {p: exactly(random.choice(found.ops.model(p).choices)) for p in chosen}
 
 
-def _ratio(found: Models, seeds: dict[int, Allowed]) -> tuple[float, float]:
+def _ratio(found: Models, seeds: dict[int, StrategyFilter]) -> tuple[float, float]:
     """The cost of propagation over that of the exact search, and its seconds."""
-    best = dynamic_programming(lower(found, seeds, None).graph, Budget()).cost_ns
+    best = dynamic_programming(lower(found, seeds, None).graph, SearchBudget()).cost_ns
     lower(found, {}, None)  # what is shared is made once, by whoever comes first
     started = time.process_time()
     answer = sharding_propagation(found, seeds)

@@ -1,7 +1,7 @@
 """`python -m bench.published [STEPS.csv] [-o OUT.csv] [--score]`: published steps, predicted.
 
 For any CSV file with the columns of bench/data/steps.csv.gz (the default): what a step takes, what
-memory, whether it fits, by `costmodel.transformer`. Unknown columns are ignored, silent ones filled
+memory, whether it fits, by `bench.closed_form`. Unknown columns are ignored, silent ones filled
 (`bench.published_rows`); a row that says too little gets a reason and no number. `--score` compares
 with the measured times by source: with the constants as they are, with one more constant for each
 source (anchored), and with constants fitted without the source (left out), which is what to expect
@@ -21,14 +21,14 @@ from typing import TextIO
 
 import numpy as np
 
+from bench.closed_form.constants import Constants
+from bench.closed_form.fit import fit
+from bench.closed_form.profile import Profile, published_profile
+from bench.closed_form.step import TERMS, steps
 from bench.published_rows import Rows, rows_of
 from bench.published_table import NotPredictable, Row, measured, read
 from bench.scores import Column, Score, anchor, score
 from bench.timing import say
-from costmodel.transformer.constants import Constants
-from costmodel.transformer.fit import fit
-from costmodel.transformer.profile import Profile, published_profile
-from costmodel.transformer.step import TERMS, steps
 
 GIVEN = Path(__file__).parent / "data" / "steps.csv.gz"
 TOO_LARGE = Path(__file__).parent / "data" / "oom.csv"

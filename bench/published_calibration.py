@@ -1,9 +1,9 @@
 """`python -m bench.published_calibration`: curves of devices, from published facts.
 
 Device by device: products of bench/data/kernels.csv, collectives of bench/data/collectives.csv.gz,
-by `costmodel.least_squares`, held to priors. Shares of large shapes have as prior what whole steps
-say (`costmodel/transformer/published.json`), protocols what NCCL's own tuning tables say. Devices
-that were measured little take their relative's curves as priors, and say so.
+by `meshwright_costmodel.least_squares`, held to priors. Shares of large shapes have as prior what
+whole steps say (`bench/closed_form/published.json`), protocols what NCCL's own tuning tables say.
+Devices that were measured little take their relative's curves as priors, and say so.
 """
 
 from __future__ import annotations
@@ -15,21 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.closed_form.profile import Profile, published_profile
 from bench.published_kernels import Product, Sent, collectives, one_device, products
 from bench.timing import say
-from costmodel import calibrations
-from costmodel.calibrations import datasheet_calibration
-from costmodel.curve_constants import Column, CurveConstants
-from costmodel.least_squares import fitted_logs
-from costmodel.transformer.profile import Profile, published_profile
 from meshwright.schema import Calibration, Device
-from meshwright.schema.curves import (
-    AttentionCurve,
-    Constant,
-    DeviceCurves,
-    ProductCurve,
-    Protocol,
-)
+from meshwright.schema.curves import AttentionCurve, Constant, DeviceCurves, ProductCurve, Protocol
+from meshwright_costmodel import calibrations
+from meshwright_costmodel.calibrations import datasheet_calibration
+from meshwright_costmodel.curve_constants import Column, CurveConstants
+from meshwright_costmodel.least_squares import fit_logs
 
 OUTPUT = Path(calibrations.__file__).with_name("published.json")
 # chosen: as far as logs of one library's releases are from each other (bench/data/README.md)
@@ -169,12 +163,12 @@ def _to_rows(
         calibration = flat.model_copy(update={"curves": every})
         return np.log([row.predicted_ns(calibration) for row in rows])
 
-    logs, spreads = fitted_logs(
+    logs, spreads = fit_logs(
         predicted, np.log([row.ns for row in rows]), _noise(rows), constants.logs,
         constants.spreads, step=1e-2, max_rounds=100,
     )  # fmt: skip
     sources = ", ".join(sorted({row.source.split("@")[0].split(" ")[0] for row in rows}))
-    return constants.fitted(
+    return constants.fit_result(
         logs, spreads, constants.spreads, f"fitted: {len(rows)} rows of {sources}"
     )
 

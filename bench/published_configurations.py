@@ -3,8 +3,9 @@
 Each row is a configuration that somebody trained with: what was measured of it, what `estimate`
 predicts for it, what `bench.published` does (*closed form*), and what the best plan found takes
 with the same model, batch and devices, once without a pipeline and once with the published number
-of pipeline ranks. Where a paper gives FLOP/s, the time follows from them and a count of FLOPs. No
-calibration was fitted to these plans.
+of pipeline ranks. Where a paper gives FLOP/s, the time follows from them and a count of FLOPs.
+The steps of gpt3-64, gpt3-384, llama3-70b-64 and llama3-8b-8 are rows of `bench/data/steps.csv.gz`,
+to which constants of the default calibration are fitted; the others are not.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from pathlib import Path
 
 from bench.published_runs import predicted_s, run_of
 from bench.timing import say
-from costmodel.presets import preset
 from meshwright.schema import (
     Budget,
     Calibration,
@@ -29,7 +29,8 @@ from meshwright.schema import (
     Request,
     Setup,
 )
-from solver.planner import plan
+from meshwright_costmodel.presets import preset
+from meshwright_solver.planning.planner import plan
 
 GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"
 GIB = 2**30

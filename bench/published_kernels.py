@@ -16,18 +16,18 @@ from pathlib import Path
 from statistics import fmean
 
 from bench.timing import say
-from costmodel.calibrations import datasheet_calibration, published_calibration
-from costmodel.collectives import (
+from meshwright.schema import DTYPE_BYTES, Calibration, Topology
+from meshwright_costmodel.calibrations import datasheet_calibration, published_calibration
+from meshwright_costmodel.collectives import (
     Collective,
     CollectiveCost,
     Extents,
     Interconnect,
     collective_lines,
 )
-from costmodel.curves import Shape, rates_of
-from costmodel.operators import op_ns
-from costmodel.presets import preset
-from meshwright.schema import DTYPE_BYTES, Calibration, Topology
+from meshwright_costmodel.curves import Shape, rates_of
+from meshwright_costmodel.operators import op_ns
+from meshwright_costmodel.presets import preset
 
 DATA = Path(__file__).parent / "data"
 GB = 1e9
@@ -107,7 +107,7 @@ class Sent:
         links = Interconnect.of(self.topology, calibration)
         lines = collective_lines(self.kind, self.extents, links)
         if self.is_in_switch is False:
-            lines = lines[: len(links.sendings)]
+            lines = lines[: len(links.protocol_rates)]
         return CollectiveCost.least_of(lines).ns(self.payload_bytes)
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from bench.published import GIVEN
 from bench.published_table import Row, read
 from bench.timing import say
-from costmodel.presets import preset
 from meshwright.schema import Degrees, Graph, MemoryUse, Pipeline, Request, Setup
-from solver.planner import plan
+from meshwright_costmodel.presets import preset
+from meshwright_solver.planning.planner import plan
 
 GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"
 MODELS = ("llama3-8b", "llama3-70b")

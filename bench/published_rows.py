@@ -16,7 +16,7 @@ Where a row is silent:
     flash_attn         1, but 0 for eager stacks
     framework          Megatron-LM
     gpus_per_node, intra_link, inter_gbps_per_gpu, hw_peak_tflops
-                       the device's (`costmodel.transformer.accelerators`); one of an unknown name
+                       the device's (`bench.closed_form.accelerators`); one of an unknown name
                        needs hw_peak_tflops
 
 Where dp is stated and leaves devices over, and the batch has too few sequences for more, the rest
@@ -34,6 +34,24 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.closed_form.accelerators import GB, TERA, Accelerator, accelerator, stand_in
+from bench.closed_form.memory import (
+    FUSED_LOGIT_BYTES,
+    GRADIENT_BYTES,
+    LOGIT_BYTES,
+    MASTER_BYTES,
+    memory,
+)
+from bench.closed_form.runs import (
+    FULL,
+    GENERATIONS,
+    NONE,
+    PRODUCTS,
+    SELECTIVE,
+    STACKS,
+    Column,
+    Runs,
+)
 from bench.published_models import model_of
 from bench.published_table import (
     SILENT,
@@ -44,24 +62,6 @@ from bench.published_table import (
     measured,
     needed,
     text_of,
-)
-from costmodel.transformer.accelerators import GB, TERA, Accelerator, accelerator, stand_in
-from costmodel.transformer.memory import (
-    FUSED_LOGIT_BYTES,
-    GRADIENT_BYTES,
-    LOGIT_BYTES,
-    MASTER_BYTES,
-    memory,
-)
-from costmodel.transformer.runs import (
-    FULL,
-    GENERATIONS,
-    NONE,
-    PRODUCTS,
-    SELECTIVE,
-    STACKS,
-    Column,
-    Runs,
 )
 
 _COMPILED = re.compile(

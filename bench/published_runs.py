@@ -1,15 +1,15 @@
 """A published configuration as a row of `bench.published`: the other of our two predictions.
 
-The planner prices a plan op by op, `costmodel.transformer` a run from its dimensions; where both
+The planner prices a plan op by op, `bench.closed_form` a run from its dimensions; where both
 say something of one configuration, how far apart they are says how sure either is.
 """
 
 from __future__ import annotations
 
+from bench.closed_form.profile import published_profile
+from bench.closed_form.step import steps
 from bench.published_rows import rows_of
 from bench.published_table import Row
-from costmodel.transformer.profile import published_profile
-from costmodel.transformer.step import steps
 from meshwright.schema import Degrees, Pipeline
 
 _LLAMA = {"kv_heads": 8, "glu": 1, "vocab": 128256, "seq_len": 8192}

@@ -15,11 +15,11 @@ from statistics import median
 import numpy as np
 
 from bench.timing import REPEATS, median_seconds, reference_loop, say
-from costmodel.collectives import Interconnect
-from solver.layout_graph import cached_layout_graph
-from solver.redistribution import Redistributions
-from solver.slot_families import cached_families
-from solver.states import StateSpace
+from meshwright_costmodel.collectives import Interconnect
+from meshwright_solver.layouts.layout_graph import cached_layout_graph
+from meshwright_solver.layouts.redistribution import Redistributions
+from meshwright_solver.layouts.slot_symmetry import cached_families
+from meshwright_solver.layouts.states import StateSpace
 
 # like h100-8x8 and v100-8x8: 8 nodes of 8 devices
 LINKS = Interconnect(("node", "gpu"), (8, 8), (4e10, 3.6e11), (14_000, 4_000), (False, False))

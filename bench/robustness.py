@@ -19,26 +19,29 @@ import numpy as np
 
 from bench.series_parallel import series_parallel
 from bench.timing import in_own_processes, say
-from costmodel.calibrations import default_calibration
-from costmodel.presets import preset
 from meshwright.schema import Graph, Plan, Request, Setup
-from solver.answer import plan_of
-from solver.bounds import least_memory_bytes
-from solver.constraints import filters
-from solver.cost_graph import Edge, IntArray, evaluate_choice
-from solver.folded_plan import FoldedPlans
-from solver.folding import Folding, fold
-from solver.lowering import Lowered, Models, lower
-from solver.mesh_outcome import MeshOutcome
-from solver.mesh_search import broken_pin
-from solver.meshes import meshes
-from solver.op_sketches import OpSketches
-from solver.outcome import Outcome
-from solver.pins import Allowed, matching_pins, pinned_ops
-from solver.problem import build_problem
-from solver.stage_planner import states_alone
-from solver.unfolding import Unfolding
-from solver.values import find_values
+from meshwright_costmodel.calibrations import default_calibration
+from meshwright_costmodel.presets import preset
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.constraints.meshes import meshes
+from meshwright_solver.constraints.pins import matching_pins, pinned_ops
+from meshwright_solver.constraints.strategy_filters import filters
+from meshwright_solver.folding.fold import Folding, fold
+from meshwright_solver.folding.folded_plan import FoldedPlans
+from meshwright_solver.folding.mesh_outcome import MeshOutcome
+from meshwright_solver.folding.unfold import Unfolding
+from meshwright_solver.lowering.lower import Lowered, lower
+from meshwright_solver.problem.problem import build_problem
+from meshwright_solver.problem.values import find_values
+from meshwright_solver.search.core.cost_graph import CostEdge, evaluate_choice
+from meshwright_solver.search.core.outcome import Outcome
+from meshwright_solver.stage.answer import plan_of
+from meshwright_solver.stage.lower_bounds import least_memory_bytes
+from meshwright_solver.stage.mesh_space import broken_pin
+from meshwright_solver.stage.parameter_bound import parameter_shortfall
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_model import StrategyFilter
+from meshwright_solver.strategies.op_templates import OpSketches
 
 T = TypeVar("T")
 CLUSTER = "h100-8x8"
@@ -66,7 +69,7 @@ class Staged:
         """From the text to the cost graph."""
         graph = self.timed("reading", lambda: Graph.from_json(text))
         self.request = Request(graph=graph, topology=preset(CLUSTER), setup=setup)
-        self.timed("checking", lambda: states_alone(self.request))
+        self.timed("checking", lambda: parameter_shortfall(self.request))
         folding = self.timed("folding", lambda: fold(graph, matching_pins(graph, ())))
         topology, calibration = self.request.topology, default_calibration()
         problem = self.timed(
@@ -79,7 +82,7 @@ class Staged:
         lowered = self.timed("lowering", lambda: lower(models, given, limit))
         return self.timed("unfolding", lambda: Unfolding(folding, lowered))
 
-    def _filters(self, models: Models, folding: Folding) -> dict[int, Allowed]:
+    def _filters(self, models: Models, folding: Folding) -> dict[int, StrategyFilter]:
         pins = pinned_ops(models.problem, (), models.values.views)
         given = filters(models.problem, self.request, pins, models.values, models.mesh)
         assert broken_pin(models, given.all) is None
@@ -111,10 +114,10 @@ def node_by_node(lowered: Lowered) -> IntArray:
     A parameter may rest no coarser than its reader needs, so that it has to choose after it.
     """
     nodes = lowered.graph.nodes
-    joined: list[list[Edge]] = [[] for _ in nodes]
+    joined: list[list[CostEdge]] = [[] for _ in nodes]
     decided: dict[int, tuple[int, IntArray]] = {}
     for edge in lowered.graph.edges:
-        if isinstance(edge, Edge):
+        if isinstance(edge, CostEdge):
             joined[edge.tail].append(edge)
             joined[edge.head].append(edge)
         else:

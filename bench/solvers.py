@@ -1,7 +1,8 @@
 """`python -m bench.solvers [--verify] [--solver S] [NAME ...]`: every search on every example.
 
 A line a case: what the exact search finds, then each other search: its cost over that. All run with
-as many microbatches as the exact plan has. `--verify` executes every plan (solver/verify.py) too.
+as many microbatches as the exact plan has. `--verify` executes every plan
+(solver/meshwright_solver/verification/verify.py) too.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Iterator
 from bench.timing import say
 from examples.plan_all import CASES, Case
 from meshwright.schema import Answer, Budget, Request
-from meshwright.schema.wishes import Solver
-from solver.planner import plan
-from solver.verify import verify_documents
+from meshwright.schema.request_options import Solver
+from meshwright_solver.planning.planner import plan
+from meshwright_solver.verification.verify import verify_documents
 
 BEST: Solver = "dynamic_programming"
 OTHERS: tuple[Solver, ...] = (

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costmodel.calibrations import shipped_calibration
-from costmodel.presets import preset
-from meshwright.files import read_document
+from meshwright.common.files import read_document
 from meshwright.schema import Graph, Pipeline, Request, Setup
 from meshwright.schema.recompute import Recompute
-from service import documents
-from service.database import Database
-from service.principals import DEFAULT
-from service.stored import stored_plan
-from service.views import views_of
-from solver.planner import plan as planned
+from meshwright_costmodel.calibrations import shipped_calibration
+from meshwright_costmodel.presets import preset
+from meshwright_service.common.tenant import DEFAULT_TENANT
+from meshwright_service.plan_views.views import views_of
+from meshwright_service.store import documents
+from meshwright_service.store.database import Database
+from meshwright_service.store.encoded_documents import stored_plan
+from meshwright_solver.planning.planner import plan as planned
 
 GPT = Path(__file__).resolve().parents[1] / "examples" / "graphs" / "gpt3-175b.json.gz"
 
@@ -31,8 +31,8 @@ def store_plan(store: str, request: Request) -> str:
     database.upgrade()
     with database.writing() as connection:
         for document in parts:
-            documents.put(connection, DEFAULT, document, now=database.now)
-        documents.put_plan(connection, DEFAULT, stored_plan(found, views), now=database.now)
+            documents.put(connection, DEFAULT_TENANT, document, now=database.now)
+        documents.put_plan(connection, DEFAULT_TENANT, stored_plan(found, views), now=database.now)
     database.close()
     return found.id
 

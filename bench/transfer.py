@@ -8,12 +8,12 @@ from functools import cache, partial
 from pathlib import Path
 
 from bench.timing import median_seconds, reference_loop, say
-from costmodel.presets import preset
 from meshwright.schema import Graph, Request, Setup
-from meshwright.schema.routing.pieces import device_transfer
 from meshwright.schema.transfer import Transfer
-from solver.planner import plan
-from solver.transfers.plans import PlanDocuments, transfer_plans
+from meshwright.transfers.pieces import device_transfer
+from meshwright_costmodel.presets import preset
+from meshwright_solver.layouts.transfers.plans import PlanDocuments, transfer_plans
+from meshwright_solver.planning.planner import plan
 
 GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"
 CASES = (

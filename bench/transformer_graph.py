@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from solver.cost_graph import CostGraph, Edge, FloatArray, IntArray, Node, Projection
+from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.search.core.cost_graph import CostEdge, CostGraph, CostNode, Projection
 
 _AXES = 3
 _DEGREES = (8.0, 4.0, 2.0)
@@ -23,8 +24,8 @@ class _Blocks:
     """Arrays by name, the same name the same object; nodes and edges as they come."""
 
     def __init__(self, seed: int, choices: dict[str, int]) -> None:
-        self.nodes: list[Node] = []
-        self.edges: list[Edge | Projection] = []
+        self.nodes: list[CostNode] = []
+        self.edges: list[CostEdge | Projection] = []
         self._seed = seed
         self._choices = choices
         self._width: list[int] = []
@@ -69,7 +70,7 @@ class _Blocks:
                 total = total.reshape(total.shape[0] * total.shape[1], -1)
             return np.round(total * (1 + 0.1 * random.random(total.shape)))
 
-        self.edges.append(Edge(tail, head, self._float(name, matrix)))
+        self.edges.append(CostEdge(tail, head, self._float(name, matrix)))
 
     def _node(self, name: str, width: int, cost_ns: float, bytes_unsharded: float | None) -> int:
         def cost(random: np.random.Generator) -> FloatArray:
@@ -83,7 +84,7 @@ class _Blocks:
             return np.asarray(np.round(share * (bytes_unsharded or 0.0)))
 
         held = None if bytes_unsharded is None else self._float(f"{name}.memory", memory)
-        self.nodes.append(Node(name, self._float(f"{name}.cost", cost), held))
+        self.nodes.append(CostNode(name, self._float(f"{name}.cost", cost), held))
         self._width.append(width)
         return len(self.nodes) - 1
 

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
 from meshwright.capture import capture_hf  # noqa: E402  # as the next: after the path is set
-from meshwright.planner import certificate_of, find_planner, find_verifier, preset  # noqa: E402
+from meshwright.plugins import certificate_of, find_planner, find_verifier, preset  # noqa: E402
 from meshwright.schema import Graph, Request  # noqa: E402
 from tests.capture.architectures import ARCHITECTURES, Architecture  # noqa: E402
 

@@ -11,7 +11,7 @@ from playwright.sync_api import sync_playwright
 
 from bench.load import serving
 from meshwright.client import Client
-from meshwright.files import read_document
+from meshwright.common.files import read_document
 from meshwright.schema import Graph
 
 ROOT = Path(__file__).resolve().parents[1]

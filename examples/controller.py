@@ -16,17 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshwright.client import Client
-from meshwright.files import read_document, write_whole
-from meshwright.runtime.source import PlanSource
-from meshwright.schema import (
-    Graph,
-    MeshwrightError,
-    Plan,
-    Progress,
-    Setup,
-    Topology,
-    Unavailable,
-)
+from meshwright.common.files import read_document, write_whole
+from meshwright.runtime.plan_source import PlanSource
+from meshwright.schema import Graph, MeshwrightError, Plan, Progress, Setup, Topology, Unavailable
 from meshwright.schema.observation import Observation
 from meshwright.schema.rank_strategy import RankStrategy
 

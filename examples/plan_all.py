@@ -10,13 +10,13 @@ import sys
 import time
 from dataclasses import dataclass
 
-from costmodel.calibrations import default_calibration
-from costmodel.presets import preset
 from examples.catalogue import EXAMPLES
+from meshwright.common.units import show_bytes, show_ns, show_share
 from meshwright.schema import Plan, Request, Setup
-from meshwright.units import show_bytes, show_ns, show_share
-from solver.planner import plan
-from solver.problem import build_problem
+from meshwright_costmodel.calibrations import default_calibration
+from meshwright_costmodel.presets import preset
+from meshwright_solver.planning.planner import plan
+from meshwright_solver.problem.problem import build_problem
 
 ARITHMETIC = ("matmul", "convolution", "attention")
 ROUNDING = 1e-12  # cost and bound are sums of the same numbers in another order

@@ -1,18 +1,28 @@
-"""The order of the whole suite."""
+"""The order of the whole suite, how much of it is drawn, and the signals its processes inherit."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # What these set up takes minutes. Processes that have nothing left to do take tests from the end of
 # what another one has before it: a module that is divided is set up again by each of them.
 FIRST = ("runtime", "dashboard")
 TESTS = Path(__file__).parent
+SHARE = 4  # chosen: of a property's examples `make test` draws a quarter, `make test-long` all
+SETTINGS = "_hypothesis_internal_use_settings"  # where `@settings` leaves them
+
+# A shell starts background jobs with SIGINT ignored, and every child inherits that: commands under
+# test would not end at Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)  # before what has the mark `long`, or has not, is left out
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Folders that share much come first, the others after them; else all stays as it is."""
 
     def place(item: pytest.Item) -> int:
@@ -20,3 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
     items.sort(key=place)
+    properties = [
+        item
+        for item in items
+        if isinstance(item, pytest.Function) and hasattr(item.function, SETTINGS)
+    ]
+    if config.option.markexpr == "long":
+        for item in properties:
+            item.add_marker("long")
+        return
+    for function in {item.function for item in properties}:
+        whole: settings = getattr(function, SETTINGS)
+        setattr(function, SETTINGS, settings(whole, max_examples=-(-whole.max_examples // SHARE)))

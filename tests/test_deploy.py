@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from compose_spec import PyCompose
 from promql_parser import parse_duration
 from typer.main import get_command
 
-from service.cli import cli
-from service.settings import Settings
-from service.web import FINISH_S
+from meshwright_service.cli.main import cli
+from meshwright_service.cli.server import FINISH_S
+from meshwright_service.common.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+HEADER = (ROOT / "docker-compose.yml").read_text("utf-8").partition("\nx-")[0]
 ALERTS: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text("utf-8"))
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
@@ -105,6 +107,64 @@ def test_who_is_stopped_has_time_to_finish(name: str) -> None:
     assert int(given.removesuffix("s")) > FINISH_S
 
 
+def test_one_image_is_built_once_and_never_fetched() -> None:
+    services = COMPOSE["services"]
+    (builder,) = (name for name, service in services.items() if "build" in service)
+    ours = {name for name, service in services.items() if name != "postgresql"}
+    assert {services[name]["image"] for name in ours} == {services[builder]["image"]}
+    for name in ours:
+        expected = "build" if name == builder else "never"
+        assert services[name]["pull_policy"] == expected, name
+
+
+def test_the_schema_is_upgraded_before_the_api_and_workers_begin() -> None:
+    services = COMPOSE["services"]
+    assert services["schema"]["command"] == ["meshwright-server", "db", "upgrade"]
+    for name in ("api", "worker"):
+        how = services[name]["depends_on"]["schema"]["condition"]
+        assert how == "service_completed_successfully", name
+    stop = "docker compose stop api worker"
+    for text in (HEADER, OPERATIONS):
+        assert text.index("docker compose build") < text.index(stop)
+        assert text.index(stop) < text.index("docker compose up --detach")
+
+
+def test_every_container_has_a_memory_limit_and_reaps_its_processes() -> None:
+    for name, service in COMPOSE["services"].items():
+        assert re.fullmatch(r"\d+[mg]", service["mem_limit"]), name
+        assert service.get("init") or name == "postgresql", name
+
+
+@pytest.mark.parametrize("name", ["api", "worker"])
+def test_metrics_can_be_scraped_from_the_other_containers_alone(name: str) -> None:
+    service = COMPOSE["services"][name]
+    environment = service["environment"]
+    port = environment["MESHWRIGHT_METRICS_PORT"]
+    assert environment["MESHWRIGHT_METRICS_HOST"] == "0.0.0.0"
+    assert service["expose"] == [port]
+    assert not any(published.endswith(f":{port}") for published in service.get("ports", []))
+    assert name in environment["MESHWRIGHT_ALLOWED_HOSTS"].split(",")
+
+
+def test_no_password_stands_in_the_file() -> None:
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    assert not re.search(r"://[^/@\s]*:[^/@\s]*@", text)
+    for service in COMPOSE["services"].values():
+        for variable, value in service.get("environment", {}).items():
+            if "PASSWORD" in variable:
+                assert value.startswith("${DATABASE_PASSWORD:?"), variable
+    assert ".env" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
+
+
+def test_the_image_asks_for_its_health_by_its_own_settings() -> None:
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    assert re.search(r'^HEALTHCHECK .*CMD \["meshwright-server", "health"\]$', text, re.MULTILINE)
+    for name, service in COMPOSE["services"].items():
+        serves = "command" not in service
+        disabled = service.get("healthcheck", {}).get("disable", False)
+        assert serves != disabled, name
+
+
 def test_every_alert_is_documented_and_complete() -> None:
     rules = [rule for group in ALERTS["groups"] for rule in group["rules"]]
     documented = re.findall(r"^\| `(Meshwright\w+)` \|", OPERATIONS, re.MULTILINE)
@@ -114,3 +174,47 @@ def test_every_alert_is_documented_and_complete() -> None:
         assert rule["annotations"]["summary"]
         assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}, rule["alert"]
         parse_duration(rule.get("for", "1s"))
+
+
+def test_where_all_processes_are_gone_an_alert_says_so() -> None:
+    rules = {rule["alert"]: rule["expr"] for group in ALERTS["groups"] for rule in group["rules"]}
+    assert rules["MeshwrightAbsent"] == "absent(meshwright_store_up)"
+
+
+def example(kind: str) -> str:
+    """The one example of a kind of file in docs/operations.md."""
+    (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", OPERATIONS, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def test_prometheus_scrapes_the_port_of_the_compose_file() -> None:
+    (job,) = yaml.safe_load(example("yaml"))["scrape_configs"]
+    (found,) = job["dns_sd_configs"]
+    for name in found["names"]:
+        assert COMPOSE["services"][name]["expose"] == [str(found["port"])]
+
+
+def test_the_unit_runs_a_command_that_has_time_to_finish() -> None:
+    unit = ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]  # as configparser documents
+    unit.read_string(example("ini"))
+    service = unit["Service"]
+    program, command = service["ExecStart"].split()
+    assert program.endswith("/meshwright-server")
+    root: Any = get_command(cli)
+    assert command in root.commands
+    assert int(service["TimeoutStopSec"]) > FINISH_S
+    assert service["UMask"] == "0077"
+
+
+def test_the_proxy_leaves_bodies_and_waits_alone() -> None:
+    text = example("nginx")
+    settings = Settings()
+    body = re.search(r"client_max_body_size (\d+)m;", text)
+    wait = re.search(r"proxy_read_timeout (\d+)s;", text)
+    assert body
+    assert wait
+    assert int(body[1]) * 2**20 == settings.max_body_bytes
+    assert int(wait[1]) > max(settings.max_wait_s, settings.explain_s, settings.view_s)
+    for line in ("proxy_buffering off;", "proxy_set_header Host $http_host;"):
+        assert line in text

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
@@ -17,15 +17,33 @@ from typer.main import get_command
 
 from meshwright.cli import cli
 from meshwright.client import Client
+from meshwright.exports import EveryTarget
 from meshwright.schema import MeshwrightError
-from service import errors as service_errors
-from service.app import create_app
-from service.cli import cli as server_cli
-from service.settings import Settings
+from meshwright_service.api.app import create_app
+from meshwright_service.api.static_files import PAGES
+from meshwright_service.cli.main import cli as server_cli
+from meshwright_service.common import errors as service_errors
+from meshwright_service.common.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SERVICE = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+
+
+def test_every_page_of_the_dashboard_is_in_the_documentation() -> None:
+    assert [path for path in PAGES if f"`{path}`" not in SERVICE] == []
+    assert "Not yet" not in SERVICE
+
+
+def test_the_glossary_has_every_term_once_and_in_order() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    tables = [re.findall(r"^\| (.+?) \| .+ \|$", part, re.MULTILINE) for part in page.split("## ")]
+    terms = [[term for term in own if term not in ("term", "---")] for own in tables if own]
+    assert len(terms) == 2
+    for own in terms:
+        assert own == sorted(own, key=str.casefold)
+    every = [term for own in terms for one in own for term in one.split(", ")]
+    assert len(set(every)) == len(every)
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:
@@ -81,6 +99,19 @@ def test_every_command_and_option_is_documented() -> None:
             assert known, f"{path} {option}"
 
 
+def test_every_target_of_an_export_is_documented() -> None:
+    row = next(line for line in SERVICE.splitlines() if "/exports/{target}" in line)
+    for target in get_args(EveryTarget):
+        assert f"`--to {target}`" in SERVICE or target == "dtensor", target
+        assert f"`{target}`" in row, target
+
+
+def test_no_command_takes_a_schema_back_as_the_documents_say() -> None:
+    operations = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert "A schema is never downgraded, and no command does it." in operations
+    assert [path for path, _ in commands(server_cli, "meshwright-server") if "down" in path] == []
+
+
 def test_every_endpoint_is_documented(tmp_path: Path) -> None:
     app = create_app(Settings(data_dir=tmp_path))
     for path, methods in app.openapi()["paths"].items():
@@ -118,9 +149,10 @@ def test_the_client_of_the_example_exists() -> None:
     assert Client.plan.__doc__
 
 
-@pytest.mark.parametrize("name", ["calibration", "devicetransfer", "graph", "observation",
-                                  "plan", "planfile", "request", "samples", "setup",
-                                  "simulation", "topology", "transfer"])  # fmt: skip
+@pytest.mark.parametrize("name", ["calibration", "costgraphfile", "costgraphsolution",
+                                  "devicetransfer", "graph", "observation", "plan", "planfile",
+                                  "request", "samples", "setup", "simulation", "topology",
+                                  "transfer"])  # fmt: skip
 def test_the_json_schemas_are_current(name: str) -> None:
     generate = script(ROOT / "docs" / "schema" / "generate.py")
     published = (ROOT / "docs" / "schema" / f"{name}.json").read_text(encoding="utf-8")

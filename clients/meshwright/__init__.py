@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshwright.runtime.torch import parallelize
 
-__all__ = ["parallelize"]
+    __version__: str
+
+__all__ = ["__version__", "parallelize"]
 
 
 def __getattr__(name: str) -> Any:
-    """Only who trains has PyTorch."""
-    if name != "parallelize":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from meshwright.runtime.torch import parallelize
+    """Load an attribute at its first use: PyTorch is optional, and the metadata is slow to read."""
+    if name == "__version__":
+        from importlib.metadata import version
 
-    return parallelize
+        return version("meshwright")
+    if name == "parallelize":
+        from meshwright.runtime.torch import parallelize
+
+        return parallelize
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

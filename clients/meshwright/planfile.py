@@ -1,4 +1,4 @@
-"""A plan file: a plan with the documents it is about, so that it can be read by itself."""
+"""Plan files: a plan with the documents that it was made for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from meshwright.files import read_text, write_whole
+from pydantic import Field
+
+from meshwright.common.files import read_text, write_whole
 from meshwright.schema import (
     Calibration,
     Certificate,
@@ -21,26 +23,40 @@ from meshwright.schema import (
 
 
 class PlanFile(Document):
-    """A plan and what was asked. Raises PlanError where they do not belong together.
+    """A plan with the documents that it was made for.
 
-    calibration: None = the planner's own. certificate: what executing the plan showed. seconds: how
-    long after the start of the search each entry of the plan's `search.history` was found.
+    The constructor raises PlanError if a document is not the one that the plan names.
     """
 
     prefix: ClassVar[str] = "planfile"
     error: ClassVar[type[InvalidInput]] = PlanError
 
-    schema_version: Literal[1] = 1
-    plan: Plan
-    graph: Graph | None = None
-    topology: Topology | None = None
-    setup: Setup | None = None
-    calibration: Calibration | None = None
-    certificate: Certificate | None = None
-    seconds: tuple[float, ...] = ()
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    plan: Plan = Field(description="The plan.")
+    graph: Graph | None = Field(
+        default=None, description="The operator graph of the plan, if the file holds it."
+    )
+    topology: Topology | None = Field(
+        default=None, description="The topology of the plan, if the file holds it."
+    )
+    setup: Setup | None = Field(
+        default=None, description="The training setup of the plan, if the file holds it."
+    )
+    calibration: Calibration | None = Field(
+        default=None,
+        description="The calibration of the plan. None: the planner's own calibration.",
+    )
+    certificate: Certificate | None = Field(
+        default=None, description="The result of executing the plan, if the plan was executed."
+    )
+    seconds: tuple[float, ...] = Field(
+        default=(),
+        description="The times in seconds after the start of the search at which each entry of "
+        "the plan's `search.history` was found. Empty if unknown.",
+    )
 
     def model_post_init(self, _: object) -> None:
-        """Each document must be the one that the plan names, the certificate the plan's."""
+        """Check that the documents are those that the plan names."""
         for field in ("graph", "topology", "setup"):
             document = getattr(self, field)
             if document is not None and document.id != getattr(self.plan, field):
@@ -57,15 +73,15 @@ class PlanFile(Document):
             )
 
     def write(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         write_whole(path, self.to_json() + "\n")
 
 
 def read_plan(path: Path) -> PlanFile:
-    """The plan in a file, with or without the documents it is about."""
+    """The plan in a file, with or without its documents."""
     text = read_text(path)
     try:
         bare = "stages" in json.loads(text)
     except (ValueError, TypeError, RecursionError):
-        bare = False  # PlanFile says what is wrong
+        bare = False  # PlanFile raises the error
     return PlanFile(plan=Plan.from_json(text)) if bare else PlanFile.from_json(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from meshwright.planfile import PlanFile
 from meshwright.schema import Calibration, Document, Graph, Plan, Request, Setup, Topology
+from meshwright.schema.cost_graph import CostGraphFile, CostGraphSolution
 from meshwright.schema.observation import Observation
 from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.samples import Samples
@@ -16,6 +17,8 @@ from meshwright.schema.transfer import DeviceTransfer, Transfer
 FOLDER = Path(__file__).resolve().parent
 KINDS: dict[str, type[Document]] = {
     "calibration": Calibration,
+    "costgraphfile": CostGraphFile,
+    "costgraphsolution": CostGraphSolution,
     "devicetransfer": DeviceTransfer,
     "graph": Graph,
     "observation": Observation,

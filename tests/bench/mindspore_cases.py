@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bench.mindspore_models import mlp
 from bench.mindspore_strategies import Recorded
-from costmodel.calibrations import default_calibration
-from costmodel.presets import preset
 from meshwright.schema import Setup
-from solver.problem import Problem, build_problem
+from meshwright_costmodel.calibrations import default_calibration
+from meshwright_costmodel.presets import preset
+from meshwright_solver.problem.problem import Problem, build_problem
 
 OPTIONS = {"hidden": 64, "batch": 64, "classes": 32}
 

@@ -85,7 +85,15 @@ def there(folder: Path, name: str) -> Callable[[], bool]:
 def test_a_fleet_told_twice_at_once_leaves_nothing() -> None:
     """As `timeout` does it: the measurement, then its group."""
     with measuring("-m", "bench.fleet", "--jobs", "100000") as (process, folder):
-        until(begun(folder, "postgres", "service.cli serve", "service.cli worker"), seconds=60)
+        until(
+            begun(
+                folder,
+                "postgres",
+                "meshwright_service.cli serve",
+                "meshwright_service.cli worker",
+            ),
+            seconds=60,
+        )
         process.send_signal(signal.SIGTERM)
         os.killpg(process.pid, signal.SIGTERM)
         assert process.wait(timeout=60) == 128 + signal.SIGTERM

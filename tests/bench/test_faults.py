@@ -7,7 +7,11 @@ import pytest
 from bench.faults import run
 
 
-@pytest.mark.parametrize("own_postgresql", [False, True], ids=["sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    "own_postgresql",
+    [False, pytest.param(True, marks=pytest.mark.long)],
+    ids=["sqlite", "postgresql"],
+)
 def test_no_job_is_lost_and_none_ends_twice(own_postgresql: bool) -> None:
     found = run(4, database=None, own_postgresql=own_postgresql, seed=1, pause_s=0.5)
     assert found["accepted"] > 0

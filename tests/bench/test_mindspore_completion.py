@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bench.mindspore_completion import Placement, complete, fixed
-from costmodel.presets import preset
 from meshwright.schema import Budget, Pin, Request
-from solver.planner import plan
+from meshwright_costmodel.presets import preset
+from meshwright_solver.planning.planner import plan
 from tests.bench.mindspore_cases import DATA_PARALLEL, HALVES, case_of
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bench.mindspore_models import MODELS, gpt
-from costmodel.calibrations import default_calibration
-from costmodel.presets import preset
 from meshwright.schema import Setup
-from solver.folding import fold
-from solver.problem import build_problem
+from meshwright_costmodel.calibrations import default_calibration
+from meshwright_costmodel.presets import preset
+from meshwright_solver.folding.fold import fold
+from meshwright_solver.problem.problem import build_problem
 
 # what MindSpore gives no strategy: views, and casts, which it takes with their readers
 WITHOUT_STRATEGY = {"Reshape", "Cast"}

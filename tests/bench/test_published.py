@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.closed_form.profile import published_profile
+from bench.closed_form.runs import FULL, NONE, PRODUCTS, SELECTIVE
+from bench.closed_form.step import steps
 from bench.published import GIVEN, TOO_LARGE, Measured, predictions, run
 from bench.published_rows import rows_of
 from bench.published_table import read
 from bench.scores import score
-from costmodel.transformer.profile import published_profile
-from costmodel.transformer.runs import FULL, NONE, PRODUCTS, SELECTIVE
-from costmodel.transformer.step import steps
 
 ROOT = Path(__file__).parents[2]
 ROW = {

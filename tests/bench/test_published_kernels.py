@@ -7,12 +7,12 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from bench.closed_form.profile import published_profile
 from bench.published_calibration import fitted, prior_of
 from bench.published_kernels import Sent, collectives, products, table
-from costmodel.calibrations import datasheet_calibration, published_calibration
-from costmodel.presets import presets
-from costmodel.transformer.profile import published_profile
 from meshwright.schema.curves import DeviceCurves
+from meshwright_costmodel.calibrations import datasheet_calibration, published_calibration
+from meshwright_costmodel.presets import presets
 
 
 def test_every_row_is_predicted_or_says_why_not():

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from bench.closed_form.runs import Runs
 from bench.published_models import model_of
 from bench.published_rows import rows_of
 from bench.published_table import NotPredictable
-from costmodel.transformer.runs import Runs
 
 STRATEGY = {"hw": "H100", "gpus": "8", "gbs": "64", "seq_len": "4096"}
 

@@ -7,7 +7,7 @@ import pytest
 from bench.published_configurations import CASES, Published
 from bench.published_rows import rows_of
 from bench.published_runs import run_of
-from costmodel.presets import preset
+from meshwright_costmodel.presets import preset
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

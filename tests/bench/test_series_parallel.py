@@ -7,7 +7,7 @@ import pytest
 from bench.robustness import AFTER, BEFORE, Staged, node_by_node, stages
 from bench.series_parallel import series_parallel
 from meshwright.schema import Setup
-from solver.evaluate import evaluate
+from meshwright_solver.evaluation.evaluate import evaluate
 
 
 @pytest.mark.parametrize("ops", [1, 2, 3, 10, 500])

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
 from meshwright.capture.interpreter import KERNELS
-from meshwright.capture.interpreter.run import Kernel, Run
+from meshwright.capture.interpreter.run import Kernel, TorchOpCall
 
 T = torch.Tensor
 _PLAIN: dict[str, Kernel] = dict(KERNELS)
@@ -71,7 +71,7 @@ def _dropout(x: T, share: float = 0.5, training: bool = True, inplace: bool = Fa
 
 
 def _fused(kind: str, saves: Sequence[int]) -> Kernel:
-    def kernel(run: Run) -> T:
+    def kernel(run: TorchOpCall) -> T:
         bare = replace(run, inputs=[])
 
         def plain(*inputs: T) -> T:

@@ -18,7 +18,7 @@ def test_there_are_enough_of_every_family():
 
 def real_model(graph_settings):
     torch.manual_seed(0)
-    built = hf.built_config(graph_settings)
+    built = hf.build_config(graph_settings)
     head = hf.head_of(graph_settings, built)
     model = head._from_config(built, dtype=torch.float32, attn_implementation=hf.attention_of(head))
     # tables and biases start at zero, which would hide a wrong gradient

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from meshwright.capture import JaxRecipe, capture_jax, interpret
 from meshwright.cli import cli
 from meshwright.cli.pins import parse_pin
-from meshwright.planner import find_planner, preset
+from meshwright.plugins.planner import find_planner, preset
 from meshwright.schema import Graph, GraphError, Request
 
 S = jax.ShapeDtypeStruct

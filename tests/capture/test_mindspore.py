@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from meshwright.capture.mindspore.operators import ALIASES, COMMUNICATE, CONVERTERS
+from meshwright.capture.mindspore.operators import ALIASES, COLLECTIVES, CONVERTERS
 from meshwright.capture.mindspore.rules import PRODUCTS, RULES, merged_dim
 from meshwright.capture.program import Value
-from solver.rules.mindspore import OPERATORS
+from meshwright_solver.rules.mindspore import OPERATORS
 from tests.mindspore.cases import MODELS, graph_of
 
 DOCS = (Path(__file__).parents[2] / "docs" / "mindspore.md").read_text()
@@ -23,7 +23,7 @@ def test_the_docs_name_every_operator_that_is_known() -> None:
 def test_rules_and_converters_speak_of_operators_that_mindspore_has() -> None:
     assert not set(CONVERTERS) - set(OPERATORS)
     assert set(RULES) | PRODUCTS <= set(CONVERTERS)
-    assert not (ALIASES | COMMUNICATE) & set(CONVERTERS)
+    assert not (ALIASES | COLLECTIVES) & set(CONVERTERS)
 
 
 def test_kinds_are_those_of_the_table_of_operators() -> None:

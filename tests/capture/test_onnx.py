@@ -272,7 +272,7 @@ BRANCH = helper.make_graph(
                 output=Y,
             ),
             {"batch": 8},
-            "'y' .If. holds a graph of its own",
+            "'y' .If. has a subgraph",
         ),
         (
             built(node("Relu", "x"), inputs={"x": (TensorProto.FLOAT, [None])}, output=Y),

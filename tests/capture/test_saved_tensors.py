@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from examples.models.gpt_unfused import Gpt, Sizes
 from meshwright.capture import capture_hf, capture_module, interpret
 from meshwright.schema import Budget, Graph, Setup
-from solver.planner import plan
-from solver.problem import build_problem
-from solver.values import find_values
+from meshwright_solver.planning.planner import plan
+from meshwright_solver.problem.problem import build_problem
+from meshwright_solver.problem.values import find_values
 from tests.capture.saved_by_torch import kept_bytes, kept_of_op
 from tests.capture.test_models import real_model, text_inputs
 from tests.solver.requests import toy_request

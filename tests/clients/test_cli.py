@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from meshwright import entry_points, planner
 from meshwright.planfile import read_plan
+from meshwright.plugins import entry_points, planner
 from meshwright.schema import Answer, Graph, Plan, Request, Unavailable
 from tests.clients.conftest import Run
 from tests.service import planners

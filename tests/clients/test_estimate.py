@@ -64,11 +64,11 @@ def test_the_options_say_what_is_asked(run: Run, monkeypatch: pytest.MonkeyPatch
     ("options", "said"),
     [
         (("--zero", "4"), "--zero: Input should be 0, 1, 2 or 3"),
-        (("--zero-size", "2"), "degrees state zero 0: nothing is"),
+        (("--zero-size", "2"), "degrees state zero 0, which shards nothing"),
         (("--vpp", "2"), "say --pp too"),
         (("--microbatch-size", "3"), "a global batch of 64 over dp 64 is no whole number"),
         (("--microbatches", "2", "--microbatch-size", "1"), "say the same"),
-        (("--sequence-parallel",), "with tp 1 there are none"),
+        (("--sequence-parallel",), "but tp is 1"),
         (("--dp", "6", "--ep", "4"), "ep 4 is a part of dp, but does not divide dp 6"),
         (("--tp", "3"), "tp 3 does not divide the 64 devices"),
         (("--pp", "3"), "3 pipeline ranks cannot be cut from 8 node × 8 gpu"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from meshwright.render import plan_text
+from meshwright.render.history import history_lines
 from meshwright.schema import Finding, Plan
-from meshwright.show import plan_text
-from meshwright.show.history import history_lines
-from tests.clients.test_show import plan
+from tests.clients.render.test_show import plan
 
 HISTORY = (
     Finding(search="recursive_programming", mesh="gpu 8", cost_ns=4e6),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from meshwright import entry_points
 from meshwright.planfile import read_plan
+from meshwright.plugins import entry_points
 from meshwright.schema.comparison import Comparison
 from meshwright.schema.explanation import Explanation
 from tests.clients.conftest import Run

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from meshwright import entry_points
 from meshwright.planfile import PlanFile, read_plan
+from meshwright.plugins import entry_points
 from meshwright.schema.simulation import Simulation
 from tests.clients.conftest import Run
 

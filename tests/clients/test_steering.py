@@ -12,7 +12,7 @@ import pytest
 from meshwright.cli.pins import parse_pin
 from meshwright.cli.wishes import constraints_of, optimizer_parallel_of, setup_of
 from meshwright.schema import OptimizerParallel, Pin, RequestError
-from meshwright.schema.cuts import show_cuts
+from meshwright.schema.dim_cuts import show_cuts
 from tests.clients.conftest import Run
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +97,7 @@ def test_what_is_said_of_parameters_at_rest() -> None:
     )
     with pytest.raises(RequestError, match="--optimizer-level"):
         optimizer_parallel_of(4, None, None, None)
-    with pytest.raises(RequestError, match="level 2 keeps gradients in shards"):
+    with pytest.raises(RequestError, match="level 2 shards gradients"):
         optimizer_parallel_of(2, None, None, False)
-    with pytest.raises(RequestError, match="level 0 keeps all whole"):
+    with pytest.raises(RequestError, match="level 0 shards nothing"):
         optimizer_parallel_of(0, 8, None, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright import entry_points
+from meshwright.plugins import entry_points
 from meshwright.schema.transfer import DeviceTransfer, Transfer
 from tests.clients.conftest import Run
 
@@ -53,7 +53,7 @@ def test_a_rank_learns_what_it_does(run: Run, plans: tuple[Path, Path], tmp_path
     assert DeviceTransfer.from_json(output.read_text()).device == 0
     missed = run("transfer", *plans, "--rank", "70")
     assert missed.code == 2
-    assert "device 70 takes no part in this transfer" in missed.err
+    assert "device 70 is not part of this transfer" in missed.err
 
 
 def test_it_writes_the_document(run: Run, plans: tuple[Path, Path], tmp_path: Path) -> None:

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.schema.curves import (
-    AttentionCurve,
-    Constant,
-    DeviceCurves,
-    ProductCurve,
-    Protocol,
-)
+from meshwright.schema.curves import AttentionCurve, Constant, DeviceCurves, ProductCurve, Protocol
 
 
 def constant(value: float) -> Constant:

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.anchoring import anchored
-from costmodel.calibrations import default_calibration, published_calibration
-from costmodel.collectives import Interconnect, collective_ns
-from costmodel.operators import op_ns
-from costmodel.presets import preset
 from meshwright.schema import InvalidInput
+from meshwright_costmodel.anchoring import anchored
+from meshwright_costmodel.calibrations import default_calibration, published_calibration
+from meshwright_costmodel.collectives import Interconnect, collective_ns
+from meshwright_costmodel.operators import op_ns
+from meshwright_costmodel.presets import preset
 
 DEFAULT = default_calibration()
 H100 = preset("h100-2x8")

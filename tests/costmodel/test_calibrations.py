@@ -1,11 +1,11 @@
-from costmodel.calibrations import (
+from meshwright.schema import Plan
+from meshwright_costmodel.calibrations import (
     calibration_of,
     datasheet_calibration,
     default_calibration,
     published_calibration,
     shipped_calibration,
 )
-from meshwright.schema import Plan
 
 
 def test_the_default_calibration_says_where_every_number_is_from():

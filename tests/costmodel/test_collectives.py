@@ -6,9 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.calibrations import datasheet_calibration
-from costmodel.collectives import Interconnect, collective_cost, collective_ns
-from costmodel.presets import preset
 from meshwright.schema import (
     Axis,
     Calibration,
@@ -22,6 +19,9 @@ from meshwright.schema import (
     MeshAxis,
     Topology,
 )
+from meshwright_costmodel.calibrations import datasheet_calibration
+from meshwright_costmodel.collectives import Interconnect, collective_cost, collective_ns
+from meshwright_costmodel.presets import preset
 from tests.costmodel.round_curves import round_curves
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "send")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.calibrations import datasheet_calibration
-from costmodel.curves import Shape, rates_of
-from costmodel.operators import op_ns
 from meshwright.schema import Calibration, Device
+from meshwright_costmodel.calibrations import datasheet_calibration
+from meshwright_costmodel.curves import Shape, rates_of
+from meshwright_costmodel.operators import op_ns
 from tests.costmodel.round_curves import round_curves
 
 DEVICE = Device(

@@ -4,11 +4,16 @@ from typing import get_args
 
 import pytest
 
-from costmodel.calibrations import default_calibration, published_calibration
-from costmodel.collectives import FULL_MESH_KINDS, Collective, Interconnect, collective_ns
-from costmodel.launches import GRAPH_NODE_NS
-from costmodel.presets import preset, presets
 from meshwright.schema import Topology
+from meshwright_costmodel.calibrations import default_calibration, published_calibration
+from meshwright_costmodel.collectives import (
+    Collective,
+    Interconnect,
+    collective_ns,
+)
+from meshwright_costmodel.launch_overhead import GRAPH_NODE_NS
+from meshwright_costmodel.link_kinds import FULL_MESH_KINDS, NODE_KINDS
+from meshwright_costmodel.presets import preset, presets
 
 DOCS = Path(__file__).parents[2] / "docs"
 TOPOLOGIES = (DOCS / "topologies.md").read_text()
@@ -92,9 +97,10 @@ def test_the_topologies_in_the_docs_are_valid():
     assert preset("a100-80g-4x8+h100-2x8").device_count == 48
 
 
-def test_the_docs_name_the_kinds_that_are_read_as_full_meshes():
-    for kind in FULL_MESH_KINDS:
+def test_the_docs_name_the_kinds_of_links_with_a_meaning():
+    for kind in NODE_KINDS:
         assert f"`{kind}`" in TOPOLOGIES
+    for kind in FULL_MESH_KINDS:
         assert f"`{kind}`" in COST_MODEL
 
 

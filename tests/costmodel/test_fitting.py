@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel.calibrations import published_calibration
-from costmodel.collectives import Collective, Interconnect, collective_ns
-from costmodel.curve_constants import CurveConstants
-from costmodel.curves import Shape, rates_of
-from costmodel.fitting import fit_calibration
-from costmodel.operators import op_ns
-from costmodel.presets import preset
-from meshwright.agent.tasks import Kernel
+from meshwright.agent.tasks import KernelTask
 from meshwright.schema import Calibration, InvalidInput
 from meshwright.schema.curves import CollectiveCurve, Constant
 from meshwright.schema.samples import CollectiveSample, KernelSample, Samples
+from meshwright_costmodel.calibrations import published_calibration
+from meshwright_costmodel.collectives import Collective, Interconnect, collective_ns
+from meshwright_costmodel.curve_constants import CurveConstants
+from meshwright_costmodel.curves import Shape, rates_of
+from meshwright_costmodel.fitting import fit_calibration
+from meshwright_costmodel.operators import op_ns
+from meshwright_costmodel.presets import preset
 
 H100 = preset("h100-2x8")
 DEFAULT = published_calibration()
@@ -52,7 +52,7 @@ def kernels(true: Calibration, sizes: tuple[int, ...] = SIZES) -> list[KernelSam
         }
         for kind, each in shapes.items():
             for shape in each:
-                task = Kernel(kind, "bfloat16", shape)
+                task = KernelTask(kind, "bfloat16", shape)
                 flops, moved = task.flops, task.bytes_moved(2)
                 rates = rates_of(true, H100.device)
                 stretch = 1.0
@@ -203,7 +203,7 @@ def test_shares_stay_shares_where_devices_are_faster_than_their_sheet():
 def test_samples_of_other_devices_or_another_cluster_are_refused():
     with pytest.raises(InvalidInput, match="A100"):
         fit_calibration(samples(), preset("a100-2x8"))
-    with pytest.raises(InvalidInput, match="another cluster"):
+    with pytest.raises(InvalidInput, match="cluster of the topology"):
         fit_calibration(samples(), preset("h100-1x8"))
     nothing = samples().model_copy(update={"kernels": (), "collectives": ()})
     with pytest.raises(InvalidInput, match="no samples"):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from costmodel.operators import op_ns
 from meshwright.schema import Calibration, Device, Efficiency, Exposed
+from meshwright_costmodel.operators import op_ns
 
 DEVICE = Device(
     name="round numbers",

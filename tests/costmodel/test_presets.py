@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.presets import preset, presets
 from meshwright.schema import Topology, TopologyError
+from meshwright_costmodel.presets import preset, presets
 
 
 def shape(name):

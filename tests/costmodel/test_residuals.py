@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.calibrations import default_calibration
-from costmodel.fitting import fit_calibration
-from costmodel.residuals import residuals_of
 from meshwright.schema.samples import KernelSample, Samples
+from meshwright_costmodel.calibrations import default_calibration
+from meshwright_costmodel.fitting import fit_calibration
+from meshwright_costmodel.residuals import residuals_of
 from tests.costmodel.test_fitting import samples
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.calibrations import default_calibration
-from costmodel.fitting import fit_calibration
-from costmodel.presets import preset
-from costmodel.topology_rates import PAYLOADS, SIZES, rates_in
 from meshwright.schema import Topology
+from meshwright_costmodel.calibrations import default_calibration
+from meshwright_costmodel.fitting import fit_calibration
+from meshwright_costmodel.presets import preset
+from meshwright_costmodel.topology_rates import PAYLOADS, SIZES, rates_in
 from tests.costmodel.test_collectives import PERFECT
 from tests.costmodel.test_fitting import samples
 

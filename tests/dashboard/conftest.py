@@ -23,7 +23,7 @@ from playwright.sync_api import (
 )
 
 from meshwright.client import Client
-from meshwright.files import read_document
+from meshwright.common.files import read_document
 from meshwright.schema import Graph
 from tests.service.conftest import server
 
@@ -57,7 +57,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         # axe and pictures stand between an agent's lease and its results
         settings.setenv("MESHWRIGHT_LEASE_S", "120")
         settings.setenv("MESHWRIGHT_AGENT_SILENT_S", "3600")  # the one registered gives no sign
-        url, _ = stack.enter_context(server(folder, planner="solver.planner:plan"))
+        url, _ = stack.enter_context(
+            server(folder, planner="meshwright_solver.planning.planner:plan")
+        )
         settings.undo()
         client = stack.enter_context(Client(url))
         plans = {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from meshwright.planner import Keep
+from meshwright.common.stop_signal import Stop, never
+from meshwright.plugins.planner import Keep
 from meshwright.schema import Answer, Progress, Request
-from meshwright.stopping import Stop, never
-from solver.planner import plan
+from meshwright_solver.planning.planner import plan
 from tests.service.planners import broken, dying
 
 Report = Callable[[Progress], None]

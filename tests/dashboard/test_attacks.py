@@ -78,7 +78,10 @@ def other() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
     folder = tmp_path_factory.mktemp("hostile")
-    with server(folder, planner="solver.planner:plan") as (url, _), Client(url) as client:
+    with (
+        server(folder, planner="meshwright_solver.planning.planner:plan") as (url, _),
+        Client(url) as client,
+    ):
         yield fill(url, client)
 
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from meshwright.client import Client
-from meshwright.files import read_document
+from meshwright.common.files import read_document
 from meshwright.schema import Graph, Pipeline
 from tests.dashboard.conftest import ROOT, Site, check, visit
 
@@ -102,3 +102,24 @@ def test_what_was_considered_is_planned_from_its_row(page: Page, site: Site) -> 
     with Client(site.url) as client:
         found = client.get_plan(page.url.rpartition("=")[2])
     assert considered.endswith(f", {found.microbatches} microbatches")
+
+
+def test_what_no_request_asks_for_has_no_link(page: Page, site: Site) -> None:
+    """As of ranks on certain groups of a cluster, and of plans of earlier versions."""
+    plan = site.plans["face"]
+    points = [
+        {"kind": "chosen", "plan": plan, "name": "it", "step_ns": 1.0, "why": "it is the plan"},
+        {"kind": "considered", "name": "stated", "step_ns": 2.0, "why": "takes 2.000 times",
+         "asks": {"pipeline": {"ranks": 1, "schedule": None}, "recompute": {"policy": "full"}}},
+        {"kind": "considered", "name": "older", "step_ns": 3.0, "why": "takes 3.000 times"},
+    ]  # fmt: skip
+    made = {"plan": plan, "capacity_bytes": 1 << 30, "points": points}
+    page.route("**/alternatives", lambda route: route.fulfill(json=made))
+    visit(page, f"{site.url}/plans/{plan}/front")
+    table = page.get_by_role("table", name="Alternatives")
+    link = table.get_by_role("link", name="plan it")
+    expect(link).to_have_count(1)
+    said = "pipeline=1&schedule=&recompute=full"
+    expect(link).to_have_attribute("href", f"/plans/{plan}/what-if?{said}")
+    older = table.get_by_role("row", name="older")
+    expect(older.get_by_role("link")).to_have_count(0)

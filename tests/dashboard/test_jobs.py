@@ -14,6 +14,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.dashboard.conftest import Site, check, visit
 from tests.service.conftest import server
 from tests.service.samples import request
+from tests.solver.cost_graph_files import CONTEST_EXAMPLE
 
 PLAN = "/v1/plan?fresh=true"
 
@@ -53,6 +54,16 @@ def under_way(page: Page) -> Locator:
     return page.get_by_role("table", name="Searches under way").locator("tbody tr")
 
 
+def cancel(page: Page, button: str) -> None:
+    """Press a button that cancels, and answer the question."""
+    page.get_by_role("button", name=button).click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the search").click()
+
+
+def state(site: Site, job: str) -> str:
+    return str(httpx.get(f"{site.url}/v1/jobs/{job}").json()["state"])
+
+
 def test_the_list_shows_how_far_a_search_is_and_leads_to_it(
     page: Page, site: Site, job: str
 ) -> None:
@@ -89,7 +100,7 @@ def test_a_cancel_takes_less_than_a_second_and_the_best_plan_is_kept(
     visit(page, f"{site.url}/jobs/{job}")
     expect(page.get_by_role("img", name="Cost that")).to_be_visible()
     started = time.monotonic()
-    page.get_by_role("button", name="Cancel the search").click()
+    cancel(page, "Cancel the search")
     expect(page.get_by_role("status").get_by_text("cancelled")).to_be_visible()
     assert time.monotonic() - started < 1
     expect(page.get_by_text("The best plan until then is kept")).to_be_visible()
@@ -98,6 +109,52 @@ def test_a_cancel_takes_less_than_a_second_and_the_best_plan_is_kept(
     check(page, "job-cancelled")
     page.get_by_role("link", name="Open the plan").click()
     expect(page.get_by_role("heading", name=re.compile("two layers"))).to_be_visible()
+
+
+@pytest.mark.parametrize("key", ["Space", "Enter"])
+def test_a_key_pressed_on_a_running_search_cancels_nothing(
+    page: Page, site: Site, job: str, key: str
+) -> None:
+    visit(page, f"{site.url}/jobs/{job}")
+    expect(page.get_by_role("img", name="Cost that")).to_be_visible()
+    page.wait_for_timeout(2500)  # the head is drawn again every second
+    assert page.evaluate("document.activeElement.tagName") != "BUTTON"
+    page.keyboard.press(key)
+    page.wait_for_timeout(500)
+    assert state(site, job) == "running"
+
+
+def test_a_cancel_is_asked_about_with_the_focus_on_the_way_back(
+    page: Page, site: Site, job: str
+) -> None:
+    visit(page, f"{site.url}/jobs/{job}")
+    button = page.get_by_role("button", name="Cancel the search")
+    button.focus()
+    page.wait_for_timeout(1500)
+    expect(button).to_be_focused()  # who is there stays there
+    page.keyboard.press("Space")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Keep searching")).to_be_focused()
+    check(page, "job-cancel")
+    page.keyboard.press("Space")
+    expect(dialog).to_have_count(0)
+    assert state(site, job) == "running"
+    button.click()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert state(site, job) == "running"
+
+
+def test_a_search_is_cancelled_from_the_list_after_a_question(
+    page: Page, site: Site, job: str
+) -> None:
+    visit(page, site.url)
+    expect(under_way(page)).to_have_count(1)
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    assert state(site, job) == "running"
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the search").click()
+    expect(under_way(page)).to_have_count(0)
+    assert state(site, job) == "cancelled"
 
 
 def test_a_list_loses_the_search_and_gets_its_plan(page: Page, site: Site) -> None:
@@ -133,7 +190,7 @@ def test_a_stream_that_breaks_off_is_taken_up_behind_the_last_event(
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("broken", "a fault of Meshwright's own"), ("dying", "lost again and again")],
+    [("broken", "a fault of Meshwright's own"), ("dying", "Every attempt ended without an answer")],
 )
 def test_a_search_that_failed_says_why_and_what_to_do(
     page: Page, site: Site, name: str, says: str
@@ -163,3 +220,16 @@ def test_a_search_that_was_cut_short_shows_the_plan_that_was_kept_and_why(
 def test_a_job_that_is_not_there_says_so(page: Page, site: Site) -> None:
     visit(page, f"{site.url}/jobs/job_0")
     expect(page.get_by_role("alert")).to_contain_text("no job has the id")
+
+
+def test_a_search_over_a_cost_graph_is_shown_to_its_end(site: Site, page: Page) -> None:
+    body = {"problem": CONTEST_EXAMPLE, "engine": "exact"}
+    job = httpx.post(f"{site.url}/v1/cost-graphs:solve", json=body).json()["id"]
+    visit(page, f"{site.url}/jobs/{job}")
+    expect(page.get_by_role("heading", name="example")).to_be_visible()
+    expect(page.get_by_text("optimal")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("445", exact=True)).to_be_visible()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save the solution").click()
+    assert saved.value.suggested_filename.startswith("solution_")
+    check(page, "job-of-a-cost-graph")

@@ -33,14 +33,22 @@ class Closed:
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
     folder = tmp_path_factory.mktemp("closed")
-    command = [sys.executable, "-m", "service.cli", "keys", "create", "--data-dir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "meshwright_service.cli",
+        "keys",
+        "create",
+        "--data-dir",
+        str(folder),
+    ]
     key, reader = (
         subprocess.run(
             [*command, "--scope", scope], capture_output=True, text=True, check=True, cwd=ROOT
         ).stdout.strip()
         for scope in ("admin", "read")
     )
-    with server(folder, planner="solver.planner:plan") as (url, _):
+    with server(folder, planner="meshwright_solver.planning.planner:plan") as (url, _):
         yield Closed(url, key, reader)
 
 

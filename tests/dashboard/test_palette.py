@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tests.dashboard.conftest import ROOT
 
-FILES = ROOT / "service" / "dashboard"
+FILES = ROOT / "service" / "meshwright_service" / "dashboard"
 PALETTE = (FILES / "palette.css").read_text()
 HUES = ("blue", "vermillion", "green", "orange", "pink", "sky", "purple", "brown")
 APART = 10.0  # chosen: five times what is just seen; a legend's swatch and its line are far apart

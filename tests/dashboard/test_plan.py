@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from meshwright.client import Client
 from tests.dashboard.conftest import GRAPHS, Site, check, shot, visit
+from tests.solver.layered import layered
 
 SECTIONS = ["Does it fit?", "How fast is it?", "What does it do?", "How sure is that?"]
 
@@ -27,11 +31,58 @@ def test_it_answers_in_the_order_of_the_questions(page: Page, site: Site, name: 
     check(page, f"plan-{name}")
 
 
+def test_a_plan_that_wastes_its_devices_says_so_first(page: Page, site: Site) -> None:
+    with Client(site.url) as client:
+        plan = client.plan(layered(4, batch=8), "h100-100x8").plan
+    assert plan is not None
+    visit(page, f"{site.url}/plans/{plan.id}")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("792 of 800 devices repeat the work of others")
+    box, answers = alert.bounding_box(), page.locator(".answers").bounding_box()
+    assert box is not None
+    assert answers is not None
+    assert box["y"] < answers["y"]
+    check(page, "plan-waste")
+
+
 def test_memory_over_time_is_simulated_when_asked_for(page: Page, site: Site) -> None:
     visit(page, f"{site.url}/plans/{site.plans['face']}")
     page.get_by_text("Over one step, simulated").click()
     expect(page.get_by_label("Memory over one simulated step")).to_be_visible()
     check(page, "plan-memory")
+
+
+@pytest.mark.parametrize("name", ["face", "llama"])
+def test_the_bar_and_the_curve_of_memory_have_one_scale(page: Page, site: Site, name: str) -> None:
+    plan = f"{site.url}/v1/plans/{site.plans[name]}"
+    (rank,) = httpx.get(f"{plan}/memory").json()["ranks"]
+    visit(page, f"{site.url}/plans/{site.plans[name]}")
+    page.get_by_text("Over one step, simulated").click()
+    curve = page.get_by_label("Memory over one simulated step")
+    bar = page.get_by_label("Memory of a device by pipeline rank, in parts")
+    capacity = f"a device has {rank['capacity_bytes'] / 2**30:.1f}\u00a0GiB"
+    for drawing in (curve, bar):
+        expect(drawing.get_by_text(capacity)).to_be_visible()
+    line, path = curve.locator("line[stroke-dasharray]"), curve.locator("path.curve")
+    whole = float(line.get_attribute("y1") or 0)
+    zero, peak = path.evaluate("""own => {
+        const {y, height} = own.getBBox();
+        const grid = [...own.ownerSVGElement.querySelectorAll("line.grid")];
+        return [Math.max(...grid.map((tick) => tick.y1.baseVal.value)), y];
+    }""")
+    share = (zero - peak) / (zero - whole)  # of what a device has
+    assert share == pytest.approx(rank["total_bytes"] / rank["capacity_bytes"], abs=0.03)
+
+
+def test_peak_memory_of_a_simulated_step_counts_the_reserve(page: Page, site: Site) -> None:
+    plan = f"{site.url}/v1/plans/{site.plans['llama']}"
+    (rank,) = httpx.get(f"{plan}/simulation").json()["ranks"]
+    reserved = httpx.get(f"{plan}/memory").json()["stages"][0]["parts"]["reserved"]
+    visit(page, f"{site.url}/plans/{site.plans['llama']}/timeline")
+    page.get_by_text("What is waited for", exact=True).click()
+    table = page.get_by_role("table", name="Ranks")
+    peak = (rank["peak_bytes"] + reserved) / 2**30
+    expect(table).to_contain_text(f"{peak:.1f}\u00a0GiB")
 
 
 def test_observations_stand_beside_the_prediction(page: Page, site: Site) -> None:
@@ -55,25 +106,49 @@ def test_the_plan_is_downloaded_as_it_is_stored(page: Page, site: Site) -> None:
     assert download.value.path().read_bytes() == stored
 
 
-@pytest.mark.parametrize(("label", "target"), [("PyTorch (DTensor)", "dtensor"), ("JAX", "jax"),
-                                              ("MindSpore", "mindspore"),
-                                              ("Megatron-LM", "megatron"),
-                                              ("torchtitan", "torchtitan")])  # fmt: skip
-def test_exports_are_downloaded_or_say_what_cannot_be_said(
-    page: Page, site: Site, label: str, target: str
+LABELS = {
+    "dtensor": "PyTorch (DTensor)", "jax": "JAX", "mindspore": "MindSpore",
+    "megatron": "Megatron-LM", "mindformers": "MindFormers", "torchtitan": "torchtitan",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", LABELS)
+def test_an_export_names_what_it_lacks_before_the_command(
+    page: Page, site: Site, target: str
 ) -> None:
     address = f"{site.url}/v1/plans/{site.plans['face']}/exports/{target}"
-    given = httpx.get(address)
+    found = httpx.get(address, params={"partial": True}).json()
+    lost = found.get("lost") or [own["reason"] for own in found.get("refused", [])]
+    assert httpx.get(address).status_code == (409 if lost else 200)
     visit(page, f"{site.url}/plans/{site.plans['face']}")
-    button = page.get_by_role("button", name=label, exact=True)
-    if given.status_code == 200:
-        with page.expect_download() as download:
-            button.click()
-        assert download.value.path().read_bytes() == given.content
-    else:
-        assert given.status_code == 409
-        button.click()
-        expect(page.get_by_role("alert")).to_contain_text(given.json()["detail"])
+    page.get_by_role("button", name=LABELS[target], exact=True).click()
+    saving = page.get_by_role("button", name=f"for {LABELS[target]}")
+    expect(saving).to_be_visible()
+    alert = page.get_by_role("alert")
+    expect(alert).to_have_count(1 if lost else 0)
+    for line in lost[:20]:
+        expect(alert).to_contain_text(line)
+    with page.expect_download() as download:
+        saving.click()
+    content = download.value.path().read_text(encoding="utf-8")
+    if "text" not in found:
+        assert json.loads(content) == found
+        return
+    assert content == found["text"]
+    command = page.locator("pre")
+    expect(command).to_have_text(found["text"].strip())
+    if lost:
+        tops = [own.bounding_box() for own in (alert, command)]
+        assert tops[0] is not None
+        assert tops[1] is not None
+        assert tops[0]["y"] < tops[1]["y"]
+
+
+def test_an_export_of_another_strategy_is_accessible(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/plans/{site.plans['mixtral']}")
+    page.get_by_role("button", name="torchtitan", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("These options are not this plan")
+    check(page, "plan-export")
 
 
 def test_it_prints_without_what_is_for_the_screen(page: Page, site: Site) -> None:

@@ -9,10 +9,10 @@ import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Error, Page, expect
 
-from service import site as pages
+from meshwright_service.api import static_files as pages
 from tests.dashboard.conftest import ROOT, Site, check, visit
 
-FILES = ROOT / "service" / "dashboard"
+FILES = ROOT / "service" / "meshwright_service" / "dashboard"
 MARKUP = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|DOMParser"
     r"|setHTML|createContextualFragment"

@@ -27,7 +27,7 @@ def test_topologies_and_calibrations_are_listed_and_open(
     expect(row).to_have_count(1)
     expect(row).to_contain_text("2 node × 8 gpu")
     own = page.get_by_role("table", name="Calibrations")
-    for word in ("measured", "steps", "published"):
+    for word in ("measured", "anchored to 1 reported step", "published"):
         expect(own.get_by_text(word, exact=True)).not_to_have_count(0)
     row.get_by_role("link").first.click()
     page.wait_for_url(f"**/topologies/{measured.topology}")
@@ -61,15 +61,42 @@ def test_of_several_calibrations_one_is_chosen_and_the_address_keeps_it(
     own = noisy().model_copy(update={"measured_at": "2026-11-24T00:00:00+00:00"})
     httpx.post(f"{site.url}/v1/samples", json=own.to_dict())
     visit(page, f"{site.url}/topologies/{measured.topology}")
-    choice = page.get_by_label("Measured", exact=True)
+    choice = page.get_by_label("Calibration", exact=True)
     expect(choice.get_by_role("option")).to_have_count(2)
     choice.select_option(measured.calibration)
     page.wait_for_url(f"**calibration={measured.calibration}")
     page.reload()
-    expect(page.get_by_label("Measured", exact=True)).to_have_value(measured.calibration)
+    expect(page.get_by_label("Calibration", exact=True)).to_have_value(measured.calibration)
     visit(page, f"{site.url}/topologies/{plan['topology']}")
     anchored = page.get_by_role("option").filter(has_text=measured.anchored[:12])
     expect(anchored).to_have_count(1)
+
+
+def test_a_reported_step_is_called_no_measurement_of_a_link(
+    page: Page, site: Site, measured: Measured
+) -> None:
+    plan = httpx.get(f"{site.url}/v1/plans/{site.plans['llama']}").json()
+    address = f"{site.url}/topologies/{plan['topology']}"
+    visit(page, address)
+    shares = page.get_by_role("table", name="Links").get_by_role("row")
+    unscaled = shares.nth(1).inner_text()
+    expect(page.get_by_text("not measured", exact=True)).to_be_visible()
+    choice = page.get_by_label("Calibration", exact=True)
+    expect(choice).to_have_value("")
+    option = choice.locator(f'option[value="{measured.anchored}"]')
+    expect(option).to_contain_text("anchored to 1 reported step,")
+    choice.select_option(measured.anchored)
+    tag = page.locator("#view .tag").filter(has_text="anchored to 1 reported step")
+    expect(tag).to_have_class("tag warn")
+    expect(page.get_by_text("measured", exact=True)).to_have_count(0)
+    expect(shares.nth(1)).not_to_have_text(unscaled)
+    check(page, "topology-anchored")
+    choice.select_option("")
+    expect(page).to_have_url(address)
+    visit(page, f"{site.url}/topologies")
+    row = page.get_by_role("table", name="Topologies").get_by_role("row")
+    own = row.filter(has=page.locator(f'a[href="/topologies/{plan["topology"]}"]'))
+    expect(own).to_contain_text("anchored to 1 reported step")
 
 
 @pytest.mark.usefixtures("measured")

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from meshwright.cli.pins import parse_pin
 from meshwright.client import Client
 from meshwright.schema import Request, RequestError
-from meshwright.schema.wishes import Wishes
+from meshwright.schema.request_options import Wishes
 from tests.dashboard.conftest import Site, check, visit
 
 # documents that a list offers, pins, which have an editor, and the plan that a job goes on from
@@ -126,6 +126,7 @@ def test_every_choice_of_the_form_is_one_of_the_request(page: Page, site: Site) 
         "verify": True,
     }
     page.get_by_role("button", name="Cancel the search").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the search").click()
     expect(page.get_by_role("button", name="Cancel the search")).to_have_count(0)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import httpx
+import re
+
 from playwright.sync_api import Page, expect
 
 from tests.dashboard.conftest import Site, check, visit
@@ -14,13 +15,15 @@ def test_every_strategy_says_what_it_would_do_to_the_whole(page: Page, site: Sit
     expect(page.get_by_role("heading", name="Which op?")).to_be_visible()
     page.keyboard.press("/")
     page.keyboard.type("trunk.conv1")
-    page.keyboard.press("Enter")
+    with page.expect_response(re.compile(r"/explain\?")) as answer:
+        page.keyboard.press("Enter")
     table = page.get_by_role("table", name="Strategies of trunk.conv1")
     expect(table).to_be_visible()
-    found = httpx.get(f"{site.url}/v1/plans/{plan}/explain?op=trunk.conv1", timeout=60).json()
+    found = answer.value.json()
     (group,) = found["groups"]
     solved = [own for own in group["alternatives"] if own["verdict"] not in LEFT]
-    page.get_by_role("button", name=f"Show all {len(solved)}").click()
+    if len(solved) > AT_FIRST:  # on a busy machine the time is over before
+        page.get_by_role("button", name=f"Show all {len(solved)}").click()
     expect(table.get_by_role("row")).to_have_count(1 + len(solved))
     expect(table.get_by_role("row").nth(1)).to_contain_text("chosen")
     expect(page.get_by_text(found["memory"]["why"], exact=True)).to_be_visible()
@@ -33,6 +36,7 @@ def test_every_strategy_says_what_it_would_do_to_the_whole(page: Page, site: Sit
 
 
 LEFT = ("not solved", "not allowed")
+AT_FIRST = 12  # strategies that the page shows
 
 
 def test_an_op_that_is_not_there_is_named(page: Page, site: Site) -> None:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from costmodel.calibrations import datasheet_calibration
-from costmodel.presets import preset
 from meshwright.convert import MindSporeNetwork, network_of
 from meshwright.schema import (
     Constraints,
@@ -24,7 +22,9 @@ from meshwright.schema import (
     Request,
     Setup,
 )
-from solver.planner import plan as find_plan
+from meshwright_costmodel.calibrations import datasheet_calibration
+from meshwright_costmodel.presets import preset
+from meshwright_solver.planning.planner import plan as find_plan
 
 DATA = Path(__file__).parents[1] / "data" / "mindspore"
 # gradients in float16, as MindSpore has them of parameters in float16

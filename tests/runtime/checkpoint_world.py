@@ -18,7 +18,7 @@ from torch import multiprocessing as processes
 import meshwright
 from meshwright.runtime.reporting import FIRST_STEPS, WARM_UP_STEPS
 from meshwright.runtime.torch import Trained
-from meshwright.runtime.torch.trained import Form
+from meshwright.runtime.torch.parallel_model import Form
 from meshwright.schema import CheckpointError
 from tests.runtime.models import MODELS, Model
 from tests.runtime.worlds import ROWS
@@ -66,17 +66,18 @@ def run(
     """Of every move what came of it, rank by rank; and by rank, of whole tensors in the folder
     `whole`, bytes read and those of its share. What a full disk was said to be is in files."""
     multiprocessing.set_forkserver_preload([__name__])
-    processes.start_processes(
-        _rank, (tuple(moves), folder, service), nprocs=RANKS, start_method="forkserver"
-    )
+    # in memory: heartbeats of ranks whose files are small (`_small_files`) would fail in a file
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    given = tuple(moves), folder, service, store.port
+    processes.start_processes(_rank, given, nprocs=RANKS, start_method="forkserver")
     every = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
     whole = [tuple(own[WHOLE]) for own in every]
     return {move.name: [Resumed(**own[move.name]) for own in every] for move in moves}, whole
 
 
-def _rank(rank: int, moves: Sequence[Move], folder: Path, service: str) -> None:
+def _rank(rank: int, moves: Sequence[Move], folder: Path, service: str, port: int) -> None:
     torch.set_num_threads(1)
-    store = dist.FileStore(str(folder / "store"), RANKS)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
     found = {move.name: asdict(_moved(move, folder, service)) for move in moves}
     found[WHOLE] = _takes_whole(moves[0], folder, service)

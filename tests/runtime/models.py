@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ from meshwright.schema import Graph
 T = torch.Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one of MODELS, and itself the key of its graphs
 class Model:
     """build: the module. inputs: random ones of these sizes. lengths: sizes beside the batch.
 
@@ -36,15 +37,17 @@ class Model:
         return self.inputs({"batch": rows, **self.lengths})
 
     def graph(self, rows: int) -> Graph:
-        """Captured with these sizes as its symbols."""
-        if self.captured is not None:
-            return self.captured(rows)
+        """Captured with these sizes as its symbols; once for each number of rows."""
+        return self.captured(rows) if self.captured is not None else _capture(self, rows)
 
-        def inputs(sizes: Mapping[str, int]) -> dict[str, T]:
-            return {name: own.to("meta") for name, own in self.inputs(sizes).items()}
 
-        symbols = {"batch": rows, **self.lengths}
-        return capture_module(self.build().double(), inputs, symbols=symbols, name="small")
+@cache
+def _capture(model: Model, rows: int) -> Graph:
+    def inputs(sizes: Mapping[str, int]) -> dict[str, T]:
+        return {name: tensor.to("meta") for name, tensor in model.inputs(sizes).items()}
+
+    symbols = {"batch": rows, **model.lengths}
+    return capture_module(model.build().double(), inputs, symbols=symbols, name="small")
 
 
 class Norm(nn.Module):
@@ -201,8 +204,9 @@ def mixtral() -> nn.Module:
     return found.train()
 
 
+@cache
 def mixtral_graph(rows: int) -> Graph:
-    """Captured from its configuration."""
+    """Captured from its configuration; once, though every step of `by_ops` reads it."""
     return capture_hf(MIXTRAL, batch=rows, seq=8, name="mixtral")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from meshwright.client import Client
 from meshwright.planfile import PlanFile
-from meshwright.runtime.torch import Ran
+from meshwright.runtime.torch import LoggedCollective
 from meshwright.schema import (
     DTYPE_BYTES,
     Constraints,
@@ -201,7 +201,7 @@ def expected(plan: Plan, numbers: Sequence[int], graph: Graph) -> Counter[Key]:
     return found
 
 
-def _ran(of: Iterable[Ran]) -> Counter[Key]:
+def _ran(of: Iterable[LoggedCollective]) -> Counter[Key]:
     """The redistributions that ran, counted the same way."""
     causes = ("forward", "backward", "again", "step")
     return Counter(

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from meshwright.planfile import PlanFile
 from meshwright.schema import DTYPE_BYTES, Layout
-from meshwright.schema.routing.holding import Site
-from meshwright.schema.routing.pieces import all_sends
 from meshwright.schema.transfer import Transfer
-from solver.pipeline.staged import Staged
-from solver.transfer import Item, between_stages, transfer
+from meshwright.transfers.holding import PlacedMesh
+from meshwright.transfers.pieces import all_sends
+from meshwright_solver.layouts.transfers.transfer import Item, between_stages, transfer
+from meshwright_solver.pipeline.stage_problems import Staged
 
 Sent = Counter[tuple[str, str, tuple[int, int], int]]  # cause, tensor, from and to, elements
 
@@ -27,7 +27,7 @@ def sends(file: PlanFile) -> Sent:
     assert file.topology is not None
     assert file.setup is not None
     staged = Staged.of_plan(plan, graph, file.topology, file.setup)
-    sites = [Site(own.mesh, staged.devices(number)) for number, own in enumerate(plan.stages)]
+    sites = [PlacedMesh(own.mesh, staged.devices(number)) for number, own in enumerate(plan.stages)]
     rests = [{own.tensor: own.rest for own in stage.tensors} for stage in plan.stages]
 
     def add(cause: str, tensor: str, own: Transfer, times: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.runtime.checkpoint.runs import boxes, runs_of, shared, whole
-from meshwright.runtime.parts import from_parts, to_parts
-from meshwright.runtime.whole import whole_of
+from meshwright.runtime.checkpoint.index_runs import boxes, runs_of, shared, whole
+from meshwright.runtime.gather_whole import whole_of
+from meshwright.runtime.local_slices import from_parts, to_parts
 from meshwright.schema import Axis, Dim, Layout, LayoutError, Mesh, MeshAxis, SubDim
 from meshwright.schema.regions import region
 

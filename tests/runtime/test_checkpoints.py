@@ -12,9 +12,9 @@ import torch.distributed as dist
 from huggingface_hub import save_torch_state_dict
 
 from meshwright.client import Client
-from meshwright.files import read_document
+from meshwright.common.files import read_document
 from meshwright.runtime.reporting import FIRST_STEPS
-from meshwright.runtime.torch.trained import Form
+from meshwright.runtime.torch.parallel_model import Form
 from meshwright.schema import Pipeline
 from meshwright.schema.checkpoint import Checkpoint
 from meshwright.schema.observation import Observation

@@ -19,7 +19,7 @@ from meshwright.capture import capture_module
 from meshwright.planfile import PlanFile
 from meshwright.schema import Degrees, Plan, Setup
 from meshwright.schema.recompute import Recomputed, Segment
-from solver.planner import plan
+from meshwright_solver.planning.planner import plan
 from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
 

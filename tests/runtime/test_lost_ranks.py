@@ -6,7 +6,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ import torch.distributed as dist
 import meshwright
 from meshwright.planfile import PlanFile
 from meshwright.schema import Degrees, MeshwrightError, Pipeline, Setup
-from solver.planner import plan
+from meshwright_solver.planning.planner import plan
+from tests.ports import unused_port
 from tests.runtime.models import MODELS, Llama
 from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
@@ -81,8 +81,7 @@ def trains(fate: Fate, rank: int, port: int, file: Path) -> None:
 
 def ends(fate: Fate, file: Path) -> dict[int, str]:
     """What each rank that said something ended with."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     started = [

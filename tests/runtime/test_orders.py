@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.runtime.torch.pipeline import run_step
-from meshwright.schema.pipelining.schedules import schedule
+from meshwright.schedules.kinds import schedule
 
 # chosen: a pass here takes microseconds
 PATIENCE_S = 20.0

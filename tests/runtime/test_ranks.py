@@ -7,7 +7,7 @@ import pytest
 from meshwright.runtime import rank_strategy
 from meshwright.schema import Graph, Pin, Plan, PlanError, Setup
 from meshwright.schema.rank_strategy import Group
-from solver.planner import plan
+from meshwright_solver.planning.planner import plan
 from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
 
@@ -58,7 +58,7 @@ def test_a_rank_knows_where_it_is_and_what_it_loads(planned: Plan) -> None:
 
 
 def test_a_rank_that_is_not_there_is_refused(planned: Plan) -> None:
-    with pytest.raises(PlanError, match=r"the plan has 4 ranks, 0 to 3; none is 4"):
+    with pytest.raises(PlanError, match=r"the plan has no rank 4\. Use one of its 4 ranks, 0 to 3"):
         rank_strategy(planned, GRAPH, SETUP, 4)
     with pytest.raises(PlanError, match=r"made for the setup setup_\w+, this is setup_"):
         rank_strategy(planned, GRAPH, Setup(), 0)

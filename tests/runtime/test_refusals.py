@@ -13,7 +13,7 @@ import meshwright
 from meshwright.planfile import PlanFile, read_plan
 from meshwright.runtime import rank_strategy
 from meshwright.schema import Axis, InvalidInput, PlanError, SequenceOrder, Setup
-from solver.planner import plan
+from meshwright_solver.planning.planner import plan
 from tests.runtime.models import MODELS, Llama
 from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
@@ -89,19 +89,19 @@ def test_what_is_not_carried_out_is_refused_by_name(file: Path, tmp_path: Path) 
 
     padded = own.value.model_copy(update={"padded": True})
     refused = {
-        f"{own.tensor!r} has a gradient of rows, .* plan without --sparse-gradients": (
+        f"{own.tensor!r} has a sparse gradient, .* Plan without --sparse-gradients": (
             with_parameter(sparse_gradient=True)
         ),
-        f"{own.tensor!r} lies on the host, .* plan without --offload": (
+        f"{own.tensor!r} is offloaded to the host, .* Plan without --offload": (
             with_parameter(on_host=("optimizer",))
         ),
-        f"{own.tensor!r} is dealt out whole, .* plan without --optimizer-whole-parameters": (
+        f"{own.tensor!r} is stored whole .* Plan without --optimizer-whole-parameters": (
             with_parameter(owner={Axis("dp"): 0})
         ),
-        f"{own.tensor!r} lies in unequal chunks .* plan with --uneven refuse": (
+        f"{own.tensor!r} has unequal chunks .* Plan with --uneven refuse": (
             with_parameter(value=padded)
         ),
-        "op 'slice' goes by true positions, and the plan of an older planner": {
+        "op 'slice' uses true positions, and the plan of an older planner": {
             "order": (SequenceOrder(size=8, chunks=4, by_position=("slice",)),)
         },
     }
@@ -121,5 +121,5 @@ def test_a_plan_for_inference_trains_nothing(file: Path) -> None:
     assert held.graph is not None
     setup = Setup(phase="inference")
     changed = held.plan.model_copy(update={"setup": setup.id})
-    with pytest.raises(PlanError, match="is for the phase inference; a job trains"):
+    with pytest.raises(PlanError, match="is for the phase inference"):
         rank_strategy(changed, held.graph, setup, 0)

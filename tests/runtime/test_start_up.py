@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch.distributed as dist
 
 import meshwright
 from meshwright.schema import InvalidInput, MeshwrightError
+from tests.ports import unused_port
 from tests.runtime.models import Llama
 from tests.runtime.test_refusals import planned
 
@@ -94,8 +94,7 @@ def told(start: Start, rank: int, port: int, plan: Path) -> None:
 
 def ends(start: Start, plan: Path) -> dict[int, str]:
     """What each rank that said something ended with."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     started = [

@@ -16,7 +16,7 @@ from torch import multiprocessing as processes
 from torch.distributed.tensor import DTensor
 
 import meshwright
-from meshwright.runtime.torch import Ran, Trained
+from meshwright.runtime.torch import LoggedCollective, Trained
 from tests.runtime.models import MODELS, Model
 
 # chosen: a gradient that is zero but for rounding (of a bias before a norm), as a share of all
@@ -49,7 +49,7 @@ class Outcome:
     loss_error: float
     gradient_error: float
     worst: str
-    ran: tuple[tuple[Ran, ...], ...]
+    ran: tuple[tuple[LoggedCollective, ...], ...]
     fallen_back: dict[str, str]
     parameter_error: float
     saved_bytes: int
@@ -65,9 +65,10 @@ def run_world(
     example: a program that is run after them, in the folder, with `model` and `batches`.
     """
     multiprocessing.set_forkserver_preload([__name__])
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     processes.start_processes(
         _rank,
-        (size, tuple(cases), folder, service, example),
+        (size, store.port, tuple(cases), folder, service, example),
         nprocs=size,
         start_method="forkserver",
     )
@@ -76,10 +77,10 @@ def run_world(
 
 
 def _rank(
-    rank: int, size: int, cases: Sequence[Case], folder: Path, service: str, example: str
+    rank: int, size: int, port: int, cases: Sequence[Case], folder: Path, service: str, example: str
 ) -> None:
     torch.set_num_threads(1)
-    store = dist.FileStore(str(folder / "store"), size)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     cache = folder / "cache" / str(rank)
     found = {case.name: asdict(_trained(case, service, cache)) for case in cases}
@@ -175,8 +176,8 @@ def _parameter_error(
     return largest
 
 
-def _of_all_ranks(ran: tuple[Ran, ...]) -> tuple[tuple[Ran, ...], ...]:
-    found: list[tuple[Ran, ...]] = [()] * dist.get_world_size()
+def _of_all_ranks(ran: tuple[LoggedCollective, ...]) -> tuple[tuple[LoggedCollective, ...], ...]:
+    found: list[tuple[LoggedCollective, ...]] = [()] * dist.get_world_size()
     dist.all_gather_object(found, ran)
     return tuple(found)
 
@@ -194,7 +195,7 @@ def _alone(model: Model, module: torch.nn.Module, batch: dict[str, T], microbatc
 def _outcome(own: dict[str, Any]) -> Outcome:
     ran = tuple(
         tuple(
-            Ran(**{**one, "axes": tuple(one["axes"]), "ranks": tuple(one["ranks"])})
+            LoggedCollective(**{**one, "axes": tuple(one["axes"]), "ranks": tuple(one["ranks"])})
             for one in of_rank
         )
         for of_rank in own["ran"]

@@ -74,7 +74,7 @@ FAULTS = [
     ("op twice", [("ops/1/name", "fc")], "op 'fc' is listed twice"),
     ("no outputs", [("ops/0/outputs", [])], "op 'fc' has no outputs"),
     # roles
-    ("input made by an op", [("tensors/2/role", "input")], "'y' is made by op 'fc' but has the ro"),
+    ("input made by an op", [("tensors/2/role", "input")], "'y' is an output of op 'fc' but has"),
     ("orphan", [("tensors/0/role", "activation")], "tensor 'x' has the role 'activation' but no"),
     ("loss of many", [("loss", "y")], "the loss 'y' must have one element"),
     # sizes
@@ -83,7 +83,7 @@ FAULTS = [
     ("2^60", [("tensors/1/shape", [2**60])], "tensor 'w': a dim must have a size of 1"),
     ("huge", [("tensors/1/shape", [10**400])], "tensor 'w': a dim must have a size of 1"),
     ("product", [("tensors/1/shape", [2**30, 2**30])], "tensor 'w' has 1.15e+18 elements"),
-    ("rank", [("tensors/1/shape", [1] * 17)], "tensor 'w' has 17 dims, at most 16"),
+    ("rank", [("tensors/1/shape", [1] * 17)], "tensor 'w' has 17 dims. Use at most 16"),
     ("unknown symbol", [("tensors/0/shape", ["rows"])], "tensor 'x': size 'rows' uses the symbol"),
     ("symbol zero", [("symbols/batch", 0)], "symbol 'batch' must be 1 to"),
     ("symbol huge", [("symbols/batch", 2**54)], "symbol 'batch' must be 1 to"),
@@ -279,7 +279,7 @@ def test_what_is_accepted_can_be_written_read_and_named():
         ("b k, n b -> b n", "but (b=8) is 8"),
         ("b k, (n m) k -> b (n m)", "do not follow from the shapes"),
         ({"notation": "b k, n k -> b n", "flops": "q*2"}, "flops uses ['q']"),
-        ({"notation": "b k, n k -> b n", "flops": "b**k"}, "flops: size 'b**k' may use"),
+        ({"notation": "b k, n k -> b n", "flops": "b**k"}, "flops: size 'b**k' is invalid"),
         ({"notation": "b k, n k -> b n", "flops": ""}, "flops: size ''"),
         ({"notation": "b k, n k -> b n", "linear": [[2]]}, "linear names position 2"),
         ({"notation": "b k, n k -> b n", "saves_inputs": [-1]}, "saves_inputs names position -1"),

@@ -43,7 +43,7 @@ def test_segments_of_a_stages_own_ops_are_taken() -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        (recomputed({"ops": ["a"], "again": ["b"]}), "repeats 'b', which is none of its ops"),
+        (recomputed({"ops": ["a"], "again": ["b"]}), "repeats 'b', which is not one of its ops"),
         (recomputed({"ops": ["a"], "again": ["a", "a"]}), "repeats 'a' twice"),
         (recomputed(SEGMENT, SEGMENT), "'a' is listed twice"),
         (recomputed({"ops": ["a", "a"], "again": ["a"]}), "'a' is listed twice"),
@@ -58,5 +58,5 @@ def test_segments_that_contradict_themselves_are_refused(
 
 
 def test_segments_with_ops_that_the_stage_has_not_are_refused() -> None:
-    with pytest.raises(PlanError, match="'nowhere', which the stage has not"):
+    with pytest.raises(PlanError, match="'nowhere', which the stage does not have"):
         stage(recomputed({"ops": ["a", "nowhere"], "again": ["a"]}))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from meshwright.schema import PlanError
-from service.child_process import Messages
+from meshwright_service.processes.child_main import ParentMessages
 
 Sent = Mapping[str, bytes]
 
@@ -46,13 +46,13 @@ def stays(sent: Sent) -> dict[int, bytes]:
     return {}
 
 
-def repeats(sent: bytes, messages: Messages, argument: str, times: int) -> None:
+def repeats(sent: bytes, messages: ParentMessages, argument: str, times: int) -> None:
     """Says what it was given, so many times."""
     for _ in range(times):
         messages.write({"argument": argument, "bytes": len(sent)})
 
 
-def talks_and_dies(sent: bytes, messages: Messages, size: int) -> None:
+def talks_and_dies(sent: bytes, messages: ParentMessages, size: int) -> None:
     """Prints that many bytes and more, and is killed."""
     del sent, messages
     os.write(1, b"." * size)
@@ -60,7 +60,7 @@ def talks_and_dies(sent: bytes, messages: Messages, size: int) -> None:
     os.kill(os.getpid(), 9)
 
 
-def waits(sent: bytes, messages: Messages) -> None:
+def waits(sent: bytes, messages: ParentMessages) -> None:
     """Says its process, and runs until it is killed."""
     del sent
     messages.write({"process": os.getpid()})

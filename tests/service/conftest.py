@@ -20,16 +20,18 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from bench.postgresql import PostgreSQL, running
-from meshwright.planner import find_planner
+from meshwright.plugins.planner import find_planner
 from meshwright.schema import Plan, Request
-from service.app import create_app
-from service.database import Database
-from service.settings import Settings
+from meshwright_service.api.app import create_app
+from meshwright_service.common.settings import Settings
+from meshwright_service.store.database import Database
 from tests.service.job_table import Table
 from tests.service.planners import COUNT, told
 from tests.service.samples import REQUEST
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+ON_BOTH = ("store", "jobs", "auth", "test_side_by_side.py")
 Serve = Callable[..., TestClient]
 
 
@@ -52,7 +54,9 @@ def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def tell(monkeypatch: pytest.MonkeyPatch, variable: str, path: Path) -> None:
     """Set a variable that children of this process see too: what they copy has its own."""
     monkeypatch.setenv(variable, str(path))
-    monkeypatch.setattr("service.child.answer", partial(told, dict(os.environ)))
+    monkeypatch.setattr(
+        "meshwright_service.processes.child_client.answer", partial(told, dict(os.environ))
+    )
 
 
 @pytest.fixture(scope="session")
@@ -81,23 +85,34 @@ def upgraded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty database, of each kind."""
-    with _made(request, tmp_path, "template1") as url:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of the store and of jobs run on both databases; all others on SQLite, and on PostgreSQL
+    in `make test-long`."""
+    if "dialect" in metafunc.fixturenames:
+        room = metafunc.definition.path.relative_to(HERE).parts[0]
+        marks = () if room in ON_BOTH else (pytest.mark.long,)
+        metafunc.parametrize("dialect", ["sqlite", pytest.param("postgresql", marks=marks)])
+
+
+@pytest.fixture
+def empty(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty database."""
+    with _made(dialect, request, tmp_path, "template1") as url:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty store, on each of the databases."""
-    with _made(request, tmp_path, None) as url:
+@pytest.fixture
+def store(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty store."""
+    with _made(dialect, request, tmp_path, None) as url:
         yield url
 
 
 @contextmanager
-def _made(request: pytest.FixtureRequest, folder: Path, template: str | None) -> Iterator[str]:
-    if request.param == "sqlite":
+def _made(
+    dialect: str, request: pytest.FixtureRequest, folder: Path, template: str | None
+) -> Iterator[str]:
+    if dialect == "sqlite":
         if template is None:
             shutil.copy(request.getfixturevalue("upgraded_file"), folder)
         yield f"sqlite:///{folder / 'meshwright.db'}"
@@ -128,7 +143,13 @@ def serve(store: str, tmp_path: Path) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(planner: str = "tiny", **settings: Any) -> TestClient:
-            given = {"data_dir": tmp_path, "database_url": store, "poll_s": 0.02, **settings}
+            given = {
+                "data_dir": tmp_path,
+                "database_url": store,
+                "poll_s": 0.02,
+                "retry_s": 0,
+                **settings,
+            }
             app = create_app(Settings(**given), planner=f"tests.service.planners:{planner}")
             return stack.enter_context(local(app))
 
@@ -147,7 +168,7 @@ def server(
     data: Path, *, planner: str = "tests.service.planners:tiny", port: str = "0"
 ) -> Iterator[tuple[str, int]]:
     """Its URL and process id; ended by SIGTERM, as supervisors do."""
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", port]
+    command = [sys.executable, "-m", "meshwright_service.cli", "serve", "--port", port]
     command += ["--data-dir", str(data)]
     environment = {**os.environ, "MESHWRIGHT_PLANNER": planner}
     with (data / "errors").open("w") as errors:
@@ -161,7 +182,7 @@ def server(
             yield found[0], process.pid
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(timeout=20)
+            process.wait(timeout=60)
             process.stdout.close()
 
 
@@ -174,7 +195,7 @@ def is_there(process: int) -> bool:
     return True
 
 
-def until(what: Callable[[], Any], *, seconds: float = 20) -> Any:
+def until(what: Callable[[], Any], *, seconds: float = 60) -> Any:
     """What `what` gives once that is true; fails after so many seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

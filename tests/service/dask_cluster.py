@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.service.builds import python_path
 from tests.service.conftest import ROOT, until
 
 WORKERS = 2
@@ -30,15 +31,18 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, *security: str) -> Iterator[Cluster]:
-    """security: options of `dask scheduler` and `dask worker`."""
+def cluster(folder: Path, *security: str, sources: Path = ROOT) -> Iterator[Cluster]:
+    """security: options of `dask scheduler` and `dask worker`. sources: what these import."""
+    environment = {**os.environ, "PYTHONPATH": python_path(sources)}
     file = folder / "scheduler.json"
     begun: list[subprocess.Popen[bytes]] = []
 
     def begin(*words: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "dask", *words, "--no-dashboard", *security]
         with (folder / f"dask-{len(begun)}").open("wb") as log:
-            begun.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))
+            begun.append(
+                subprocess.Popen(command, cwd=sources, env=environment, stdout=log, stderr=log)
+            )
         return begun[-1]
 
     try:

@@ -149,6 +149,11 @@ def _too_large() -> Iterator[tuple[str, Callable[[], bytes], str]]:
         lambda: json.dumps(_op(attrs={"a": ["b", "c" * 5000]})).encode(),
         "/ops/0/attrs/a/1",
     )
+    yield (
+        "a hundred thousand unknown fields",
+        lambda: json.dumps(graph(**{f"f{i}": 1 for i in range(100_000)})).encode(),
+        "",
+    )
     yield "a long name of a field", lambda: json.dumps(graph(**{"b" * MB: 1})).encode(), ""
     yield (
         "an attribute of 100 levels",
@@ -205,6 +210,9 @@ def _graphs() -> Iterator[tuple[Any, ...]]:
     yield "no ops, but null", graph(ops=None), "/ops"
     yield "a prototype", graph(__proto__={"admin": True}), "/__proto__"
     yield "a field that is a path", graph(**{"../../etc": 1}), "/..~1..~1etc"
+    yield "half a million wrong notes", graph(notes=[1] * 500_000), "/notes/0"
+    yield "150,000 wrong ops", graph(ops=[{}] * 150_000), "/ops/0/name"
+    yield "half a million sizes that are null", _tensor(shape=[None] * 500_000), f"{shape}/0"
     yield "a version to come", graph(schema_version=2**40), "/schema_version"
 
 

@@ -7,19 +7,24 @@ from typing import Any
 from sqlalchemy import Float, literal_column, select, text
 
 from meshwright.schema import Graph, Topology
-from service import documents
-from service.database import Database
-from service.jobs import Jobs
-from service.leases import Claim, Leases
-from service.principals import ANYBODY, DEFAULT
-from service.tables import JobEventRow
+from meshwright_service.auth.principals import ANYBODY
+from meshwright_service.common.tenant import DEFAULT_TENANT
+from meshwright_service.jobs.agents import Agents
+from meshwright_service.jobs.jobs import Jobs
+from meshwright_service.jobs.leases import Claim, Leases
+from meshwright_service.jobs.losses import Losses, RetryLimits
+from meshwright_service.store import documents
+from meshwright_service.store.database import Database
+from meshwright_service.store.tables import JobEventRow
 from tests.service.samples import GRAPH, TOPOLOGY
 
+TRIES = RetryLimits(max_losses=2, max_lapses=4, retry_s=0)
 NOW = literal_column("(SELECT at FROM clock)", Float())
 
 
 class Table:
-    """A job table whose leases last 10 s, and whose searches may be lost twice."""
+    """A job table whose leases last 10 s, and whose searches may be lost twice, their leases four
+    times."""
 
     def __init__(self, store: str) -> None:
         self.database = Database(store, now=NOW)
@@ -28,7 +33,12 @@ class Table:
             connection.execute(text("CREATE TABLE clock (at FLOAT)"))
             connection.execute(text("INSERT INTO clock VALUES (1000)"))
         self.jobs = Jobs(self.database)
-        self.leases = Leases(self.database, lease_s=10, max_losses=2)
+        self.try_jobs(TRIES)
+
+    def try_jobs(self, tries: RetryLimits) -> None:
+        """Have jobs tried so often from now on."""
+        self.leases = Leases(self.database, lease_s=10, tries=tries)
+        self.losses = Losses(self.database, Agents(self.database), tries, lease_s=10)
 
     def turn_clock(self, seconds: float) -> None:
         with self.database.writing() as connection:
@@ -38,7 +48,7 @@ class Table:
         graph, topology = Graph.from_dict(GRAPH), Topology.from_dict(TOPOLOGY)
         with self.database.writing() as connection:
             for document in (graph, topology):
-                documents.put(connection, DEFAULT, document, now=self.database.now)
+                documents.put(connection, DEFAULT_TENANT, document, now=self.database.now)
             return self.jobs.submit(
                 connection,
                 ANYBODY,

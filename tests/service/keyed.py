@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from starlette.testclient import TestClient
 
-from service.principals import SCOPES, Scope, Tenant
-from service.state import State
+from meshwright_service.api.state import State
+from meshwright_service.auth.principals import SCOPES, Scope
+from meshwright_service.common.tenant import Tenant
 
 
 def state_of(http: TestClient) -> State:

@@ -7,11 +7,11 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from meshwright.schema import Graph, Plan, Setup, Topology
-from service import documents
-from service.principals import DEFAULT
-from service.state import State
-from service.stored import stored_plan
-from solver.planner import plan
+from meshwright_service.api.state import State
+from meshwright_service.common.tenant import DEFAULT_TENANT
+from meshwright_service.store import documents
+from meshwright_service.store.encoded_documents import stored_plan
+from meshwright_solver.planning.planner import plan
 from tests.service.samples import GRAPH, TOPOLOGY
 from tests.solver.requests import toy_request
 
@@ -36,6 +36,13 @@ def store_for(
     service: State = client.app.state.service  # type: ignore[attr-defined]  # a FastAPI app
     with service.database.writing() as connection:
         for document in (graph, topology, setup, request.calibration):
-            documents.put(connection, DEFAULT, document, now=service.database.now)
-        documents.put_plan(connection, DEFAULT, stored_plan(found), now=service.database.now)
+            documents.put(connection, DEFAULT_TENANT, document, now=service.database.now)
+    store_plan(client, found)
     return found
+
+
+def store_plan(client: TestClient, plan: Plan) -> None:
+    """This plan, whose other documents are stored."""
+    service: State = client.app.state.service  # type: ignore[attr-defined]  # a FastAPI app
+    with service.database.writing() as connection:
+        documents.put_plan(connection, DEFAULT_TENANT, stored_plan(plan), now=service.database.now)

@@ -15,8 +15,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from meshwright.cli import main
-from service.app import create_app
-from service.settings import Settings
+from meshwright_service.api.app import create_app
+from meshwright_service.common.settings import Settings
 from tests.service.conftest import ROOT, local
 from tests.service.samples import REQUEST, TOPOLOGY, request
 
@@ -71,7 +71,7 @@ def test_infeasible_ends_the_command_with_its_own_code(
 
 def test_make_run_plans_a_real_model_and_ends(tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "service.demo"],
+        [sys.executable, "-m", "meshwright_service.cli.demo"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -91,7 +91,7 @@ def test_make_run_stays_up_in_a_terminal_until_it_is_interrupted(tmp_path: Path)
     terminal, other = os.openpty()
     small = tmp_path / "graph.json"
     small.write_text(json.dumps(REQUEST["graph"]))
-    command = [sys.executable, "-m", "service.demo", "--graph", str(small)]
+    command = [sys.executable, "-m", "meshwright_service.cli.demo", "--graph", str(small)]
     process = subprocess.Popen(
         command,
         stdin=other,

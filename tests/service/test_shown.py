@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.fitting import fit_calibration
-from costmodel.residuals import residuals_of
 from meshwright.client import Client
 from meshwright.schema import Graph, Topology
 from meshwright.schema.observation import Observation
+from meshwright_costmodel.fitting import fit_calibration
+from meshwright_costmodel.residuals import residuals_of
 from tests.costmodel.test_fitting import samples
+from tests.service.cli.test_serve import command
 from tests.service.conftest import server
 from tests.service.samples import GRAPH, TOPOLOGY
-from tests.service.test_server import command
 
 
 def test_residuals_and_measured_steps_are_shown(

@@ -10,11 +10,12 @@ from sqlalchemy import func, select
 
 from meshwright.schema import Certificate, Plan
 from meshwright.schema.agent import Agent
-from service import certificates, documents
-from service.agents import Agents
-from service.principals import ANYBODY, DEFAULT
-from service.stored import stored_plan
-from service.tables import DocumentRow, JobEventRow
+from meshwright_service.auth.principals import ANYBODY
+from meshwright_service.common.tenant import DEFAULT_TENANT
+from meshwright_service.jobs.agents import Agents
+from meshwright_service.store import certificates, documents
+from meshwright_service.store.encoded_documents import stored_plan
+from meshwright_service.store.tables import DocumentRow, JobEventRow
 from tests.service.conftest import Serve
 from tests.service.job_table import Table
 from tests.service.samples import GRAPH, REQUEST, TOPOLOGY
@@ -63,7 +64,7 @@ def test_every_job_is_claimed_once(table: Table) -> None:
 def test_events_of_a_job_are_numbered_one_after_another(table: Table) -> None:
     job = table.submit()
     at_once(lambda: table.leases.claim("w") and table.leases.release)
-    at_once(lambda: table.jobs.cancel(DEFAULT, job))
+    at_once(lambda: table.jobs.cancel(DEFAULT_TENANT, job))
     with table.database.reading() as connection:
         events = select(JobEventRow.seq, JobEventRow.body).where(JobEventRow.job == job)
         found = connection.execute(events.order_by(JobEventRow.seq)).all()
@@ -85,15 +86,15 @@ def test_a_plan_found_twice_is_kept_once_with_one_verdict(table: Table, plan: Pl
         said = table.leases.succeed(claim, stored_plan(plan))
         with table.database.writing() as connection:
             certificate = Certificate(plan=plan.id, outcome=outcome, detail="")
-            certificates.put(connection, DEFAULT, certificate, now=table.database.now)
+            certificates.put(connection, DEFAULT_TENANT, certificate, now=table.database.now)
         return said
 
     assert at_once(find_and_certify) == ["ended"] * AT_ONCE
     with table.database.reading() as connection:
         kept = select(func.count()).where(DocumentRow.id == plan.id)
         assert connection.execute(kept).scalar() == 1
-        assert certificates.read(connection, DEFAULT, plan.id).outcome in outcomes
-        assert documents.exists(connection, DEFAULT, "plan", plan.id)
+        assert certificates.read(connection, DEFAULT_TENANT, plan.id).outcome in outcomes
+        assert documents.exists(connection, DEFAULT_TENANT, "plan", plan.id)
 
 
 def test_an_agent_that_registers_twice_is_one(table: Table) -> None:

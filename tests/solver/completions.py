@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from meshwright.schema import Plan
-from solver.assignment import assignment_of_choice
-from solver.dynamic_programming import dynamic_programming
-from solver.lowering import Models, lower
-from solver.outcome import Budget
-from solver.pins import Allowed, exactly
-from solver.states import IntArray
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.constraints.pins import exactly
+from meshwright_solver.evaluation.accounting.assignment import assignment_of_choice
+from meshwright_solver.lowering.lower import lower
+from meshwright_solver.search.core.outcome import SearchBudget
+from meshwright_solver.search.elimination.dynamic_programming import dynamic_programming
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_model import StrategyFilter
 from tests.solver.random_problems import plan_of_assignment
 
 
@@ -19,14 +21,14 @@ def completed_cost_ns(models: Models, strategies: Mapping[int, IntArray]) -> flo
     return least_cost_ns(models, {p: exactly(row) for p, row in strategies.items()})
 
 
-def least_cost_ns(models: Models, allowed: Mapping[int, Allowed]) -> float:
-    return dynamic_programming(lower(models, allowed, None).graph, Budget()).cost_ns
+def least_cost_ns(models: Models, allowed: Mapping[int, StrategyFilter]) -> float:
+    return dynamic_programming(lower(models, allowed, None).graph, SearchBudget()).cost_ns
 
 
 def completed_plan(models: Models, strategies: Mapping[int, IntArray]) -> Plan:
     """A plan with these strategies."""
     lowered = lower(models, {p: exactly(row) for p, row in strategies.items()}, None)
-    choice = dynamic_programming(lowered.graph, Budget()).choice
+    choice = dynamic_programming(lowered.graph, SearchBudget()).choice
     assert choice is not None
     return plan_of_assignment(models, assignment_of_choice(lowered, choice))
 

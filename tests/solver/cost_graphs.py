@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.cost_graph import (
+from meshwright_solver.common.arrays import FloatArray
+from meshwright_solver.search.core.cost_graph import (
     FORBIDDEN,
+    CostEdge,
     CostGraph,
-    Edge,
-    FloatArray,
-    Node,
+    CostNode,
     Projection,
     evaluate_choice,
 )
@@ -62,17 +62,18 @@ def random_graph(seed: int) -> CostGraph:
 
     extents = [int(k) for k in random.integers(1, 5, random.integers(1, 7))]
     nodes = tuple(
-        Node(f"n{i}", cost((k,), forbidden * 0.3), memory((k,), 0.7)) for i, k in enumerate(extents)
+        CostNode(f"n{i}", cost((k,), forbidden * 0.3), memory((k,), 0.7))
+        for i, k in enumerate(extents)
     )
-    edges: list[Edge | Projection] = []
+    edges: list[CostEdge | Projection] = []
     for _ in range(int(random.integers(0, 2 * len(extents) + 1)) if len(extents) > 1 else 0):
         tail, head = (int(node) for node in random.choice(len(extents), 2, replace=False))
         shape = (extents[tail], extents[head])
         if random.random() < 0.35:
             select = random.integers(0, shape[1], shape[0])
-            edges.append(Edge.projection(tail, head, select))
+            edges.append(CostEdge.projection(tail, head, select))
         else:
-            edges.append(Edge(tail, head, cost(shape, forbidden), memory(shape, 0.4)))
+            edges.append(CostEdge(tail, head, cost(shape, forbidden), memory(shape, 0.4)))
     limit = None if random.random() < 0.2 else float(random.integers(0, 12 * len(extents)))
     return CostGraph(nodes, tuple(edges), limit)
 
@@ -99,25 +100,25 @@ def random_chain(seed: int, repeats: int, limit_bytes: float | None = None) -> C
     skip_memory = memory(stream, op) if random.random() < 0.5 else None
     global_inner = cost(2, inner)
 
-    nodes = [Node("first", cost(stream), memory(stream))]
+    nodes = [CostNode("first", cost(stream), memory(stream))]
     if with_global:
-        nodes.append(Node("global", cost(2), memory(2)))
-    edges: list[Edge | Projection] = []
+        nodes.append(CostNode("global", cost(2), memory(2)))
+    edges: list[CostEdge | Projection] = []
     before = 0
     for block in range(repeats):
         first = len(nodes)
-        nodes.append(Node(f"{block}.inner", inner_cost, inner_memory))
-        nodes.append(Node(f"{block}.op", op_cost))
-        nodes.append(Node(f"{block}.stream", stream_cost, stream_memory))
-        edges.append(Edge(before, first, into_inner))
-        edges.append(Edge(first, first + 1, inner_op))
-        edges.append(Edge(before, first + 1, skip, skip_memory))
-        edges.append(Edge.projection(first + 1, first + 2, op_select))
+        nodes.append(CostNode(f"{block}.inner", inner_cost, inner_memory))
+        nodes.append(CostNode(f"{block}.op", op_cost))
+        nodes.append(CostNode(f"{block}.stream", stream_cost, stream_memory))
+        edges.append(CostEdge(before, first, into_inner))
+        edges.append(CostEdge(first, first + 1, inner_op))
+        edges.append(CostEdge(before, first + 1, skip, skip_memory))
+        edges.append(CostEdge.projection(first + 1, first + 2, op_select))
         if with_global:
-            edges.append(Edge(1, first, global_inner))
+            edges.append(CostEdge(1, first, global_inner))
         before = first + 2
-    nodes.append(Node("last", cost(3)))
-    edges.append(Edge(before, len(nodes) - 1, cost(stream, 3)))
+    nodes.append(CostNode("last", cost(3)))
+    edges.append(CostEdge(before, len(nodes) - 1, cost(stream, 3)))
     return CostGraph(tuple(nodes), tuple(edges), limit_bytes)
 
 
@@ -127,11 +128,11 @@ def unshared(graph: CostGraph) -> CostGraph:
     def copied(array: FloatArray | None) -> FloatArray | None:
         return None if array is None else array.copy()
 
-    nodes = tuple(Node(n.name, n.cost.copy(), copied(n.memory)) for n in graph.nodes)
+    nodes = tuple(CostNode(n.name, n.cost.copy(), copied(n.memory)) for n in graph.nodes)
     edges = tuple(
         Projection(e.tail, e.head, e.select.copy())
         if isinstance(e, Projection)
-        else Edge(e.tail, e.head, e.cost.copy(), copied(e.memory))
+        else CostEdge(e.tail, e.head, e.cost.copy(), copied(e.memory))
         for e in graph.edges
     )
     return CostGraph(nodes, edges, graph.memory_limit_bytes)

@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from solver.cost_graph import (
+from meshwright_solver.common.arrays import FloatArray
+from meshwright_solver.search.core.cost_graph import (
     FORBIDDEN,
+    CostEdge,
     CostGraph,
-    Edge,
-    FloatArray,
-    Node,
+    CostNode,
     Projection,
     evaluate_choice,
 )
@@ -42,18 +42,18 @@ def entangled_graph(seed: int, memory: Memory) -> CostGraph:
         values[random.random(shape) < forbidden] = FORBIDDEN
         return values
 
-    nodes = tuple(Node(f"n{k}", cost(k), drawn(bytes_up_to, k)) for k in extents)
-    edges: list[Edge | Projection] = []
+    nodes = tuple(CostNode(f"n{k}", cost(k), drawn(bytes_up_to, k)) for k in extents)
+    edges: list[CostEdge | Projection] = []
     for a, first in enumerate(extents):
         for b, second in list(enumerate(extents))[a + 1 :]:
             kind = random.random()
             if kind < 0.3:
-                edges.append(Edge(a, b, cost(first, second), drawn(bytes_up_to, first, second)))
+                edges.append(CostEdge(a, b, cost(first, second), drawn(bytes_up_to, first, second)))
             elif kind < 0.65:
-                edges.append(Edge(b, a, cost(second, first)))
+                edges.append(CostEdge(b, a, cost(second, first)))
     if random.random() < 0.4:
         a, b = random.choice(len(extents), 2, replace=False).tolist()
-        edges.append(Edge.projection(a, b, random.integers(0, extents[b], extents[a])))
+        edges.append(CostEdge.projection(a, b, random.integers(0, extents[b], extents[a])))
     lifetimes = None
     if memory == "lifetimes":
         starts = random.integers(0, 6, len(extents))

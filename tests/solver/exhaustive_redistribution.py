@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from costmodel.collectives import Interconnect, collective_cost, collective_lines
+from meshwright_costmodel.collectives import Interconnect, collective_cost, collective_lines
 from tests.solver.stacked_devices import Lay
 
 Device = tuple[int, ...]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from solver.lowering import Models
-from solver.op_info import OpInfo, Port
-from solver.op_model import OpModel
+from meshwright_solver.problem.op_info import OpInfo, OpPort
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_model import OpModel
 from tests.solver.devices import HELD, PARTIAL, Array, Cluster, Lay
 from tests.solver.small_graphs import GraphMaker
 
@@ -43,16 +43,16 @@ class Bench:
     def followed_axes(self, strategy: Codes) -> list[int]:
         return [a for a, code in enumerate(strategy) if len(self.model.parts_of_code[code]) > 1]
 
-    def cluster(self, port: Port) -> Cluster:
+    def cluster(self, port: OpPort) -> Cluster:
         info = self.models.problem.tensors[port.tensor]
         return Cluster(self.model.axis_sizes, tuple(slot.size for slot in info.slots))
 
-    def labels(self, port: Port) -> list[int]:
+    def labels(self, port: OpPort) -> list[int]:
         """The part of every slot."""
         part_of = {slot: part for part, slot in port.slot_of.items()}
         return [part_of[k] for k in range(len(part_of))]
 
-    def lay(self, port: Port, state: Codes, *, gradient: bool) -> Lay:
+    def lay(self, port: OpPort, state: Codes, *, gradient: bool) -> Lay:
         value = self.models.values.value_of[port.tensor]
         n = len(value.slots)
         partial = n + 2 if gradient else n + 1
@@ -69,13 +69,13 @@ class Bench:
     def made(self, strategy: Codes, k: int = 0) -> Codes:
         return tuple(self.model.made(np.array([strategy]), k)[0].tolist())
 
-    def shards(self, port: Port, whole: Array, lay: Lay, random: np.random.Generator):
+    def shards(self, port: OpPort, whole: Array, lay: Lay, random: np.random.Generator):
         """Device -> its own array, cut out."""
         cluster = self.cluster(port)
         held = cluster.place(whole, lay, random)
         return {device: held[device][cluster.region(lay, device)] for device in cluster.devices}
 
-    def check(self, port: Port, shards: dict[Codes, Array], whole: Array, lay: Lay) -> None:
+    def check(self, port: OpPort, shards: dict[Codes, Array], whole: Array, lay: Lay) -> None:
         cluster = self.cluster(port)
         held: dict[object, Array] = {}
         for device, own in shards.items():
@@ -83,7 +83,7 @@ class Bench:
             held[device][cluster.region(lay, device)] = own  # refuses a wrong shape
         cluster.check(held, whole, lay)
 
-    def whole(self, port: Port, random: np.random.Generator) -> Array:
+    def whole(self, port: OpPort, random: np.random.Generator) -> Array:
         return random.integers(-5, 5, self.cluster(port).slot_sizes) * 1.0
 
 

@@ -8,17 +8,19 @@ import numpy as np
 from hypothesis import strategies as st
 
 from meshwright.schema import Cost, Graph, Mesh, MeshAxis, Pin, Plan, Search, Setup, Topology
-from solver.assignment import Assignment, assignment_of_choice
-from solver.cost_graph import CostGraph, Edge, IntArray, Node, Projection
-from solver.dynamic_programming import dynamic_programming
-from solver.evaluate import cost_of_all
-from solver.ledger import ledger_of
-from solver.lowering import Lowered, Models, lower
-from solver.outcome import Budget
-from solver.pins import allowed_strategies, pinned_ops
-from solver.plan_document import stage_document
-from solver.remade import NOTHING, Remade
-from solver.values import find_values
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.constraints.pins import allowed_strategies, pinned_ops
+from meshwright_solver.evaluation.accounting.assignment import Assignment, assignment_of_choice
+from meshwright_solver.evaluation.accounting.ledger import ledger_of
+from meshwright_solver.evaluation.evaluate import cost_of_all
+from meshwright_solver.evaluation.plan_document import stage_document
+from meshwright_solver.lowering.lower import Lowered, lower
+from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
+from meshwright_solver.problem.values import find_values
+from meshwright_solver.search.core.cost_graph import CostEdge, CostGraph, CostNode, Projection
+from meshwright_solver.search.core.outcome import SearchBudget
+from meshwright_solver.search.elimination.dynamic_programming import dynamic_programming
+from meshwright_solver.strategies.mesh_models import Models
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
 
@@ -138,7 +140,7 @@ def cases(draw: st.DrawFn, most: int = 6) -> Case:
 
 
 @st.composite
-def again(draw: st.DrawFn, graph: Graph) -> Remade:
+def again(draw: st.DrawFn, graph: Graph) -> RecomputedOps:
     """Sometimes some ops of a stretch of the graph."""
     names = [op.name for op in graph.topological_order()]
     if draw(st.integers(0, 2)):
@@ -146,7 +148,7 @@ def again(draw: st.DrawFn, graph: Graph) -> Remade:
     ends = sorted((draw(st.integers(0, len(names))), draw(st.integers(0, len(names)))))
     stretch = names[slice(*ends)]
     chosen = frozenset(name for name in stretch if draw(st.booleans()))
-    return Remade("full", chosen, dict.fromkeys(stretch, 0)) if chosen else NOTHING
+    return RecomputedOps("full", chosen, dict.fromkeys(stretch, 0)) if chosen else NOTHING
 
 
 def lowered_case(
@@ -155,7 +157,7 @@ def lowered_case(
     mesh: Mesh,
     setup: Setup,
     pins: tuple[Pin, ...] = (),
-    remade: Remade = NOTHING,
+    remade: RecomputedOps = NOTHING,
 ) -> Case:
     built = replace(problem(graph, devices, setup), remade=remade)
     models = Models(built, find_values(built), mesh)
@@ -178,20 +180,20 @@ def random_choice(graph: CostGraph, seed: int) -> IntArray | None:
     """A random choice that takes nothing forbidden: the best under random prices."""
     random = np.random.default_rng(seed)
     nodes = tuple(
-        Node(node.name, np.where(np.isinf(node.cost), np.inf, random.random(len(node.cost))))
+        CostNode(node.name, np.where(np.isinf(node.cost), np.inf, random.random(len(node.cost))))
         for node in graph.nodes
     )
     edges = tuple(
         edge
         if isinstance(edge, Projection)
-        else Edge(
+        else CostEdge(
             edge.tail,
             edge.head,
             np.where(np.isinf(edge.cost), np.inf, random.random(edge.cost.shape)),
         )
         for edge in graph.edges
     )
-    return dynamic_programming(CostGraph(nodes, edges), Budget()).choice
+    return dynamic_programming(CostGraph(nodes, edges), SearchBudget()).choice
 
 
 def plan_of(case: Case, choice: IntArray) -> Plan:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from costmodel.collectives import Interconnect, collective_cost
-from solver.redistribution import Path, Placed, Redistributions
-from solver.states import PARTIAL, REPLICATED, VARIED, StateSpace
+from meshwright_costmodel.collectives import Interconnect, collective_cost
+from meshwright_solver.layouts.redistribution import Path, Placed, Redistributions
+from meshwright_solver.layouts.states import PARTIAL, REPLICATED, VARIED, StateSpace
 from tests.solver.stacked_devices import Array, Cluster, Lay
 
 AXIS_SIZES = (2, 3, 5, 6, 8)

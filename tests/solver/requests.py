@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodel.calibrations import default_calibration
 from meshwright.schema import Graph, Infeasible, Plan, Request, Setup, Topology
-from solver.planner import plan
-from solver.problem import Problem, build_problem
+from meshwright_costmodel.calibrations import default_calibration
+from meshwright_solver.planning.planner import plan
+from meshwright_solver.problem.problem import Problem, build_problem
 from tests.solver.small_graphs import GraphMaker, toy_calibration
 
 ONE_BATCH = Setup(microbatches=1)

@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from solver.cost_graph import FORBIDDEN, CostGraph, Edge, FloatArray, IntArray, Node, Projection
+from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.search.core.cost_graph import (
+    FORBIDDEN,
+    CostEdge,
+    CostGraph,
+    CostNode,
+    Projection,
+)
 
 
 def shared_graph(seed: int, nodes: int, limit_share: float | None = None) -> CostGraph:
@@ -26,8 +33,8 @@ class _Maker:
         self._sizes = self._random.integers(2, 31, 4).tolist()
         self._pool: dict[tuple[str, int, int, int], FloatArray] = {}
         self._selects: dict[tuple[int, int], IntArray] = {}
-        self.nodes: list[Node] = []
-        self.edges: list[Edge | Projection] = []
+        self.nodes: list[CostNode] = []
+        self.edges: list[CostEdge | Projection] = []
 
     def graph(self, count: int, limit_share: float | None) -> CostGraph:
         first = self._node()
@@ -38,7 +45,7 @@ class _Maker:
 
     def _limit(self, share: float) -> float:
         held = [node.memory for node in self.nodes]
-        held += [edge.memory for edge in self.edges if isinstance(edge, Edge)]
+        held += [edge.memory for edge in self.edges if isinstance(edge, CostEdge)]
         tables = [table for table in held if table is not None]
         least = sum(float(table.min()) for table in tables)
         most = sum(float(table.max()) for table in tables)
@@ -75,7 +82,7 @@ class _Maker:
         kind = int(self._random.integers(3))
         cost = self._shared(("cost", size, 1, kind), lambda: self._random.random(size) * 100)
         memory = self._shared(("memory", size, 1, kind), lambda: self._bytes(size))
-        self.nodes.append(Node(f"n{len(self.nodes)}", cost, memory if kind else None))
+        self.nodes.append(CostNode(f"n{len(self.nodes)}", cost, memory if kind else None))
         return len(self.nodes) - 1
 
     def _join(self, tail: int, head: int) -> None:
@@ -83,7 +90,7 @@ class _Maker:
         kind = int(self._random.integers(3))
         cost = self._shared(("pair", rows, columns, kind), lambda: self._pairs(rows, columns))
         memory = self._shared(("held", rows, columns, kind), lambda: self._bytes(rows, columns))
-        self.edges.append(Edge(tail, head, cost, memory if kind == 2 else None))
+        self.edges.append(CostEdge(tail, head, cost, memory if kind == 2 else None))
 
     def _bytes(self, *shape: int) -> FloatArray:
         return np.floor(self._random.random(shape) * 1000)

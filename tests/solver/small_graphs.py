@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costmodel.calibrations import datasheet_calibration
 from meshwright.schema import Axis, Calibration, Graph, Mesh, MeshAxis, Setup, Topology
-from solver.lowering import Models
-from solver.problem import Problem, build_problem
-from solver.values import find_values
+from meshwright_costmodel.calibrations import datasheet_calibration
+from meshwright_solver.problem.problem import Problem, build_problem
+from meshwright_solver.problem.values import find_values
+from meshwright_solver.strategies.mesh_models import Models
 
 Shape = Sequence[int | str]
 

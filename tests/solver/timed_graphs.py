@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from solver.cost_graph import CostGraph
+from meshwright_solver.search.core.cost_graph import CostGraph
 from tests.solver.cost_graphs import random_graph
 
 

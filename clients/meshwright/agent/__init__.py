@@ -1,1 +1,1 @@
-"""Microbenchmarks on devices: what a calibration is fitted to."""
+"""Measurement agent: microbenchmarks on devices, whose samples calibrations are fitted to."""

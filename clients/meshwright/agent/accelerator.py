@@ -1,4 +1,4 @@
-"""The device that this process measures: a GPU, an NPU, or the CPU where there is neither."""
+"""Accelerator of this process: a GPU, an NPU, or the CPU on machines without these."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """kind: torch's name of its devices. dtypes: of products that are measured."""
+    """A device to measure.
+
+    kind: torch's device type. dtypes: the dtypes of measured matrix products.
+    """
 
     kind: str
     index: int
@@ -31,7 +34,7 @@ class Accelerator:
 
     @property
     def backend(self) -> Backend:
-        """What its collectives run on."""
+        """The backend of its collectives."""
         match self.kind:
             case "cuda":
                 return "nccl"
@@ -41,13 +44,13 @@ class Accelerator:
                 return "gloo"
 
     def synchronize(self) -> None:
-        """Wait for what was begun on the device."""
+        """Wait for the work submitted to the device."""
         if self.kind != "cpu":
             _module(self.kind).synchronize(self.index)
 
 
 def find_accelerator(local_rank: int) -> Accelerator:
-    """The device of this process among those of its machine."""
+    """The device of the process with this local rank."""
     kind = _kind_here()
     if kind is not None:
         return _card(kind, local_rank)
@@ -55,13 +58,13 @@ def find_accelerator(local_rank: int) -> Accelerator:
 
 
 def processes_here() -> int:
-    """One for each GPU or NPU of this machine, two on a CPU."""
+    """The number of processes on this machine: one per GPU or NPU, two on a CPU."""
     kind = _kind_here()
     return 2 if kind is None else int(_module(kind).device_count())
 
 
 def _kind_here() -> str | None:
-    """Of the cards of this machine; None where there are none."""
+    """The device type of this machine's cards; None without cards."""
     if torch.cuda.is_available():
         return "cuda"
     if importlib.util.find_spec("torch_npu") is not None:
@@ -85,7 +88,7 @@ def _module(kind: str) -> Any:
 
 
 def _processor() -> str:
-    """What /proc/cpuinfo calls it; the machine's architecture where there is none."""
+    """The CPU model of /proc/cpuinfo, else the machine's architecture."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             for line in file:

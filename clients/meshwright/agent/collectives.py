@@ -1,4 +1,4 @@
-"""Collectives among the processes of a measurement."""
+"""Timing of collectives among the processes of a measurement."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 
 from meshwright.agent.accelerator import Accelerator
-from meshwright.agent.places import Places
-from meshwright.agent.tasks import Collective
+from meshwright.agent.rank_placement import RankGrid
+from meshwright.agent.tasks import CollectiveTask
 from meshwright.agent.timing import MAX_RUNS, MIN_RUNS
 from meshwright.agent.torch_names import gather_into, scatter_into
 
@@ -19,35 +19,37 @@ ELEMENT_BYTES = 4  # of float32
 NS_PER_S = 1e9
 
 
-class Groups:
-    """This rank's group for every extents, made once: making one is a collective itself."""
+class GroupCache:
+    """Cache of this rank's process groups by extents; creating a group is a collective."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: RankGrid) -> None:
         self._places = places
-        self._made: dict[tuple[int, ...], dist.ProcessGroup] = {}
+        self._groups: dict[tuple[int, ...], dist.ProcessGroup] = {}
 
     def of(self, extents: tuple[int, ...]) -> dist.ProcessGroup:
-        """All ranks ask for the same extents in the same order."""
-        if extents not in self._made:
+        """The group with these extents; all ranks must call it in the same order."""
+        if extents not in self._groups:
             ranks = self._places.groups(extents)
-            made = [(own, dist.new_group(own)) for own in ranks]
-            self._made[extents] = next(group for own, group in made if dist.get_rank() in own)
-        return self._made[extents]
+            groups = [(members, dist.new_group(members)) for members in ranks]
+            self._groups[extents] = next(
+                group for members, group in groups if dist.get_rank() in members
+            )
+        return self._groups[extents]
 
 
 def measure_collective(
-    own: Collective, groups: Groups, accelerator: Accelerator, *, seconds: float
+    task: CollectiveTask, groups: GroupCache, accelerator: Accelerator, *, seconds: float
 ) -> list[float]:
-    """ns of each run, as long as the slowest rank took. Every rank calls it at the same time."""
-    work = _work(own, groups.of(own.extents), accelerator.device)
+    """Time of each run on the slowest rank, in ns; all ranks must call it together."""
+    work = _work(task, groups.of(task.extents), accelerator.device)
     trial = _one_run(work, accelerator), _one_run(work, accelerator)
-    (usual,) = _largest([min(trial)], accelerator)
-    count = max(MIN_RUNS, min(MAX_RUNS, int(seconds * NS_PER_S / usual)))
-    return _largest([_one_run(work, accelerator) for _ in range(count)], accelerator)
+    (typical_ns,) = _max_over_ranks([min(trial)], accelerator)
+    count = max(MIN_RUNS, min(MAX_RUNS, int(seconds * NS_PER_S / typical_ns)))
+    return _max_over_ranks([_one_run(work, accelerator) for _ in range(count)], accelerator)
 
 
 def _one_run(work: Callable[[], object], accelerator: Accelerator) -> float:
-    """ns on this rank, from when all ranks were ready."""
+    """Time of one run on this rank after a barrier, in ns."""
     dist.barrier()
     accelerator.synchronize()
     started = time.perf_counter_ns()
@@ -56,21 +58,23 @@ def _one_run(work: Callable[[], object], accelerator: Accelerator) -> float:
     return float(time.perf_counter_ns() - started)
 
 
-def _largest(numbers: list[float], accelerator: Accelerator) -> list[float]:
-    """Element by element, over all ranks."""
+def _max_over_ranks(numbers: list[float], accelerator: Accelerator) -> list[float]:
+    """The elementwise maximum over all ranks."""
     values = torch.tensor(numbers, dtype=torch.float64, device=accelerator.device)
     dist.all_reduce(values, op=dist.ReduceOp.MAX)
     return [float(value) for value in values.cpu()]
 
 
-def _work(own: Collective, group: dist.ProcessGroup, device: torch.device) -> Callable[[], object]:
-    members = math.prod(own.extents)
-    whole = max(members, own.payload_bytes // ELEMENT_BYTES // members * members)
+def _work(
+    task: CollectiveTask, group: dist.ProcessGroup, device: torch.device
+) -> Callable[[], object]:
+    members = math.prod(task.extents)
+    whole = max(members, task.payload_bytes // ELEMENT_BYTES // members * members)
     part = whole // members
     full = torch.ones(whole, device=device)
     piece = torch.ones(part, device=device)
     first = dist.get_process_group_ranks(group)[0]
-    match own.kind:
+    match task.kind:
         case "all_reduce":
             return lambda: dist.all_reduce(full, group=group)
         case "all_gather":

@@ -1,4 +1,4 @@
-"""The service as an agent sees it: who asks for measurements and keeps what comes of them."""
+"""Service client of an agent: registration, leases, heartbeats and results."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from meshwright.client import Call, Client, Endpoint, Exchange, asked, posted, segment
+from meshwright.client import ApiCall, Client, Endpoint, Exchange, asked, posted, segment
 from meshwright.schema import InvalidInput, MeshwrightError, NotFound, Progress, Unavailable
 from meshwright.schema.agent import Agent, Heartbeat, Measure, Results
 
-PAUSE_S = 5.0  # between tries; chosen: a service that begins again takes less
-IMPATIENT_S = 2.5  # of pauses within one call, as agents wait themselves; chosen
-GIVE_UP_S = 60.0  # chosen: the other processes wait for the first one half of their patience
+PAUSE_S = 5.0  # chosen: between attempts, longer than a restart of the service
+IMPATIENT_S = 2.5  # chosen: total pauses within one call, because agents retry
+GIVE_UP_S = 60.0  # chosen: half the time that the other ranks wait for rank 0
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A measurement that is the agent's while the service hears of it."""
+    """A measurement leased to an agent; heartbeats extend the lease."""
 
     measurement: str
     attempt: int
@@ -27,31 +27,31 @@ class Lease:
 
 
 def register_agent(agent: Agent) -> Exchange[dict[str, Any]]:
-    """Register an agent; its `id`, and after how many seconds a sign of life is due."""
+    """Register an agent; returns its `id` and the heartbeat interval in seconds."""
     return (yield from posted("/v1/agents", agent.to_dict()))
 
 
 def heartbeat(agent: str, sign: Heartbeat) -> Exchange[bool]:
-    """Give a sign of life; whether what it measures is still the agent's."""
+    """Send a heartbeat; returns whether the agent still holds its lease."""
     path = f"/v1/agents/{segment(agent)}/heartbeat"
     return bool((yield from posted(path, sign.to_dict()))["holds"])
 
 
 def lease(agent: str, *, wait_s: float) -> Exchange[dict[str, Any] | None]:
-    """What there is to measure for an agent, within the time."""
+    """Lease a measurement, waiting up to `wait_s` seconds; None where there is none."""
     path = f"/v1/agents/{segment(agent)}/lease"
-    found = yield from asked(Call("POST", path, {"wait": wait_s}, again="unreached"))
-    return found.get("measurement")
+    answer = yield from asked(ApiCall("POST", path, {"wait": wait_s}, again="unreached"))
+    return answer.get("measurement")
 
 
 def end_measurement(agent: str, measurement: str, results: Results) -> Exchange[dict[str, Any]]:
-    """Hand in how a measurement ended; what is `stored` of it. The same twice is no harm."""
+    """Report the results of a measurement; returns the stored documents. Idempotent."""
     path = f"/v1/agents/{segment(agent)}/measurements/{segment(measurement)}/results"
     return (yield from posted(path, results.to_dict()))
 
 
 class AgentClient(Client):
-    """A client of the service with what only agents ask."""
+    """A client of the service with the agent endpoints."""
 
     register_agent = Endpoint(register_agent)
     heartbeat = Endpoint(heartbeat)
@@ -59,12 +59,12 @@ class AgentClient(Client):
     end_measurement = Endpoint(end_measurement)
 
     def pause(self, seconds: float) -> None:
-        """Let the service be for a while."""
+        """Wait before the next attempt."""
         self._sleep(seconds)
 
 
 class Asker:
-    """One agent's side of a service; reconnects, and registers again where it was forgotten."""
+    """Session of one agent; reconnects, and registers again after the service forgets it."""
 
     def __init__(self, client: AgentClient, agent: Agent) -> None:
         self._client = client
@@ -72,23 +72,25 @@ class Asker:
         self.heartbeat_s = self._register()
 
     def wait(self, seconds: float) -> Lease | None:
-        """The next measurement; None where there is none within the time, or no answer."""
+        """The next lease; None after `seconds` without one, or without an answer."""
         try:
-            found = self._client.lease(self._agent.id, wait_s=seconds)
+            measurement = self._client.lease(self._agent.id, wait_s=seconds)
         except NotFound:
             self.heartbeat_s = self._register()
             return None
         except Unavailable:
             self._client.pause(PAUSE_S)
             return None
-        if found is None:
+        if measurement is None:
             return None
-        return Lease(found["id"], found["attempt"], Measure.from_dict(found["asked"]))
+        return Lease(
+            measurement["id"], measurement["attempt"], Measure.from_dict(measurement["asked"])
+        )
 
     def end(self, lease: Lease, results: Results) -> dict[str, Any] | None:
-        """What came of results; None where the measurement is not the agent's any more.
+        """Report results; returns the stored documents, or None after the lease is lost.
 
-        Raises InvalidInput where they are refused, Unavailable where no answer comes for long.
+        Raises InvalidInput for refused results, and Unavailable after GIVE_UP_S without an answer.
         """
         begun = time.monotonic()
         while True:
@@ -110,10 +112,10 @@ class Asker:
 
 
 class Heart:
-    """Signs of life beside a measurement, from a thread of its own while it is entered.
+    """Heartbeats during a measurement, sent from a thread while the context is entered.
 
-    Call it to ask whether the measurement is to end: somebody else has it, or it was cancelled. A
-    service that does not answer may be back in time: then it goes on.
+    A call returns whether the measurement must end, because it is canceled or leased to another
+    agent. A service that does not answer does not end the measurement.
     """
 
     def __init__(self, url: str, agent: Agent, lease: Lease, every_s: float) -> None:
@@ -143,7 +145,7 @@ class Heart:
         return self._lost.is_set()
 
     def report(self, progress: Progress) -> None:
-        """What the next sign says of the measurement."""
+        """Set the progress of the next heartbeat."""
         self._progress = progress
 
     def _beat(self) -> None:
@@ -158,7 +160,7 @@ class Heart:
                     holds = client.heartbeat(self._agent.id, sign)
                 except Unavailable:
                     continue
-                except MeshwrightError:  # forgotten, or another's by now
+                except MeshwrightError:  # the agent is forgotten, or the lease lost
                     holds = False
                 if not holds:
                     self._lost.set()

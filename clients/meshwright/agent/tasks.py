@@ -1,4 +1,4 @@
-"""What there is to measure: kernels over shapes, collectives over groups and sizes."""
+"""Tasks of a measurement: kernels over shapes, collectives over groups and sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from meshwright.schema.samples import CollectiveKind, KernelKind
 
-# m, n, k of products: squares, the narrow ones that tensor parallelism leaves, few rows
+# m, n, k of products: squares, narrow shapes of tensor parallelism, few rows
 SQUARES = (256, 512, 1024, 2048, 4096, 8192)
 NARROW = ((4096, 512, 4096), (4096, 4096, 512), (64, 4096, 4096), (4096, 1024, 1024))
 # batch, heads, sequence, head dimension
@@ -23,8 +23,8 @@ COLLECTIVES: tuple[CollectiveKind, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """A kernel to measure; shape as in a KernelSample."""
+class KernelTask:
+    """A kernel to measure; `shape` as in KernelSample."""
 
     kind: KernelKind
     dtype: str
@@ -48,7 +48,7 @@ class Kernel:
                 return 0.0
 
     def bytes_moved(self, element_bytes: int) -> float:
-        """Every operand read and every result written once."""
+        """Memory traffic in bytes: every operand is read and every result written once."""
         match self.kind:
             case "matmul":
                 m, n, k = self.shape
@@ -63,8 +63,8 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Collective:
-    """A collective to measure, in groups with so many members along each level."""
+class CollectiveTask:
+    """A collective to measure; `extents` are the members of a group along each level."""
 
     kind: CollectiveKind
     payload_bytes: int
@@ -75,43 +75,45 @@ class Collective:
         return f"{self.kind} {self.payload_bytes} B {'x'.join(map(str, self.extents))}"
 
 
-def kernels(dtypes: tuple[str, ...], *, largest: int) -> Iterator[Kernel]:
-    """Kernels whose products have at most `largest` numbers along a dim; cheap ones first."""
+def kernels(dtypes: tuple[str, ...], *, largest: int) -> Iterator[KernelTask]:
+    """Kernels whose products have dims of at most `largest`, the cheapest first."""
     for dtype in dtypes:
-        yield Kernel("launch", dtype, (LAUNCHED,))
+        yield KernelTask("launch", dtype, (LAUNCHED,))
         for count in ELEMENTS:
             if count <= largest**2:
-                yield Kernel("memory", dtype, (count,))
+                yield KernelTask("memory", dtype, (count,))
         for size in SQUARES:
             if size <= largest:
-                yield Kernel("matmul", dtype, (size, size, size))
+                yield KernelTask("matmul", dtype, (size, size, size))
         for shape in NARROW:
             if max(shape) <= 2 * largest:
-                yield Kernel("matmul", dtype, shape)
+                yield KernelTask("matmul", dtype, shape)
         for batch, heads, sequence, head_dim in ATTENTIONS:
             if sequence <= largest:
-                yield Kernel("attention", dtype, (batch, heads, sequence, head_dim, 1))
+                yield KernelTask("attention", dtype, (batch, heads, sequence, head_dim, 1))
 
 
-def collectives(levels: tuple[int, ...], *, largest_bytes: int) -> Iterator[Collective]:
-    """Every collective over every kind of group that the levels have, small messages first."""
+def collectives(levels: tuple[int, ...], *, largest_bytes: int) -> Iterator[CollectiveTask]:
+    """Every collective over every kind of group of the levels, small messages first."""
     for payload in PAYLOADS:
         if payload <= largest_bytes:
             for kind, extents in itertools.product(COLLECTIVES, groups(levels)):
                 if kind != "send" or math.prod(extents) == 2:
-                    yield Collective(kind, payload, extents)
+                    yield CollectiveTask(kind, payload, extents)
 
 
 def groups(levels: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Extents of the groups to measure: along one level two units and all, then whole machines."""
-    found: list[tuple[int, ...]] = []
+    """Extents of the groups to measure: pairs and all units of one level, then several levels."""
+    extents_list: list[tuple[int, ...]] = []
     for place, size in enumerate(levels):
         for extent in sorted({2, size} if size > 2 and size % 2 == 0 else {size}):
             if extent > 1:
-                found.append(tuple(extent if at == place else 1 for at in range(len(levels))))
-    found += [
+                extents_list.append(
+                    tuple(extent if at == place else 1 for at in range(len(levels)))
+                )
+    extents_list += [
         (1,) * place + levels[place:]
         for place in reversed(range(len(levels)))
         if sum(size > 1 for size in levels[place:]) > 1
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(extents_list))

@@ -1,4 +1,4 @@
-"""How long something takes: many runs, their median, and what is too far from it left out."""
+"""Timing of repeated runs: the median without outliers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 MIN_RUNS = 5  # chosen: a median of fewer follows one slow run
 MAX_RUNS = 200
-REJECTED = 5.0  # chosen: median absolute deviations beyond which a run is another thing's fault
+REJECTED = 5.0  # chosen: median absolute deviations beyond which a run is an outlier
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """ns: the median of the runs kept; spread_ns: between their quartiles.
+    """The time of a task.
 
-    rejected: how many runs were left out.
+    ns: the median of the accepted runs. spread_ns: their interquartile range. runs, rejected: the
+    numbers of accepted and rejected runs.
     """
 
     ns: float
@@ -26,35 +27,37 @@ class Timing:
 
     @classmethod
     def of(cls, runs_ns: Sequence[float]) -> Timing:
-        """Of at least one run; runs far from the median are left out."""
-        middle = statistics.median(runs_ns)
-        deviation = statistics.median(abs(run - middle) for run in runs_ns)
-        kept = [run for run in runs_ns if abs(run - middle) <= REJECTED * deviation] or [middle]
-        rejected = len(runs_ns) - len(kept)
-        if len(kept) < 2:
-            return cls(middle, 0.0, len(kept), rejected)
-        low, _, high = statistics.quantiles(kept, n=4, method="inclusive")
-        return cls(statistics.median(kept), high - low, len(kept), rejected)
+        """The timing of at least one run; runs far from the median are rejected."""
+        median_ns = statistics.median(runs_ns)
+        deviation = statistics.median(abs(run - median_ns) for run in runs_ns)
+        accepted = [run for run in runs_ns if abs(run - median_ns) <= REJECTED * deviation] or [
+            median_ns
+        ]
+        rejected = len(runs_ns) - len(accepted)
+        if len(accepted) < 2:
+            return cls(median_ns, 0.0, len(accepted), rejected)
+        low, _, high = statistics.quantiles(accepted, n=4, method="inclusive")
+        return cls(statistics.median(accepted), high - low, len(accepted), rejected)
 
 
-def timed(
+def time_runs(
     work: Callable[[], object],
     wait: Callable[[], None],
     *,
     seconds: float,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> list[float]:
-    """ns of each run: MIN_RUNS at least, then as many as fit into `seconds`.
+    """Time of each run in ns: at least MIN_RUNS, then as many as fit into `seconds`.
 
-    wait: until what `work` began is done. One run before is not counted.
+    `wait` blocks until the work is complete. One warm-up run is not counted.
     """
     work()
     wait()
     runs: list[float] = []
-    begun = clock()
-    while len(runs) < MIN_RUNS or (len(runs) < MAX_RUNS and clock() - begun < seconds * 1e9):
-        started = clock()
+    begin = clock()
+    while len(runs) < MIN_RUNS or (len(runs) < MAX_RUNS and clock() - begin < seconds * 1e9):
+        start = clock()
         work()
         wait()
-        runs.append(float(clock() - started))
+        runs.append(float(clock() - start))
     return runs

@@ -1,4 +1,4 @@
-"""Collectives that PyTorch 2.13 calls by new names, and warns of the old ones."""
+"""Collectives under the names of PyTorch 2.13, which deprecates the older names."""
 
 from __future__ import annotations
 

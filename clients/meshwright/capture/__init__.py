@@ -1,7 +1,7 @@
-"""Real programs -> Graph, on the machine that has the framework, without weights.
+"""Capture of programs of PyTorch, JAX, ONNX and MindSpore as graphs, without weights.
 
-Each name is imported when it is asked for: an ONNX model needs no PyTorch, a job that trains no
-transformers.
+Names are imported on first use: capture of ONNX models does not need PyTorch, and a training job
+does not need transformers.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from meshwright.capture.factory import Recipe, capture_factory
+    from meshwright.capture.from_factory import Recipe, capture_factory
     from meshwright.capture.hf import capture_hf
     from meshwright.capture.interpreter import interpret
     from meshwright.capture.jax import JaxRecipe, capture_jax
-    from meshwright.capture.mindspore.recipe import MindSporeRecipe, capture_mindspore
+    from meshwright.capture.mindspore.from_factory import MindSporeRecipe, capture_mindspore
     from meshwright.capture.module import capture_module
     from meshwright.capture.onnx import capture_onnx
 
 _HOMES = {
     "JaxRecipe": "jax",
-    "MindSporeRecipe": "mindspore.recipe",
-    "Recipe": "factory",
-    "capture_factory": "factory",
+    "MindSporeRecipe": "mindspore.from_factory",
+    "Recipe": "from_factory",
+    "capture_factory": "from_factory",
     "capture_hf": "hf",
     "capture_jax": "jax",
-    "capture_mindspore": "mindspore.recipe",
+    "capture_mindspore": "mindspore.from_factory",
     "capture_module": "module",
     "capture_onnx": "onnx",
     "interpret": "interpreter",

@@ -1,4 +1,4 @@
-"""torch.export's graph -> Program: calls converted, module paths kept, in-place writes undone."""
+"""Conversion of torch.export's graph to a Program, with in-place writes functionalized."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
-from meshwright.capture.aten import CONVERTERS, Call, dtype_name
+from meshwright.capture.aten import CONVERTERS, AtenCall, dtype_name
 from meshwright.capture.program import Node, Program, Value
-from meshwright.capture.witness import Witness
+from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema.errors import GraphError
 from meshwright.schema.graph import Role
 
@@ -23,35 +23,37 @@ _ROLES: Mapping[InputKind, Role] = {
     InputKind.CONSTANT_TENSOR: "constant",
     InputKind.USER_INPUT: "input",
 }
-_INLINED = frozenset(
+_WRAPPERS = frozenset(
     {"wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint"}
 )
-_DROPPED = frozenset({"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_size"})
-_COMMUNICATE = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor"})
+_NO_OPS = frozenset({"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_size"})
+_COMMUNICATION_NAMESPACES = frozenset(
+    {"_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor"}
+)
 _VIEW_KINDS = frozenset({"reshape", "transpose", "expand", "slice", "split"})
 
 
 class _NumbersAsOps(TorchFunctionMode):
-    """Tensors that torch would make of the program's own numbers: on meta they lose the numbers.
+    """Mode that converts tensors of literal numbers to ops, because meta tensors lose the numbers.
 
-    A tensor of one number is `full`; places in a row, x[:, [3, 4]], are a slice.
+    A tensor of one number becomes `full`; consecutive indices, x[:, [3, 4]], become a slice.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        given = dict(kwargs or {})
+        keywords = dict(kwargs or {})
         if func is torch.tensor and len(args) == 1 and isinstance(args[0], (bool, int, float)):
-            given.pop("requires_grad", None)
-            return torch.full((), args[0], **given)
+            keywords.pop("requires_grad", None)
+            return torch.full((), args[0], **keywords)
         if func is torch.Tensor.__getitem__:
             args = (args[0], _without_lists(args[1]))
-        return func(*args, **given)
+        return func(*args, **keywords)
 
 
 def _without_lists(index: Any) -> Any:
-    """The index with its one list as a slice, where that says the same."""
+    """The index with its single list replaced by an equivalent slice, if there is one."""
     parts = index if isinstance(index, tuple) else (index,)
     lists = [part for part in parts if isinstance(part, list)]
     if len(lists) != 1 or any(isinstance(part, (int, torch.Tensor)) for part in parts):
@@ -66,8 +68,8 @@ def _without_lists(index: Any) -> Any:
     return tuple(run if isinstance(part, list) else part for part in parts)
 
 
-class _WrittenView(Exception):
-    """A tensor is written in place while a view of it lives: only torch's own pass undoes that."""
+class _InPlaceWriteToView(Exception):
+    """A tensor with a live view is written in place, which needs torch's functionalization."""
 
 
 def export_program(
@@ -76,23 +78,23 @@ def export_program(
     *,
     witness: Witness,
 ) -> Program:
-    """Trace one forward pass without running it; the first result is the loss if it is a scalar."""
+    """Trace one forward pass without running it; a scalar first output is the loss."""
     positional = () if isinstance(arguments, Mapping) else tuple(arguments)
     named = dict(arguments) if isinstance(arguments, Mapping) else {}
     with warnings.catch_warnings():
-        # torch warns of its own deprecations while it traces
+        # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
-        # a forward that makes tensors names no device, as a rule
+        # most forward functions create tensors without naming a device
         with torch.device("meta"), _NumbersAsOps():
             exported = torch.export.export(module, positional, named, strict=False)
         try:
-            return _Reader(module, exported, witness).read()
-        except _WrittenView:
-            return _Reader(module, exported.run_decompositions({}), witness).read()
+            return _ExportReader(module, exported, witness).read()
+        except _InPlaceWriteToView:
+            return _ExportReader(module, exported.run_decompositions({}), witness).read()
 
 
 @dataclass
-class _Reader:
+class _ExportReader:
     module: torch.nn.Module
     exported: torch.export.ExportedProgram
     witness: Witness
@@ -109,15 +111,15 @@ class _Reader:
             if node.op == "placeholder":
                 values[node] = self._source(node, specs[node.name], names)
         self._walk(self.exported.graph_module, values, "")
-        kept = [
+        output_names = [
             spec.arg.name
             for spec in signature.output_specs
             if spec.kind is OutputKind.USER_OUTPUT and hasattr(spec.arg, "name")
         ]
         by_name = {node.name: value for node, value in values.items()}
-        outputs = [value for name in kept if isinstance(value := by_name.get(name), Value)]
+        outputs = [value for name in output_names if isinstance(value := by_name.get(name), Value)]
         if not outputs:
-            raise GraphError("the module's forward returns no tensor; return the loss")
+            raise GraphError("the module's forward returns no tensor. Return the loss")
         loss = outputs[0] if outputs[0].shape == () else None
         return Program(
             self.nodes, self.sources, [loss] if loss else outputs, loss, witness=self.witness
@@ -147,59 +149,59 @@ class _Reader:
     def _walk(
         self, graph_module: torch.fx.GraphModule, values: dict[torch.fx.Node, Any], path: str
     ) -> Any:
-        """Convert the nodes of one (sub)graph; what its output node returns."""
+        """Convert the nodes of a graph or subgraph; returns the values of its output node."""
         for node in graph_module.graph.nodes:
             if node.op == "get_attr":
                 values[node] = self._attribute(graph_module, str(node.target))
             elif node.op == "call_function":
                 values[node] = self._call(node, values, path)
             elif node.op == "output":
-                return _substituted(node.args[0], values)
+                return _substitute(node.args[0], values)
         return None
 
     def _attribute(self, graph_module: torch.fx.GraphModule, name: str) -> Any:
-        found: Any = graph_module
+        target: Any = graph_module
         for part in name.split("."):
-            found = getattr(found, part)
-        if not isinstance(found, torch.Tensor):
-            return found
-        value = Value(name, tuple(found.shape), dtype_name(found.dtype), "constant")
+            target = getattr(target, part)
+        if not isinstance(target, torch.Tensor):
+            return target
+        value = Value(name, tuple(target.shape), dtype_name(target.dtype), "constant")
         self.sources.append(value)
         return value
 
     def _call(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any], path: str) -> Any:
-        arguments = _substituted(node.args, values)
+        arguments = _substitute(node.args, values)
         name = getattr(node.target, "__name__", str(node.target))
         if name == "getitem":
             return arguments[0][arguments[1]]
-        if name in _INLINED:
-            return self._inlined(node, arguments, path)
+        if name in _WRAPPERS:
+            return self._inline(node, arguments, path)
         if not isinstance(node.target, torch._ops.OpOverload):
             raise GraphError(f"torch.export left {name!r}, which is not a tensor operation")
         packet = node.target.overloadpacket.__name__
-        if node.target.namespace in _COMMUNICATE:
+        if node.target.namespace in _COMMUNICATION_NAMESPACES:
             raise GraphError(
                 f"{_module_of(node, path) or 'the module'} communicates between devices "
-                f"({node.target.namespace}.{packet}); capture the model of one device, from which "
-                "the planner makes the communication"
+                f"({node.target.namespace}.{packet}). Capture the model of one device; the planner "
+                "adds the communication"
             )
         results = _results(node.meta.get("val"))
-        if packet in _DROPPED or not results:
+        if packet in _NO_OPS or not results:
             return None
-        named = _by_name(node.target, arguments, _substituted(node.kwargs, values))
+        named = _by_name(node.target, arguments, _substitute(node.kwargs, values))
         base = packet.removesuffix("_") if not packet.endswith("__") else packet
         in_place = base != packet and base != ""
         target = str(node.target).replace(f"{packet}.", f"{base}.", 1) if in_place else node.target
-        call = Call(str(target), named, results, _module_of(node, path))
-        CONVERTERS.get(base, Call.unknown)(call)
+        call = AtenCall(str(target), named, results, _module_of(node, path))
+        CONVERTERS.get(base, AtenCall.unknown)(call)
         self.nodes += call.nodes
-        self.makers.update((value, made) for made in call.nodes for value in made.outputs)
+        self.makers.update((value, maker) for maker in call.nodes for value in maker.outputs)
         if in_place:
-            self._written(node, call.values[0], values)
-        several = isinstance(node.meta["val"], (list, tuple))
-        return list(call.values) if several else call.values[0]
+            self._replace_written(node, call.values[0], values)
+        is_list = isinstance(node.meta["val"], (list, tuple))
+        return list(call.values) if is_list else call.values[0]
 
-    def _inlined(self, node: torch.fx.Node, arguments: Any, path: str) -> Any:
+    def _inline(self, node: torch.fx.Node, arguments: Any, path: str) -> Any:
         position = next(
             i for i, item in enumerate(arguments) if isinstance(item, torch.fx.GraphModule)
         )
@@ -208,25 +210,25 @@ class _Reader:
         bound = dict(zip(places, arguments[position + 1 :], strict=True))
         return self._walk(inner, bound, _module_of(node, path))
 
-    def _written(
+    def _replace_written(
         self, node: torch.fx.Node, result: Value, values: dict[torch.fx.Node, Any]
     ) -> None:
-        """Whoever reads the written tensor later reads the result."""
-        written = node.args[0]
-        before = values.get(written) if isinstance(written, torch.fx.Node) else None
+        """Replace the written tensor by the result for later readers."""
+        target = node.args[0]
+        before = values.get(target) if isinstance(target, torch.fx.Node) else None
         if before is None or before is result:
             return
-        viewed = any(n.kind in _VIEW_KINDS and before in n.inputs for n in self.nodes)
+        has_view = any(n.kind in _VIEW_KINDS and before in n.inputs for n in self.nodes)
         maker = self.makers.get(before)
-        if viewed or (maker is not None and maker.kind in _VIEW_KINDS):
-            raise _WrittenView
+        if has_view or (maker is not None and maker.kind in _VIEW_KINDS):
+            raise _InPlaceWriteToView
         for key, value in values.items():
             if value is before:
                 values[key] = result
 
 
 def _parameter_names(module: torch.nn.Module) -> dict[str, str]:
-    """Every name of a parameter or buffer -> its first one; tied weights have several."""
+    """The first name of each parameter or buffer, by name; tied weights have several names."""
     first: dict[int, str] = {}
     names: dict[str, str] = {}
     for pairs in (module.named_parameters, module.named_buffers):
@@ -245,7 +247,7 @@ def _results(meta: Any) -> list[Value]:
 
 
 def _module_of(node: torch.fx.Node, fallback: str) -> str:
-    """Path of the innermost module that ran the node."""
+    """The path of the innermost module of the node."""
     stack = node.meta.get("nn_module_stack")
     return str(list(stack.values())[-1][0]) if stack else fallback
 
@@ -253,23 +255,23 @@ def _module_of(node: torch.fx.Node, fallback: str) -> str:
 def _by_name(
     operator: torch._ops.OpOverload, arguments: Sequence[Any], keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments by the names of the operator's schema, defaults filled in."""
-    named: dict[str, Any] = {}
+    """The arguments by the names of the operator's schema, with defaults."""
+    by_name: dict[str, Any] = {}
     for position, argument in enumerate(operator._schema.arguments):
         if position < len(arguments):
-            named[argument.name] = arguments[position]
+            by_name[argument.name] = arguments[position]
         elif argument.name in keywords:
-            named[argument.name] = keywords[argument.name]
+            by_name[argument.name] = keywords[argument.name]
         elif argument.has_default_value():
-            named[argument.name] = argument.default_value
-    return named
+            by_name[argument.name] = argument.default_value
+    return by_name
 
 
-def _substituted(item: Any, values: Mapping[torch.fx.Node, Any]) -> Any:
+def _substitute(item: Any, values: Mapping[torch.fx.Node, Any]) -> Any:
     if isinstance(item, torch.fx.Node):
         return values.get(item)
     if isinstance(item, (list, tuple)):
-        return [_substituted(part, values) for part in item]
+        return [_substitute(part, values) for part in item]
     if isinstance(item, dict):
-        return {key: _substituted(part, values) for key, part in item.items()}
+        return {key: _substitute(part, values) for key, part in item.items()}
     return item

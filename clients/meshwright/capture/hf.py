@@ -1,4 +1,4 @@
-"""Hugging Face configurations -> Graph, by building the model without weights."""
+"""Capture of Hugging Face configurations, from models without weights."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import transformers
 
 from meshwright.capture.hf_inputs import HeadInputs
 from meshwright.capture.module import capture_module
-from meshwright.capture.scans import scans_as_ops
+from meshwright.capture.selective_scan import scans_as_ops
 from meshwright.schema import Graph
 from meshwright.schema.errors import GraphError, MeshwrightError
 
-# what a model type is usually trained as; encoders come before what transformers can make of them
+# usual training heads of model types; encoder heads come before heads of converted encoders
 _HEADS = (
     "MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
@@ -42,30 +42,30 @@ def capture_hf(
 ) -> Graph:
     """The training graph (forward with labels and loss) of a `config.json`.
 
-    The head is the first of `architectures`, or the model type's usual one. Parameters are of the
-    config's dtype, bfloat16 if it names none; dropout and masks on spectrograms are off. `seq` is
-    the sequence length of a text model, its longest if not given, for both sides of an encoder and
-    a decoder; the samples of a model that hears; an image model has none.
+    The head is the first of `architectures`, or the usual head of the model type. Parameters have
+    the config's dtype, by default bfloat16; dropout and masks on spectrograms are off. `seq` is the
+    sequence length of a text model, by default its maximum, for both encoder and decoder. For an
+    audio model it is the number of samples; image models ignore it.
     """
     settings, origin = _settings(config)
-    built = built_config(settings)
-    head = head_of(settings, built)
+    model_config = build_config(settings)
+    head = head_of(settings, model_config)
     dtype = _dtype(settings)
-    with _named("cannot build", head), torch.device("meta"):
-        model = head._from_config(built, dtype=dtype, attn_implementation=attention_of(head))
+    with _graph_errors("cannot build", head), torch.device("meta"):
+        model = head._from_config(model_config, dtype=dtype, attn_implementation=attention_of(head))
     model.train()
-    inputs = HeadInputs(head, built, dtype, batch=batch, seq=seq)
-    with _named("cannot trace", head), scans_as_ops(head):
+    inputs = HeadInputs(head, model_config, dtype, batch=batch, seq=seq)
+    with _graph_errors("cannot trace", head), scans_as_ops(head):
         graph = capture_module(
             model,
             inputs,
             symbols=inputs.symbols,
             limits=inputs.limits,
-            constants=list(_numbers(built.to_dict())),
-            name=name or settings.get("_name_or_path") or origin or built.model_type,
+            constants=list(_numbers(model_config.to_dict())),
+            name=name or settings.get("_name_or_path") or origin or model_config.model_type,
         )
     if graph.loss is None:
-        raise GraphError(f"{head.__name__} gave no loss for the labels it was given")
+        raise GraphError(f"{head.__name__} returned no loss for its labels")
     return graph
 
 
@@ -74,75 +74,77 @@ def _settings(config: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], s
         return dict(config), ""
     path = Path(config)
     try:
-        read = json.loads(path.read_text())
+        settings = json.loads(path.read_text())
     except OSError as failure:
         raise GraphError(f"cannot read the config {str(path)!r}: {failure.strerror}") from None
     except ValueError as failure:
         raise GraphError(f"the config {str(path)!r} is not JSON: {failure}") from None
-    if not isinstance(read, dict):
+    if not isinstance(settings, dict):
         raise GraphError(f"the config {str(path)!r} must hold a JSON object")
-    return read, path.stem
+    return settings, path.stem
 
 
-def built_config(settings: Mapping[str, Any]) -> Any:
-    kept = {key: value for key, value in settings.items() if key != "model_type"}
+def build_config(settings: Mapping[str, Any]) -> Any:
+    options = {key: value for key, value in settings.items() if key != "model_type"}
     model_type = settings.get("model_type")
     if not isinstance(model_type, str):
         raise GraphError("the config names no model_type")
     if model_type not in transformers.CONFIG_MAPPING:
         raise GraphError(
-            f"transformers {transformers.__version__} knows no model_type {model_type!r}"
+            f"transformers {transformers.__version__} has no model_type {model_type!r}"
         )
-    with _named("cannot build", transformers.CONFIG_MAPPING[model_type]):
-        built = transformers.AutoConfig.for_model(model_type, **kept)
-    for field in list(vars(built)):
-        if "drop" in field and isinstance(getattr(built, field), float):
-            setattr(built, field, 0.0)
-    if hasattr(built, "use_cache"):
-        built.use_cache = False
-    if hasattr(built, "apply_spec_augment"):
-        built.apply_spec_augment = False
-    if getattr(built, "is_encoder_decoder", False) and not _is_set(built, "decoder_start_token_id"):
-        # which token it is changes no shape
-        built.decoder_start_token_id = getattr(built, "pad_token_id", None) or 0
-    return built
+    with _graph_errors("cannot build", transformers.CONFIG_MAPPING[model_type]):
+        model_config = transformers.AutoConfig.for_model(model_type, **options)
+    for field in list(vars(model_config)):
+        if "drop" in field and isinstance(getattr(model_config, field), float):
+            setattr(model_config, field, 0.0)
+    if hasattr(model_config, "use_cache"):
+        model_config.use_cache = False
+    if hasattr(model_config, "apply_spec_augment"):
+        model_config.apply_spec_augment = False
+    if getattr(model_config, "is_encoder_decoder", False) and not _is_set(
+        model_config, "decoder_start_token_id"
+    ):
+        # the value of the token changes no shape
+        model_config.decoder_start_token_id = getattr(model_config, "pad_token_id", None) or 0
+    return model_config
 
 
-def _is_set(built: Any, field: str) -> bool:
-    return getattr(built, field, None) is not None
+def _is_set(model_config: Any, field: str) -> bool:
+    return getattr(model_config, field, None) is not None
 
 
 @contextmanager
-def _named(what: str, head: Any) -> Iterator[None]:
-    """What transformers and torch say of a config that makes no model, as a GraphError."""
+def _graph_errors(what: str, head: Any) -> Iterator[None]:
+    """Convert errors of transformers and torch about a config to a GraphError."""
     try:
         yield
     except MeshwrightError:
         raise
-    except Exception as failure:  # which ones may come is written nowhere
-        said = " ".join(str(failure.__cause__ or failure).split())[:400]
-        raise GraphError(f"{what} a {head.__name__} of this config: {said}") from failure
+    except Exception as failure:  # transformers documents no exception types
+        message = " ".join(str(failure.__cause__ or failure).split())[:400]
+        raise GraphError(f"{what} a {head.__name__} of this config: {message}") from failure
 
 
-def head_of(settings: Mapping[str, Any], built: Any) -> Any:
-    named = list(settings.get("architectures") or [])
-    pairs = bool(getattr(built, "is_encoder_decoder", False))
+def head_of(settings: Mapping[str, Any], model_config: Any) -> Any:
+    candidates = list(settings.get("architectures") or [])
+    pairs = bool(getattr(model_config, "is_encoder_decoder", False))
     for table in (*_HEADS_OF_PAIRS, *_HEADS) if pairs else _HEADS:
         names = getattr(transformers.models.auto.modeling_auto, table)
-        classes = names.get(built.model_type, ())
-        named += [classes] if isinstance(classes, str) else classes
-    for candidate in named:
-        found = getattr(transformers, candidate, None)
-        if found is not None and hasattr(found, "_from_config"):
-            return found
+        classes = names.get(model_config.model_type, ())
+        candidates += [classes] if isinstance(classes, str) else classes
+    for candidate in candidates:
+        head = getattr(transformers, candidate, None)
+        if head is not None and hasattr(head, "_from_config"):
+            return head
     raise GraphError(
-        f"no model with a loss is known for model_type {built.model_type!r}; name a class of "
-        "transformers under architectures"
+        f"no model with a loss is known for model_type {model_config.model_type!r}. Name a class "
+        "of transformers under architectures"
     )
 
 
 def attention_of(head: Any) -> str:
-    """One op where the model has it so; written out in matmul and softmax otherwise."""
+    """The attention implementation: "sdpa", one op, if supported, else "eager"."""
     return "sdpa" if getattr(head, "_supports_sdpa", False) else "eager"
 
 

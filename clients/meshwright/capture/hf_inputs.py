@@ -1,4 +1,4 @@
-"""What a model of transformers is fed in training: tensors on the meta device, by name."""
+"""Training inputs of a transformers model: tensors on the meta device, by name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Sizes = Mapping[str, int]
 Feed = Callable[[Sizes], dict[str, Any]]
 
 DEFAULT_SEQ = 2048
-_SHORT = 128  # chosen: below it, primes that no size of the model is near run out
-_DEFAULT_SIDE = 224  # published: the side of ImageNet crops, where a configuration names none
-_DEFAULT_SAMPLES = 160_000  # chosen: ten seconds at 16 kHz, where no length is asked for
+_SHORT = 128  # chosen: below it, few primes differ from all sizes of the model
+_DEFAULT_SIDE = 224  # published: the side of ImageNet crops, for a configuration without one
+_DEFAULT_SAMPLES = 160_000  # chosen: ten seconds at 16 kHz, the default length
 
 
 class HeadInputs:
-    """The inputs of one head, and which of their sizes stay symbolic.
+    """The inputs of one head, and their symbolic sizes.
 
-    symbols: `batch`, and `seq` where the head reads text. limits: as `capture_module` has them.
+    symbols: `batch`, and `seq` for a head that reads text. limits: as in `capture_module`.
     """
 
     def __init__(
@@ -39,23 +39,23 @@ class HeadInputs:
 
     def __call__(self, sizes: Sizes) -> dict[str, Any]:
         """The forward's arguments at these sizes."""
-        made: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         if self._main in ("pixel_values", "input_features", "input_values"):
-            made[self._main] = {
+            arguments[self._main] = {
                 "pixel_values": self._pixels,
                 "input_features": self._features,
                 "input_values": self._sound,
             }[self._main](sizes)
-        if self._reads_text and "input_features" not in made:
-            made["input_ids"] = _ids(sizes, "batch", "seq")
+        if self._reads_text and "input_features" not in arguments:
+            arguments["input_ids"] = _ids(sizes, "batch", "seq")
         if self._is_contrastive:
-            made["pixel_values"] = self._pixels(sizes)
-            return {**made, "return_loss": True}
-        made["labels"] = _ids(sizes, *(("batch", "seq") if self._reads_text else ("batch",)))
+            arguments["pixel_values"] = self._pixels(sizes)
+            return {**arguments, "return_loss": True}
+        arguments["labels"] = _ids(sizes, *(("batch", "seq") if self._reads_text else ("batch",)))
         if "next_sentence_label" in self._parameters:
-            made["next_sentence_label"] = _ids(sizes, "batch")
-            made["token_type_ids"] = _ids(sizes, "batch", "seq")
-        return made
+            arguments["next_sentence_label"] = _ids(sizes, "batch")
+            arguments["token_type_ids"] = _ids(sizes, "batch", "seq")
+        return arguments
 
     @property
     def _is_contrastive(self) -> bool:
@@ -63,7 +63,7 @@ class HeadInputs:
 
     @property
     def _reads_text(self) -> bool:
-        """Text goes in, or comes out of a decoder."""
+        """Whether the model reads text or decodes it."""
         if self._is_contrastive or "decoder_input_ids" in self._parameters:
             return True
         return self._main == "input_ids"
@@ -83,14 +83,14 @@ class HeadInputs:
             self.limits["seq"] = _traced_length(self.symbols["seq"], longest)
 
     def _pixels(self, sizes: Sizes) -> torch.Tensor:
-        eyes = getattr(self._config, "vision_config", self._config)
-        side = getattr(eyes, "image_size", None) or _DEFAULT_SIDE
+        vision_config = getattr(self._config, "vision_config", self._config)
+        side = getattr(vision_config, "image_size", None) or _DEFAULT_SIDE
         height, width = (side, side) if isinstance(side, int) else side
-        shape = (sizes["batch"], eyes.num_channels, height, width)
+        shape = (sizes["batch"], vision_config.num_channels, height, width)
         return torch.zeros(shape, dtype=self._dtype, device="meta")
 
     def _features(self, sizes: Sizes) -> torch.Tensor:
-        """Frames of a spectrogram, which the first convolutions halve."""
+        """The frames of a spectrogram, which the first convolutions halve."""
         shape = (
             sizes["batch"],
             self._config.num_mel_bins,
@@ -102,9 +102,9 @@ class HeadInputs:
         return torch.zeros((sizes["batch"], self._samples), dtype=self._dtype, device="meta")
 
 
-def _traced_length(asked: int, longest: int) -> int:
-    """The longest sequence to trace at: the one asked for, as some models change beyond it."""
-    return asked if asked >= _SHORT else longest
+def _traced_length(requested: int, longest: int) -> int:
+    """The maximum traced length: the requested one, because some models change beyond it."""
+    return requested if requested >= _SHORT else longest
 
 
 def _ids(sizes: Sizes, *names: str) -> torch.Tensor:

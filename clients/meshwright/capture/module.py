@@ -1,4 +1,4 @@
-"""Any PyTorch module -> Graph."""
+"""Capture of a PyTorch module as a Graph."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 
 from meshwright.capture.export import export_program
-from meshwright.capture.finish import finished, is_label
+from meshwright.capture.finalize import finalize_program, is_label
 from meshwright.capture.passes import PASSES
-from meshwright.capture.witness import BATCH_WITNESS, Witness
+from meshwright.capture.symbolic_sizes import BATCH_WITNESS, Witness
 from meshwright.schema import Graph
 
 Inputs = Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
@@ -26,28 +26,28 @@ def capture_module(
     limits: Mapping[str, int] | None = None,
     constants: Iterable[int] = (),
 ) -> Graph:
-    """The graph of one forward pass, which returns the loss, or a tuple that begins with it.
+    """The graph of one forward pass, which returns the loss or a tuple that starts with it.
 
-    module: on the meta device, or with weights, which are not looked at.
-    example_inputs: called with a size for each symbol; gives the forward's arguments.
-    symbols: the sizes that stay symbolic, and the values that the graph names for them.
-    labels: inputs that are labels, besides those whose names say so.
-    limits: the largest size that a symbol may be traced at (a table of positions ends there).
-    constants: numbers of the model that are not dims of its parameters; no symbol's prime will be
-    near one of them.
+    module: on the meta device, or with weights, which are ignored.
+    example_inputs: called with a size for each symbol; returns the forward's arguments.
+    symbols: the symbolic sizes, with their values in the graph.
+    labels: inputs that are labels, besides those with the name of a label.
+    limits: the largest traced size of a symbol, such as the length of a position table.
+    constants: numbers of the model other than dims of its parameters; the primes of symbols avoid
+    them.
     """
-    own = [size for tensor in _tensors(module) for size in tensor.shape]
+    dims = [size for tensor in _tensors(module) for size in tensor.shape]
     ceilings = {
         symbol: min(BATCH_WITNESS, (limits or {}).get(symbol, BATCH_WITNESS)) for symbol in symbols
     }
-    witness = Witness.choose(ceilings, [*own, *constants])
+    witness = Witness.choose(ceilings, [*dims, *constants])
     arguments = example_inputs(witness.primes)
     program = export_program(_without_weights(module), arguments, witness=witness)
     label_names = set(labels)
     for value in program.sources:
         if value.role == "input" and (value.name in label_names or is_label(value.name)):
             value.role = "label"
-    return finished(program, PASSES, name=name, symbols=symbols)
+    return finalize_program(program, PASSES, name=name, symbols=symbols)
 
 
 def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
@@ -55,11 +55,11 @@ def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
 
 
 def _without_weights(module: torch.nn.Module) -> torch.nn.Module:
-    """The module on the meta device; a module with weights is copied without them."""
-    held = [tensor for tensor in _tensors(module) if not tensor.is_meta]
-    if not held:
+    """The module on the meta device; a module with weights is copied without weights."""
+    weights = [tensor for tensor in _tensors(module) if not tensor.is_meta]
+    if not weights:
         return module
-    return copy.deepcopy(module, {id(tensor): _empty(tensor) for tensor in held})
+    return copy.deepcopy(module, {id(tensor): _empty(tensor) for tensor in weights})
 
 
 def _empty(tensor: torch.Tensor) -> torch.Tensor:

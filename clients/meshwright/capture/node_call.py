@@ -1,4 +1,4 @@
-"""One node of an ONNX model or of a jaxpr, as converters see it."""
+"""Call of one node of an ONNX model or a jaxpr, for converters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from meshwright.schema.graph import DType
 
 @dataclass
 class NodeCall:
-    """A node with its attributes; inputs that are left out are None.
+    """A node with its attributes; omitted inputs are None.
 
-    namespace: what stands before the name of an operator without a kind. numbers: the inputs whose
-    values are known, by position. Converters append to `nodes` through `step` and finish with `op`,
-    or with `alias` where the result is one of the inputs.
+    namespace: the prefix of operators without a canonical kind. numbers: constant inputs, by
+    position. Converters append to `nodes` through `step` and finish with `op`, or with `alias`
+    where the result is one of the inputs.
     """
 
     kind: str
@@ -40,30 +40,30 @@ class NodeCall:
         return self.value(0)
 
     def value(self, position: int) -> Value:
-        """The tensor at this position, which the operator must have."""
-        found = self.inputs[position]
-        assert found is not None, f"{self.kind} without input {position}"
-        return found
+        """The tensor at this position, which must exist."""
+        value = self.inputs[position]
+        assert value is not None, f"{self.kind} without input {position}"
+        return value
 
-    def given(self, *positions: int) -> list[Value]:
-        """The tensors at these positions that are not left out."""
-        found = [self.inputs[p] for p in positions if p < len(self.inputs)]
-        return [value for value in found if value is not None]
+    def present(self, *positions: int) -> list[Value]:
+        """The tensors at these positions without omitted ones."""
+        values = [self.inputs[p] for p in positions if p < len(self.inputs)]
+        return [value for value in values if value is not None]
 
     def list_of(self, name: str, position: int) -> list[int] | None:
-        """Whole numbers that stood in an attribute in old opsets and are an input since."""
+        """Integers of an attribute in old opsets, or of a constant input in new ones."""
         if name in self.attrs:
-            return [int(own) for own in self.attrs[name]]
+            return [int(item) for item in self.attrs[name]]
         numbers = self.numbers.get(position)
-        return None if numbers is None else [int(own) for own in numbers.reshape(-1)]
+        return None if numbers is None else [int(item) for item in numbers.reshape(-1)]
 
     def scalar(self, position: int) -> float | int | bool | None:
-        """The one number that an input is known to hold; None for any other input."""
+        """The number of a constant input with one element; None for any other input."""
         numbers = self.numbers.get(position)
         return None if numbers is None or numbers.size != 1 else numbers.reshape(-1)[0].item()
 
     def op(self, kind: str, inputs: Sequence[Value], /, **attrs: Any) -> None:
-        """The node that makes the results."""
+        """Append the node that produces the results."""
         self.nodes.append(Node(kind, list(inputs), self.results, attrs, self.module))
         self.values = self.results
 
@@ -75,19 +75,19 @@ class NodeCall:
         dtype: DType | None = None,
         **attrs: Any,
     ) -> Value:
-        """A node on the way to the results, of the first input's dtype if none is given."""
-        made = Value("", tuple(shape), dtype or inputs[0].dtype)
-        self.nodes.append(Node(kind, list(inputs), [made], attrs, self.module))
-        return made
+        """Append an intermediate node; the default dtype is that of the first input."""
+        result = Value("", tuple(shape), dtype or inputs[0].dtype)
+        self.nodes.append(Node(kind, list(inputs), [result], attrs, self.module))
+        return result
 
     def alias(self, *values: Value) -> None:
-        """The results are values that exist already."""
+        """Use existing values as the results."""
         self.values = list(values)
 
     def unknown(self) -> None:
-        """Keep the operator's name; attrs hold its attributes."""
+        """Append a node with the operator's name as its kind, and with its attributes."""
         inputs = [value for value in self.inputs if value is not None]
-        plain = {key: own for key, own in self.attrs.items() if _is_plain(own)}
+        plain = {key: attr for key, attr in self.attrs.items() if _is_plain(attr)}
         self.op(f"{self.namespace}.{self.kind}.default", inputs, **plain)
 
 

@@ -1,4 +1,4 @@
-"""The program that passes rewrite: nodes and values at traced sizes, before it becomes a Graph."""
+"""Intermediate representation of a captured program: nodes and values at traced sizes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshwright.capture.witness import Witness
+from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema import Graph, Op, Tensor
 from meshwright.schema.graph import DType, Role
 from meshwright.schema.sizes import Size
 
-# attrs whose whole numbers are extents or positions, and so may depend on a symbol
+# attrs whose integers are extents or positions and may depend on a symbol
 _SIZE_ATTRS = frozenset({"start", "end", "step", "sizes", "other", "diagonal", "slots"})
 
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One tensor of the program. Two values are the same only if they are one object."""
+    """One tensor of the program, compared by identity."""
 
     name: str
     shape: tuple[int, ...]
@@ -60,7 +60,7 @@ class Program:
         return {value: node for node in self.nodes for value in node.outputs}
 
     def readers(self) -> dict[Value, list[Node]]:
-        """Value -> the nodes that read it; a node that reads it twice stands there twice."""
+        """The nodes that read each value; a node that reads it twice appears twice."""
         readers: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for value in node.inputs:
@@ -68,7 +68,7 @@ class Program:
         return readers
 
     def replace(self, substitutes: Mapping[Value, Value]) -> None:
-        """Read the substitute wherever the key is read; chains are followed."""
+        """Replace values by their substitutes in all inputs and outputs, following chains."""
         if not substitutes:
             return
 
@@ -83,12 +83,12 @@ class Program:
         self.loss = None if self.loss is None else last(self.loss)
 
     def insert_before(self, additions: Mapping[Node, Sequence[Node]]) -> None:
-        """Put nodes in front of the node that each list is for."""
+        """Insert lists of nodes before their key nodes."""
         if additions:
             self.nodes = [n for node in self.nodes for n in (*additions.get(node, ()), node)]
 
     def upstream(self, values: Iterable[Value]) -> Program:
-        """The part of the program that makes `values`, with those as its outputs."""
+        """The part of the program that computes `values`, with `values` as its outputs."""
         producers = self.producers()
         needed: set[Node] = set()
         sources: dict[Value, None] = {}
@@ -106,7 +106,7 @@ class Program:
         return Program(nodes, list(sources), outputs, witness=self.witness)
 
     def to_graph(self, *, name: str, symbols: Mapping[str, int]) -> Graph:
-        """The program as a Graph; names of nodes are those of their first outputs."""
+        """The program as a Graph; a node has the name of its first output."""
         return Graph(
             name=name,
             symbols={key: symbols[key] for key in self.witness.primes},
@@ -137,18 +137,18 @@ class Program:
             inputs=tuple(value.name for value in node.inputs),
             outputs=tuple(value.name for value in node.outputs),
             attrs={
-                key: self._sized(value) if key in _SIZE_ATTRS or "." in node.kind else value
+                key: self._symbolic_attr(value) if key in _SIZE_ATTRS or "." in node.kind else value
                 for key, value in node.attrs.items()
             },
             module=node.module,
         )
 
-    def _sized(self, attr: Any) -> Any:
+    def _symbolic_attr(self, attr: Any) -> Any:
         if isinstance(attr, (list, tuple)):
-            return [self._sized(item) for item in attr]
+            return [self._symbolic_attr(item) for item in attr]
         if isinstance(attr, int) and not isinstance(attr, bool):
-            return self.sized(attr)
+            return self.symbolic_size(attr)
         return attr
 
-    def sized(self, number: int) -> Size:
+    def symbolic_size(self, number: int) -> Size:
         return number if number < 0 else self.witness.size(number)

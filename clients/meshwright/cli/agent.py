@@ -13,11 +13,12 @@ from rich.table import Table
 from meshwright.agent.machine.reading import Machine
 from meshwright.cli.asking import topology_of
 from meshwright.cli.consoles import results, say
+from meshwright.cli.output import save, writable
 from meshwright.cli.progress import ProgressLine
 from meshwright.cli.stored import SERVER
 from meshwright.client import Client
-from meshwright.files import read_document, write_whole
-from meshwright.planner import find_fitter
+from meshwright.common.files import check_writable, read_document
+from meshwright.plugins.planner import find_fitter
 from meshwright.schema import InvalidInput, Unavailable
 from meshwright.schema.agent import Agent, Measure
 from meshwright.schema.samples import Samples
@@ -78,12 +79,14 @@ def agent(
         raise InvalidInput("--serve needs the URL of the service that asks: --server URL")
     try:
         from meshwright.agent.accelerator import processes_here
-        from meshwright.agent.local import place_of, process_group, run_here
-        from meshwright.agent.measuring import Measurement, Wanted
-        from meshwright.agent.serving import Serving
-        from meshwright.agent.station import Station
+        from meshwright.agent.agent_loop import Serving
+        from meshwright.agent.launcher import place_of, process_group, run_here
+        from meshwright.agent.measurement import Measurement, MeasurementLimits
+        from meshwright.agent.process_context import Station
     except ImportError:
         raise Unavailable(NEEDS_TORCH) from None
+    if not serve:
+        check_writable(output)
     place = place_of(dict(os.environ))
     if place is None:
         command = ["-m", "meshwright.cli", "agent", "-o", str(output), "--seconds", str(seconds)]
@@ -92,7 +95,7 @@ def agent(
             command += [] if value is None else [option, str(value)]
         command += ["--serve"] if serve else []
         raise typer.Exit(run_here(command, processes or processes_here()))
-    wanted = Wanted(output, seconds, largest, largest_bytes)
+    wanted = MeasurementLimits(output, seconds, largest, largest_bytes)
     found: Samples | None = None
     try:
         with process_group(place), ProgressLine() as line:
@@ -113,7 +116,7 @@ def agent(
             f"{str(failure).splitlines()[0]}{goes_on}"
         ) from None
     if found is not None:
-        write_whole(output, found.to_json() + "\n")
+        save(output, found)
         if found.complete:
             wanted.journal.unlink(missing_ok=True)
         _tell(found, output)
@@ -162,12 +165,15 @@ def agents(server: Annotated[str, typer.Option(help="URL of the service.", envva
 
 def fit(
     samples: Annotated[Path, typer.Argument(help="Samples file, as `meshwright agent` writes it.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Calibration file.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Calibration file.", callback=writable)
+    ],
     topology: Annotated[
         str | None, typer.Option(help="Preset or file, instead of the one that was found.")
     ] = None,
     topology_output: Annotated[
-        Path | None, typer.Option(help="Where the topology goes that was found.")
+        Path | None,
+        typer.Option(help="Where the topology goes that was found.", callback=writable),
     ] = None,
     server: Annotated[
         str | None, typer.Option(help="URL of a service that fits and keeps it.", envvar=SERVER)
@@ -184,9 +190,9 @@ def fit(
         with Client(server) as client:
             made = client.upload_samples(found)
             calibration = client.get_calibration(made["calibration"])
-    write_whole(output, calibration.to_json() + "\n")
+    save(output, calibration)
     if topology_output is not None:
-        write_whole(topology_output, cluster.to_json() + "\n")
+        save(topology_output, cluster)
     say(calibration.source)
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from meshwright.api_key import KEY, KEY_FILE
 from meshwright.cli.agent import agent, agents, fit, measure
 from meshwright.cli.calibrations import calibrations
 from meshwright.cli.capture import capture
@@ -21,8 +20,10 @@ from meshwright.cli.plan import plan
 from meshwright.cli.replan import replan
 from meshwright.cli.show import show
 from meshwright.cli.simulate import simulate
+from meshwright.cli.solve import solve
 from meshwright.cli.transfer import transfer
 from meshwright.cli.verify import verify
+from meshwright.client.api_key import KEY, KEY_FILE
 
 cli = typer.Typer(
     no_args_is_help=True,
@@ -53,6 +54,7 @@ cli.command()(compare)
 cli.command()(verify)
 cli.command()(simulate)
 cli.command()(transfer)
+cli.command()(solve)
 cli.command()(export)
 cli.add_typer(capture, name="capture")
 cli.command()(agent)

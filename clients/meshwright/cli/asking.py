@@ -9,12 +9,22 @@ from typing import Any
 import typer
 
 from meshwright.cli.consoles import notices, results
+from meshwright.cli.output import save
 from meshwright.cli.progress import ProgressLine
 from meshwright.client import Client
-from meshwright.files import read_document
+from meshwright.common.files import read_document
+from meshwright.common.process_pool import processes
+from meshwright.common.stop_signal import StopSignal
+from meshwright.common.units import show_bytes
 from meshwright.planfile import PlanFile
-from meshwright.planner import certificate_of, find_planner, find_verifier, planner_modules, preset
-from meshwright.processes import processes
+from meshwright.plugins.planner import (
+    certificate_of,
+    find_planner,
+    find_verifier,
+    planner_modules,
+    preset,
+)
+from meshwright.render import render_plan, render_summary
 from meshwright.replan import keeping_its_way
 from meshwright.schema import (
     Answer,
@@ -28,10 +38,7 @@ from meshwright.schema import (
     Topology,
     Wishes,
 )
-from meshwright.schema.before import Before
-from meshwright.show import render_plan, render_summary
-from meshwright.stopping import StopSignal
-from meshwright.units import show_bytes
+from meshwright.schema.running_plan import Before
 
 INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
@@ -122,7 +129,7 @@ def _told(
         raise typer.Exit(1)
     plan, certificate = answer.plan, answer.certificate
     if output is not None:
-        PlanFile(
+        file = PlanFile(
             plan=plan,
             graph=graph,
             topology=topology,
@@ -130,7 +137,8 @@ def _told(
             calibration=calibration,
             certificate=certificate,
             seconds=answer.seconds,
-        ).write(output)
+        )
+        save(output, file, name=plan.id)
     render = render_plan if output is None and plan.move is None else render_summary
     results().print(
         render(

@@ -12,13 +12,13 @@ from rich.table import Table
 from meshwright.cli.consoles import results, say
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
-from meshwright.files import read_document
-from meshwright.planner import find_teller
+from meshwright.common.files import read_document
+from meshwright.common.units import show_ns
+from meshwright.plugins.planner import find_teller
 from meshwright.schema import Calibration
 from meshwright.schema.curves import DeviceCurves
 from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
-from meshwright.units import show_ns
 
 calibrations = typer.Typer(
     help="Calibrations: what a cluster keeps of its data sheet.", no_args_is_help=True

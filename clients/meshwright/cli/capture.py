@@ -10,12 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from meshwright.cli.consoles import notices
-from meshwright.files import write_whole
+from meshwright.cli.output import save, writable
 from meshwright.schema import Graph, GraphError, Unavailable
 
 capture = typer.Typer(help="Capture a model as a graph.", no_args_is_help=True)
 
-Output = Annotated[Path, typer.Option("-o", "--output", help="Graph file: .json, .gz or .zst.")]
+Output = Annotated[
+    Path,
+    typer.Option("-o", "--output", help="Graph file: .json, .gz or .zst.", callback=writable),
+]
 Batch = Annotated[int, typer.Option(help="Global batch.")]
 
 
@@ -111,7 +114,7 @@ def _captured(name: str, *arguments: Any, **options: Any) -> Graph:
 
 
 def _write(graph: Graph, output: Path) -> None:
-    write_whole(output, graph.to_json() + "\n")
+    save(output, graph)
     notices().print(
         f"wrote {output}: {len(graph.ops):,} ops, {len(graph.tensors):,} tensors, {graph.id}",
         markup=False,

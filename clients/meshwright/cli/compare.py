@@ -7,20 +7,22 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.consoles import notices, results
+from meshwright.cli.consoles import results
+from meshwright.cli.output import save, say_written, writable
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
-from meshwright.files import write_whole
-from meshwright.inspecting.comparison import compare_plans
 from meshwright.planfile import PlanFile, read_plan
+from meshwright.render.comparison import render_comparison
+from meshwright.reports.comparison import compare_plans
 from meshwright.schema import Graph, PlanError
-from meshwright.show.comparison import render_comparison
 
 
 def compare(
     first: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
     second: Annotated[str, typer.Argument(help="The other one.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="JSON file.", callback=writable)
+    ] = None,
     server: Annotated[
         str | None, typer.Option(help="URL of the service that has them.", envvar=SERVER)
     ] = None,
@@ -38,8 +40,8 @@ def compare(
     if output is None:
         results().print(render_comparison(made))
         return
-    write_whole(output, made.to_json() + "\n")
-    notices().print(f"wrote {output}", markup=False, soft_wrap=True)
+    save(output, made)
+    say_written(output)
 
 
 def _graph(path: str, own: PlanFile, other: PlanFile) -> Graph:

@@ -11,9 +11,10 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from meshwright.cli.consoles import results, say
-from meshwright.files import read_text
+from meshwright.common.files import read_text
+from meshwright.common.units import show_bytes
 from meshwright.planfile import PlanFile
-from meshwright.planner import preset, preset_devices
+from meshwright.plugins.planner import preset, preset_devices
 from meshwright.schema import (
     Calibration,
     Document,
@@ -24,11 +25,13 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
+from meshwright.schema.cost_graph import CostGraphFile, CostGraphSolution
 from meshwright.schema.samples import Samples
-from meshwright.units import show_bytes
 
 # a field that only documents of one kind have -> the kind; the first that matches counts
 KINDS: tuple[tuple[str, type[Document]], ...] = (
+    ("problem", CostGraphFile),
+    ("choice", CostGraphSolution),
     ("ops", Graph),
     ("levels", Topology),
     ("stages", Plan),
@@ -38,6 +41,12 @@ KINDS: tuple[tuple[str, type[Document]], ...] = (
     ("kernels", Samples),
     ("collectives", Samples),
 )
+
+WORDS: dict[type[Document], str] = {
+    PlanFile: "plan file",
+    CostGraphFile: "cost graph",
+    CostGraphSolution: "solution of a cost graph",
+}
 
 
 def topologies(
@@ -67,18 +76,22 @@ def topologies(
 def validate(
     file: Annotated[
         Path,
-        typer.Argument(help="Graph, topology, setup, plan, request, calibration or samples file."),
+        typer.Argument(
+            help="Graph, topology, setup, plan, request, calibration or samples file, or a cost "
+            "graph or its solution."
+        ),
     ],
 ) -> None:
     """Say whether a file is a valid document, and its id."""
     text = read_text(file)
-    kind = _kind(text)
+    kind = kind_of(text)
     document = kind.from_json(text)
-    word = "plan file" if kind is PlanFile else kind.__name__.lower()
+    word = WORDS.get(kind, kind.__name__.lower())
     say(f"{file}: a valid {word}, {document.id}")
 
 
-def _kind(text: bytes) -> type[Document]:
+def kind_of(text: bytes) -> type[Document]:
+    """The kind of the document in JSON text, by a field that only that kind has."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as failure:

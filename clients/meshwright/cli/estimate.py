@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
 from meshwright.cli.asking import ask, topology_of
-from meshwright.cli.pins import parse_pin
-from meshwright.cli.stored import SERVER
-from meshwright.cli.wishes import (
-    copies_of,
-    degrees_of,
-    one_of,
-    recompute_of,
-    setup_of,
+from meshwright.cli.option_types import (
+    CalibrationFile,
+    Copies,
+    Cuts,
+    ExpertImbalance,
+    GlobalBatch,
+    GraphFile,
+    Microbatches,
+    OutputFile,
+    Recompute,
+    RecomputeBlocks,
+    Schedule,
+    SequenceLength,
+    SequenceOrder,
+    ServerOption,
+    SetupFile,
+    SparseGradients,
+    TopologyOption,
+    Uneven,
+    Verify,
 )
-from meshwright.files import read_document
+from meshwright.cli.pins import parse_pin
+from meshwright.cli.wishes import copies_of, degrees_of, one_of, recompute_of, setup_of
+from meshwright.common.files import read_document
 from meshwright.schema import (
     Calibration,
     Constraints,
@@ -33,76 +46,68 @@ from meshwright.schema import (
 
 
 def estimate(
-    graph: Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")],
-    topology: Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file.")] = None,
-    server: Annotated[
-        str | None, typer.Option(help="URL of a service that estimates.", envvar=SERVER)
-    ] = None,
+    graph: GraphFile,
+    topology: TopologyOption,
+    output: OutputFile = None,
+    server: ServerOption = None,
     dp: Annotated[
-        int | None, typer.Option(min=1, help="Data parallel; what the others leave by default.")
-    ] = None,
-    tp: Annotated[int, typer.Option(min=1, help="Tensor parallel: columns, rows, heads.")] = 1,
-    pp: Annotated[int, typer.Option(min=1, help="Pipeline ranks.")] = 1,
-    vpp: Annotated[int, typer.Option(min=1, help="Virtual stages of a pipeline rank.")] = 1,
-    cp: Annotated[int, typer.Option(min=1, help="Context parallel: the sequence.")] = 1,
-    ep: Annotated[int, typer.Option(min=1, help="Expert parallel, a part of dp.")] = 1,
-    zero: Annotated[
-        int, typer.Option(help="Over dp and cp: 1 optimizer state, 2 gradients, 3 parameters too.")
-    ] = 0,
-    zero_size: Annotated[
-        int | None, typer.Option(min=1, help="ZeRO over so many devices at most (HSDP).")
-    ] = None,
-    sequence_parallel: Annotated[
-        bool, typer.Option("--sequence-parallel", help="Sequence parts between products of tp.")
-    ] = False,
-    batch: Annotated[int | None, typer.Option(min=1, help="Global batch.")] = None,
-    seq: Annotated[int | None, typer.Option(min=1, help="Sequence length.")] = None,
-    microbatches: Annotated[int | None, typer.Option(min=1, help="Microbatches of a step.")] = None,
-    microbatch_size: Annotated[
-        int | None, typer.Option(min=1, help="Sequences of a microbatch on a device of dp.")
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(help=f"Of the pipeline: one of {', '.join(get_args(ScheduleKind))}."),
-    ] = None,
-    cut: Annotated[
-        list[str] | None, typer.Option(help="Op with which the next stage begins; in their order.")
-    ] = None,
-    pin: Annotated[
-        list[str] | None, typer.Option(help="As of `plan`; axes are dp, tp, cp and ep.")
-    ] = None,
-    recompute: Annotated[
-        str | None, typer.Option(help="As of `plan`: none, selective, cheap, full, ops or auto.")
-    ] = None,
-    recompute_blocks: Annotated[
-        int | None, typer.Option(min=0, help="Only in so many blocks, the first of each stage.")
-    ] = None,
-    sparse_gradients: Annotated[
-        list[str] | None, typer.Option(help="As of `plan`: globs of tables updated row by row.")
-    ] = None,
-    setup: Annotated[Path | None, typer.Option(help="Setup file.")] = None,
-    calibration: Annotated[
-        Path | None, typer.Option(help="Calibration file, as `meshwright fit` writes it.")
-    ] = None,
-    uneven: Annotated[
-        str | None, typer.Option(help="Sizes that do not divide: refuse, chunk or pad.")
-    ] = None,
-    sequence_order: Annotated[
-        str | None,
-        typer.Option(help="contiguous, or zigzag: even work of causal attention over parts."),
-    ] = None,
-    expert_imbalance: Annotated[
-        float | None,
-        typer.Option(min=1, help="Tokens of the busiest expert over the mean of all."),
-    ] = None,
-    copies: Annotated[
-        str | None,
+        int | None,
         typer.Option(
-            help="2: microbatches take turns in pairs, computing and sending; auto: if faster."
+            min=1, help="Data-parallel size; the devices that the other degrees leave by default."
         ),
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
+    tp: Annotated[
+        int,
+        typer.Option(min=1, help="Tensor-parallel size: columns, rows, heads."),
+    ] = 1,
+    pp: Annotated[int, typer.Option(min=1, help="Pipeline ranks.")] = 1,
+    vpp: Annotated[
+        int,
+        typer.Option(min=1, help="Virtual stages of a pipeline rank."),
+    ] = 1,
+    cp: Annotated[
+        int,
+        typer.Option(min=1, help="Context-parallel size: the sequence."),
+    ] = 1,
+    ep: Annotated[
+        int,
+        typer.Option(min=1, help="Expert-parallel size, a divisor of dp."),
+    ] = 1,
+    zero: Annotated[
+        int,
+        typer.Option(help="ZeRO over dp and cp: 1 optimizer state, 2 gradients, 3 parameters too."),
+    ] = 0,
+    zero_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Devices that ZeRO shards over, at most (HSDP)."),
+    ] = None,
+    sequence_parallel: Annotated[
+        bool,
+        typer.Option("--sequence-parallel", help="Megatron sequence parallelism over tp."),
+    ] = False,
+    batch: GlobalBatch = None,
+    seq: SequenceLength = None,
+    microbatches: Microbatches = None,
+    microbatch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Sequences of a microbatch on a data-parallel rank."),
+    ] = None,
+    schedule: Schedule = None,
+    cut: Cuts = None,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option(help="Strategy of ops, as in `plan`; axes are dp, tp, cp and ep. Repeatable."),
+    ] = None,
+    recompute: Recompute = None,
+    recompute_blocks: RecomputeBlocks = None,
+    sparse_gradients: SparseGradients = None,
+    setup: SetupFile = None,
+    calibration: CalibrationFile = None,
+    uneven: Uneven = None,
+    sequence_order: SequenceOrder = None,
+    expert_imbalance: ExpertImbalance = None,
+    copies: Copies = None,
+    verify: Verify = False,
 ) -> None:
     """Say what a strategy costs that you state, without searching for another."""
     document = read_document(graph, Graph)

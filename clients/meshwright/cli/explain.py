@@ -7,22 +7,24 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.consoles import notices, results
+from meshwright.cli.consoles import results
+from meshwright.cli.output import save, say_written, writable
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
-from meshwright.explainers import find_explainer
-from meshwright.files import write_whole
 from meshwright.planfile import read_plan
+from meshwright.plugins.explainer import find_explainer
+from meshwright.render.explanation import render_explanation
 from meshwright.schema import PlanError, Setup
 from meshwright.schema.explanation import Explanation
-from meshwright.show.explanation import render_explanation
 
 
 def explain(
     plan: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
     op: Annotated[str, typer.Option(help="Glob: the ops to explain.")],
     seconds: Annotated[float, typer.Option(min=0.001, max=600, help="To search in.")] = 10.0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="JSON file.", callback=writable)
+    ] = None,
     server: Annotated[
         str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
     ] = None,
@@ -37,8 +39,8 @@ def explain(
     if output is None:
         results().print(render_explanation(made))
         return
-    write_whole(output, made.to_json() + "\n")
-    notices().print(f"wrote {output}", markup=False, soft_wrap=True)
+    save(output, made)
+    say_written(output)
 
 
 def _explained(path: Path, op: str, seconds: float) -> Explanation:

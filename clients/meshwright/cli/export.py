@@ -1,28 +1,41 @@
-"""`meshwright export`: a plan in the words of PyTorch, JAX or MindSpore, or as launch options."""
+"""`meshwright export`: a plan in the words of PyTorch, JAX or MindSpore, as launch options, or as a
+graph file; graphs and topologies as graph files."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
 
 from meshwright.cli.consoles import notices
+from meshwright.cli.documents import kind_of
+from meshwright.cli.output import writable
 from meshwright.cli.stored import SERVER, plan_of
-from meshwright.convert import Export, Target, export_plan, network_of
-from meshwright.exports import EveryTarget
-from meshwright.files import write_whole
-from meshwright.launch import LAUNCHERS, Launch, Launcher, launch_of
-from meshwright.planfile import PlanFile
-from meshwright.schema import PlanError
+from meshwright.common.files import read_document, read_text, write_whole
+from meshwright.exports import GRAPH_FORMATS, EveryTarget, Exported, exported, exported_graph
+from meshwright.launch_options import LAUNCHERS
+from meshwright.schema import Graph, Topology
+from meshwright.schema.errors import CannotExport
 
 
 def export(
-    plan: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
+    plan: Annotated[
+        str,
+        typer.Argument(
+            help="Plan file; with --server the id of a plan. For graphml and dot also a graph or "
+            "topology file."
+        ),
+    ],
     to: Annotated[EveryTarget, typer.Option(help="What to write the plan for.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write.", callback=writable)
+    ] = None,
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="Write what fits, though it does not describe the plan."),
+    ] = False,
     server: Annotated[
         str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
     ] = None,
@@ -30,93 +43,41 @@ def export(
     """Write a plan's layouts as DTensor placements, PartitionSpecs or MindSpore strategies, in
     JSON; of a captured MindSpore network what its primitives are given, or MindSpore's own file of
     strategies; or its degrees as Megatron-LM's arguments, a MindFormers YAML or a torchtitan TOML.
+    GraphML and DOT have its ops with strategies and costs, its tensors with layouts.
 
-    What the target cannot express is said on standard error with the reason, and in the JSON.
+    Standard error lists each part of the plan that the target cannot express. Then nothing is
+    written and the exit code is 2, unless --partial is given.
     """
-    found = plan_of(server, plan)
-    if to in LAUNCHERS:
-        _launch(found, to, output)
-        return
-    if to in ("mindspore-network", "mindspore-strategies"):
-        _mindspore(found, to, output)
-        return
-    exported = export_plan(found.plan, cast(Target, to), graph=found.graph)
-    text = json.dumps(exported.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False)
-    _write(text + "\n", output)
-    _tell(exported)
-
-
-def _launch(found: PlanFile, launcher: Launcher, output: Path | None) -> None:
-    if found.graph is None:
-        raise PlanError(
-            f"launch options for {launcher} need the graph of the plan; `meshwright plan -o` and "
-            "`estimate -o` write files with both"
+    written = _exported(server, plan, to)
+    _tell(written)
+    if written.missing and not partial:
+        raise CannotExport(
+            f"{to} does not describe this plan; the {len(written.missing)} difference(s) are named "
+            "above. Use --partial to write what fits"
         )
-    launch = launch_of(found.plan, launcher, graph=found.graph, setup=found.setup)
-    _write(launch.text, output)
-    _tell_lost(launch)
-
-
-def _mindspore(found: PlanFile, to: str, output: Path | None) -> None:
-    if found.graph is None or found.setup is None:
-        raise PlanError(
-            f"{to} needs the graph and the setup of the plan; `meshwright plan -o` writes files "
-            "with both"
-        )
-    network = network_of(found.plan, found.graph, found.setup)
-    written: dict[str, Any] = (
-        network.model_dump(mode="json", exclude_defaults=True)
-        if to == "mindspore-network"
-        else network.strategy_file()
-    )
-    _write(json.dumps(written, ensure_ascii=False) + "\n", output)
-    console = notices()
-    for refusal in network.refused:
-        console.print(f"not in mindspore: {refusal.reason}", markup=False, soft_wrap=True)
-    for own in network.otherwise:
-        planned, done = (", ".join(kinds) or "nothing" for kinds in (own.planned, own.done))
-        console.print(
-            f"otherwise in mindspore: tensor {own.tensor!r}: {done} for {planned}: {own.reason}",
-            markup=False,
-            soft_wrap=True,
-        )
-    console.print(
-        f"{len(network.primitives)} primitives for mindspore; {len(network.refused)} ops cannot be "
-        f"expressed, {len(network.otherwise)} tensors are moved otherwise",
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def _write(text: str, output: Path | None) -> None:
     if output is None:
-        sys.stdout.write(text)
+        sys.stdout.write(written.text)
     else:
-        write_whole(output, text)
+        write_whole(output, written.text)
 
 
-def _tell_lost(launch: Launch) -> None:
+def _exported(server: str | None, plan: str, to: EveryTarget) -> Exported:
+    if to in GRAPH_FORMATS and (path := Path(plan)).is_file():
+        kind = kind_of(read_text(path))
+        if kind is Graph:
+            return exported_graph(read_document(path, Graph), to)
+        if kind is Topology:
+            return exported_graph(read_document(path, Topology), to)
+    found = plan_of(server, plan)
+    return exported(found.plan, to, graph=found.graph, setup=found.setup)
+
+
+def _tell(written: Exported) -> None:
     console = notices()
-    for lost in launch.lost:
-        console.print(f"lost in {launch.launcher}: {lost}", markup=False, soft_wrap=True)
-    console.print(
-        f"{launch.uniform.degrees}, {launch.uniform.pipeline_ranks} pipeline rank(s) for "
-        f"{launch.launcher}; lost: {len(launch.lost) or 'nothing'}",
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def _tell(exported: Export) -> None:
-    console = notices()
-    for refusal in exported.refused:
-        console.print(f"not in {exported.target}: {refusal.reason}", markup=False, soft_wrap=True)
-    layouts = sum(len(by_role) for stage in exported.stages for by_role in stage.layouts.values())
-    strategies = sum(len(stage.strategies) for stage in exported.stages)
-    ops = f" and {strategies} strategies" if exported.target == "mindspore" else ""
-    console.print(
-        f"{layouts} layouts{ops} for {exported.target}; "
-        f"{len(exported.refused)} cannot be expressed",
-        markup=False,
-        soft_wrap=True,
-    )
+    absent = f"{'lost' if written.target in LAUNCHERS else 'not'} in {written.target}"
+    for said in (
+        *(f"{absent}: {reason}" for reason in written.missing),
+        *(f"otherwise in mindspore: {remark}" for remark in written.remarks),
+        written.summary,
+    ):
+        console.print(said, markup=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from meshwright.schema import Pin, RequestError
-from meshwright.schema.cuts import Cut, Cuts
+from meshwright.schema.dim_cuts import Cut, Cuts
 from meshwright.schema.mesh import Axis
 
 MAX_GLOB = 512  # characters, as the contract says

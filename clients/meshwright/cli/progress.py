@@ -8,15 +8,16 @@ from rich import progress as rich_progress
 from rich.text import Text
 
 from meshwright.cli.consoles import notices
+from meshwright.common.stop_signal import StopSignal
+from meshwright.common.units import show_ns, show_share
 from meshwright.schema import Progress
-from meshwright.stopping import StopSignal
-from meshwright.units import show_ns, show_share
 
 
 class ProgressLine:
     """Shows the progress on standard error while it is entered; nothing where that is no terminal.
 
-    Call it with every Progress. stop: the line says that the search is asked to end.
+    Call it with every Progress of a planner, or `show` what another search does. stop: the line
+    says that the search is asked to end.
     """
 
     def __init__(self, stop: StopSignal | None = None) -> None:
@@ -46,13 +47,11 @@ class ProgressLine:
         self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
-        self._bar.update(
-            self._task,
-            description=progress.phase,
-            completed=progress.done,
-            total=progress.total or None,
-            found=found_text(progress),
-        )
+        self.show(progress.phase, progress.done, progress.total or None, found=found_text(progress))
+
+    def show(self, phase: str, done: int = 0, total: int | None = None, *, found: str = "") -> None:
+        """phase: what runs. done, total: steps, where their number is known. found: so far."""
+        self._bar.update(self._task, description=phase, completed=done, total=total, found=found)
 
 
 class _Phase(rich_progress.ProgressColumn):

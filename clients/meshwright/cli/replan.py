@@ -9,17 +9,18 @@ import typer
 
 from meshwright.cli.asking import ask, topology_of
 from meshwright.cli.consoles import results
+from meshwright.cli.option_types import Microbatches, OutputFile, SearchSeconds, Verify, Workers
 from meshwright.cli.stored import SERVER, plan_of
 from meshwright.cli.wishes import budget_of, pipeline_of, recompute_of, setup_over
 from meshwright.client import Client
-from meshwright.files import read_document
-from meshwright.processes import MAX_PROCESSES, usual_processes
+from meshwright.common.files import read_document
+from meshwright.common.process_pool import usual_processes
+from meshwright.plugins.transfers import find_transfer
+from meshwright.render.transfer import render_transfer
 from meshwright.schema import Calibration, PlanError
-from meshwright.schema.before import Before
-from meshwright.schema.move import DEFAULT_STEPS
+from meshwright.schema.migration import DEFAULT_STEPS
+from meshwright.schema.running_plan import Before
 from meshwright.schema.transfer import Transfer
-from meshwright.show.transfer import render_transfer
-from meshwright.transfers import find_transfer
 
 
 def replan(
@@ -28,27 +29,25 @@ def replan(
     ],
     topology: Annotated[str, typer.Option(help="The new devices: a preset or a topology file.")],
     steps: Annotated[int, typer.Option(min=1, help="Steps left to train.")] = DEFAULT_STEPS,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file.")] = None,
+    output: OutputFile = None,
     server: Annotated[
         str | None,
         typer.Option(help="URL of a service that searches, and has the plan.", envvar=SERVER),
     ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Another global batch.")] = None,
-    microbatches: Annotated[int | None, typer.Option(min=1, help="Of a step.")] = None,
+    microbatches: Microbatches = None,
     pipeline: Annotated[
         str | None, typer.Option(help="Pipeline ranks: a number, or auto to search.")
     ] = None,
     recompute: Annotated[
         str | None, typer.Option(help="none, selective, cheap, full, ops or auto.")
     ] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, max=MAX_PROCESSES, help="Processes of the search.")
-    ] = None,
+    budget: SearchSeconds = None,
+    workers: Workers = None,
     calibration: Annotated[
         Path | None, typer.Option(help="Calibration file, in place of the plan's.")
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Execute the plan too.")] = False,
+    verify: Verify = False,
 ) -> None:
     """Plan a job anew for more or fewer devices, with the move there in the bill.
 

@@ -11,10 +11,10 @@ import typer
 from meshwright.cli.consoles import results, say
 from meshwright.cli.stored import SERVER, plan_of, service_of
 from meshwright.client import Client
+from meshwright.common.units import show_ns
+from meshwright.render import render_groups, render_plan
 from meshwright.schema import InvalidInput, Plan
 from meshwright.schema.observation import Observation
-from meshwright.show import render_groups, render_plan
-from meshwright.units import show_ns
 
 OBSERVATIONS = 20  # printed; the API has all
 

@@ -8,23 +8,27 @@ from typing import Annotated, Any
 
 import typer
 
-from meshwright.cli.consoles import notices, results
+from meshwright.cli.consoles import results
+from meshwright.cli.output import save, say_written, writable
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
-from meshwright.files import write_whole
+from meshwright.common.files import write_whole
 from meshwright.planfile import PlanFile, read_plan
+from meshwright.plugins.simulator import find_simulator, find_tracer
+from meshwright.render.simulation import render_simulation
 from meshwright.schema import PlanError, Setup
 from meshwright.schema.simulation import Simulation
-from meshwright.show.simulation import render_simulation
-from meshwright.simulators import find_simulator, find_tracer
 
 
 def simulate(
     plan: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
     trace: Annotated[
-        Path | None, typer.Option(help="Chrome trace for ui.perfetto.dev: a JSON file.")
+        Path | None,
+        typer.Option(help="Chrome trace for ui.perfetto.dev: a JSON file.", callback=writable),
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="JSON file.", callback=writable)
+    ] = None,
     server: Annotated[
         str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
     ] = None,
@@ -40,9 +44,11 @@ def simulate(
         made = _simulated(found)
         events = _traced(found) if trace is not None else None
     if output is not None:
-        _write(output, made.to_json())
+        save(output, made)
+        say_written(output)
     if trace is not None:
-        _write(trace, json.dumps(events, separators=(",", ":"), ensure_ascii=False))
+        write_whole(trace, json.dumps(events, separators=(",", ":"), ensure_ascii=False) + "\n")
+        say_written(trace)
     if output is None:
         results().print(render_simulation(made))
 
@@ -71,8 +77,3 @@ def _traced(found: PlanFile) -> dict[str, Any]:
     return find_tracer()(
         found.plan, found.graph, found.topology, found.setup or Setup(), found.calibration
     )
-
-
-def _write(path: Path, text: str) -> None:
-    write_whole(path, text + "\n")
-    notices().print(f"wrote {path}", markup=False, soft_wrap=True)

@@ -7,24 +7,17 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.consoles import notices, results
+from meshwright.cli.consoles import results
+from meshwright.cli.output import save, say_written, writable
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
-from meshwright.files import read_document, write_whole
+from meshwright.common.files import read_document
 from meshwright.planfile import read_plan
-from meshwright.planner import preset
-from meshwright.schema import (
-    Calibration,
-    Document,
-    Graph,
-    Plan,
-    PlanError,
-    Setup,
-    Topology,
-)
+from meshwright.plugins.planner import preset
+from meshwright.plugins.transfers import find_transfer
+from meshwright.render.transfer import render_device, render_transfer
+from meshwright.schema import Calibration, Document, Graph, Plan, PlanError, Setup, Topology
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
-from meshwright.show.transfer import render_device, render_transfer
-from meshwright.transfers import find_transfer
 
 Documents = tuple[Plan, Graph, Topology, Setup]
 
@@ -38,7 +31,9 @@ def transfer(
     cluster: Annotated[
         str | None, typer.Option(help="Preset or topology file that both plans lie in.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="JSON file.", callback=writable)
+    ] = None,
     server: Annotated[
         str | None, typer.Option(help="URL of the service that has them.", envvar=SERVER)
     ] = None,
@@ -58,7 +53,7 @@ def transfer(
         made = _here(source, target, state=state, first=first, cluster=cluster)
         if rank is not None:
             # numpy comes with what computed the transfer, not with every client
-            from meshwright.schema.routing.pieces import device_transfer
+            from meshwright.transfers.pieces import device_transfer
 
             made = device_transfer(made, rank)
     _tell(made, output)
@@ -105,5 +100,5 @@ def _tell(made: Transfer | DeviceTransfer, output: Path | None) -> None:
 
 
 def _write(made: Document, output: Path) -> None:
-    write_whole(output, made.to_json() + "\n")
-    notices().print(f"wrote {output}", markup=False, soft_wrap=True)
+    save(output, made)
+    say_written(output)

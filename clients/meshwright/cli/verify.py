@@ -11,9 +11,9 @@ from meshwright.cli.consoles import say
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.planfile import read_plan
-from meshwright.planner import find_verifier
+from meshwright.plugins.planner import find_verifier
+from meshwright.render import certificate_text
 from meshwright.schema import Certificate, PlanError, Setup
-from meshwright.show import certificate_text
 
 
 def verify(

@@ -6,15 +6,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from pydantic import ValidationError
-
 from meshwright.cli.pins import parse_tensors
-from meshwright.files import read_document
+from meshwright.common.files import read_document
 from meshwright.schema import (
     Budget,
     Constraints,
     Degrees,
     Fusion,
+    InvalidInput,
     OptimizerParallel,
     Pipeline,
     Recompute,
@@ -197,7 +196,8 @@ def _read(kind: type[M], options: dict[str, tuple[str, object | None]]) -> M:
     given = {field: value for field, (_, value) in options.items() if value is not None}
     try:
         return kind.model_validate(given)
-    except ValidationError as failure:
-        first = failure.errors()[0]
-        option, _ = options[str(first["loc"][0])]
-        raise RequestError(f"{option}: {first['msg']}, got {first['input']}") from None
+    except InvalidInput as wrong:
+        if not wrong.fault:
+            raise
+        option, _ = options[wrong.pointer.split("/")[1]]
+        raise RequestError(f"{option}: {wrong.detail.removeprefix(f'{wrong.pointer}: ')}") from None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from meshwright.client.awaiting import AsyncClient
-from meshwright.client.blocking import Client
-from meshwright.client.endpoint import Endpoint, Listing, Shelf
-from meshwright.client.exchange import Call, Exchange, asked, got, posted, segment
+from meshwright.client.async_client import AsyncClient
+from meshwright.client.exchange import ApiCall, Exchange, asked, got, posted, segment
 from meshwright.client.jobs import SearchCancelled
+from meshwright.client.method_descriptor import Endpoint, Listing, Shelf
+from meshwright.client.sync_client import Client
 
 __all__ = [
+    "ApiCall",
     "AsyncClient",
-    "Call",
     "Client",
     "Endpoint",
     "Exchange",

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
-from meshwright.api_key import api_key, checked_key
-from meshwright.client.exchange import Call, Stream
-from meshwright.client.patience import Tries
+from meshwright.client.api_key import api_key, authorization, checked_key
+from meshwright.client.exchange import ApiCall, Stream
+from meshwright.client.retry import CallRetries
 from meshwright.schema import Unavailable
 
 TIMEOUT_S = 60.0  # for one answer; chosen: above every wait that is asked for
@@ -30,13 +30,13 @@ class Sent:
     headers: dict[str, str]
 
 
-class Connection:
+class ServiceConnection:
     """The address, the key and the patience of a client; whether the service ever answered."""
 
     def __init__(self, url: str, key: str | None, patience_s: float) -> None:
         self.url = url.rstrip("/")
         secret = api_key() if key is None else checked_key(key, "key")
-        self.headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+        self.headers = {} if secret is None else authorization(secret)
         self.is_known = False
         self._patience_s = patience_s
         self._random = Random()  # noqa: S311  pauses are no secret
@@ -45,11 +45,11 @@ class Connection:
         except httpx.InvalidURL as failure:
             raise Unavailable(f"{url!r} is not a URL: {failure}") from None
 
-    def tries(self, call: Call) -> Tries:
+    def tries(self, call: ApiCall) -> CallRetries:
         """Of a call that is about to be sent."""
-        return Tries(call, self._patience_s, self._random)
+        return CallRetries(call, self._patience_s, self._random)
 
-    def of_call(self, call: Call) -> Sent:
+    def of_call(self, call: ApiCall) -> Sent:
         """A call as all its tries send it: under one Idempotency-Key."""
         content, headers = call.content()
         if call.again == "keyed":

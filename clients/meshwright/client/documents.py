@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshwright.client.endpoint import Shelf
 from meshwright.client.exchange import Exchange, deleted, got, posted, segment
+from meshwright.client.method_descriptor import Shelf
 from meshwright.schema import Calibration, Graph, Setup, Topology
-from meshwright.schema.rates import TopologyRates
 from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
+from meshwright.schema.topology_rates import TopologyRates
 
 
 def upload_graph(graph: Graph) -> Exchange[str]:

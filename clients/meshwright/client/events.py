@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class JobEvent:
     """One event of a job: a `state`, a `progress`, a `plan`, or in the end the `job` as it is."""
 
     kind: str
@@ -24,7 +24,7 @@ class EventReader:
     behind which another stream goes on. silent: streams, one after another, in which no line came.
     """
 
-    on_event: Callable[[Event], bool]
+    on_event: Callable[[JobEvent], bool]
     last: str = ""
     silent: int = 0
     _kind: str = "message"
@@ -67,4 +67,4 @@ class EventReader:
             value = json.loads("\n".join(data))
         except ValueError:
             return False
-        return isinstance(value, dict) and self.on_event(Event(kind, value))
+        return isinstance(value, dict) and self.on_event(JobEvent(kind, value))

@@ -15,8 +15,9 @@ from typing import Any, Literal, TypeVar
 
 import httpx
 
-from meshwright.problems import error_of
-from meshwright.schema import Document, Unavailable
+from meshwright.client.problems import error_of
+from meshwright.schema import Document, RequestError, Unavailable
+from meshwright.schema.brief import brief_value
 
 COMPRESS_FROM = 4096  # bytes; chosen
 AWAY = (502, 503, 504)  # what a service, or a proxy before it, answers while it cannot
@@ -25,7 +26,7 @@ Hear = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """One request.
 
     tag: the ETag of what the caller has. again: when it may be sent once more: `always` where twice
@@ -76,29 +77,29 @@ def is_stream(response: httpx.Response) -> bool:
     return response.is_success and kind.startswith("text/event-stream")
 
 
-Exchange = Generator[Call | Stream, httpx.Response, R]
+Exchange = Generator[ApiCall | Stream, httpx.Response, R]
 
 
-def asked(call: Call) -> Exchange[dict[str, Any]]:
+def asked(call: ApiCall) -> Exchange[dict[str, Any]]:
     """The JSON object that answers; raises what the service answers as an error."""
     return value_of((yield call))
 
 
 def got(path: str, **query: Any) -> Exchange[dict[str, Any]]:
     """The JSON object at a path."""
-    return (yield from asked(Call("GET", path, query)))
+    return (yield from asked(ApiCall("GET", path, query)))
 
 
 def posted(
     path: str, body: Mapping[str, Any] | None = None, **query: Any
 ) -> Exchange[dict[str, Any]]:
     """What answers a write that does no more when it is sent twice."""
-    return (yield from asked(Call("POST", path, query, body)))
+    return (yield from asked(ApiCall("POST", path, query, body)))
 
 
 def deleted(path: str) -> Exchange[None]:
     """Nothing, once what is at a path is deleted; raises what the service answers as an error."""
-    response = yield Call("DELETE", path, again="unreached")
+    response = yield ApiCall("DELETE", path, again="unreached")
     if response.status_code != 204:
         value_of(response)
 
@@ -123,7 +124,14 @@ def value_of(response: httpx.Response) -> dict[str, Any]:
 
 def sent(part: Document | str) -> Any:
     """A document, or its id, as a part of a body."""
-    return part if isinstance(part, str) else part.to_dict()
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Document):
+        raise RequestError(
+            f"a document or its id was expected, got the {type(part).__name__} {brief_value(part)}."
+            " Use `from_dict` of the document's class"
+        )
+    return part.to_dict()
 
 
 def moment(at: datetime | None) -> str | None:

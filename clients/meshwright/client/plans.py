@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from meshwright.client.endpoint import Shelf
 from meshwright.client.exchange import (
-    Call,
+    ApiCall,
     Exchange,
     asked,
     deleted,
@@ -18,6 +17,7 @@ from meshwright.client.exchange import (
     segment,
     value_of,
 )
+from meshwright.client.method_descriptor import Shelf
 from meshwright.schema import Certificate, Plan
 from meshwright.schema.comparison import Comparison
 from meshwright.schema.explanation import Explanation
@@ -71,7 +71,7 @@ def labels(
 ) -> Exchange[tuple[str, ...]]:
     """The labels of a stored plan, once some are added and others taken away."""
     path, change = f"/v1/plans/{segment(plan)}/labels", {"add": [*add], "remove": [*remove]}
-    call = Call("PATCH", path, body=change) if any(change.values()) else Call("GET", path)
+    call = ApiCall("PATCH", path, body=change) if any(change.values()) else ApiCall("GET", path)
     return tuple((yield from asked(call))["labels"])
 
 
@@ -123,7 +123,7 @@ def get_rank_strategy(
 ) -> Exchange[RankStrategy]:
     """What one rank of a stored plan does; `known`, where that is still it."""
     path = f"/v1/plans/{segment(plan)}/ranks/{rank}/strategy"
-    response = yield Call("GET", path, tag=None if known is None else known.id)
+    response = yield ApiCall("GET", path, tag=None if known is None else known.id)
     if known is not None and response.status_code == 304:
         return known
     return RankStrategy.from_dict(value_of(response))

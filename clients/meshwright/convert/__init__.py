@@ -1,7 +1,8 @@
-"""Layouts and strategies in the words of PyTorch, JAX and MindSpore, and back.
+"""Conversion of layouts, strategies and plans to PyTorch, JAX and MindSpore, and back.
 
-Everything is data; no framework is imported before a `to_torch` or `to_jax` method of the data is
-called. What a target cannot say raises ConversionError, naming what and why.
+The results are data; a framework is imported only when a `to_torch` or `to_jax` method is called.
+A layout or strategy that the target cannot express raises ConversionError with its name and the
+reason.
 """
 
 from meshwright.convert.dtensor import from_dtensor, to_dtensor

@@ -1,8 +1,8 @@
-"""Device grids: the devices of a mesh as another system writes them down.
+"""Device grids: the device meshes of other frameworks.
 
 A grid is a named, row-major array of ranks: PyTorch's DeviceMesh, JAX's Mesh, MindSpore's device
-matrix with its alias names and rank list. Its dims need not stand in the order in which ranks are
-counted; a `Mesh` of ours has its axes in that order.
+matrix with its alias names and rank list. Its dims may have any order; the axes of Meshwright's
+`Mesh` have the order in which ranks are counted.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 AxisType = Literal["auto", "explicit"]
-LEVEL = "device"  # chosen: of an axis whose level in the topology the other system does not know
+LEVEL = "device"  # chosen: the level of an axis that comes without a level of the topology
 
 
 class DeviceGrid(Model):
-    """names and sizes of the dims, and the ranks row-major: the last dim varies fastest."""
+    """Names and sizes of the dims, and the ranks in row-major order (the last dim is fastest)."""
 
     names: tuple[Axis, ...]
     sizes: tuple[int, ...]
@@ -47,7 +47,7 @@ class DeviceGrid(Model):
         return self
 
     def size(self, axes: Collection[Axis]) -> int:
-        """The number of devices over `axes`; LayoutError for an axis that the grid has not."""
+        """The number of devices over `axes`; LayoutError for an axis that the grid lacks."""
         sizes = dict(zip(self.names, self.sizes, strict=True))
         for axis in axes:
             if axis not in sizes:
@@ -55,14 +55,14 @@ class DeviceGrid(Model):
         return math.prod(sizes[axis] for axis in axes)
 
     def coordinates(self, position: int) -> dict[Axis, int]:
-        """Where the rank at a position of `ranks` stands in every dim."""
-        found = {}
+        """The coordinates, by dim, of the rank at a position of `ranks`."""
+        coordinates = {}
         for name, size in zip(reversed(self.names), reversed(self.sizes), strict=True):
-            position, found[name] = divmod(position, size)
-        return found
+            position, coordinates[name] = divmod(position, size)
+        return coordinates
 
     def to_torch(self, device_type: str) -> DeviceMesh:
-        """torch's DeviceMesh; the process group of its ranks has to be initialised."""
+        """torch's DeviceMesh; requires an initialized process group of its ranks."""
         import torch
         from torch.distributed.device_mesh import DeviceMesh
 
@@ -70,7 +70,7 @@ class DeviceGrid(Model):
         return DeviceMesh(device_type, ranks, mesh_dim_names=tuple(self.names))
 
     def to_torch_over(self, groups: Sequence[ProcessGroup], device_type: str) -> DeviceMesh:
-        """The same over groups that there are: of this process, along each of the dims."""
+        """torch's DeviceMesh over existing process groups of this process, one along each dim."""
         import torch
         from torch.distributed.device_mesh import DeviceMesh
 
@@ -80,7 +80,7 @@ class DeviceGrid(Model):
 
     @classmethod
     def from_torch(cls, mesh: DeviceMesh) -> DeviceGrid:
-        """A DeviceMesh as data; dims without names are called dim0, dim1, ..."""
+        """The grid of a DeviceMesh; dims without names are called dim0, dim1, ..."""
         names = mesh.mesh_dim_names or tuple(f"dim{d}" for d in range(mesh.ndim))
         return cls(
             names=tuple(Axis(name) for name in names),
@@ -91,30 +91,32 @@ class DeviceGrid(Model):
     def to_jax(
         self, devices: Collection[Any] | None = None, *, axis_type: AxisType = "auto"
     ) -> jax.sharding.Mesh:
-        """jax's Mesh: device r of `devices` (None: all of jax) is rank r.
+        """jax's Mesh, where device r of `devices` is rank r; None means all devices of jax.
 
-        axis_type: of all its axes; a sharding with unreduced ones needs explicit axes.
+        `axis_type` holds for all axes; a sharding with unreduced axes needs explicit axes.
         """
         import jax
         import numpy as np
 
-        given = list(jax.devices() if devices is None else devices)
-        if max(self.ranks) >= len(given):
+        available = list(jax.devices() if devices is None else devices)
+        if max(self.ranks) >= len(available):
             raise ConversionError(
-                f"a mesh with the rank {max(self.ranks)}, and jax has {len(given)} devices"
+                f"the mesh has the rank {max(self.ranks)}, and jax has {len(available)} devices"
             )
-        chosen = np.array([given[rank] for rank in self.ranks], dtype=object)
+        mesh_devices = np.array([available[rank] for rank in self.ranks], dtype=object)
         kind = {
             "auto": jax.sharding.AxisType.Auto,
             "explicit": jax.sharding.AxisType.Explicit,
         }[axis_type]
         return jax.sharding.Mesh(
-            chosen.reshape(self.sizes), tuple(self.names), axis_types=(kind,) * len(self.names)
+            mesh_devices.reshape(self.sizes),
+            tuple(self.names),
+            axis_types=(kind,) * len(self.names),
         )
 
     @classmethod
     def from_jax(cls, mesh: jax.sharding.Mesh) -> DeviceGrid:
-        """A jax Mesh as data; the ids of its devices are the ranks."""
+        """The grid of a jax Mesh; the ids of its devices are the ranks."""
         return cls(
             names=tuple(Axis(str(name)) for name in mesh.axis_names),
             sizes=tuple(mesh.devices.shape),
@@ -123,7 +125,7 @@ class DeviceGrid(Model):
 
 
 def grid_of(mesh: Mesh, *, ranks_from: int = 0) -> DeviceGrid:
-    """A mesh as a grid, its axes in their order; `ranks_from` is its first rank."""
+    """The grid of a mesh, with its axes in the same order; `ranks_from` is the first rank."""
     return DeviceGrid(
         names=mesh.names,
         sizes=tuple(axis.size for axis in mesh.axes),
@@ -132,9 +134,9 @@ def grid_of(mesh: Mesh, *, ranks_from: int = 0) -> DeviceGrid:
 
 
 def mesh_of(grid: DeviceGrid, *, levels: Mapping[str, str] | None = None) -> Mesh:
-    """The mesh whose ranks are those of the grid; levels: of its axes in the topology.
+    """The mesh with the ranks of the grid; `levels` are the topology levels of its axes, by name.
 
-    Raises ConversionError where the ranks are not counted along the dims, whatever their order.
+    Raises ConversionError where no order of the dims counts the ranks contiguously.
     """
     strides = [math.prod(grid.sizes[d + 1 :]) for d in range(len(grid.sizes))]
     steps = [
@@ -149,7 +151,7 @@ def mesh_of(grid: DeviceGrid, *, levels: Mapping[str, str] | None = None) -> Mes
         if rank != grid.ranks[0] + counted:
             raise ConversionError(
                 f"the ranks {list(grid.ranks[:8])}… of a grid of {list(grid.sizes)} do not follow "
-                f"from its dims: at {dict(at)} stands rank {rank}, "
+                f"from its dims: got rank {rank} at {dict(at)}, "
                 f"expected {grid.ranks[0] + counted}; a mesh counts its ranks along its axes"
             )
     return Mesh(

@@ -1,8 +1,12 @@
-"""Where MindSpore's redistributions are other collectives than the plan's.
+"""Redistributions for which MindSpore runs other collectives than the plan.
 
-MindSpore infers them from the layouts on both sides: slices, an all-to-all (or an all-gather, where
-that is switched off) for a dim whose axes go to another one, all-gathers for the rest; what is
-partial it reduces first, right behind the op. A plan may know better.
+MindSpore infers collectives from the layouts on both sides:
+
+- slices;
+- an all-to-all, or an all-gather if that is disabled, for a dim whose axes move to another dim;
+- all-gathers for the other axes.
+
+MindSpore reduces partial sums first, directly after the op. A plan may choose other collectives.
 """
 
 from __future__ import annotations
@@ -11,16 +15,17 @@ from collections import Counter
 from collections.abc import Iterator
 
 from meshwright.convert.mindspore_network import Otherwise
-from meshwright.convert.mindspore_ops import is_told, scattered
-from meshwright.runtime.stage import PlannedStage
+from meshwright.convert.mindspore_ops import can_scatter, scatter_layout
 from meshwright.schema import Axis, Dim, Layout, Redistribution
+from meshwright.stages.planned_stage import PlannedStage
 
 _LOCAL = frozenset({"slice", "mask"})
 
 
 def otherwise_of(planned: PlannedStage, *, all_to_all: str) -> Iterator[Otherwise]:
-    """What MindSpore does in its own way; all_to_all: what it makes of one, `all_to_all` or
-    `all_gather`.
+    """The tensors for which MindSpore runs other collectives than the plan.
+
+    `all_to_all` is the collective that MindSpore runs in its place: `all_to_all` or `all_gather`.
     """
     producers = planned.graph.producers()
     casts = {op.name for op in planned.graph.ops if op.kind == "cast"}
@@ -28,47 +33,56 @@ def otherwise_of(planned: PlannedStage, *, all_to_all: str) -> Iterator[Otherwis
     for op in planned.graph.ops:
         for name in op.inputs:
             readers.setdefault(name, set()).add(op.name)
-    moved: dict[str, list[Redistribution]] = {}
-    for own in planned.stage.redistributions:
-        if own.traffic == "activation" and own.forward:
-            moved.setdefault(own.tensor, []).append(own)
+    moves: dict[str, list[Redistribution]] = {}
+    for move in planned.stage.redistributions:
+        if move.traffic == "activation" and move.forward:
+            moves.setdefault(move.tensor, []).append(move)
     for tensor in planned.tensors:
         rest = planned.at_rest(tensor)
-        ways = moved.get(tensor, [])
-        steps = [step.kind for way in ways for step in way.forward if step.kind not in _LOCAL]
-        done: list[str] = []
-        why = "MindSpore infers it from the layouts"
+        moves_of_tensor = moves.get(tensor, [])
+        steps = [
+            step.kind
+            for move in moves_of_tensor
+            for step in move.forward
+            if step.kind not in _LOCAL
+        ]
+        collectives: list[str] = []
+        reason = "MindSpore infers it from the layouts"
         if rest.partial:
-            first = scattered(tensor, planned)
-            if first is not None and is_told(producers.get(tensor), rest, first):
-                done, rest = ["reduce_scatter"], first
+            first = scatter_layout(tensor, planned)
+            if first is not None and can_scatter(producers.get(tensor), rest, first):
+                collectives, rest = ["reduce_scatter"], first
             else:
-                done, rest = ["all_reduce"], rest.model_copy(update={"partial": {}})
-                why = "MindSpore reduces partial sums right behind the op, along rows or whole"
+                collectives, rest = ["all_reduce"], rest.model_copy(update={"partial": {}})
+                reason = (
+                    "MindSpore reduces partial sums directly after the op, along rows or in full"
+                )
         shared = planned.as_read(tensor)
-        for way in ways:
-            start = rest if way.op is None or shared is None else shared
-            done += _inferred(start, way.forward[-1].to, all_to_all)
-        if any(way.op in casts for way in ways) or (shared and readers[tensor] <= casts):
-            why = "MindSpore gives a Cast the layout of what it reads, and redistributes behind it"
-        elif Counter(steps) == Counter(done):
+        for move in moves_of_tensor:
+            start = rest if move.op is None or shared is None else shared
+            collectives += _inferred_collectives(start, move.forward[-1].to, all_to_all)
+        if any(move.op in casts for move in moves_of_tensor) or (
+            shared and readers[tensor] <= casts
+        ):
+            reason = "MindSpore gives a Cast the layout of its input, and redistributes after it"
+        elif Counter(steps) == Counter(collectives):
             continue
-        yield Otherwise(tensor=tensor, planned=tuple(steps), done=tuple(done), reason=why)
+        yield Otherwise(tensor=tensor, planned=tuple(steps), done=tuple(collectives), reason=reason)
 
 
-def _inferred(before: Layout, after: Layout, all_to_all: str) -> list[str]:
-    """The collectives between two layouts without partial sums."""
-    old, new = ([_axes(own) for own in layout.dims] for layout in (before, after))
-    found = []
+def _inferred_collectives(before: Layout, after: Layout, all_to_all: str) -> list[str]:
+    """The collectives between two layouts without partial sums, as MindSpore infers them."""
+    old, new = ([_axes(dim) for dim in layout.dims] for layout in (before, after))
+    collectives = []
     for dim, axes in enumerate(old):
-        kept = 0
-        while kept < min(len(axes), len(new[dim])) and axes[kept] == new[dim][kept]:
-            kept += 1
-        gone = set(axes[kept:])
+        common = 0
+        while common < min(len(axes), len(new[dim])) and axes[common] == new[dim][common]:
+            common += 1
+        gone = set(axes[common:])
         if gone:
-            elsewhere = {axis for k, own in enumerate(new) if k != dim for axis in own}
-            found.append(all_to_all if gone & elsewhere else "all_gather")
-    return found
+            elsewhere = {axis for k, dim_axes in enumerate(new) if k != dim for axis in dim_axes}
+            collectives.append(all_to_all if gone & elsewhere else "all_gather")
+    return collectives
 
 
 def _axes(dim: Dim) -> tuple[Axis, ...]:

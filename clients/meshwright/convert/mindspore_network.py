@@ -1,6 +1,6 @@
-"""What a MindSpore network is given of a plan: strategies of primitives, settings of the context.
+"""A plan for a MindSpore network: strategies of primitives and settings of the context.
 
-Data only; `meshwright.runtime.mindspore.shard` puts it on a network.
+The module holds data only; `meshwright.runtime.mindspore.shard` applies it to a network.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from meshwright.convert.plan import Refusal
 from meshwright.convert.strategy import Cuts
 from meshwright.schema import ConversionError, Model
 
-# MindSpore cuts what is loaded by an operator of its own, which has a strategy under this name
+# MindSpore splits loaded data with a virtual operator, whose strategy has this name
 DATASET = "Default/_VirtualDataset-op0"
 Layouts = tuple[tuple[Alias, ...], ...]
 
 
 class PrimitiveStrategy(Model):
-    """What one primitive's `.shard()` is given; of every input of it that is a tensor.
+    """The arguments of one primitive's `.shard()`, one entry per tensor input.
 
-    in_layout, out_layout: the aliases of Layouts, where the cuts alone would put parts on other
-    ranks.
-    out_strategy: of the result, where partial sums are reduced right behind the op.
+    in_layout, out_layout: aliases of Layouts, where cuts alone would place parts on other ranks.
+    out_strategy: cuts of the result, where partial sums are reduced directly after the op.
     """
 
     in_strategy: Cuts
@@ -34,9 +33,9 @@ class PrimitiveStrategy(Model):
 
 
 class Otherwise(Model):
-    """A tensor of which MindSpore makes the same layout in another way than the plan.
+    """A tensor whose layout MindSpore reaches by other collectives than the plan.
 
-    planned, done: the collectives of the plan, and those that MindSpore's own inference puts there.
+    planned: the collectives of the plan. done: the collectives that MindSpore infers.
     """
 
     tensor: str
@@ -46,14 +45,17 @@ class Otherwise(Model):
 
 
 class MindSporeNetwork(Model):
-    """A plan in semi-automatic mode.
+    """A plan for MindSpore's semi-automatic parallel mode.
 
-    primitives: by path, `blocks.0.q.matmul`. operators: MindSpore's full names -> these paths.
-    reshapes: full name -> dims of the input; a Reshape takes what its neighbours want.
-    whole: parameters that the parallel optimizer leaves alone. context: keywords of
-    `mindspore.set_auto_parallel_context`. dataset: the cuts of what is loaded.
-    refused: what MindSpore cannot be told; such an op has no strategy, and MindSpore would choose
-    one. otherwise: what it does in its own way.
+    primitives: strategies by path, such as `blocks.0.q.matmul`.
+    operators: MindSpore's full operator names to these paths.
+    reshapes: full names to the number of input dims; a Reshape takes the layout of its neighbors.
+    context: keyword arguments of `mindspore.set_auto_parallel_context`.
+    dataset: the cuts of the loaded tensors.
+    whole: parameters that the parallel optimizer does not shard.
+    refused: ops and parameters that MindSpore cannot express; MindSpore would choose a strategy for
+    such an op.
+    otherwise: tensors for which MindSpore runs other collectives than the plan.
     """
 
     plan: str
@@ -68,37 +70,37 @@ class MindSporeNetwork(Model):
     otherwise: tuple[Otherwise, ...] = ()
 
     def strategy_file(self) -> dict[str, Any]:
-        """MindSpore's own JSON of strategies by operator, for `load_operator_strategy_file`.
+        """MindSpore's JSON of strategies by operator, for `load_operator_strategy_file`.
 
-        MindSpore reads it in the search mode sharding_propagation, in place of the search, and
-        refuses one in which an operator is missing: ConversionError where anything is refused.
+        MindSpore reads the file in the search mode sharding_propagation instead of searching, and
+        requires every operator in it. Raises ConversionError where `refused` is not empty.
         """
         if self.refused:
             raise ConversionError(
-                f"a strategy file says every operator's strategy, and {len(self.refused)} cannot "
-                f"be said: {self.refused[0].reason}"
+                f"a strategy file has every operator's strategy, and {len(self.refused)} cannot be "
+                f"expressed: {self.refused[0].reason}"
             )
         reshapes = {name: _item(((1,) * rank,)) for name, rank in self.reshapes.items()}
-        whole: dict[str, Any] = {DATASET: _item(self.dataset), **reshapes}
+        strategies: dict[str, Any] = {DATASET: _item(self.dataset), **reshapes}
         results: dict[str, Any] = {}
         layouts: dict[str, Any] = {}
         result_layouts: dict[str, Any] = {}
         for name, path in self.operators.items():
-            own = self.primitives[path]
-            whole[name] = _item(own.in_strategy)
-            if own.out_strategy is not None:
-                results[name] = _item(own.out_strategy)
-            if own.in_layout is not None:
-                layouts[name] = self._layouts(own.in_layout)
-            if own.out_layout is not None:
-                result_layouts[name] = self._layouts(own.out_layout)
-        found = {
-            "parallel_strategy_item": whole,
+            strategy = self.primitives[path]
+            strategies[name] = _item(strategy.in_strategy)
+            if strategy.out_strategy is not None:
+                results[name] = _item(strategy.out_strategy)
+            if strategy.in_layout is not None:
+                layouts[name] = self._layouts(strategy.in_layout)
+            if strategy.out_layout is not None:
+                result_layouts[name] = self._layouts(strategy.out_layout)
+        tables = {
+            "parallel_strategy_item": strategies,
             "parallel_out_strategy_item": results,
             "parallel_layout_value_item": layouts,
             "parallel_out_layout_value_item": result_layouts,
         }
-        return {"current_stage": 0, **{key: items for key, items in found.items() if items}}
+        return {"current_stage": 0, **{key: items for key, items in tables.items() if items}}
 
     def _layouts(self, layouts: Layouts) -> dict[str, Any]:
         arguments = layout_arguments(self.mesh)
@@ -115,9 +117,9 @@ class MindSporeNetwork(Model):
 
 
 def _positions(alias: Alias, names: list[str]) -> list[int]:
-    own = alias if isinstance(alias, tuple) else (alias,)
-    return [-1 if name == "None" else len(names) - 1 - names.index(name) for name in own]
+    axes = alias if isinstance(alias, tuple) else (alias,)
+    return [-1 if name == "None" else len(names) - 1 - names.index(name) for name in axes]
 
 
 def _item(cuts: Cuts) -> dict[str, Any]:
-    return {"parallel_strategy": [list(own) for own in cuts], "stage": 0}
+    return {"parallel_strategy": [list(dim_cuts) for dim_cuts in cuts], "stage": 0}

@@ -1,8 +1,7 @@
 """The strategy of one op for its MindSpore primitive.
 
-Cuts say which device holds what only by MindSpore's order of devices, the factors as they stand in
-the inputs; where a plan's axes lie in another order, Layouts say it, which some operators take and
-some do not.
+MindSpore assigns cuts to devices in its own order, that of the factors in the inputs. Axes of a
+plan in another order need Layouts, which some operators do not accept.
 """
 
 from __future__ import annotations
@@ -13,125 +12,132 @@ from meshwright.convert.grid import DeviceGrid
 from meshwright.convert.mindspore import Alias, MindSporeLayout, to_mindspore
 from meshwright.convert.mindspore_network import PrimitiveStrategy
 from meshwright.convert.strategy import Cuts, OpStrategy
-from meshwright.runtime.stage import PlannedStage
 from meshwright.schema import Axis, ConversionError, Layout, Op
+from meshwright.stages.planned_stage import PlannedStage
 
 # measured with MindSpore 2.10.0: "does not support config layout", or no strategy is found
 _NO_LAYOUT = frozenset({
     "embedding", "index_select", "conv", "one_hot", "softmax_cross_entropy", "sum", "mean", "amax",
     "amin", "prod",
 })  # fmt: skip
-# measured: of a product MindSpore scatters the rows, of a lookup the first dim
+# measured: MindSpore scatters the rows of a matrix product and the first dim of a lookup
 _SCATTERED_DIM = {"matmul": -2, "embedding": 0}
 
 
-def written(
+def primitive_strategy(
     op: Op, planned: PlannedStage, grid: DeviceGrid, strategies: Mapping[str, OpStrategy]
 ) -> PrimitiveStrategy:
-    """What the op's primitive is told; ConversionError, naming the op, where that is not the plan.
+    """The strategy of the op's primitive.
 
-    strategies: of ops by their rules, as far as there are any.
+    `strategies` holds the strategies of ops that have a rule, by name. Raises ConversionError with
+    the op's name where the primitive cannot follow the plan.
     """
-    again = op.name in planned.recomputed
+    is_recomputed = op.name in planned.recomputed
     if op.name not in planned.ops:
         source = planned.source(op.inputs[0])
-        lies = planned.as_read(source.root) or planned.at_rest(source.root)
-        layout = to_mindspore(planned.seen(op.inputs[0], lies), grid, name=f"op {op.name!r}")
-        found = _strategy(op, grid, [layout.aliases(grid)], _axes(layout, grid))
+        source_layout = planned.as_read(source.root) or planned.at_rest(source.root)
+        layout = to_mindspore(
+            planned.seen(op.inputs[0], source_layout), grid, name=f"op {op.name!r}"
+        )
+        strategy = _strategy_of_layouts(op, grid, [layout.aliases(grid)], _axes(layout, grid))
     elif op.kind == "one_hot":
         layout = to_mindspore(planned.at_rest(op.outputs[0]), grid, name=f"op {op.name!r}")
         numbers: list[tuple[Alias, ...]] = [()] * (len(op.inputs) - 1)
-        found = _strategy(op, grid, [layout.aliases(grid), *numbers], _axes(layout, grid))
+        strategy = _strategy_of_layouts(
+            op, grid, [layout.aliases(grid), *numbers], _axes(layout, grid)
+        )
     else:
-        own = strategies[op.name]
-        # a lookup's devices are counted along its ids first
-        order = own.layouts[::-1] if op.kind == "embedding" else own.layouts
+        op_strategy = strategies[op.name]
+        # MindSpore counts a lookup's devices along its ids first
+        order = op_strategy.layouts[::-1] if op.kind == "embedding" else op_strategy.layouts
         used = dict.fromkeys(name for aliases in order for name in _names(aliases))
-        found = _strategy(op, grid, own.layouts, list(used))
-        result = _result(op, planned, grid)
+        strategy = _strategy_of_layouts(op, grid, op_strategy.layouts, list(used))
+        result = _result_layout(op, planned, grid)
         if result is not None:
-            kept = found.in_layout is not None
-            found = found.model_copy(
+            has_layouts = strategy.in_layout is not None
+            strategy = strategy.model_copy(
                 update={
                     "out_strategy": (_cuts(result, grid),),
-                    "out_layout": (result.aliases(grid),) if kept else None,
+                    "out_layout": (result.aliases(grid),) if has_layouts else None,
                 }
             )
-    return found.model_copy(update={"recompute": again}) if again else found
+    return strategy.model_copy(update={"recompute": is_recomputed}) if is_recomputed else strategy
 
 
-def _strategy(
+def _strategy_of_layouts(
     op: Op, grid: DeviceGrid, layouts: Sequence[tuple[Alias, ...]], used: Sequence[str]
 ) -> PrimitiveStrategy:
     sizes = dict(zip(grid.names, grid.sizes, strict=True))
     cuts: Cuts = tuple(
-        tuple(grid.size(tuple(Axis(name) for name in _names([own]))) for own in aliases)
+        tuple(grid.size(tuple(Axis(name) for name in _names([alias]))) for alias in aliases)
         for aliases in layouts
     )
-    counted = [name for name in grid.names if sizes[name] > 1]
-    cutting = [name for name in used if sizes[Axis(name)] > 1]
-    if cutting == counted[: len(cutting)]:
+    mesh_axes = [name for name in grid.names if sizes[name] > 1]
+    cut_axes = [name for name in used if sizes[Axis(name)] > 1]
+    if cut_axes == mesh_axes[: len(cut_axes)]:
         return PrimitiveStrategy(in_strategy=cuts)
     if op.kind in _NO_LAYOUT:
         raise ConversionError(
-            f"op {op.name!r} ({op.kind}): the cuts {cuts} over {'×'.join(cutting)} lie on other "
-            f"ranks in MindSpore, which counts devices along {'×'.join(counted)}, and this "
-            "operator takes no Layout; pin it to other axes"
+            f"op {op.name!r} ({op.kind}): the cuts {cuts} over {'×'.join(cut_axes)} are on other "
+            f"ranks in MindSpore, which counts devices along {'×'.join(mesh_axes)}, and this "
+            "operator takes no Layout. Pin it to other axes"
         )
     return PrimitiveStrategy(in_strategy=cuts, in_layout=tuple(layouts))
 
 
-def _result(op: Op, planned: PlannedStage, grid: DeviceGrid) -> MindSporeLayout | None:
-    """The layout in which a partial result is reduced, where the operator can be told."""
+def _result_layout(op: Op, planned: PlannedStage, grid: DeviceGrid) -> MindSporeLayout | None:
+    """The layout after the reduction of a partial result, where the operator has that option."""
     dim = _SCATTERED_DIM.get(op.kind)
-    made = op.outputs[0]
-    if dim is None or made not in planned.tensors:
+    result = op.outputs[0]
+    if dim is None or result not in planned.tensors:
         return None
-    rest = planned.at_rest(made)
+    rest = planned.at_rest(result)
     if not rest.partial:
         return None
-    reduced = scattered(made, planned)
-    if reduced is None or not _is_told(rest, reduced, dim):
+    reduced = scatter_layout(result, planned)
+    if reduced is None or not _is_scatter_along(rest, reduced, dim):
         reduced = rest.model_copy(update={"partial": {}})
-        if op.kind != "embedding":  # a product is reduced whole where nothing is said
+        if op.kind != "embedding":  # without a strategy a product is reduced in full
             return None
-    return to_mindspore(reduced, grid, name=f"tensor {made!r}")
+    return to_mindspore(reduced, grid, name=f"tensor {result!r}")
 
 
-def scattered(tensor: str, planned: PlannedStage) -> Layout | None:
-    """Where the plan scatters a partial tensor first, for all readers alike."""
+def scatter_layout(tensor: str, planned: PlannedStage) -> Layout | None:
+    """The layout after a reduce-scatter that all readers of a partial tensor share, or None."""
     first = [
-        moved.forward[0]
-        for moved in planned.stage.redistributions
-        if moved.tensor == tensor and moved.forward
+        move.forward[0]
+        for move in planned.stage.redistributions
+        if move.tensor == tensor and move.forward
     ]
-    same = first and all(step.to == first[0].to for step in first)
-    if not same or first[0].kind != "reduce_scatter" or first[0].to.partial:
+    is_shared = first and all(step.to == first[0].to for step in first)
+    if not is_shared or first[0].kind != "reduce_scatter" or first[0].to.partial:
         return None
     return first[0].to
 
 
-def is_told(op: Op | None, rest: Layout, reduced: Layout) -> bool:
-    """Whether the op that makes it can be told to scatter its result like this."""
+def can_scatter(op: Op | None, rest: Layout, reduced: Layout) -> bool:
+    """Whether the primitive of the producing op can reduce-scatter its result to `reduced`."""
     dim = None if op is None else _SCATTERED_DIM.get(op.kind)
-    return dim is not None and _is_told(rest, reduced, dim)
+    return dim is not None and _is_scatter_along(rest, reduced, dim)
 
 
-def _is_told(rest: Layout, reduced: Layout, dim: int) -> bool:
-    """Whether the partial axes come to lie on this dim alone, behind those that it has."""
+def _is_scatter_along(rest: Layout, reduced: Layout, dim: int) -> bool:
+    """Whether the reduction appends the partial axes to this dim and changes no other dim."""
     before, after = (
-        [tuple(axis for part in own.parts for axis in part.axes) for own in layout.dims]
+        [tuple(axis for part in entry.parts for axis in part.axes) for entry in layout.dims]
         for layout in (rest, reduced)
     )
-    if any(own.segments for own in (*rest.dims, *reduced.dims)):
+    if any(entry.segments for entry in (*rest.dims, *reduced.dims)):
         return False
-    place = dim % len(before)
-    others = all(a == b for k, (a, b) in enumerate(zip(before, after, strict=True)) if k != place)
-    gained = after[place][len(before[place]) :]
+    position = dim % len(before)
+    others_equal = all(
+        a == b for k, (a, b) in enumerate(zip(before, after, strict=True)) if k != position
+    )
+    added = after[position][len(before[position]) :]
     return (
-        others
-        and after[place][: len(before[place])] == before[place]
-        and set(gained) == set(rest.partial)
+        others_equal
+        and after[position][: len(before[position])] == before[position]
+        and set(added) == set(rest.partial)
     )
 
 
@@ -141,10 +147,10 @@ def _axes(layout: MindSporeLayout, grid: DeviceGrid) -> list[str]:
 
 def _cuts(layout: MindSporeLayout, grid: DeviceGrid) -> tuple[int, ...]:
     return tuple(
-        grid.size(tuple(Axis(name) for name in _names([own]))) for own in layout.aliases(grid)
+        grid.size(tuple(Axis(name) for name in _names([alias]))) for alias in layout.aliases(grid)
     )
 
 
 def _names(aliases: Sequence[Alias]) -> list[str]:
-    each = [own if isinstance(own, tuple) else (own,) for own in aliases]
-    return [name for own in each for name in own if name != "None"]
+    names = [alias if isinstance(alias, tuple) else (alias,) for alias in aliases]
+    return [name for dim_names in names for name in dim_names if name != "None"]

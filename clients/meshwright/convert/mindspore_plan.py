@@ -1,6 +1,6 @@
-"""A plan of a captured MindSpore graph -> what the network is given.
+"""Conversion of a plan for a captured MindSpore graph to settings of the network.
 
-MindSpore derives everything else: layouts of results, redistributions, reductions of gradients.
+MindSpore derives the layouts of results, the redistributions and the reductions of gradients.
 """
 
 from __future__ import annotations
@@ -10,69 +10,85 @@ from typing import Any
 from meshwright.convert.grid import grid_of
 from meshwright.convert.mindspore_moves import otherwise_of
 from meshwright.convert.mindspore_network import MindSporeNetwork, PrimitiveStrategy
-from meshwright.convert.mindspore_ops import written
+from meshwright.convert.mindspore_ops import primitive_strategy
 from meshwright.convert.plan import Refusal, export_plan
 from meshwright.convert.strategy import Cuts
-from meshwright.runtime.stage import PlannedStage
-from meshwright.schema import ConversionError, Graph, Layout, ParameterPlan, Plan, PlanError, Setup
+from meshwright.schema import (
+    ConversionError,
+    Graph,
+    Layout,
+    ParameterPlan,
+    Plan,
+    PlanError,
+    Setup,
+    microbatch_symbols,
+)
+from meshwright.stages.planned_stage import PlannedStage
 
 _LEVELS = ("none", "level1", "level2", "level3")
 _LOADED = ("input", "label")
-_TOLD_NOTHING = ("reshape", "cast")  # MindSpore lays these out as their neighbours lie
+_FOLLOWING_KINDS = ("reshape", "cast")  # MindSpore gives these the layout of their neighbors
 
 
 def network_of(plan: Plan, graph: Graph, setup: Setup) -> MindSporeNetwork:
-    """A plan of a graph that `meshwright capture mindspore` made, for the network itself.
+    """The network settings of a plan for a graph of `meshwright capture mindspore`.
 
-    Raises PlanError where graph or setup are not the plan's, and for several pipeline stages or
-    microbatches; what else MindSpore cannot be told is in `refused`, by name.
+    Raises PlanError where graph or setup do not belong to the plan, and for several pipeline stages
+    or microbatches. Other parts that MindSpore cannot express are listed by name in `refused`.
     """
     if setup.id != plan.setup:
         raise PlanError(f"the plan was made for the setup {plan.setup}, got {setup.id}")
+    if setup.phase == "inference":
+        raise PlanError(
+            "the plan is for inference, whose graph has no loss and a cache; a MindSpore network "
+            "takes plans for training. Plan without --phase inference"
+        )
     if len(plan.stages) != 1 or plan.microbatches != 1:
         raise PlanError(
             f"the plan has {len(plan.stages)} pipeline stage(s) and {plan.microbatches} "
-            "microbatch(es); a MindSpore network is written for one of each: plan with "
+            "microbatch(es); a MindSpore network supports one of each. Plan with "
             "--pipeline 1 and --microbatches 1"
         )
     exported = export_plan(plan, "mindspore", graph=graph)
     stage = plan.stages[0]
-    planned = PlannedStage(graph, stage, setup.symbols)
+    planned = PlannedStage(graph, stage, microbatch_symbols(graph, setup, plan.microbatches))
     grid = grid_of(stage.mesh, ranks_from=stage.ranks_from)
     strategies = exported.stages[0].strategies
-    reasons = {own.name: own.reason for own in exported.refused if own.role == "strategy"}
+    reasons = {
+        refusal.name: refusal.reason for refusal in exported.refused if refusal.role == "strategy"
+    }
     refused: list[Refusal] = []
     primitives: dict[str, PrimitiveStrategy] = {}
     operators: dict[str, str] = {}
     for op in graph.topological_order():
-        if op.kind in _TOLD_NOTHING:
+        if op.kind in _FOLLOWING_KINDS:
             continue
         try:
             if op.name in reasons and op.kind != "one_hot":
                 raise ConversionError(reasons[op.name])
-            found = written(op, planned, grid, strategies)
-            if primitives.setdefault(op.module, found) != found:
+            strategy = primitive_strategy(op, planned, grid, strategies)
+            if primitives.setdefault(op.module, strategy) != strategy:
                 raise ConversionError(
                     f"op {op.name!r}: its primitive {op.module!r} runs several times, and the plan "
-                    f"wants {found.in_strategy} here and "
-                    f"{primitives[op.module].in_strategy} there; make a primitive for each"
+                    f"wants {strategy.in_strategy} here and "
+                    f"{primitives[op.module].in_strategy} there. Create a primitive for each"
                 )
         except ConversionError as wrong:
             refused.append(Refusal(stage=0, name=op.name, role="strategy", reason=wrong.detail))
         else:
             operators[op.name] = op.module
-    levels = {own.tensor: _level(own, planned) for own in stage.parameters}
+    levels = {parameter.tensor: _level(parameter, planned) for parameter in stage.parameters}
     level = max(levels.values(), default=0)
     refused += [
         Refusal(
             stage=0,
             name=name,
             role="optimizer",
-            reason=f"parameter {name!r} lies in shards as {_LEVELS[own]} has it, others as "
-            f"{_LEVELS[level]}, and MindSpore has one level for all; state one",
+            reason=f"parameter {name!r} has shards of optimizer {_LEVELS[parameter_level]}, others "
+            f"of {_LEVELS[level]}, and MindSpore has one level for all. State one level",
         )
-        for name, own in levels.items()
-        if own not in (0, level)
+        for name, parameter_level in levels.items()
+        if parameter_level not in (0, level)
     ]
     gathers = "all_to_all" if setup.allow_all_to_all else "all_gather"
     return MindSporeNetwork(
@@ -87,23 +103,26 @@ def network_of(plan: Plan, graph: Graph, setup: Setup) -> MindSporeNetwork:
         },
         context=_context(setup, len(grid.ranks), level),
         dataset=_dataset(graph, setup, len(grid.ranks)),
-        whole=tuple(name for name, own in levels.items() if own == 0) if level else (),
+        whole=tuple(name for name, value in levels.items() if value == 0) if level else (),
         refused=tuple(refused),
         otherwise=tuple(otherwise_of(planned, all_to_all=gathers)),
     )
 
 
-def _level(own: ParameterPlan, planned: PlannedStage) -> int:
-    """What is finer than the op that reads a parameter needs it: as MindSpore counts its levels."""
-    read = _as_read(own.tensor, planned)
-    if read is not None and own.value != read:
+def _level(parameter: ParameterPlan, planned: PlannedStage) -> int:
+    """The level of MindSpore's parallel optimizer that shards the parameter like the plan.
+
+    Level 1 shards the optimizer state, level 2 also the gradient, level 3 also the value.
+    """
+    needed = _layout_read(parameter.tensor, planned)
+    if needed is not None and parameter.value != needed:
         return 3
-    if own.gradient is not None and own.gradient != own.value:
+    if parameter.gradient is not None and parameter.gradient != parameter.value:
         return 2
-    return 1 if own.optimizer is not None and own.optimizer != own.value else 0
+    return 1 if parameter.optimizer is not None and parameter.optimizer != parameter.value else 0
 
 
-def _as_read(tensor: str, planned: PlannedStage) -> Layout | None:
+def _layout_read(tensor: str, planned: PlannedStage) -> Layout | None:
     for op in planned.order:
         for place, name in enumerate(op.inputs):
             if name == tensor:
@@ -112,8 +131,8 @@ def _as_read(tensor: str, planned: PlannedStage) -> Layout | None:
 
 
 def _context(setup: Setup, devices: int, level: int) -> dict[str, Any]:
-    """Keywords of set_auto_parallel_context."""
-    found: dict[str, Any] = {
+    """Keyword arguments of set_auto_parallel_context."""
+    context: dict[str, Any] = {
         "parallel_mode": "semi_auto_parallel",
         "device_num": devices,
         "pipeline_stages": 1,
@@ -123,17 +142,17 @@ def _context(setup: Setup, devices: int, level: int) -> dict[str, Any]:
         "enable_parallel_optimizer": level > 0,
     }
     if level:
-        found["parallel_optimizer_config"] = {
+        context["parallel_optimizer_config"] = {
             "optimizer_level": _LEVELS[level],
             "parallel_optimizer_threshold": 0,
         }
-    return found
+    return context
 
 
 def _dataset(graph: Graph, setup: Setup, devices: int) -> Cuts:
     first = devices if setup.dataset == "data_parallel" else 1
     return tuple(
-        (first, *(1,) * (len(own.shape) - 1)) if own.shape else ()
-        for own in graph.tensors
-        if own.role in _LOADED
+        (first, *(1,) * (len(tensor.shape) - 1)) if tensor.shape else ()
+        for tensor in graph.tensors
+        if tensor.role in _LOADED
     )

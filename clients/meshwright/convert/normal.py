@@ -1,9 +1,8 @@
-"""One way of writing each layout.
+"""Normal form of layouts: one notation per assignment of elements to devices.
 
-Many documents say the same of which device holds what: `(2@a 4@b)` is `8@a@b`, and three equal
-segments with the axis on what they share are `(3 n@a)`. The normal form has as few sub-dims as
-possible: each one is axes followed by what is left, and none can be joined with the next.
-Axes of size 1 stay where they are; they split nothing.
+Several notations describe the same assignment: `(2@a 4@b)` equals `8@a@b`, and three equal
+segments with the axis on their common sub-dim equal `(3 n@a)`. The normal form has the fewest
+sub-dims: no sub-dim can be merged with the next. Axes of size 1 split nothing and stay in place.
 """
 
 from __future__ import annotations
@@ -27,47 +26,46 @@ def normal_dim(dim: Dim, grid: DeviceGrid, padded: bool) -> Dim:
     for part in parts:
         part.longest(grid.size(part.axes))
     if not dim.segments:
-        return Dim(parts=_joined(parts, grid, padded))
-    common, own = parts[:-1], parts[-1:]
-    whole = all(grid.size(part.axes) == 1 for part in parts)
-    if whole:
+        return Dim(parts=_merge_all(parts, grid, padded))
+    common, last = parts[:-1], parts[-1:]
+    if all(grid.size(part.axes) == 1 for part in parts):
         return Dim(parts=(SubDim(size=dim.size, axes=dim.axes),))
     if all(part.size == 1 for part in common):
-        return Dim(parts=_joined(parts, grid, padded))
+        return Dim(parts=_merge_all(parts, grid, padded))
     count = len(dim.segments)
-    if len(set(dim.segments)) == 1 and grid.size(own[0].axes) == 1:
-        rest = SubDim(size=own[0].size // count, axes=own[0].axes)
-        return Dim(parts=_joined([SubDim(size=count), *common, rest], grid, padded))
-    return Dim(parts=(*_joined(common, grid, padded), *own), segments=dim.segments)
+    if len(set(dim.segments)) == 1 and grid.size(last[0].axes) == 1:
+        rest = SubDim(size=last[0].size // count, axes=last[0].axes)
+        return Dim(parts=_merge_all([SubDim(size=count), *common, rest], grid, padded))
+    return Dim(parts=(*_merge_all(common, grid, padded), *last), segments=dim.segments)
 
 
 def viewed(layout: Layout, grid: DeviceGrid) -> Layout:
-    """The same layout of the tensor reshaped so that each sub-dim is a dim of its own.
+    """The layout of the tensor reshaped so that each sub-dim becomes a separate dim.
 
-    A system that splits whole dims only expresses every layout of that view whose sub-dims are
-    even. Raises ConversionError where segments are of unequal length: no reshape parts them.
+    A framework that splits only whole dims expresses every layout of this view whose sub-dims are
+    even. Raises ConversionError for segments of unequal length, which no reshape separates.
     """
-    found = normal(layout, grid)
-    for position, dim in enumerate(found.dims):
+    normalized = normal(layout, grid)
+    for position, dim in enumerate(normalized.dims):
         if dim.segments:
             raise ConversionError(
                 f"dim {position} holds segments of the unequal lengths {list(dim.segments)}, "
-                "which no reshape takes apart; split the tensor there"
+                "which no reshape separates. Split the tensor at the segments"
             )
     return Layout(
-        dims=tuple(Dim(parts=(part,)) for dim in found.dims for part in dim.parts),
-        partial=found.partial,
-        padded=found.padded,
+        dims=tuple(Dim(parts=(part,)) for dim in normalized.dims for part in dim.parts),
+        partial=normalized.partial,
+        padded=normalized.padded,
     )
 
 
 def lengths(part: SubDim, ways: int) -> tuple[int, ...]:
-    """The lengths of all chunks of a sub-dim; LayoutError where it has no such chunks."""
+    """The lengths of all `ways` chunks of a sub-dim; LayoutError where it has no such chunks."""
     return tuple(stop - start for start, stop in (part.chunk(k, ways) for k in range(ways)))
 
 
 def sub_dim(axes: Sequence[Axis], chunks: Sequence[int]) -> SubDim:
-    """The sub-dim whose chunks have these lengths, written the shortest way."""
+    """The sub-dim whose chunks have these lengths, in its shortest notation."""
     size, longest = sum(chunks), max(chunks)
     if all(length == longest for length in chunks):
         return SubDim(size=size, axes=tuple(axes))
@@ -77,25 +75,25 @@ def sub_dim(axes: Sequence[Axis], chunks: Sequence[int]) -> SubDim:
     return SubDim(size=size, axes=tuple(axes), chunks=tuple(chunks))
 
 
-def _joined(parts: Sequence[SubDim], grid: DeviceGrid, padded: bool) -> tuple[SubDim, ...]:
-    found: list[SubDim] = []
+def _merge_all(parts: Sequence[SubDim], grid: DeviceGrid, padded: bool) -> tuple[SubDim, ...]:
+    merged: list[SubDim] = []
     for part in parts:
-        after = _shortest(part, grid, padded)
-        while found and (both := _join(found[-1], after, grid, padded)) is not None:
-            found.pop()
-            after = both
-        found.append(after)
-    return tuple(found) or (SubDim(size=1),)
+        candidate = _shortest_form(part, grid, padded)
+        while merged and (pair := _merge(merged[-1], candidate, grid, padded)) is not None:
+            merged.pop()
+            candidate = pair
+        merged.append(candidate)
+    return tuple(merged) or (SubDim(size=1),)
 
 
-def _shortest(part: SubDim, grid: DeviceGrid, padded: bool) -> SubDim:
-    # a padded layout stores its span: another way to write the same chunks would store another
+def _shortest_form(part: SubDim, grid: DeviceGrid, padded: bool) -> SubDim:
+    # a padded layout stores its span: another notation of the same chunks would change the padding
     even = part.span is None and not part.chunks
     return part if padded or even else sub_dim(part.axes, lengths(part, grid.size(part.axes)))
 
 
-def _join(first: SubDim, second: SubDim, grid: DeviceGrid, padded: bool) -> SubDim | None:
-    """Two neighbours as one, or None where that would be another layout."""
+def _merge(first: SubDim, second: SubDim, grid: DeviceGrid, padded: bool) -> SubDim | None:
+    """Two adjacent sub-dims merged into one, or None where that changes the layout."""
     axes = (*first.axes, *second.axes)
     ways, more = grid.size(first.axes), grid.size(second.axes)
     if more == 1 and not second.span:
@@ -113,11 +111,11 @@ def _join(first: SubDim, second: SubDim, grid: DeviceGrid, padded: bool) -> SubD
     inner = lengths(second, more)
     if first.longest(ways) > 1 and max(inner) < second.size:
         return None
-    return sub_dim(axes, [own * length for own in lengths(first, ways) for length in inner])
+    return sub_dim(axes, [outer * length for outer in lengths(first, ways) for length in inner])
 
 
 def fits(layout: Layout, grid: DeviceGrid) -> None:
-    """Raise LayoutError where the layout names an axis, or has chunks, that the grid has not."""
+    """Raise LayoutError where the layout has an axis or chunks that do not exist on the grid."""
     grid.size(tuple(layout.partial))
     for position, dim in enumerate(layout.dims):
         for part in dim.parts:

@@ -1,7 +1,7 @@
-"""JAX: a layout as a PartitionSpec on a Mesh.
+"""JAX layouts: a PartitionSpec on a Mesh.
 
-An array dim is cut over a tuple of mesh axes, the first one slowest, into equal parts; axes that
-no dim names hold copies, and those in `unreduced` hold parts of a sum.
+A PartitionSpec cuts an array dim over a tuple of mesh axes, the slowest first, into equal parts.
+The array is replicated over axes without a dim, and a partial sum over those in `unreduced`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class JaxLayout(Model):
-    """A PartitionSpec as data, with the shape of the array that it is for.
+    """A PartitionSpec as data, with the shape of its array.
 
-    partitions: the axes of every array dim. unreduced: in the order of the grid.
-    padded_from: the tensor's own shape, where the array has zeros behind it.
+    partitions: the axes of every array dim. unreduced: axes in alphabetical order.
+    padded_from: the tensor's shape without padding, where the array has zeros at the end.
     """
 
     shape: tuple[int, ...]
@@ -37,7 +37,7 @@ class JaxLayout(Model):
         return self
 
     def to_jax(self) -> jax.sharding.PartitionSpec:
-        """jax's PartitionSpec; ConversionError where this jax knows no unreduced axes."""
+        """jax's PartitionSpec; ConversionError where this version has no unreduced axes."""
         import jax
 
         parts: list[Any] = [
@@ -51,26 +51,26 @@ class JaxLayout(Model):
         except TypeError:
             raise ConversionError(
                 f"partial sums over {', '.join(self.unreduced)}: the PartitionSpec of jax "
-                f"{jax.__version__} has no unreduced axes; a newer one would do"
+                f"{jax.__version__} has no unreduced axes. Install a newer jax"
             ) from None
 
     @classmethod
     def from_jax(cls, spec: jax.sharding.PartitionSpec, shape: Sequence[int]) -> JaxLayout:
-        """A PartitionSpec for an array of this shape as data.
+        """The data of a PartitionSpec for an array of this shape.
 
-        Raises ConversionError where it says more than how the value lies: unconstrained dims, and
-        axes over which the gradient is to be reduced.
+        Raises ConversionError for unconstrained dims and for reduced axes, which describe the
+        gradient.
         """
         entries: tuple[Any, ...] = tuple(getattr(spec, "partitions", spec))
         if len(entries) > len(shape):
             raise ConversionError(f"{spec} has more dims than an array of {list(shape)}")
         if getattr(spec, "reduced", None):
-            raise ConversionError(f"{spec}: reduced axes say how a gradient lies, not the value")
+            raise ConversionError(f"{spec}: reduced axes describe the gradient, not the value")
         partitions = []
         for entry in (*entries, *[None] * (len(shape) - len(entries))):
             axes = () if entry is None else entry if isinstance(entry, tuple) else (entry,)
             if not all(isinstance(axis, str) for axis in axes):
-                raise ConversionError(f"{spec}: a dim that is {entry!r} says no layout")
+                raise ConversionError(f"{spec}: the entry {entry!r} of a dim is no layout")
             partitions.append(tuple(Axis(axis) for axis in axes))
         return cls(
             shape=tuple(shape),
@@ -80,25 +80,28 @@ class JaxLayout(Model):
 
 
 def to_jax(layout: Layout, grid: DeviceGrid, *, name: str = "the tensor") -> JaxLayout:
-    """A layout as a PartitionSpec; ConversionError, naming the tensor, where there is none."""
+    """The PartitionSpec of a layout.
+
+    Raises ConversionError with the tensor's name where no PartitionSpec expresses the layout.
+    """
     dims = plain_dims(layout, grid, name=name, target="a PartitionSpec")
     for axis, how in layout.partial.items():
         if how != "sum":
             raise ConversionError(
                 f"{name}: layout {layout}: partial over {axis!r} by its {how}: a PartitionSpec "
-                "knows sums only; reduce it before"
+                "has partial sums only. Reduce it before"
             )
-    stored = tuple(dim.stored for dim in dims)
+    shape = tuple(dim.stored for dim in dims)
     return JaxLayout(
-        shape=stored,
+        shape=shape,
         partitions=tuple(dim.axes for dim in dims),
         unreduced=tuple(sorted(layout.partial)),
-        padded_from=None if stored == layout.shape else layout.shape,
+        padded_from=None if shape == layout.shape else layout.shape,
     )
 
 
 def from_jax(spec: JaxLayout, grid: DeviceGrid, *, name: str = "the tensor") -> Layout:
-    """The layout that a PartitionSpec is; ConversionError where axes do not divide a dim."""
+    """The layout of a PartitionSpec; ConversionError where axes do not divide a dim."""
     grid.size(spec.unreduced)
     dims = dims_of(spec.padded_from or spec.shape, spec.shape, spec.partitions, grid, name=name)
     return Layout(

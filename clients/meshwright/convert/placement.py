@@ -1,4 +1,4 @@
-"""PyTorch's placements as data: one for every dim of a DeviceMesh."""
+"""DTensor placements as data: one for every dim of a PyTorch DeviceMesh."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Placement(Model):
-    """Shard of a dim, Replicate, or Partial by a reduction.
+    """A placement: Shard of a dim, Replicate, or Partial with a reduction.
 
-    split_factor: of torch's _StridedShard, which cuts each of so many pieces of the dim; 1 = Shard.
+    split_factor: the number of pieces of the dim that torch's _StridedShard cuts; 1 means Shard.
     """
 
     kind: Literal["shard", "replicate", "partial"]
@@ -55,7 +55,7 @@ REPLICATE = Placement(kind="replicate")
 class DTensorLayout(Model):
     """The placements of a tensor of this shape, one for every dim of the grid.
 
-    padded_from: the tensor's own shape, where the one given here has zeros behind it.
+    padded_from: the tensor's shape without padding, where `shape` includes zeros at the end.
     """
 
     shape: tuple[int, ...]
@@ -71,55 +71,58 @@ class DTensorLayout(Model):
         return self
 
     def to_torch(self) -> tuple[TorchPlacement, ...]:
-        """torch's placements; ConversionError where this torch has no _StridedShard."""
+        """torch's placements; ConversionError where this version has no _StridedShard."""
         from torch.distributed import tensor
 
-        found: list[TorchPlacement] = []
+        placements: list[TorchPlacement] = []
         for placement in self.placements:
             if placement.kind == "replicate":
-                found.append(tensor.Replicate())
+                placements.append(tensor.Replicate())
             elif placement.kind == "partial":
-                found.append(tensor.Partial(cast(str, placement.reduction)))
+                placements.append(tensor.Partial(cast(str, placement.reduction)))
             elif placement.split_factor == 1:
-                found.append(tensor.Shard(cast(int, placement.dim)))
+                placements.append(tensor.Shard(cast(int, placement.dim)))
             else:
-                found.append(_strided(cast(int, placement.dim), placement.split_factor))
-        return tuple(found)
+                placements.append(_strided_shard(cast(int, placement.dim), placement.split_factor))
+        return tuple(placements)
 
     @classmethod
     def from_torch(
         cls, placements: Sequence[TorchPlacement], shape: Sequence[int]
     ) -> DTensorLayout:
-        """torch's placements of a tensor of this shape as data; ConversionError for other kinds."""
+        """The data of torch's placements for a tensor of this shape.
+
+        Raises ConversionError for other kinds of placements.
+        """
         return cls(
-            shape=tuple(shape), placements=tuple(_data(given, len(shape)) for given in placements)
+            shape=tuple(shape),
+            placements=tuple(_data(placement, len(shape)) for placement in placements),
         )
 
 
-def _strided(dim: int, split_factor: int) -> TorchPlacement:
+def _strided_shard(dim: int, split_factor: int) -> TorchPlacement:
     from torch.distributed.tensor import placement_types
 
     kind = getattr(placement_types, "_StridedShard", None)
     if kind is None:
         raise ConversionError(
-            f"dim {dim} is cut inside each of {split_factor} pieces, for which this torch has no "
-            "_StridedShard; 2.13 has it"
+            f"dim {dim} is cut inside each of {split_factor} pieces, which needs _StridedShard, "
+            "missing from this torch. Install torch 2.13"
         )
     return cast("TorchPlacement", kind(dim, split_factor=split_factor))
 
 
-def _data(given: TorchPlacement, rank: int) -> Placement:
-    # by the class's name: what derives from Partial (a masked one) is something else
-    name = type(given).__name__
+def _data(placement: TorchPlacement, rank: int) -> Placement:
+    # by the class's name: a subclass of Partial, such as a masked one, has another meaning
+    name = type(placement).__name__
     if name == "Replicate":
         return REPLICATE
     if name in ("Shard", "_StridedShard"):
-        dim, factor = int(given.dim), int(getattr(given, "split_factor", 1))  # type: ignore[attr-defined]  # a shard has a dim
+        dim, factor = int(placement.dim), int(getattr(placement, "split_factor", 1))  # type: ignore[attr-defined]  # a shard has a dim
         return Placement(kind="shard", dim=dim + rank if dim < 0 else dim, split_factor=factor)
-    how = getattr(given, "reduce_op", "")
-    if name == "Partial" and how in ("sum", "max"):
-        return Placement(kind="partial", reduction=cast(Reduction, how))
+    reduction = getattr(placement, "reduce_op", "")
+    if name == "Partial" and reduction in ("sum", "max"):
+        return Placement(kind="partial", reduction=cast(Reduction, reduction))
     raise ConversionError(
-        f"a layout of ours is no {given!r}: it has Shard, Replicate, Partial('sum') and "
-        "Partial('max')"
+        f"{placement!r} is not supported. Use Shard, Replicate, Partial('sum') or Partial('max')"
     )

@@ -1,7 +1,7 @@
-"""Layouts that split whole dims evenly: all that JAX and MindSpore know.
+"""Plain layouts, which split whole dims evenly: the layouts of JAX and MindSpore.
 
-A plain dim is cut over an ordered list of axes into equal contiguous chunks. `plain_dims` says
-which axes these are, or why there are none such.
+A plain dim is cut over an ordered list of axes into equal contiguous chunks. `plain_dims` returns
+these axes or raises an error with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from meshwright.schema import Axis, ConversionError, Dim, Layout, SubDim
 
 @dataclass(frozen=True, slots=True)
 class PlainDim:
-    """size: the dim's own length. stored: its length with padding; the axes divide it."""
+    """size: the dim's length. stored: its length with padding, a multiple of the axes' size."""
 
     size: int
     stored: int
@@ -24,46 +24,48 @@ class PlainDim:
 
 
 def plain_dims(layout: Layout, grid: DeviceGrid, *, name: str, target: str) -> tuple[PlainDim, ...]:
-    """The dims of a layout as plain ones.
+    """The plain dims of a layout.
 
-    Raises ConversionError, naming the tensor, where `target` cannot say what a dim is.
+    Raises ConversionError with the tensor's name where `target` cannot express a dim.
     """
     fits(layout, grid)
-    found = []
+    dims = []
     for position, dim in enumerate(normal(layout, grid).dims):
-        why = _not_plain(dim, layout.padded)
-        if why:
-            raise ConversionError(f"{name}: layout {layout}: dim {position} {why}: not in {target}")
+        fault = _plain_fault(dim, layout.padded)
+        if fault:
+            raise ConversionError(
+                f"{name}: layout {layout}: dim {position} {fault}: not in {target}"
+            )
         part = dim.parts[0]
-        found.append(PlainDim(dim.size, stored_size(dim), part.axes))
-    return tuple(found)
+        dims.append(PlainDim(dim.size, stored_size(dim), part.axes))
+    return tuple(dims)
 
 
 def dims_of(shape: Sequence[int], stored: Sequence[int], axes: Sequence[Sequence[Axis]],
             grid: DeviceGrid, *, name: str) -> tuple[Dim, ...]:  # fmt: skip
     """Dims of these lengths, stored with padding up to `stored`, each cut over its axes.
 
-    Raises ConversionError where a stored length does not divide.
+    Raises ConversionError where the axes do not divide a stored length.
     """
-    found = []
-    for position, (size, length, own) in enumerate(zip(shape, stored, axes, strict=True)):
-        ways = grid.size(own)
-        if length % ways or length < size or (length > size and not own):
+    dims = []
+    for position, (size, length, dim_axes) in enumerate(zip(shape, stored, axes, strict=True)):
+        ways = grid.size(dim_axes)
+        if length % ways or length < size or (length > size and not dim_axes):
             raise ConversionError(
                 f"{name}: dim {position} of {size}, stored as {length}, cannot be cut into {ways} "
-                f"equal chunks over {'×'.join(own) or 'no axis'}"
+                f"equal chunks over {'×'.join(dim_axes) or 'no axis'}"
             )
         span = length if length > size else None
-        found.append(Dim(parts=(SubDim(size=size, axes=tuple(own), span=span),)))
-    return tuple(found)
+        dims.append(Dim(parts=(SubDim(size=size, axes=tuple(dim_axes), span=span),)))
+    return tuple(dims)
 
 
 def check_shapes(
     shape: Sequence[int], padded_from: Sequence[int] | None, entries: Sequence[object] | None
 ) -> None:
-    """Raise ConversionError where a layout of another system contradicts itself.
+    """Raise ConversionError where a layout of another framework contradicts itself.
 
-    entries: one a dim, where there are such. padded_from: smaller than the shape somewhere.
+    `entries` has one entry per dim; `padded_from` is smaller than `shape` in at least one dim.
     """
     if min(shape, default=1) < 1:
         raise ConversionError(f"a tensor of the shape {list(shape)} is empty: it has no layout")
@@ -72,15 +74,15 @@ def check_shapes(
     if padded_from is not None and (
         len(padded_from) != len(shape)
         or tuple(padded_from) == tuple(shape)
-        or any(not 1 <= own <= stored for own, stored in zip(padded_from, shape, strict=True))
+        or any(not 1 <= size <= stored for size, stored in zip(padded_from, shape, strict=True))
     ):
         raise ConversionError(
-            f"a tensor padded from {list(padded_from)} is not longer when it is {list(shape)}"
+            f"the padded shape {list(shape)} is not larger than the shape {list(padded_from)}"
         )
 
 
 def stored_size(dim: Dim) -> int:
-    """The length of a dim in normal form that is stored with its padding at the end."""
+    """The length of a dim in normal form, with its padding at the end."""
     inner = 1
     for part in dim.parts[1:]:
         inner *= part.size
@@ -88,36 +90,36 @@ def stored_size(dim: Dim) -> int:
 
 
 def padding_fault(dim: Dim) -> str:
-    """Why the padding of a dim in normal form is not at its end; empty where it is."""
+    """The reason why a dim in normal form has padding before its end; empty where it has none."""
     if any(part.chunks for part in dim.parts):
-        return "has chunks of the user's own lengths, each with its own padding"
+        return "has chunks of lengths set by the user, each with separate padding"
     if any(part.span for part in dim.parts[1:]) or (
         dim.segments and any(part.span for part in dim.parts)
     ):
-        return "has its padding inside, behind every step of an outer sub-dim"
+        return "has its padding inside, after every step of an outer sub-dim"
     return ""
 
 
-def _not_plain(dim: Dim, padded: bool) -> str:
+def _plain_fault(dim: Dim, padded: bool) -> str:
     if dim.segments:
         return (
-            f"holds segments of the lengths {list(dim.segments)}, each cut by itself (split the "
-            "tensor there to convert its parts)"
+            f"holds segments of the lengths {list(dim.segments)}, each cut separately (split the "
+            "tensor at the segments to convert its parts)"
         )
     if padded and (fault := padding_fault(dim)):
         return fault
     if len(dim.parts) > 1:
         view = ", ".join(str(part.size) for part in dim.parts)
         return (
-            f"is cut inside, over {'×'.join(dim.parts[-1].axes)}, before what is outside of it is "
-            f"used up (reshaped to [{view}] every sub-dim is a dim of its own)"
+            f"is cut inside, over {'×'.join(dim.parts[-1].axes)}, before its outer sub-dims are "
+            f"fully cut (reshape it to [{view}] to make every sub-dim a dim)"
         )
     part = dim.parts[0]
     if part.chunks:
         return f"has chunks of the unequal lengths {list(part.chunks)}"
     if part.span and not padded:
         return (
-            f"has uneven chunks, {part.size} over a span of {part.span} (padded to {part.span} it "
-            "would be even)"
+            f"has uneven chunks, {part.size} over a span of {part.span} (pad it to {part.span} for "
+            "even chunks)"
         )
     return ""

@@ -1,4 +1,4 @@
-"""Whole plans in the words of another system, and what it has no words for."""
+"""Export of whole plans to another framework, with the list of parts it cannot express."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _CONVERTERS: dict[Target, Callable[..., Converted]] = {
 
 
 class Refusal(Model):
-    """What the target cannot say. name: of a tensor, or of an op whose role is its strategy."""
+    """A part of the plan that the target cannot express.
+
+    name: of a tensor, or of an op for the role `strategy`.
+    """
 
     stage: int
     name: str
@@ -49,10 +52,10 @@ class Refusal(Model):
 
 
 class StageExport(Model):
-    """One stage. layouts: of tensors by role; strategies: of ops by name, for MindSpore only.
+    """The export of one stage: layouts of tensors by role, and for MindSpore strategies of ops.
 
-    A value rests as `value` and `gradient`; `read` is what all its readers share, where that
-    differs. Views have no entry: they lie as what they view.
+    `value` and `gradient` are the layouts at rest; `read` is the layout shared by all readers,
+    where it differs. Views have no entry: their layout is that of their base tensor.
     """
 
     mesh: DeviceGrid
@@ -61,10 +64,10 @@ class StageExport(Model):
 
 
 class Export(Model):
-    """A plan for one target; `refused` names all that is missing from it.
+    """The export of a plan for one target; `refused` names the missing parts.
 
-    order: in which sequences are loaded; layouts count positions as they are loaded, which no
-    target has words for.
+    order: the order in which sequences are loaded. Layouts count positions in this order, which no
+    target can express.
     """
 
     plan: str
@@ -75,11 +78,11 @@ class Export(Model):
 
 
 def export_plan(plan: Plan, target: Target, *, graph: Graph | None = None) -> Export:
-    """Every layout of a plan, and for MindSpore every op's strategy, as the target writes them.
+    """Every layout of a plan, and for MindSpore every op's strategy, in the target's notation.
 
-    graph: the plan's own; it tells the sizes of the factors of ops. Without it strategies that cut
-    several factors of a product dim are refused, and cuts that do not divide are not noticed.
-    Raises PlanError where it is another one, and where a layout does not fit the plan's mesh.
+    `graph` is the graph of the plan and provides the sizes of op factors. Without it, strategies
+    that cut several factors of a product dim are refused, and uneven cuts are not detected.
+    Raises PlanError where `graph` is another graph, and where a layout does not fit the mesh.
     """
     if graph is not None and graph.id != plan.graph:
         raise PlanError(f"the plan was made for the graph {plan.graph}, got {graph.id}")
@@ -100,13 +103,13 @@ def _stage(
     layouts: dict[str, dict[Role, Converted]] = {}
     for tensor, role, layout in _layouts(stage):
         try:
-            found = convert(layout, grid, name=f"tensor {tensor!r} ({role.replace('_', ' ')})")
+            converted = convert(layout, grid, name=f"tensor {tensor!r} ({role.replace('_', ' ')})")
         except ConversionError as wrong:
             refused.append(Refusal(stage=number, name=tensor, role=role, reason=wrong.detail))
         except LayoutError as wrong:
             raise PlanError(f"tensor {tensor!r}: layout {layout}: {wrong.detail}") from None
         else:
-            layouts.setdefault(tensor, {})[role] = found
+            layouts.setdefault(tensor, {})[role] = converted
     strategies = {}
     if target == "mindspore":
         sizes = _factor_sizes(stage, graph)
@@ -122,50 +125,50 @@ def _stage(
 
 def _layouts(stage: Stage) -> Iterator[tuple[str, Role, Layout]]:
     parameters = {parameter.tensor for parameter in stage.parameters}
-    given: list[tuple[str, Role, Layout | None]] = []
-    for own in stage.parameters:
-        given += [
-            (own.tensor, "value", own.value),
-            (own.tensor, "gradient", own.gradient),
-            (own.tensor, "optimizer", own.optimizer),
+    layouts: list[tuple[str, Role, Layout | None]] = []
+    for parameter in stage.parameters:
+        layouts += [
+            (parameter.tensor, "value", parameter.value),
+            (parameter.tensor, "gradient", parameter.gradient),
+            (parameter.tensor, "optimizer", parameter.optimizer),
         ]
     for tensor in stage.tensors:
         if tensor.tensor not in parameters:
-            given += [
+            layouts += [
                 (tensor.tensor, "value", tensor.rest.value),
                 (tensor.tensor, "gradient", tensor.rest.gradient),
             ]
         if tensor.read is not None:
-            given += [
+            layouts += [
                 (tensor.tensor, "read", tensor.read.value),
                 (tensor.tensor, "read_gradient", tensor.read.gradient),
             ]
-    for name, role, layout in given:
+    for name, role, layout in layouts:
         if layout is not None:
             yield name, role, layout
 
 
 def _factor_sizes(stage: Stage, graph: Graph | None) -> dict[str, dict[str, int]]:
-    """Of every op the sizes of its factors, as far as the layouts of its tensors tell them."""
+    """The sizes of factors by op, as far as the layouts of its tensors determine them."""
     if graph is None:
         return {}
     layouts = {tensor: layout for tensor, role, layout in _layouts(stage) if role == "value"}
     ports = {op.name: (*op.inputs, *op.outputs) for op in graph.ops}
-    found: dict[str, dict[str, int]] = {}
+    sizes: dict[str, dict[str, int]] = {}
     for op in stage.ops:
         if op.rule is not None and op.op in ports:
             terms = parse_notation(op.rule).terms_of(len(ports[op.op]))
             known = [(k, layouts.get(name)) for k, name in enumerate(ports[op.op])]
-            found[op.op] = _sizes(terms, [(k, layout) for k, layout in known if layout is not None])
-    return found
+            sizes[op.op] = _sizes(terms, [(k, layout) for k, layout in known if layout is not None])
+    return sizes
 
 
 def _sizes(terms: Sequence[Term], layouts: list[tuple[int, Layout]]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for port, layout in layouts:
-        for dim, own in zip(terms[port], layout.dims, strict=True):
-            if len(dim) == 1 and len(dim[0]) == len(own.parts) and not own.segments:
-                for factor, part in zip(dim[0], own.parts, strict=True):
+        for dim, layout_dim in zip(terms[port], layout.dims, strict=True):
+            if len(dim) == 1 and len(dim[0]) == len(layout_dim.parts) and not layout_dim.segments:
+                for factor, part in zip(dim[0], layout_dim.parts, strict=True):
                     padded = part.span if layout.padded else None
                     sizes[factor] = padded or part.size
     return sizes

@@ -1,6 +1,6 @@
-"""Layouts written with given sub-dims.
+"""Notation of layouts with the sub-dims of another layout.
 
-What another system gives back knows no sub-dims: `8@a@b` is written like `(2 4)` as `(2@a 4@b)`.
+Layouts of other frameworks have no sub-dims: with the sub-dims `(2 4)`, `8@a@b` is `(2@a 4@b)`.
 """
 
 from __future__ import annotations
@@ -16,78 +16,78 @@ from meshwright.schema import ConversionError, Dim, Layout, SubDim
 def rewritten(layout: Layout, like: Layout, grid: DeviceGrid) -> Layout:
     """The layout written with the sub-dims and segments of `like`, a layout of the same tensor.
 
-    Raises ConversionError where it cuts the tensor in places where these sub-dims do not.
+    Raises ConversionError where the layout cuts the tensor inside these sub-dims.
     """
     if layout.shape != like.shape:
         raise ConversionError(
             f"a layout of the shape {list(layout.shape)} cannot be written like one of "
             f"{list(like.shape)}"
         )
-    wanted = normal(layout, grid)
+    normalized = normal(layout, grid)
     dims = []
-    for position, (given, shown) in enumerate(zip(wanted.dims, like.dims, strict=True)):
-        parts = given.parts if given.segments else _distributed(given.parts, shown, grid)
-        found = None
-        if parts is not None and [part.size for part in parts] == [p.size for p in shown.parts]:
-            found = Dim(parts=parts, segments=shown.segments)
-        if found is None or normal_dim(found, grid, wanted.padded) != given:
+    for position, (source, target) in enumerate(zip(normalized.dims, like.dims, strict=True)):
+        parts = source.parts if source.segments else _distribute(source.parts, target, grid)
+        dim = None
+        if parts is not None and [part.size for part in parts] == [p.size for p in target.parts]:
+            dim = Dim(parts=parts, segments=target.segments)
+        if dim is None or normal_dim(dim, grid, normalized.padded) != source:
             raise ConversionError(
                 f"dim {position} of the layout {layout} is cut where the sub-dims of {like} are not"
             )
-        dims.append(found)
-    return Layout(dims=tuple(dims), partial=wanted.partial, padded=wanted.padded)
+        dims.append(dim)
+    return Layout(dims=tuple(dims), partial=normalized.partial, padded=normalized.padded)
 
 
-def _distributed(given: Sequence[SubDim], like: Dim, grid: DeviceGrid) -> tuple[SubDim, ...] | None:
-    """The axes of normal sub-dims put on the sub-dims of a dim of the same length."""
+def _distribute(parts: Sequence[SubDim], like: Dim, grid: DeviceGrid) -> tuple[SubDim, ...] | None:
+    """The axes of normal sub-dims, distributed over the sub-dims of a dim of the same length."""
     sizes = [part.size for part in like.parts]
-    count, left = len(like.segments), list(given)
-    if count and math.prod(sizes[:-1]) > 1 and any(part.axes for part in given):
-        # in normal form equal segments begin with a sub-dim of their number, without axes
+    count, left = len(like.segments), list(parts)
+    if count and math.prod(sizes[:-1]) > 1 and any(part.axes for part in parts):
+        # in normal form, equal segments begin with a sub-dim without axes, as long as their number
         if left[0].axes or left[0].size % count:
             return None
         left[0] = SubDim(size=left[0].size // count)
         sizes[-1] //= count
-    found = []
+    distributed = []
     for size in sizes:
-        part, left = _filled(size, left, grid)
+        part, left = _fill(size, left, grid)
         if part is None:
             return None
-        found.append(part)
-    last = found[-1].model_copy(update={"size": like.parts[-1].size})
-    return (*found[:-1], last if sizes[-1] != last.size else found[-1])
+        distributed.append(part)
+    last = distributed[-1].model_copy(update={"size": like.parts[-1].size})
+    return (*distributed[:-1], last if sizes[-1] != last.size else distributed[-1])
 
 
-def _filled(
-    size: int, given: Sequence[SubDim], grid: DeviceGrid
+def _fill(
+    size: int, parts: Sequence[SubDim], grid: DeviceGrid
 ) -> tuple[SubDim | None, list[SubDim]]:
-    """The first sub-dim, of this size, and what is left of those given, major first."""
-    rest = [part for part in given if part.size > 1 or part.axes]
+    """The first sub-dim, of this size, and the remaining sub-dims, major first."""
+    rest = [part for part in parts if part.size > 1 or part.axes]
     if size == 1 and rest and rest[0].size == 1:
         return rest[0], rest[1:]
-    found = SubDim(size=1)
-    while found.size < size:
-        if not rest or found.longest(grid.size(found.axes)) > 1:
-            return None, rest  # nothing can stand inside of what is not cut up
-        pieces = _divided(rest[0], size // found.size, grid)
+    filled = SubDim(size=1)
+    while filled.size < size:
+        if not rest or filled.longest(grid.size(filled.axes)) > 1:
+            return None, rest  # a sub-dim that is not fully cut has no inner sub-dims
+        pieces = _divide(rest[0], size // filled.size, grid)
         if pieces is None:
             return None, rest
-        own, rest = pieces[0], [*pieces[1:], *rest[1:]]
-        if found.size > 1 and (own.span or own.chunks):
+        piece, rest = pieces[0], [*pieces[1:], *rest[1:]]
+        if filled.size > 1 and (piece.span or piece.chunks):
             return None, rest
-        found = SubDim(
-            size=found.size * own.size,
-            axes=(*found.axes, *own.axes),
-            span=own.span,
-            chunks=own.chunks,
+        filled = SubDim(
+            size=filled.size * piece.size,
+            axes=(*filled.axes, *piece.axes),
+            span=piece.span,
+            chunks=piece.chunks,
         )
-    return found, rest
+    return filled, rest
 
 
-def _divided(part: SubDim, size: int, grid: DeviceGrid) -> tuple[SubDim, ...] | None:
-    """A sub-dim as one of at most this size and what is inside of that; None where it is none."""
+def _divide(part: SubDim, size: int, grid: DeviceGrid) -> tuple[SubDim, ...] | None:
+    """A sub-dim split into one of at most this size and an inner one; None where impossible."""
     if part.span is None and not part.chunks:
-        return _even(part, size, grid)
+        return _divide_even(part, size, grid)
     if part.size % size:
         return None
     wide = part.size // size
@@ -110,7 +110,7 @@ def _divided(part: SubDim, size: int, grid: DeviceGrid) -> tuple[SubDim, ...] | 
     return None
 
 
-def _even(part: SubDim, size: int, grid: DeviceGrid) -> tuple[SubDim, ...] | None:
+def _divide_even(part: SubDim, size: int, grid: DeviceGrid) -> tuple[SubDim, ...] | None:
     if part.size <= size:
         return (part,) if size % part.size == 0 else None
     count = max(
@@ -118,6 +118,6 @@ def _even(part: SubDim, size: int, grid: DeviceGrid) -> tuple[SubDim, ...] | Non
     )
     axes, behind = part.axes[:count], part.axes[count:]
     if part.size % size or (behind and grid.size(axes) != size):
-        # a sub-dim that ends inside of the axes' rest
+        # the sub-dim would end inside the remaining axes
         return None
     return SubDim(size=size, axes=axes), SubDim(size=part.size // size, axes=behind)

@@ -1,6 +1,6 @@
-"""Plans carried out by training jobs: what a rank does, fetched and checked."""
+"""The runtime: execution of plans by training jobs, rank by rank."""
 
+from meshwright.runtime.plan_source import PlanSource
 from meshwright.runtime.ranks import rank_strategy
-from meshwright.runtime.source import PlanSource
 
 __all__ = ["PlanSource", "rank_strategy"]

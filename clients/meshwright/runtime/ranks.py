@@ -1,12 +1,11 @@
-"""A plan sliced by rank: the same for the service, and for a job that has the plan in a file."""
+"""Rank strategies: the slice of a plan for each rank, for the service and for jobs with a file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
-from meshwright.runtime.stage import PlannedStage
-from meshwright.runtime.whole import whole_of
+from meshwright.runtime.gather_whole import whole_of
 from meshwright.schema import (
     Axis,
     Dim,
@@ -20,7 +19,7 @@ from meshwright.schema import (
     Step,
     SubDim,
     Topology,
-    step_batch,
+    microbatch_symbols,
 )
 from meshwright.schema.rank_strategy import (
     DatasetSlice,
@@ -32,6 +31,7 @@ from meshwright.schema.rank_strategy import (
     StageTransfer,
 )
 from meshwright.schema.regions import chunks_of
+from meshwright.stages.planned_stage import PlannedStage
 
 LOADED = ("input", "label")
 
@@ -39,21 +39,23 @@ LOADED = ("input", "label")
 def rank_strategy(
     plan: Plan, graph: Graph, setup: Setup, rank: int, topology: Topology | None = None
 ) -> RankStrategy:
-    """What one rank does; PlanError where the documents are not the plan's, or it has no such rank.
+    """The strategy of one rank, with all stages on its devices.
 
-    Stages that share their devices are all its own. topology: needed where there are several
-    stages, for what goes between them.
+    A plan of several stages needs its topology for the transfers between them. Raises PlanError if
+    the documents are not those of the plan, or if the plan does not have the rank.
     """
-    given = [("graph", plan.graph, graph), ("setup", plan.setup, setup)]
-    given += [] if topology is None else [("topology", plan.topology, topology)]
-    for what, own, found in given:
-        if own != found.id:
-            raise PlanError(f"the plan was made for the {what} {own}, this is {found.id}")
+    documents = [("graph", plan.graph, graph), ("setup", plan.setup, setup)]
+    documents += [] if topology is None else [("topology", plan.topology, topology)]
+    for kind, expected, document in documents:
+        if expected != document.id:
+            raise PlanError(f"the plan was made for the {kind} {expected}, this is {document.id}")
     if setup.phase != "training":
-        raise PlanError(f"the plan is for the phase {setup.phase}; a job trains")
+        raise PlanError(f"the plan is for the phase {setup.phase}. Use a plan for training")
     world_size = max(stage.ranks_from + stage.mesh.device_count for stage in plan.stages)
     if not 0 <= rank < world_size:
-        raise PlanError(f"the plan has {world_size} ranks, 0 to {world_size - 1}; none is {rank}")
+        raise PlanError(
+            f"the plan has no rank {rank}. Use one of its {world_size} ranks, 0 to {world_size - 1}"
+        )
     symbols = microbatch_symbols(graph, setup, plan.microbatches)
     numbered = [
         (number, stage)
@@ -61,7 +63,7 @@ def rank_strategy(
         if 0 <= rank - stage.ranks_from < stage.mesh.device_count
     ]
     if not numbered:
-        raise PlanError(f"the plan leaves rank {rank} idle; start the job without its devices")
+        raise PlanError(f"the plan leaves rank {rank} idle. Start the job without its devices")
     return RankStrategy(
         plan=plan.id,
         graph=graph.id,
@@ -80,7 +82,7 @@ def rank_strategy(
                 ranks_from=stage.ranks_from,
                 mesh=stage.mesh,
                 groups=axes_of_groups(stage, _reductions(plan.stages, number)),
-                parameters=tuple(own.tensor for own in stage.parameters),
+                parameters=tuple(parameter.tensor for parameter in stage.parameters),
             )
             for number, stage in enumerate(plan.stages)
         ),
@@ -98,52 +100,49 @@ def _transfers(
         return ()
     if topology is None:
         raise PlanError(
-            f"what goes between the {len(plan.stages)} stages of the plan depends on its topology "
-            f"{plan.topology}, which is not given"
+            f"the transfers between the {len(plan.stages)} stages of the plan need its topology. "
+            f"Give {plan.topology}"
         )
-    # numpy, which the client does without until a plan has several stages
-    from meshwright.runtime.links import stage_transfers
+    # imports numpy, which only plans with several stages need
+    from meshwright.runtime.stage_transfers import stage_transfers
 
     return stage_transfers(plan.stages, graph, topology, rank)
 
 
 def _passes(plan: Plan, pipeline_rank: int) -> tuple[tuple[int, PassKind, int], ...]:
-    """What a pipeline rank does, in order."""
-    own = plan.schedule
-    if own is None:
+    """The passes of a pipeline rank, in order."""
+    if plan.schedule is None:
         both: tuple[PassKind, PassKind] = ("F", "B")
         return tuple((0, what, number) for number in range(plan.microbatches) for what in both)
-    # numpy, as above
-    from meshwright.schema.pipelining.schedule import Pass
-    from meshwright.schema.pipelining.schedules import schedule
+    # imports numpy
+    from meshwright.schedules.kinds import schedule
+    from meshwright.schedules.schedule import Pass
 
-    made = schedule(own.kind, own.ranks, plan.microbatches, own.stages_per_rank)
+    kind, ranks, stages_per_rank = (
+        plan.schedule.kind,
+        plan.schedule.ranks,
+        plan.schedule.stages_per_rank,
+    )
+    actions = schedule(kind, ranks, plan.microbatches, stages_per_rank).orders[pipeline_rank]
     names = cast(Mapping[Pass, PassKind], {what: what.name for what in Pass})
-    return tuple((stage, names[what], number) for stage, what, number in made.orders[pipeline_rank])
+    return tuple((stage, names[what], number) for stage, what, number in actions)
 
 
 def _loss_stage(plan: Plan, graph: Graph) -> int:
-    """The stage that makes the loss; the last one where there is none."""
+    """The stage that computes the loss; the last stage if there is none."""
     for number, stage in enumerate(plan.stages):
-        received = {own.tensor for own in stage.receives}
-        made = {own.tensor for own in stage.tensors} - received
-        if graph.loss in made:
+        inputs = {tensor.tensor for tensor in stage.receives}
+        outputs = {tensor.tensor for tensor in stage.tensors} - inputs
+        if graph.loss in outputs:
             return number
     return len(plan.stages) - 1
 
 
-def microbatch_symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:
-    """The graph's symbols in one microbatch."""
-    symbols = {**graph.symbols, **setup.symbols}
-    batch = step_batch(graph, setup)
-    if batch is not None:
-        symbols["batch"] = batch // microbatches
-    return symbols
-
-
 def loaded(planned: PlannedStage) -> dict[str, Layout]:
-    """Inputs and labels -> the part of each that a rank loads: dim by dim what all readers need of
-    it alike, where that is one stretch."""
+    """The layout in which a rank loads each input and label.
+
+    A dim is sharded if all readers need the same contiguous range of it.
+    """
     needs: dict[str, list[Layout]] = {}
     roles = {tensor.name: tensor.role for tensor in planned.graph.tensors}
     for op in planned.order:
@@ -155,15 +154,17 @@ def loaded(planned: PlannedStage) -> dict[str, Layout]:
 
 
 def loaded_by(stages: Sequence[PlannedStage]) -> dict[str, tuple[Mesh, Layout]]:
-    """The same of several stages on one rank, which loads each input once: whole, where they need
-    different parts."""
-    found: dict[str, tuple[Mesh, Layout]] = {}
+    """The mesh and layout in which a rank with several stages loads each input and label.
+
+    The rank loads an input once, and whole if the stages need different parts.
+    """
+    layouts: dict[str, tuple[Mesh, Layout]] = {}
     for planned in stages:
         for name, layout in loaded(planned).items():
-            own = (planned.mesh, layout)
-            is_alike = found.setdefault(name, own) == own
-            found[name] = own if is_alike else (planned.mesh, whole_of(layout))
-    return found
+            entry = (planned.mesh, layout)
+            is_equal = layouts.setdefault(name, entry) == entry
+            layouts[name] = entry if is_equal else (planned.mesh, whole_of(layout))
+    return layouts
 
 
 def _dataset(
@@ -178,10 +179,10 @@ def _dataset(
 
 def _common(layouts: list[Layout]) -> Layout:
     dims = []
-    for own in zip(*(layout.dims for layout in layouts), strict=True):
-        first: Dim = own[0]
-        is_stretch = not first.segments and not any(part.axes for part in first.parts[1:])
-        if is_stretch and all(other == first for other in own):
+    for alternatives in zip(*(layout.dims for layout in layouts), strict=True):
+        first: Dim = alternatives[0]
+        is_range = not first.segments and not any(part.axes for part in first.parts[1:])
+        if is_range and all(other == first for other in alternatives):
             dims.append(first)
         else:
             dims.append(Dim(parts=(SubDim(size=first.size),)))
@@ -191,7 +192,7 @@ def _common(layouts: list[Layout]) -> Layout:
 def _slice(name: str, layout: Layout, mesh: Mesh, rank: int) -> DatasetSlice:
     chunks = iter(chunks_of(layout, mesh, rank))
     parts = [[next(chunks) for _ in dim.parts] for dim in layout.dims]
-    places = [own[0] for own in parts]
+    places = [dim_chunks[0] for dim_chunks in parts]
     return DatasetSlice(
         tensor=name,
         num_shards=tuple(ways for _, _, ways in places),
@@ -200,23 +201,23 @@ def _slice(name: str, layout: Layout, mesh: Mesh, rank: int) -> DatasetSlice:
 
 
 def _reductions(stages: Sequence[Stage], number: int) -> tuple[Step, ...]:
-    """What a stage reduces before it sends."""
-    back = [step for own in stages[number].receives for step in own.gradient_reduction]
+    """The reductions of a stage before its sends."""
+    back = [step for tensor in stages[number].receives for step in tensor.gradient_reduction]
     after = stages[number + 1].receives if number + 1 < len(stages) else ()
-    return (*back, *(step for own in after for step in own.reduction))
+    return (*back, *(step for tensor in after for step in tensor.reduction))
 
 
 def _stage(number: int, stage: Stage, rank: int, sent: Sequence[Step]) -> RankStage:
-    own = rank - stage.ranks_from
+    place = rank - stage.ranks_from
     return RankStage(
         number=number,
-        coordinates=stage.mesh.coordinates(own),
+        coordinates=stage.mesh.coordinates(place),
         groups=tuple(
             Group(
                 axes=axes,
                 ranks=tuple(
                     stage.ranks_from + other
-                    for other in next(g for g in stage.mesh.groups(axes) if own in g)
+                    for other in next(g for g in stage.mesh.groups(axes) if place in g)
                 ),
             )
             for axes in axes_of_groups(stage, sent)
@@ -234,22 +235,22 @@ def _local_shapes(stage: Stage) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def axes_of_groups(stage: Stage, sent: Iterable[Step] = ()) -> tuple[tuple[Axis, ...], ...]:
-    """The sets of axes over whose groups anything of a stage may run, in one order for all ranks.
+    """The sets of axes over whose groups collectives of a stage may run, in the order of all ranks.
 
-    sent: steps before it sends. Beside those of its steps: all axes; and those on every op, over
-    which counts and statistics of its parts are added up, and each of them alone.
+    They are the axes of the stage's steps and of the reductions in `sent`, all axes of the mesh,
+    and the axes on each op, together and one by one, for its counts and statistics.
     """
-    found: dict[frozenset[Axis], None] = {frozenset(stage.mesh.names): None}
+    sets: dict[frozenset[Axis], None] = {frozenset(stage.mesh.names): None}
     sizes: Mapping[Axis, int] = {axis.name: axis.size for axis in stage.mesh.axes}
-    for moved in stage.redistributions:
-        for step in (*moved.forward, *moved.backward, *moved.per_step):
-            found[frozenset(step.axes)] = None
+    for edge in stage.redistributions:
+        for step in (*edge.forward, *edge.backward, *edge.per_step):
+            sets[frozenset(step.axes)] = None
     for step in sent:
-        found[frozenset(step.axes)] = None
+        sets[frozenset(step.axes)] = None
     for op in stage.ops:
         every = [*(axes for axes in op.strategy.values()), tuple(op.partial)]
-        for axes in (*every, *((axis,) for own in every for axis in own)):
-            found[frozenset(axes)] = None
-        found[frozenset(axis for axes in every for axis in axes)] = None
-    ordered = [tuple(axis for axis in stage.mesh.names if axis in own) for own in found]
+        for subset in (*every, *((axis,) for axes in every for axis in axes)):
+            sets[frozenset(subset)] = None
+        sets[frozenset(axis for axes in every for axis in axes)] = None
+    ordered = [tuple(axis for axis in stage.mesh.names if axis in members) for members in sets]
     return tuple(axes for axes in ordered if any(sizes[axis] > 1 for axis in axes))

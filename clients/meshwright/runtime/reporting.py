@@ -1,7 +1,7 @@
-"""What a training job measures of its plan, sent to the service beside the training.
+"""Step time reports: observations that a training job sends to the service.
 
-A step takes from one call to the next, so that the optimizer and the loading of data count; the
-median over many passes over what comes between them now and then: checkpoints, evaluation.
+A step lasts from one call to the next, so that it includes the optimizer and data loading. The
+median excludes rare events such as checkpoints and evaluation.
 """
 
 from __future__ import annotations
@@ -16,24 +16,28 @@ from meshwright.client import Client
 from meshwright.schema import MeshwrightError
 from meshwright.schema.observation import Observation
 
-WARM_UP_STEPS = 3  # chosen: kernels are chosen and buffers made in the first ones
-FIRST_STEPS, NEXT_STEPS = 10, 100  # chosen: short jobs report too, long ones seldom
-PATIENCE_S = 5.0  # for an answer, and for the last report at the end; chosen
+WARM_UP_STEPS = 3  # chosen: the first steps select kernels and allocate buffers
+FIRST_STEPS, NEXT_STEPS = 10, 100  # chosen: an early report for short jobs, then rare ones
+PATIENCE_S = 5.0  # the timeout of a request, and of the last report; chosen
 _LOG = logging.getLogger(__name__)
 
 
 class StepClock:
-    """Medians of step times. now: a clock in seconds."""
+    """A clock of median step times. `now` is a monotonic clock in seconds."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now = now
         self._last: float | None = None
         self._left = WARM_UP_STEPS
-        self._wanted = FIRST_STEPS
+        self._count = FIRST_STEPS
         self._times: list[float] = []
 
     def begin(self) -> tuple[float, int] | None:
-        """A step begins; nanoseconds of one and of how many, where enough were measured."""
+        """Record the start of a step.
+
+        Returns the median step time in nanoseconds and the number of steps, if enough steps were
+        measured since the last result.
+        """
         now = self._now()
         last, self._last = self._last, now
         if last is None:
@@ -42,30 +46,30 @@ class StepClock:
             self._left -= 1
             return None
         self._times.append(now - last)
-        if len(self._times) < self._wanted:
+        if len(self._times) < self._count:
             return None
-        found = statistics.median(self._times) * 1e9, len(self._times)
-        self._times, self._wanted = [], NEXT_STEPS
-        return found
+        median = statistics.median(self._times) * 1e9, len(self._times)
+        self._times, self._count = [], NEXT_STEPS
+        return median
 
 
 class Reports:
-    """Sends observations to a service from a thread, one at a time. What fails is logged once."""
+    """A thread that sends observations to a service, one at a time. It logs the first failure."""
 
     def __init__(self, server: str, connect: Callable[[str], Client] | None = None) -> None:
         self._server = server
-        self._connect = connect or _impatient
+        self._connect = connect or _client
         self._thread: threading.Thread | None = None
         self._has_failed = False
 
     def send(self, observation: Observation) -> None:
-        """Send it soon; dropped where the one before is still on its way."""
+        """Send an observation in the background; drop it if the previous one is still in flight."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._send, args=(observation,), daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Give the last one a moment to arrive."""
+        """Wait up to PATIENCE_S for the last observation."""
         if self._thread is not None:
             self._thread.join(PATIENCE_S)
 
@@ -79,5 +83,5 @@ class Reports:
                 _LOG.warning("step times are not reported to %s: %s", self._server, why)
 
 
-def _impatient(url: str) -> Client:
+def _client(url: str) -> Client:
     return Client(url, timeout_s=PATIENCE_S, patience_s=PATIENCE_S)

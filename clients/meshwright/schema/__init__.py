@@ -1,8 +1,9 @@
-"""The contract between clients, planner and service: frozen documents, valid from birth."""
+"""The documents of clients, planner and service: immutable models, valid after construction."""
 
 from meshwright.schema.cache import Cache
 from meshwright.schema.calibration import Calibration, Efficiency, Exposed, OpClass, Traffic
 from meshwright.schema.certificate import Certificate
+from meshwright.schema.collective_step import Step
 from meshwright.schema.constraints import Constraints, OptimizerParallel
 from meshwright.schema.degrees import Degrees
 from meshwright.schema.errors import (
@@ -52,18 +53,13 @@ from meshwright.schema.plan import (
     TensorPlan,
 )
 from meshwright.schema.recompute import Recompute, Recomputed, RecomputePolicy, Segment
-from meshwright.schema.request import (
-    Answer,
-    Infeasible,
-    Progress,
-    Request,
-)
+from meshwright.schema.request import Answer, Infeasible, Progress, Request
+from meshwright.schema.request_options import Budget, Wishes
+from meshwright.schema.request_patch import RequestPatch
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.sequence_order import LoadedDim, SequenceOrder
-from meshwright.schema.setup import Execution, Optimizer, Setup, step_batch
-from meshwright.schema.step import Step
+from meshwright.schema.setup import Execution, Optimizer, Setup, microbatch_symbols, step_batch
 from meshwright.schema.topology import Device, DeviceGroup, Host, Level, Link, Topology
-from meshwright.schema.wishes import Budget, Wishes
 
 __all__ = [
     "DTYPE_BYTES",
@@ -134,6 +130,7 @@ __all__ = [
     "Redistribution",
     "Request",
     "RequestError",
+    "RequestPatch",
     "RuleError",
     "Schedule",
     "ScheduleKind",
@@ -156,6 +153,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Wishes",
+    "microbatch_symbols",
     "parse_notation",
     "step_batch",
 ]  # fmt: skip

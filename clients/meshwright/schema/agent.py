@@ -1,4 +1,4 @@
-"""Agents: who can be asked to measure, what they found around them, and what they are asked."""
+"""Agents: processes that measure, the topology they detect, and the requests to them."""
 
 from __future__ import annotations
 
@@ -13,94 +13,135 @@ from meshwright.schema.samples import Backend, Samples
 from meshwright.schema.sizes import MAX_SIZE
 from meshwright.schema.topology import MAX_DEVICES
 
-MAX_ATTEMPT = 2**31 - 1  # what every database counts to
-MAX_SECONDS = 86400.0  # chosen: nobody measures for more than a day
+MAX_ATTEMPT = 2**31 - 1  # the largest integer of every database
+MAX_SECONDS = 86400.0  # chosen: a day
 
 
 class FoundLevel(Model):
-    """A level of the topology as an agent found it, before anything is measured.
+    """A level of the topology as an agent detects it, before any measurement."""
 
-    bytes_per_s: one direction of one device's share; None where nothing says it. source: where the
-    numbers are from, and what of them is guessed.
-    """
-
-    name: Line
-    size: Whole = Field(ge=1, le=MAX_DEVICES)
-    link: Line
-    bytes_per_s: Number | None = Field(default=None, gt=0)
-    source: Line
+    name: Line = Field(description="The name of the level.")
+    size: Whole = Field(ge=1, le=MAX_DEVICES, description="The number of units of the level.")
+    link: Line = Field(description="The kind of the link between the units.")
+    bytes_per_s: Number | None = Field(
+        default=None,
+        gt=0,
+        description="The bandwidth of one device's share of the link in one direction, in bytes "
+        "per second. None if no source states it.",
+    )
+    source: Line = Field(description="The source of the numbers, and which of them are guesses.")
 
 
 class Agent(Document):
-    """Processes of one measurement that wait for work; the first of them talks to the service.
+    """A group of measurement processes that waits for work. Its first process talks to the service.
 
-    devices: one a process. device: its own name. The same agent begun again has the same id.
+    An agent that restarts with the same content has the same id.
     """
 
     prefix: ClassVar[str] = "agent"
     error: ClassVar[type[InvalidInput]] = InvalidInput
 
-    schema_version: Literal[1] = 1
-    name: Line
-    backend: Backend
-    hosts: tuple[Line, ...] = Field(min_length=1)
-    device: Line
-    devices: Whole = Field(ge=1, le=MAX_DEVICES)
-    levels: tuple[FoundLevel, ...] = ()
-    notes: tuple[Line, ...] = ()
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    name: Line = Field(description="The name of the agent.")
+    backend: Backend = Field(description="The communication library that the agent measures.")
+    hosts: tuple[Line, ...] = Field(
+        min_length=1, description="The names of the hosts on which the processes run."
+    )
+    device: Line = Field(description="The name of the device as its driver reports it.")
+    devices: Whole = Field(
+        ge=1, le=MAX_DEVICES, description="The number of devices. Each process has one."
+    )
+    levels: tuple[FoundLevel, ...] = Field(
+        default=(), description="The levels of the topology that the agent detected, slowest first."
+    )
+    notes: tuple[Line, ...] = Field(
+        default=(), description="Remarks on the detected topology, in sentences."
+    )
 
 
 class Measure(Document):
-    """A wish that agents measure: this one, or the first free one of the backend, or any.
-
-    seconds, largest, largest_bytes: as of `meshwright agent`.
-    """
+    """A request for a measurement by an agent."""
 
     prefix: ClassVar[str] = "measure"
     error: ClassVar[type[InvalidInput]] = InvalidInput
 
-    schema_version: Literal[1] = 1
-    agent: Line | None = None
-    backend: Backend | None = None
-    seconds: Number = Field(default=120, ge=1, le=MAX_SECONDS)
-    largest: Whole | None = Field(default=None, ge=256, le=MAX_SIZE)
-    largest_bytes: Whole | None = Field(default=None, ge=1024, le=MAX_SIZE)
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    agent: Line | None = Field(
+        default=None,
+        description="The id of the agent that measures. None: the first free agent of the backend.",
+    )
+    backend: Backend | None = Field(
+        default=None, description="The communication library to measure. None: any."
+    )
+    seconds: Number = Field(
+        default=120,
+        ge=1,
+        le=MAX_SECONDS,
+        description="The time budget of the measurement, in seconds, as in `meshwright agent`.",
+    )
+    largest: Whole | None = Field(
+        default=None,
+        ge=256,
+        le=MAX_SIZE,
+        description="The largest matrix dimension to measure, as in `meshwright agent`. None: the "
+        "agent's default.",
+    )
+    largest_bytes: Whole | None = Field(
+        default=None,
+        ge=1024,
+        le=MAX_SIZE,
+        description="The largest message to measure, in bytes, as in `meshwright agent`. None: "
+        "the agent's default.",
+    )
 
 
 class Heartbeat(Document):
-    """A sign of life; of an agent that measures with what it holds, and how far it is."""
+    """A heartbeat of an agent. During a measurement it names the attempt and its progress."""
 
     prefix: ClassVar[str] = "heartbeat"
 
-    measurement: Line | None = None
-    attempt: Whole | None = Field(default=None, ge=1, le=MAX_ATTEMPT)
-    progress: Progress | None = None
+    measurement: Line | None = Field(
+        default=None,
+        description="The id of the measurement that the agent runs. None if the agent is idle.",
+    )
+    attempt: Whole | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_ATTEMPT,
+        description="The number of the attempt at the measurement. None if the agent is idle.",
+    )
+    progress: Progress | None = Field(
+        default=None, description="The progress of the measurement, if the agent reports it."
+    )
 
     @model_validator(mode="after")
-    def _valid(self) -> Heartbeat:
+    def _check(self) -> Heartbeat:
         if (self.measurement is None) != (self.attempt is None):
             raise InvalidInput("a heartbeat names a measurement and its attempt, or neither")
         return self
 
 
 class Results(Document):
-    """How an attempt at a measurement ended, exactly one of four ways.
-
-    samples: what was measured. problem: why it can never be. lost: why this attempt could not go
-    on; another may. released: the agent stops, and nothing is wrong.
-    """
+    """The outcome of an attempt at a measurement: exactly one of four."""
 
     prefix: ClassVar[str] = "results"
 
-    attempt: Whole = Field(ge=1, le=MAX_ATTEMPT)
-    samples: Samples | None = None
-    problem: Line | None = None
-    lost: Line | None = None
-    released: Literal[True] | None = None
+    attempt: Whole = Field(ge=1, le=MAX_ATTEMPT, description="The number of the attempt.")
+    samples: Samples | None = Field(default=None, description="The measured samples.")
+    problem: Line | None = Field(
+        default=None, description="The reason for which this measurement can never succeed."
+    )
+    lost: Line | None = Field(
+        default=None,
+        description="The reason for which this attempt ended. Another attempt can succeed.",
+    )
+    released: Literal[True] | None = Field(
+        default=None, description="True if the agent stops without an error."
+    )
 
     @model_validator(mode="after")
-    def _valid(self) -> Results:
-        said = (self.samples, self.problem, self.lost, self.released)
-        if sum(own is not None for own in said) != 1:
+    def _check(self) -> Results:
+        outcomes = (self.samples, self.problem, self.lost, self.released)
+        if sum(outcome is not None for outcome in outcomes) != 1:
             raise InvalidInput("results are one of samples, problem, lost, released")
         return self

@@ -1,20 +1,28 @@
-"""The cache of keys and values that inference keeps between its steps."""
+"""The key-value cache of inference."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
+from meshwright.schema.errors import InvalidInput, SetupError
 from meshwright.schema.graph import DType
 from meshwright.schema.model import Model, Whole
 
 
 class Cache(Model):
-    """What every sequence of the batch has room for.
+    """The key-value cache: the memory that every sequence of the batch reserves."""
 
-    context: positions that attention reads, those of this step among them: as many as the graph's
-    sequence has where a prompt is read, more where tokens are added to it. dtype: of what is kept;
-    None = as it is made.
-    """
+    error: ClassVar[type[InvalidInput]] = SetupError
 
-    context: Whole = Field(ge=1)
-    dtype: DType | None = None
+    context: Whole = Field(
+        ge=1,
+        description="The number of positions that attention reads, including those of this step. "
+        "It equals the sequence length of the graph for the prefill, and is larger for decoding.",
+    )
+    dtype: DType | None = Field(
+        default=None,
+        description="The dtype of the cached keys and values. None: the dtype in which the ops "
+        "compute them.",
+    )

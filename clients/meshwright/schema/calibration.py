@@ -1,4 +1,4 @@
-"""Calibrations: how much of a data sheet's promise is kept, and what overlap hides."""
+"""Calibrations: the shares of data-sheet performance that are reached, and overlap."""
 
 from __future__ import annotations
 
@@ -17,67 +17,97 @@ Share = Annotated[Number, Field(gt=0, le=1)]
 
 
 class Efficiency(Model):
-    """Shares of peak that an op class reaches.
+    """The share of peak performance that each op class reaches, over 0 and up to 1."""
 
-    host_memory: of a host's memory bandwidth, by the optimizer that runs there.
-    """
-
-    matmul: Share
-    convolution: Share
-    attention: Share
-    memory: Share
+    matmul: Share = Field(description="The share of peak FLOP/s that matrix products reach.")
+    convolution: Share = Field(description="The share of peak FLOP/s that convolutions reach.")
+    attention: Share = Field(description="The share of peak FLOP/s that fused attention reaches.")
+    memory: Share = Field(
+        description="The share of the device's memory bandwidth that memory-bound ops reach."
+    )
     # published: ZeRO-Offload (Ren et al., USENIX ATC 2021), table 4: 10^9 parameters in 0.22 s,
     # 28 bytes each, on a DGX-2 with twelve channels of DDR4-2666 (256 GB/s)
-    host_memory: Share = 0.5
+    host_memory: Share = Field(
+        default=0.5,
+        description="The share of the host's memory bandwidth that the optimizer reaches if it "
+        "runs on the host.",
+    )
 
 
 class Exposed(Model):
-    """Share of each kind of traffic's time that computation does not hide."""
+    """The share of each kind of traffic that computation does not hide, 0 to 1."""
 
-    activation: Number = Field(ge=0, le=1)
-    parameter: Number = Field(ge=0, le=1)
-    gradient: Number = Field(ge=0, le=1)
+    activation: Number = Field(
+        ge=0, le=1, description="The exposed share of the time of activation traffic."
+    )
+    parameter: Number = Field(
+        ge=0, le=1, description="The exposed share of the time of parameter traffic."
+    )
+    gradient: Number = Field(
+        ge=0, le=1, description="The exposed share of the time of gradient traffic."
+    )
 
 
 class Fitted(Model):
-    """From which samples a calibration is. spreads: standard deviations of logarithms, by constant.
+    """The fit of a calibration to samples."""
 
-    median_error: of the samples' times by this calibration, as a share.
-    """
-
-    samples: Line
-    spreads: dict[str, Number]
-    median_error: Number = Field(ge=0)
+    samples: Line = Field(description="The id of the samples.")
+    spreads: dict[str, Number] = Field(
+        description="The standard deviation of the logarithm of each constant, by the name of the "
+        "constant."
+    )
+    median_error: Number = Field(
+        ge=0, description="The median relative error of the samples' predicted times."
+    )
 
 
 class Anchored(Model):
-    """Which calibration this one is `ratio` times as slow as, by so many measured steps."""
+    """The correction of a calibration by measured steps."""
 
-    calibration: Line
-    ratio: Number = Field(gt=0)
-    observations: Whole = Field(ge=1)
-    stack: Line = ""
+    calibration: Line = Field(description="The id of the calibration before the correction.")
+    ratio: Number = Field(
+        gt=0,
+        description="The factor by which times of this calibration are longer than those of the "
+        "calibration before.",
+    )
+    observations: Whole = Field(ge=1, description="The number of measured steps behind the ratio.")
+    stack: Line = Field(
+        default="", description="The software stack of the measured job. Empty: any."
+    )
 
 
 class Calibration(Document):
-    """What `evaluate` multiplies the data sheets with. `source` says where the numbers are from.
+    """A calibration: the measured shares of data-sheet performance that `evaluate` uses.
 
-    efficiency, link_efficiency, launch_ns: of every shape and message where there are no curves.
-    curves: by device; a device that has none takes its nearest relative's, and convolutions and
-    hosts the shares. fitted: None where nobody measured kernels. anchored: None where nobody
-    measured steps.
+    Shapes and messages without curves use `efficiency`, `link_efficiency` and `launch_ns`. A device
+    without curves uses those of its nearest relative. Convolutions and hosts always use the shares.
     """
 
     prefix: ClassVar[str] = "cal"
     error: ClassVar[type[InvalidInput]] = InvalidInput
 
-    schema_version: Literal[1] = 1
-    name: Line
-    source: str
-    efficiency: Efficiency
-    link_efficiency: Share
-    exposed: Exposed
-    launch_ns: Whole = Field(ge=0, le=MAX_SIZE)
-    curves: tuple[DeviceCurves, ...] = ()
-    fitted: Fitted | None = None
-    anchored: Anchored | None = None
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    name: Line = Field(description="The name of the calibration.")
+    source: str = Field(description="The source of the numbers.")
+    efficiency: Efficiency = Field(description="The shares of peak performance by op class.")
+    link_efficiency: Share = Field(
+        description="The share of a link's bandwidth that collectives reach."
+    )
+    exposed: Exposed = Field(
+        description="The share of communication that computation does not hide, by traffic."
+    )
+    launch_ns: Whole = Field(
+        ge=0, le=MAX_SIZE, description="The time of one kernel launch, in nanoseconds."
+    )
+    curves: tuple[DeviceCurves, ...] = Field(
+        default=(), description="The performance curves by device."
+    )
+    fitted: Fitted | None = Field(
+        default=None,
+        description="The fit to measured kernels and collectives. None if the calibration is not "
+        "measured.",
+    )
+    anchored: Anchored | None = Field(
+        default=None,
+        description="The correction by measured steps. None if no steps were measured.",
+    )

@@ -1,8 +1,8 @@
-"""Canonical JSON and the content-addressed ids made from it.
+"""Canonical JSON and content-addressed ids.
 
-Keys sorted, no white space, strings in NFC, integers as integers, other floats in the shortest form
-that reads back the same, -0 as 0, NaN and infinity refused. The id of a document is
-`<prefix>_<SHA-256 of its canonical JSON, hex>`.
+Keys are sorted, and there is no white space. Strings are in NFC. Integral floats are integers, and
+other floats have the shortest form that reads back the same. -0 is 0. NaN and infinity are invalid.
+The id of a document is `<prefix>_<SHA-256 of its canonical JSON, hex>`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_NESTING = 64
 
 
 def canonical_json(value: Any, *, depth: int = 0) -> str:
-    """`value` (what `json.loads` gives), `depth` levels down its document, as canonical JSON.
+    """The canonical JSON of a value of `json.loads`, `depth` levels below its document.
 
     Raises InvalidInput for NaN, infinity, other types and nesting beyond MAX_NESTING.
     """
@@ -40,12 +40,12 @@ def digest(prefix: str, value: Any) -> str:
 
 
 def digest_of_text(prefix: str, text: str) -> str:
-    """The same, of its canonical JSON."""
+    """The content-addressed id of a JSON value, from its canonical JSON."""
     return f"{prefix}_{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def read_object(fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The `object_pairs_hook` of all documents: ValueError where a field is given twice."""
+    """The `object_pairs_hook` of all documents; raises ValueError for a duplicate field."""
     value = dict(fields)
     if len(value) < len(fields):
         counts = Counter(name for name, _ in fields)
@@ -76,5 +76,5 @@ def _normal_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInput(f"{text[:40]!a} holds half of a character (a lone surrogate)") from None
+        raise InvalidInput(f"{text[:40]!a} has a lone surrogate") from None
     return unicodedata.normalize("NFC", text)

@@ -1,4 +1,4 @@
-"""Comparisons: two plans beside each other, in total and op by op. Made when asked for."""
+"""Comparisons of two plans, in total and op by op. The service computes them on request."""
 
 from __future__ import annotations
 
@@ -15,64 +15,86 @@ Differing = Literal["only in one", "stage", "strategy", "layout", "cost"]
 
 
 class PlanTotals(Model):
-    """What a plan is and costs as a whole; the times as of `Cost`. schedule: of a pipeline."""
+    """The totals of a plan. Times are those of `Cost`, in nanoseconds per step."""
 
-    plan: str
-    name: str
-    graph: str
-    topology: str
-    setup: str
-    calibration: str
-    meshes: tuple[Mesh, ...]
-    microbatches: int
-    schedule: str | None
-    recompute: tuple[str, ...]
-    step_ns: Ns
-    objective_ns: Ns
-    compute_ns: Ns
-    bubble_ns: Ns
-    communication_ns: dict[str, float]
-    exposed_ns: dict[str, float]
-    memory_bytes: MemoryUse
-    memory_total_bytes: int
-    ops: int
+    plan: str = Field(description="The id of the plan.")
+    name: str = Field(description="The name of the plan.")
+    graph: str = Field(description="The id of the operator graph.")
+    topology: str = Field(description="The id of the topology.")
+    setup: str = Field(description="The id of the training setup.")
+    calibration: str = Field(description="The id of the calibration.")
+    meshes: tuple[Mesh, ...] = Field(description="The meshes of the stages.")
+    microbatches: int = Field(description="The number of microbatches of a step.")
+    schedule: str | None = Field(
+        description="The pipeline schedule. None if the plan has one stage."
+    )
+    recompute: tuple[str, ...] = Field(
+        description="The policies of activation recomputation in the stages."
+    )
+    step_ns: Ns = Field(description="The time of a step.")
+    objective_ns: Ns = Field(description="The objective that the search minimized.")
+    compute_ns: Ns = Field(description="The compute time.")
+    bubble_ns: Ns = Field(description="The time that a pipeline rank waits for other ranks.")
+    communication_ns: dict[str, float] = Field(description="The communication time by traffic.")
+    exposed_ns: dict[str, float] = Field(
+        description="The communication time that computation does not hide, by traffic."
+    )
+    memory_bytes: MemoryUse = Field(
+        description="The memory of the device with the highest peak, in bytes."
+    )
+    memory_total_bytes: int = Field(description="The peak memory of that device, in bytes.")
+    ops: int = Field(description="The number of ops.")
 
 
 class ComparedOps(Model):
-    """Ops of one plan. The times are over a step, the bytes of a device, all of them together."""
+    """A group of ops of one plan. Times and bytes are sums over the group."""
 
-    stages: tuple[int, ...]
-    strategy: dict[str, tuple[Axis, ...]]
-    partial: dict[Axis, int] = Field(default_factory=dict)
-    followers: tuple[Axis, ...] = ()
-    outputs: tuple[str, ...]
-    compute_ns: Ns
-    communication_ns: Ns
-    saved_bytes: int
-    parameter_bytes: int
+    stages: tuple[int, ...] = Field(description="The numbers of the stages that have the ops.")
+    strategy: dict[str, tuple[Axis, ...]] = Field(
+        description="The mesh axes of each factor of the rule."
+    )
+    partial: dict[Axis, int] = Field(
+        default_factory=dict,
+        description="The axes whose partial sums pass through the op, with the position of the "
+        "first partial input.",
+    )
+    followers: tuple[Axis, ...] = Field(
+        default=(), description="The axes on factors that other factors follow."
+    )
+    outputs: tuple[str, ...] = Field(description="The layouts of the outputs, as text.")
+    compute_ns: Ns = Field(description="The compute time in nanoseconds per step.")
+    communication_ns: Ns = Field(description="The communication time in nanoseconds per step.")
+    saved_bytes: int = Field(
+        description="The activations saved on a device for the backward pass, in bytes."
+    )
+    parameter_bytes: int = Field(description="The parameters on a device, in bytes.")
 
 
 class OpDifference(Model):
-    """Ops that differ in the same way. label: of all their names. first, second: None where the
-    plan has no such op."""
+    """A group of ops that differ between the plans in the same way."""
 
-    label: str
-    count: int = Field(ge=1)
-    kind: str
-    differing: tuple[Differing, ...]
-    first: ComparedOps | None
-    second: ComparedOps | None
+    label: str = Field(description="A pattern of the names of the ops.")
+    count: int = Field(ge=1, description="The number of ops.")
+    kind: str = Field(description="The kind of the ops.")
+    differing: tuple[Differing, ...] = Field(description="The properties that differ.")
+    first: ComparedOps | None = Field(
+        description="The ops in the first plan. None if it has no such ops."
+    )
+    second: ComparedOps | None = Field(
+        description="The ops in the second plan. None if it has no such ops."
+    )
 
 
 class Comparison(Document):
-    """Two plans. alike: so many ops differ in nothing; differences: all others, the largest
-    difference of time first."""
+    """A comparison of two plans."""
 
     prefix: ClassVar[str] = "cmp"
     error: ClassVar[type[InvalidInput]] = PlanError
 
-    schema_version: Literal[1] = 1
-    first: PlanTotals
-    second: PlanTotals
-    alike: int = Field(ge=0)
-    differences: tuple[OpDifference, ...]
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    first: PlanTotals = Field(description="The totals of the first plan.")
+    second: PlanTotals = Field(description="The totals of the second plan.")
+    alike: int = Field(ge=0, description="The number of ops without a difference.")
+    differences: tuple[OpDifference, ...] = Field(
+        description="The groups of ops that differ, by decreasing difference of time."
+    )

@@ -1,4 +1,4 @@
-"""Curves: how far shares of peak are reached by shape and by message size, device by device."""
+"""Performance curves: the share of peak by shape and by message size, for element device."""
 
 from __future__ import annotations
 
@@ -10,105 +10,126 @@ from meshwright.schema.model import Line, Model, Number
 
 
 class Constant(Model):
-    """A number and what is known of it. spread: the standard deviation of its logarithm."""
+    """A calibration constant."""
 
-    value: Number = Field(gt=0)
-    spread: Number = Field(ge=0)
-    source: Line
+    value: Number = Field(gt=0, description="The value of the constant.")
+    spread: Number = Field(
+        ge=0, description="The standard deviation of the logarithm of the value."
+    )
+    source: Line = Field(description="The source of the value.")
 
 
 class ProductCurve(Model):
-    """Products of matrices, `groups` of m x k by k x n each.
+    """The performance curve of `groups` matrix products of m x k by k x n."""
 
-    share: of peak, by large ones. eight_bit: of that share, by 8-bit numbers. half_tile: rows, and
-    columns, that a group takes beyond its own. fill: elements of the result that take their time
-    but bring nothing, while multiprocessors fill and empty. half_depth: the same of k, in numbers
-    of 16 bits; in that time twice as many of 8 bits are done. unhidden: share of the shorter of
-    arithmetic and memory traffic that the longer does not hide.
-    """
-
-    share: Constant
-    eight_bit: Constant
-    half_tile: Constant
-    fill: Constant
-    half_depth: Constant
-    unhidden: Constant
+    share: Constant = Field(description="The share of peak FLOP/s that large products reach.")
+    eight_bit: Constant = Field(description="The share of `share` that 8-bit products reach.")
+    half_tile: Constant = Field(
+        description="The rows and columns of padding that a group adds to its curve."
+    )
+    fill: Constant = Field(
+        description="The elements of the result whose time is lost while multiprocessors fill and "
+        "drain."
+    )
+    half_depth: Constant = Field(
+        description="The elements of k whose time is lost while multiprocessors fill and drain, "
+        "in 16-bit numbers. 8-bit numbers lose twice as many."
+    )
+    unhidden: Constant = Field(
+        description="The share of the shorter of compute time and memory time that the longer one "
+        "does not hide."
+    )
 
 
 class AttentionCurve(Model):
-    """Fused attention. share: of peak, forward, of long sequences at head dimension 128.
+    """The performance curve of fused attention."""
 
-    backward: of that share. half_head, half_rows: head dimension and queries of a sequence at which
-    half of the rate is reached.
-    """
-
-    share: Constant
-    backward: Constant
-    half_head: Constant
-    half_rows: Constant
+    share: Constant = Field(
+        description="The share of peak FLOP/s of the forward pass, for long sequences and head "
+        "dimension 128."
+    )
+    backward: Constant = Field(description="The share of `share` that the backward pass reaches.")
+    half_head: Constant = Field(
+        description="The head dimension at which attention reaches half of its rate."
+    )
+    half_rows: Constant = Field(
+        description="The number of queries of a sequence at which attention reaches half of its "
+        "rate."
+    )
 
 
 class Protocol(Model):
-    """One way in which a library sends; of several it takes the fastest.
+    """A protocol of a communication library. The library uses the fastest of its protocols."""
 
-    start_ns: before the first step; start_between_ns: more of it, until what goes once through
-    several nodes, as gathers do and all-reduces twice, is under way. step: of a link's own latency,
-    what one step takes. share: of the bandwidth of links inside a node. step_between,
-    share_between: of links between nodes.
-    """
-
-    name: Line
-    start_ns: Constant
-    start_between_ns: Constant
-    step: Constant
-    step_between: Constant
-    share: Constant
-    share_between: Constant
+    name: Line = Field(description="The name of the protocol.")
+    start_ns: Constant = Field(description="The time before the first step, in nanoseconds.")
+    start_between_ns: Constant = Field(
+        description="The additional start time of one pass over several nodes, in nanoseconds. An "
+        "all-gather takes one pass, an all-reduce two."
+    )
+    step: Constant = Field(
+        description="The time of a step inside a node, as a multiple of the latency of the link."
+    )
+    step_between: Constant = Field(
+        description="The time of a step between nodes, as a multiple of the latency of the link."
+    )
+    share: Constant = Field(description="The share of the bandwidth of links inside a node.")
+    share_between: Constant = Field(
+        description="The share of the bandwidth of links between nodes."
+    )
 
 
 class CollectiveCurve(Model):
-    """What one kind of collective takes beside what its protocols say.
+    """The correction of one kind of collective relative to its protocols."""
 
-    name: all_reduce and so on. start: of its latencies; slope: of its time a byte.
-    """
-
-    name: Line
-    start: Constant
-    slope: Constant
+    name: Line = Field(description="The kind of the collective, such as `all_reduce`.")
+    start: Constant = Field(description="The factor on its latency.")
+    slope: Constant = Field(description="The factor on its time per byte.")
 
 
 class DeviceCurves(Model):
-    """All of one device, and of the links and the library that come with it.
+    """The performance curves of a device, its links and its communication library."""
 
-    flops_per_s: its 16-bit peak, by which the nearest of others is found. relative: the device
-    whose curves these are, where its own were never measured. memory: share of the bandwidth that
-    memory-bound ops reach. in_switch: of a link's bandwidth, what all-reduces reach whose sums the
-    switch makes; None where it makes none. collectives: of kinds that were measured by themselves;
-    others take what their protocols say.
-    """
-
-    device: Line
-    flops_per_s: Number = Field(gt=0)
-    relative: Line | None = None
-    product: ProductCurve
-    attention: AttentionCurve
-    memory: Constant
-    protocols: tuple[Protocol, ...] = Field(min_length=1)
-    in_switch: Constant | None = None
-    collectives: tuple[CollectiveCurve, ...] = ()
+    device: Line = Field(description="The name of the device.")
+    flops_per_s: Number = Field(
+        gt=0,
+        description="The 16-bit peak FLOP/s of the device. A device without curves uses those of "
+        "the device with the nearest peak.",
+    )
+    relative: Line | None = Field(
+        default=None,
+        description="The device whose curves these are, if this device was never measured.",
+    )
+    product: ProductCurve = Field(description="The curve of matrix products.")
+    attention: AttentionCurve = Field(description="The curve of fused attention.")
+    memory: Constant = Field(
+        description="The share of the memory bandwidth that memory-bound ops reach."
+    )
+    protocols: tuple[Protocol, ...] = Field(
+        min_length=1, description="The protocols of the communication library."
+    )
+    in_switch: Constant | None = Field(
+        default=None,
+        description="The share of a link's bandwidth that an all-reduce reaches if the switch "
+        "computes the sums. None if the switch computes no sums.",
+    )
+    collectives: tuple[CollectiveCurve, ...] = Field(
+        default=(),
+        description="The corrections of kinds of collectives that were measured separately.",
+    )
 
     def constants(self) -> Iterator[tuple[str, Constant]]:
-        """All of them by name: `product.share`, `protocols.LL.start_ns`."""
+        """The constants by name, such as `product.share` and `protocols.LL.start_ns`."""
         return _constants(self, "")
 
 
-def _constants(own: Model, prefix: str) -> Iterator[tuple[str, Constant]]:
-    for field in type(own).model_fields:
-        value = getattr(own, field)
+def _constants(curve: Model, prefix: str) -> Iterator[tuple[str, Constant]]:
+    for field in type(curve).model_fields:
+        value = getattr(curve, field)
         if isinstance(value, Constant):
             yield prefix + field, value
         elif isinstance(value, Model):
             yield from _constants(value, f"{prefix}{field}.")
         elif isinstance(value, tuple):
-            for each in value:
-                yield from _constants(each, f"{prefix}{field}.{each.name}.")
+            for element in value:
+                yield from _constants(element, f"{prefix}{field}.{element.name}.")

@@ -1,41 +1,66 @@
-"""Degrees: a parallel strategy as frameworks state it, in a few numbers for the whole model."""
+"""Parallel degrees: a strategy as frameworks state it, in a few numbers for the whole model."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, StrictBool, model_validator
 
-from meshwright.schema.errors import RequestError
+from meshwright.schema.errors import InvalidInput, RequestError
 from meshwright.schema.model import Model, Whole
 
 ZeroStage = Literal[0, 1, 2, 3]
 
 
 class Degrees(Model):
-    """How the devices of a pipeline rank share its work. Ranks are in Megatron-LM's order: tensor
-    parallelism fastest, then context, expert and data parallelism.
+    """The parallel degrees of a pipeline rank, as frameworks state a strategy.
 
-    dp: into so many parts goes the batch of a microbatch; None = what the others leave. tp: columns
-    and rows of weights, and heads. sequence_parallel: between these, activations lie in parts of
-    the sequence over the devices of tp. cp: the sequence, attention included. ep: experts; these
-    devices are some of those of dp, as everything else is data parallel over them. zero: what is
-    sharded over dp and cp: optimizer state (1), gradients too (2), parameters too (3).
+    Ranks are in the order of Megatron-LM: tensor parallelism varies fastest, then context,
+    expert and data parallelism.
     """
 
-    dp: Whole | None = Field(default=None, ge=1)
-    tp: Whole = Field(default=1, ge=1)
-    cp: Whole = Field(default=1, ge=1)
-    ep: Whole = Field(default=1, ge=1)
-    zero: ZeroStage = 0
-    sequence_parallel: StrictBool = False
+    error: ClassVar[type[InvalidInput]] = RequestError
+
+    dp: Whole | None = Field(
+        default=None,
+        ge=1,
+        description="The degree of data parallelism: the number of parts of the batch of a "
+        "microbatch. None: the devices that the other degrees leave.",
+    )
+    tp: Whole = Field(
+        default=1,
+        ge=1,
+        description="The degree of tensor parallelism: the number of parts of weights and heads.",
+    )
+    cp: Whole = Field(
+        default=1,
+        ge=1,
+        description="The degree of context parallelism: the number of parts of the sequence, "
+        "including attention.",
+    )
+    ep: Whole = Field(
+        default=1,
+        ge=1,
+        description="The degree of expert parallelism: the number of parts of the experts. These "
+        "devices are a part of the dp devices.",
+    )
+    zero: ZeroStage = Field(
+        default=0,
+        description="The ZeRO stage over dp and cp. 1: optimizer states are sharded. 2: gradients "
+        "as well. 3: parameters as well.",
+    )
+    sequence_parallel: StrictBool = Field(
+        default=False,
+        description="Whether activations between tensor-parallel ops are sharded in the sequence "
+        "over the tp devices.",
+    )
 
     @model_validator(mode="after")
-    def _agrees(self) -> Degrees:
+    def _check(self) -> Degrees:
         if self.sequence_parallel and self.tp == 1:
             raise RequestError(
-                "sequence parallelism lies over the devices of tensor parallelism; with tp 1 there "
-                "are none, cp may be what is meant",
+                "sequence parallelism needs the devices of tensor parallelism, but tp is 1. Use "
+                "tp 2 or more, or cp for context parallelism",
                 pointer="/sequence_parallel",
             )
         if self.dp is not None and self.dp % self.ep:
@@ -45,7 +70,10 @@ class Degrees(Model):
         return self
 
     def of_devices(self, count: int) -> Degrees:
-        """With dp, on so many devices of a pipeline rank; RequestError where they do not fit."""
+        """The degrees with dp, on `count` devices of a pipeline rank.
+
+        Raises RequestError if the degrees do not divide the devices.
+        """
         others = self.tp * self.cp
         ways = f"cp {self.cp} × tp {self.tp}" if self.cp > 1 else f"tp {self.tp}"
         if count % others:
@@ -64,8 +92,8 @@ class Degrees(Model):
 
     def __str__(self) -> str:
         """The degrees that are not 1, e.g. `dp 8, tp 8, zero 1, sequence parallel`."""
-        said = [f"{name} {getattr(self, name)}" for name in ("dp", "tp", "cp", "ep")]
-        said = [own for own in said if not own.endswith((" 1", " None"))]
-        said += [f"zero {self.zero}"] if self.zero else []
-        said += ["sequence parallel"] if self.sequence_parallel else []
-        return ", ".join(said) or "one device"
+        terms = [f"{name} {getattr(self, name)}" for name in ("dp", "tp", "cp", "ep")]
+        terms = [term for term in terms if not term.endswith((" 1", " None"))]
+        terms += [f"zero {self.zero}"] if self.zero else []
+        terms += ["sequence parallel"] if self.sequence_parallel else []
+        return ", ".join(terms) or "one device"

@@ -1,4 +1,4 @@
-"""Everything that can be wrong with what a user gives us.
+"""The errors of Meshwright.
 
     MeshwrightError
     ├── InvalidInput            422, and one class for each kind of document
@@ -16,12 +16,13 @@
     ├── Unauthorized            401
     ├── Forbidden               403
     ├── InUse                   409
+    ├── CannotExport            409
     ├── TooManyJobs             429
     ├── Unavailable             503
     └── RankLost                503
 
-A message names the thing, what was found and what would do. `pointer` is the JSON pointer of the
-offending value inside the document that was sent, when it is known.
+A message names the failure, its cause and the remedy. `pointer` is the JSON pointer of the invalid
+value in the document, if it is known.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class MeshwrightError(Exception):
     title: ClassVar[str] = "Meshwright could not do what was asked"
     status: ClassVar[int] = 500
 
-    received: Mapping[str, Any] | None = None  # by a client: the problem document as it came
+    received: Mapping[str, Any] | None = None  # in a client: the problem document of the response
 
     def __init__(self, detail: str, *, pointer: str = "") -> None:
         super().__init__(detail)
@@ -45,7 +46,7 @@ class MeshwrightError(Exception):
         self.pointer = pointer
 
     def within(self, prefix: str) -> MeshwrightError:
-        """The same error as seen from a document that holds this one under `prefix`."""
+        """The error with its pointer relative to a document that has this one under `prefix`."""
         return type(self)(self.detail, pointer=prefix + self.pointer)
 
     def problem(self, instance: str | None = None) -> dict[str, Any]:
@@ -63,11 +64,13 @@ class MeshwrightError(Exception):
 
 
 class InvalidInput(MeshwrightError):
-    """A document was understood and is wrong."""
+    """A document is well-formed and invalid."""
 
     slug = "invalid-input"
     title = "The input is not valid"
     status = 422
+
+    fault = ""  # the violated rule of a field, as pydantic names its errors
 
 
 class GraphError(InvalidInput):
@@ -120,14 +123,14 @@ class PlanError(InvalidInput):
 
 
 class ConversionError(InvalidInput):
-    """A layout or a strategy that the other system, or ours, has no words for."""
+    """A layout or a strategy that the other system, or Meshwright, cannot express."""
 
     slug = "not-expressible"
     title = "The layout cannot be expressed there"
 
 
 class CheckpointError(InvalidInput):
-    """A checkpoint that is damaged, is of something else, or could not be written."""
+    """A checkpoint that is damaged, belongs to another plan, or could not be written."""
 
     slug = "invalid-checkpoint"
     title = "The checkpoint cannot be used"
@@ -150,7 +153,7 @@ class NotFound(MeshwrightError):
 
 
 class Unauthorized(MeshwrightError):
-    """The service asks for a key, and there is none, or it is unknown, revoked or expired."""
+    """The API key is missing, unknown, revoked or expired."""
 
     slug = "unauthorized"
     title = "The service asks for a key"
@@ -158,7 +161,7 @@ class Unauthorized(MeshwrightError):
 
 
 class Forbidden(MeshwrightError):
-    """The key is known, and may not do this."""
+    """The API key is valid and lacks the permission."""
 
     slug = "forbidden"
     title = "The key may not do this"
@@ -166,15 +169,23 @@ class Forbidden(MeshwrightError):
 
 
 class InUse(MeshwrightError):
-    """What is to be deleted is needed."""
+    """The document cannot be deleted because another document needs it."""
 
     slug = "in-use"
     title = "Something else needs this"
     status = 409
 
 
+class CannotExport(MeshwrightError):
+    """The export format cannot describe the plan, or its target would reject it."""
+
+    slug = "cannot-export"
+    title = "The plan cannot be exported whole"
+    status = 409
+
+
 class TooManyJobs(MeshwrightError):
-    """The tenant has as many jobs queued and running as the service lets it have."""
+    """The tenant has the maximum number of queued and running jobs."""
 
     slug = "too-many-jobs"
     title = "Too many jobs wait already"
@@ -182,7 +193,7 @@ class TooManyJobs(MeshwrightError):
 
 
 class RankLost(MeshwrightError):
-    """A rank of a training job ended, or never started."""
+    """A rank of a training job ended or did not start."""
 
     slug = "rank-lost"
     title = "A rank of the job is gone"
@@ -190,7 +201,7 @@ class RankLost(MeshwrightError):
 
 
 class Unavailable(MeshwrightError):
-    """The service cannot be reached or cannot answer now."""
+    """The service cannot be reached or cannot answer at the moment."""
 
     slug = "unavailable"
     title = "The service is not available"

@@ -1,42 +1,53 @@
-"""How collectives of parameters and gradients are fused: several tensors in one, in buckets."""
+"""Fusion of the collectives of parameters and gradients into buckets."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from meshwright.schema.errors import SetupError
+from meshwright.schema.error_pointer import error_within_field
+from meshwright.schema.errors import InvalidInput, SetupError
 from meshwright.schema.model import Model, Whole
-from meshwright.schema.within import said_where
 
 MAX_BUCKET_MB = 2**20  # chosen: a terabyte is everything at once
 MAX_GROUPS = 1000  # chosen
 
 
 class CollectiveFusion(Model):
-    """One kind of collective.
+    """The fusion of one kind of collective into buckets."""
 
-    mode: `auto` for buckets of 25 MiB (PyTorch's default; MindSpore's is 64 MB); `size` for buckets
-    of `size_mb` MiB, 0 for none; `index` for groups that end behind the n-th collective of a step
-    for each n of `index`, in the order in which gradients come about, and a last one of the rest.
-    """
+    error: ClassVar[type[InvalidInput]] = SetupError
 
-    mode: Literal["auto", "size", "index"] = "auto"
-    size_mb: Whole | None = Field(default=None, ge=0, le=MAX_BUCKET_MB)
-    index: tuple[Whole, ...] = Field(default=(), max_length=MAX_GROUPS)
+    mode: Literal["auto", "size", "index"] = Field(
+        default="auto",
+        description="`auto`: buckets of 25 MiB, the default of PyTorch. `size`: buckets of "
+        "`size_mb` MiB. `index`: buckets that end at the collectives in `index`.",
+    )
+    size_mb: Whole | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_BUCKET_MB,
+        description="The size of a bucket in MiB in the mode `size`. 0: no fusion.",
+    )
+    index: tuple[Whole, ...] = Field(
+        default=(),
+        max_length=MAX_GROUPS,
+        description="The numbers of the collectives that end a bucket in the mode `index`, in the "
+        "order in which gradients become available. The last bucket has the rest.",
+    )
 
     @model_validator(mode="after")
-    def _says_what_its_mode_needs(self) -> CollectiveFusion:
+    def _check_mode(self) -> CollectiveFusion:
         if (self.mode == "size") != (self.size_mb is not None):
             raise SetupError(
-                f"fusion: mode {self.mode!r} with size_mb {self.size_mb}: `size` alone has a size, "
-                "and needs it"
+                f"fusion: mode {self.mode!r} with size_mb {self.size_mb}. Give `size_mb` with mode "
+                "`size` only"
             )
         if (self.mode == "index") != bool(self.index):
             raise SetupError(
-                f"fusion: mode {self.mode!r} with index {list(self.index)}: `index` alone has "
-                "numbers, and needs them"
+                f"fusion: mode {self.mode!r} with index {list(self.index)}. Give `index` with mode "
+                "`index` only"
             )
         if list(self.index) != sorted({n for n in self.index if n > 0}):
             raise SetupError(f"fusion: index {list(self.index)} must be positive and ascending")
@@ -44,19 +55,28 @@ class CollectiveFusion(Model):
 
 
 class Fusion(Model):
-    """By kind of collective; gradients are all-reduced or reduce-scattered, parameters gathered."""
+    """The fusion of the collectives of parameters and gradients, by kind."""
 
-    all_reduce: CollectiveFusion = CollectiveFusion()
-    all_gather: CollectiveFusion = CollectiveFusion()
-    reduce_scatter: CollectiveFusion = CollectiveFusion()
+    error: ClassVar[type[InvalidInput]] = SetupError
 
-    _said_where = field_validator("*", mode="wrap")(said_where)
+    all_reduce: CollectiveFusion = Field(
+        default=CollectiveFusion(), description="The fusion of all-reduces of gradients."
+    )
+    all_gather: CollectiveFusion = Field(
+        default=CollectiveFusion(), description="The fusion of all-gathers of parameters."
+    )
+    reduce_scatter: CollectiveFusion = Field(
+        default=CollectiveFusion(), description="The fusion of reduce-scatters of gradients."
+    )
+
+    _pointer = field_validator("*", mode="wrap")(error_within_field)
 
     @model_validator(mode="after")
-    def _numbers_gradients(self) -> Fusion:
+    def _check_index(self) -> Fusion:
         for kind in ("all_gather", "reduce_scatter"):
             if getattr(self, kind).mode == "index":
                 raise SetupError(
-                    f"fusion: {kind} knows no `index`; all_reduce alone does", pointer=f"/{kind}"
+                    f"fusion: {kind} has no mode `index`. Use it for all_reduce only",
+                    pointer=f"/{kind}",
                 )
         return self

@@ -1,8 +1,8 @@
 """The operator graph: the forward program, without weights.
 
-Tensors are named; each is produced by at most one op, and what no op produces is an input,
-parameter, buffer, constant or label. Dims that scale with batch or sequence are symbolic
-(`meshwright.schema.sizes`). The backward pass is not part of the graph: it follows from the rules.
+Tensors have names. At most one op produces a tensor; a tensor without a producer is an input,
+parameter, buffer, constant, label or cache. Dims that scale with batch or sequence are symbolic
+(`meshwright.schema.sizes`). The backward pass is not part of the graph; it follows from the rules.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, ClassVar, Literal, NewType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NewType
 
 from pydantic import (
     Field,
@@ -27,6 +27,9 @@ from meshwright.schema.order import in_order
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.sizes import MAX_SIZE, SYMBOL, size_value, symbols_in
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 OpId = NewType("OpId", str)
 TensorId = NewType("TensorId", str)
 
@@ -41,31 +44,38 @@ DTYPE_BYTES: Mapping[str, int] = {
     "complex128": 16,
 }  # fmt: skip
 
-# chosen: ten times the largest graph that the searches are built for; a name fits a table row
+# chosen: ten times the largest graph that the searches support; a name fits in a table row
 MAX_OPS = 200_000
 MAX_TENSORS = 1_000_000
 MAX_RANK = 16
 MAX_NAME = 512
 MAX_PORTS = 4096
-ATTRS_DEPTH = 3  # request, graph, ops, op: one more level than the list they are checked in
+ATTRS_DEPTH = 3  # the nesting of attributes in a request: request, graph, ops, op
 
 Name = str
 
 
 class Tensor(Model):
-    """One value of the program. `trainable` speaks of parameters only.
-
-    A `cache` is kept between steps of inference and written in place.
-    """
+    """A tensor: one value of the program."""
 
     naming: ClassVar[tuple[str, ...]] = ("name",)
     content: ClassVar = itemgetter("shape", "dtype", "role", "trainable")
 
-    name: Name
-    shape: tuple[Whole | str, ...]
-    dtype: DType
-    role: Role = "activation"
-    trainable: bool = True
+    name: Name = Field(description="The name of the tensor, unique in the graph.")
+    shape: tuple[Whole | str, ...] = Field(
+        description="The size of each dim: an integer, or an expression in the symbols of the "
+        "graph."
+    )
+    dtype: DType = Field(description="The data type of the elements.")
+    role: Role = Field(
+        default="activation",
+        description="The role of the tensor. A `cache` persists between inference steps and is "
+        "updated in place.",
+    )
+    trainable: bool = Field(
+        default=True,
+        description="Whether the tensor has a gradient. It applies to parameters only.",
+    )
 
     def dims(self, symbols: Mapping[str, int]) -> tuple[int, ...]:
         """The shape in whole numbers."""
@@ -73,32 +83,40 @@ class Tensor(Model):
 
 
 class Op(Model):
-    """One operation. `module` is the path of the module that ran it, outermost first, by dots.
-
-    `strategy` is a user's wish (factor of the rule -> mesh axes); `rule` describes an op whose kind
-    is not known, or overrides what is known.
-    """
+    """An operation of the program."""
 
     naming: ClassVar[tuple[str, ...]] = ("name", "inputs", "outputs", "module")
 
-    name: Name
-    kind: Line
-    inputs: tuple[Name, ...] = ()
-    outputs: tuple[Name, ...]
-    attrs: dict[str, Any] = Field(default_factory=dict)
-    module: Line = ""
-    strategy: dict[str, tuple[str, ...]] | None = None
-    rule: ShardingRule | None = None
+    name: Name = Field(description="The name of the op, unique in the graph.")
+    kind: Line = Field(description="The kind of the op, which selects its sharding rule.")
+    inputs: tuple[Name, ...] = Field(
+        default=(), description="The names of the input tensors, by position."
+    )
+    outputs: tuple[Name, ...] = Field(description="The names of the output tensors, by position.")
+    attrs: dict[str, Any] = Field(default_factory=dict, description="The attributes of the op.")
+    module: Line = Field(
+        default="",
+        description="The path of the module that ran the op, outermost first, separated by dots.",
+    )
+    strategy: dict[str, tuple[str, ...]] | None = Field(
+        default=None,
+        description="The strategy that the user prefers: the mesh axes of each factor of the rule.",
+    )
+    rule: ShardingRule | None = Field(
+        default=None,
+        description="The sharding rule of the op, if its kind is unknown or the rule of its kind "
+        "does not apply.",
+    )
 
     @staticmethod
-    def content(own: Mapping[str, Any]) -> Hashable:
-        """Equal where two ops with these fields say the same but for their names."""
-        attrs, strategy = own["attrs"], own["strategy"]
+    def content(fields: Mapping[str, Any]) -> Hashable:
+        """A key that is equal for ops whose fields differ in their names only."""
+        attrs, strategy = fields["attrs"], fields["strategy"]
         return (
-            own["kind"],
+            fields["kind"],
             repr(attrs) if attrs else "",
             repr(strategy) if strategy is not None else "",
-            id(own["rule"]),
+            id(fields["rule"]),
         )
 
     @field_validator("rule", mode="wrap")
@@ -113,23 +131,31 @@ class Op(Model):
 
 
 class Graph(Document):
-    """An operator graph. Valid from birth: see GraphError for what is refused."""
+    """An operator graph. The constructor raises GraphError if the graph is not a valid program."""
 
     prefix: ClassVar[str] = "graph"
     error: ClassVar[type[GraphError]] = GraphError
 
-    schema_version: Literal[1] = 1
-    name: Line = ""
-    symbols: dict[str, Whole] = Field(default_factory=dict)
-    tensors: tuple[Tensor, ...]
-    ops: tuple[Op, ...]
-    outputs: tuple[Name, ...]
-    loss: Name | None = None
-    notes: tuple[str, ...] = ()
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    name: Line = Field(default="", description="The name of the graph.")
+    symbols: dict[str, Whole] = Field(
+        default_factory=dict, description="The default value of each symbol that sizes use."
+    )
+    tensors: tuple[Tensor, ...] = Field(description="The tensors of the program.")
+    ops: tuple[Op, ...] = Field(description="The ops of the program.")
+    outputs: tuple[Name, ...] = Field(description="The names of the output tensors.")
+    loss: Name | None = Field(
+        default=None,
+        description="The name of the loss tensor, which has one element. None: the graph has no "
+        "loss.",
+    )
+    notes: tuple[str, ...] = Field(
+        default=(), description="Remarks of the capture on the graph, in sentences."
+    )
 
     @model_validator(mode="before")
     @classmethod
-    def _bounded(cls, value: Any) -> Any:
+    def _check_limits(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
             for field, limit in (("ops", MAX_OPS), ("tensors", MAX_TENSORS)):
                 items = value.get(field)
@@ -142,8 +168,8 @@ class Graph(Document):
         return value
 
     @model_validator(mode="after")
-    def _valid(self) -> Graph:
-        if "_checked" in self.__dict__:  # asked again by every document that the graph is put into
+    def _check(self) -> Graph:
+        if "_checked" in self.__dict__:  # every document that includes the graph validates it again
             return self
         self._check_symbols()
         self._check_tensors()
@@ -154,7 +180,7 @@ class Graph(Document):
         return self
 
     def tensor(self, name: str) -> Tensor:
-        """The tensor of this name; KeyError where there is none."""
+        """The tensor of this name; raises KeyError if there is none."""
         return self._index[name]
 
     @property
@@ -166,13 +192,13 @@ class Graph(Document):
         return index
 
     def producers(self) -> dict[str, Op]:
-        """Tensor name -> the op that makes it."""
+        """The producer of each tensor, by the name of the tensor."""
         return {name: op for op in self.ops for name in op.outputs}
 
     def topological_order(self) -> tuple[Op, ...]:
-        """The ops, each after its producers; the listed order where that is already one.
+        """A topological order of the ops: the listed order if that is one.
 
-        Found once. Raises GraphError where ops wait for each other in a circle.
+        Computed once. Raises GraphError if the graph has a cycle.
         """
         order: tuple[Op, ...] | None = self.__dict__.get("_order")
         if order is None:
@@ -180,7 +206,7 @@ class Graph(Document):
         return order
 
     def instantiate(self, symbols: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-        """Tensor name -> shape in whole numbers, with `symbols` over the graph's own values."""
+        """The shape of each tensor in elements, by name; `symbols` replace the graph's values."""
         values = {**self.symbols, **symbols}
         for name in symbols:
             if name not in self.symbols:
@@ -198,6 +224,17 @@ class Graph(Document):
                     f"tensor {tensor.name!r}: {wrong.detail}", pointer=f"/tensors/{position}/shape"
                 ) from None
         return shapes
+
+    def to_networkx(self) -> nx.MultiDiGraph:
+        """The graph as a networkx graph: ops are nodes, tensors are edges.
+
+        Raises Unavailable if networkx (the extra `graphs`) is not installed.
+
+        Attributes: `meshwright.schema.networkx_graphs.graph_to_networkx`.
+        """
+        from meshwright.schema.networkx_graphs import graph_to_networkx  # imports this module
+
+        return graph_to_networkx(self)
 
     def _check_symbols(self) -> None:
         for name, value in self.symbols.items():
@@ -232,7 +269,7 @@ class Graph(Document):
     def _check_shape(self, tensor: Tensor, pointer: str) -> None:
         if len(tensor.shape) > MAX_RANK:
             raise GraphError(
-                f"tensor {tensor.name!r} has {len(tensor.shape)} dims, at most {MAX_RANK} do",
+                f"tensor {tensor.name!r} has {len(tensor.shape)} dims. Use at most {MAX_RANK}",
                 pointer=f"{pointer}/shape",
             )
         try:
@@ -250,7 +287,7 @@ class Graph(Document):
             ) from None
         if elements > MAX_SIZE:
             raise GraphError(
-                f"tensor {tensor.name!r} has {elements:.3g} elements, at most 2^53 can be",
+                f"tensor {tensor.name!r} has {elements:.3g} elements. Use at most 2^53",
                 pointer=f"{pointer}/shape",
             )
 
@@ -264,9 +301,9 @@ class Graph(Document):
             pointer = f"/ops/{position}"
             if not is_joined:
                 _check_name("op", op.name, pointer)
-            if op.attrs and (written := repr(op.attrs)) not in attrs:
+            if op.attrs and (text := repr(op.attrs)) not in attrs:
                 self._check_attrs(op, pointer)
-                attrs.add(written)
+                attrs.add(text)
             if op.rule is not None and is_joined:
                 self._check_rule(op, op.rule, pointer)
             if is_joined:
@@ -280,8 +317,8 @@ class Graph(Document):
                 raise GraphError(f"op {op.name!r} has no outputs", pointer=f"{pointer}/outputs")
             if len(op.inputs) + len(op.outputs) > MAX_PORTS:
                 raise GraphError(
-                    f"op {op.name!r} has {len(op.inputs) + len(op.outputs)} inputs and outputs, "
-                    f"at most {MAX_PORTS} are",
+                    f"op {op.name!r} has {len(op.inputs) + len(op.outputs)} inputs and outputs. "
+                    f"Use at most {MAX_PORTS}",
                     pointer=pointer,
                 )
             for side, names in (("inputs", op.inputs), ("outputs", op.outputs)):
@@ -302,24 +339,24 @@ class Graph(Document):
                 maker[name] = op.name
                 if index[name].role != "activation":
                     raise GraphError(
-                        f"tensor {name!r} is made by op {op.name!r} but has the role "
-                        f"{index[name].role!r}; what an op makes is an activation",
+                        f"tensor {name!r} is an output of op {op.name!r} but has the role "
+                        f"{index[name].role!r}. Give it the role activation",
                         pointer=f"{pointer}/outputs/{place}",
                     )
             if op.rule is not None:
                 self._check_rule(op, op.rule, pointer)
 
     def _is_joined(self) -> bool:
-        """Whether nothing is wrong with any op's name, inputs and outputs, found all at once."""
-        made = [name for op in self.ops for name in op.outputs]
+        """Whether the names, inputs and outputs of all ops are valid, checked together."""
+        outputs = [name for op in self.ops for name in op.outputs]
         index = self._index
         return (
             _are_names([op.name for op in self.ops])
             and all(op.outputs for op in self.ops)
             and max([len(op.inputs) + len(op.outputs) for op in self.ops], default=0) <= MAX_PORTS
-            and len({*made}) == len(made)
-            and index.keys() >= {*made}.union(*[op.inputs for op in self.ops])
-            and {index[name].role for name in made} <= {"activation"}
+            and len({*outputs}) == len(outputs)
+            and index.keys() >= {*outputs}.union(*[op.inputs for op in self.ops])
+            and {index[name].role for name in outputs} <= {"activation"}
         )
 
     def _check_attrs(self, op: Op, pointer: str) -> None:
@@ -339,11 +376,11 @@ class Graph(Document):
             raise RuleError(f"op {op.name!r}: {wrong.detail}", pointer=f"{pointer}/rule") from None
 
     def _check_ends(self) -> None:
-        made = {name for op in self.ops for name in op.outputs}
+        outputs = {name for op in self.ops for name in op.outputs}
         for tensor in self.tensors:
-            if tensor.role == "activation" and tensor.name not in made:
+            if tensor.role == "activation" and tensor.name not in outputs:
                 raise GraphError(
-                    f"tensor {tensor.name!r} has the role 'activation' but no op makes it; give it "
+                    f"tensor {tensor.name!r} has the role 'activation' but no producer. Give it "
                     "the role input, parameter, buffer, constant, label or cache",
                     pointer="/tensors",
                 )
@@ -363,7 +400,7 @@ class Graph(Document):
 
 
 def _are_names(names: Sequence[str]) -> bool:
-    """Whether all are names, and no two are equal."""
+    """Whether all strings are valid names, and unique."""
     return (
         len({*names}) == len(names)
         and all(names)
@@ -372,10 +409,10 @@ def _are_names(names: Sequence[str]) -> bool:
     )
 
 
-def _check_name(what: str, name: str, pointer: str) -> None:
+def _check_name(item: str, name: str, pointer: str) -> None:
     if not name or len(name) > MAX_NAME or not name.isprintable():
-        shown = name if len(name) <= 40 else name[:40] + "…"
+        excerpt = name if len(name) <= 40 else name[:40] + "…"
         raise GraphError(
-            f"{what} name {shown!r} must have 1 to {MAX_NAME} printable characters",
+            f"{item} name {excerpt!r} must have 1 to {MAX_NAME} printable characters",
             pointer=f"{pointer}/name",
         )

@@ -1,15 +1,15 @@
-"""Layouts: how one tensor lies on a mesh.
+"""Layouts: the sharding of one tensor on a mesh.
 
-A tensor dim is an ordered product of *sub-dims*, major first, and each sub-dim lists the mesh axes
-it is split over, slowest first. Where a dim is a sum of segments (fused q|k|v), its sub-dims
-describe every segment alike: the first is common to all, and `segments` gives their lengths.
+A tensor dim is an ordered product of *sub-dims*, major first. Each sub-dim lists the mesh axes that
+shard it, slowest first. If a dim is a concatenation of segments (fused q|k|v), its sub-dims
+describe every segment in the same way, and `segments` gives the lengths of the segments.
 A value may be *partial* over further axes: the true value is the sum (or maximum) over them.
 
-A sub-dim that does not divide by its axes is cut into chunks of equal length over a `span` longer
-than itself: the last chunks are short or empty (`torch.chunk`, DTensor). A layout that is `padded`
-stores them filled up with zeros, so that all devices hold the same shape.
+A sub-dim that its axes do not divide is split into chunks of equal length over a longer `span`. The
+last chunks are short or empty (`torch.chunk`, DTensor). A `padded` layout stores zeros after short
+chunks, so that all devices have the same shape.
 
-A tensor with gradient has a pair of layouts. Per axis the pair is one of
+A tensor with a gradient has a pair of layouts. Per axis the pair is one of
 
     S  value and gradient split alike          R  both replicated
     P  value partial, gradient replicated      V  value replicated, gradient partial
@@ -30,32 +30,42 @@ Reduction = Literal["sum", "max"]
 
 
 class SubDim(Model):
-    """A factor of a tensor dim and the axes that split it, slowest first.
+    """A sub-dim: a factor of a tensor dim, with the mesh axes that shard it."""
 
-    span: the length that the axes cut into equal chunks, where `size` does not divide.
-    chunks: the lengths of all chunks, where they are the user's own (MindSpore's `manual_split`).
-    """
-
-    size: int = Field(ge=1)
-    axes: tuple[Axis, ...] = ()
-    span: int | None = None
-    chunks: tuple[int, ...] = ()
+    size: int = Field(ge=1, description="The length of the sub-dim in elements.")
+    axes: tuple[Axis, ...] = Field(
+        default=(), description="The mesh axes that shard the sub-dim, slowest first."
+    )
+    span: int | None = Field(
+        default=None,
+        description="The length that the axes divide into equal chunks, if they do not divide "
+        "`size`. It is larger than `size`.",
+    )
+    chunks: tuple[int, ...] = Field(
+        default=(),
+        description="The lengths of all chunks, if the user specified them (`manual_split` of "
+        "MindSpore).",
+    )
 
     @model_validator(mode="after")
-    def _valid(self) -> SubDim:
+    def _check(self) -> SubDim:
         if self.span is not None and (self.chunks or not self.axes or self.span <= self.size):
             raise LayoutError(
-                f"a sub-dim of {self.size} with the span {self.span}: a span is longer than its "
-                "sub-dim, which is split over axes and has no chunks of its own"
+                f"a sub-dim of {self.size} has the span {self.span}. Use a span longer than the "
+                "sub-dim, with axes and without chunks"
             )
         if self.chunks and (min(self.chunks) < 0 or sum(self.chunks) != self.size):
             raise LayoutError(
-                f"chunks of the lengths {list(self.chunks)} do not make up a sub-dim of {self.size}"
+                f"chunks of the lengths {list(self.chunks)} do not add up to a sub-dim of "
+                f"{self.size}"
             )
         return self
 
     def longest(self, ways: int) -> int:
-        """The length of the longest of `ways` chunks; LayoutError where there are no such."""
+        """The length in elements of the longest of `ways` chunks.
+
+        Raises LayoutError if the axes do not divide the sub-dim into `ways` chunks.
+        """
         if self.chunks:
             if len(self.chunks) != ways:
                 raise LayoutError(f"{len(self.chunks)} chunks and axes of size {ways}")
@@ -69,7 +79,7 @@ class SubDim(Model):
         return span // ways
 
     def chunk(self, index: int, ways: int) -> tuple[int, int]:
-        """Start and stop of one of `ways` chunks: equal ones, the last short or empty."""
+        """The start and stop of one of `ways` chunks. The last chunks may be short or empty."""
         longest = self.longest(ways)
         if self.chunks:
             start = sum(self.chunks[:index])
@@ -78,17 +88,21 @@ class SubDim(Model):
 
 
 class Dim(Model):
-    """One tensor dim; `segments` are the lengths of its parts where it is a sum of several."""
+    """A tensor dim as a product of sub-dims."""
 
-    parts: tuple[SubDim, ...]
-    segments: tuple[int, ...] = ()
+    parts: tuple[SubDim, ...] = Field(description="The sub-dims, major first.")
+    segments: tuple[int, ...] = Field(
+        default=(),
+        description="The lengths of the segments, if the dim is a concatenation of several, such "
+        "as q|k|v.",
+    )
 
     @model_validator(mode="after")
-    def _valid(self) -> Dim:
+    def _check(self) -> Dim:
         length = math.prod(part.size for part in self.parts)
         if self.segments and (min(self.segments) < 1 or sum(self.segments) != length):
             raise LayoutError(
-                f"segments of the lengths {list(self.segments)} do not make up a dim of {length}"
+                f"segments of the lengths {list(self.segments)} do not add up to a dim of {length}"
             )
         return self
 
@@ -102,17 +116,20 @@ class Dim(Model):
 
 
 class Layout(Model):
-    """How one tensor lies on a mesh. `partial` maps an axis to how its parts are reduced.
+    """The layout of one tensor on a mesh."""
 
-    padded: short chunks are stored with zeros behind them, up to the longest.
-    """
-
-    dims: tuple[Dim, ...]
-    partial: dict[Axis, Reduction] = Field(default_factory=dict)
-    padded: bool = False
+    dims: tuple[Dim, ...] = Field(description="The dims of the tensor.")
+    partial: dict[Axis, Reduction] = Field(
+        default_factory=dict,
+        description="The reduction that is pending over each axis over which the value is partial.",
+    )
+    padded: bool = Field(
+        default=False,
+        description="Whether shards are stored at equal length, with zeros after short chunks.",
+    )
 
     @model_validator(mode="after")
-    def _valid(self) -> Layout:
+    def _check(self) -> Layout:
         used = [*(axis for dim in self.dims for axis in dim.axes), *self.partial]
         for axis in used:
             if used.count(axis) > 1:
@@ -124,7 +141,10 @@ class Layout(Model):
         return tuple(dim.size for dim in self.dims)
 
     def local_shape(self, mesh: Mesh) -> tuple[int, ...]:
-        """The largest shape on any device; LayoutError where a part has other chunks than axes."""
+        """The largest local shape of any device, in elements.
+
+        Raises LayoutError if the axes do not divide a dim.
+        """
         local = []
         for position, dim in enumerate(self.dims):
             length = 1
@@ -139,22 +159,24 @@ class Layout(Model):
         return tuple(local)
 
     def __str__(self) -> str:
-        shown = []
+        dims = []
         for dim in self.dims:
-            parts = [_shown(part) for part in dim.parts]
-            shown.append(parts[0] if len(parts) == 1 else f"({' '.join(parts)})")
+            parts = [_sub_dim_text(part) for part in dim.parts]
+            dims.append(parts[0] if len(parts) == 1 else f"({' '.join(parts)})")
         partial = "".join(f" +{how}@{axis}" for axis, how in sorted(self.partial.items()))
-        return f"[{', '.join(shown)}]{partial}"
+        return f"[{', '.join(dims)}]{partial}"
 
 
-def _shown(part: SubDim) -> str:
+def _sub_dim_text(part: SubDim) -> str:
     span = f"<{part.span}" if part.span is not None else ""
     chunks = f"<{'+'.join(map(str, part.chunks))}" if part.chunks else ""
     return f"{part.size}{span}{chunks}" + "".join(f"@{axis}" for axis in part.axes)
 
 
 class LayoutPair(Model):
-    """The layouts of a value and of its gradient; `gradient` is None where there is none."""
+    """The layouts of a value and of its gradient."""
 
-    value: Layout
-    gradient: Layout | None = None
+    value: Layout = Field(description="The layout of the value.")
+    gradient: Layout | None = Field(
+        default=None, description="The layout of the gradient. None if the tensor has no gradient."
+    )

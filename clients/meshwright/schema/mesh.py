@@ -1,4 +1,4 @@
-"""Meshes: the devices of a topology as named axes, slowest link first."""
+"""Device meshes: the devices of a topology along named axes, slowest link first."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Rank = NewType("Rank", int)
 
 
 class MeshAxis(Model):
-    """One axis; it lies inside one level of the topology."""
+    """A mesh axis. It is part of one level of the topology."""
 
-    name: Axis
-    size: int = Field(ge=1)
-    level: str
+    name: Axis = Field(description="The name of the axis, unique in the mesh.")
+    size: int = Field(ge=1, description="The number of devices along the axis.")
+    level: str = Field(description="The name of the topology level.")
 
 
 class Mesh(Model):
-    """Axes in the order of the ranks: the last one varies fastest."""
+    """A device mesh. Ranks count with the last axis varying fastest."""
 
-    axes: tuple[MeshAxis, ...]
+    axes: tuple[MeshAxis, ...] = Field(description="The axes of the mesh, slowest first.")
 
     @model_validator(mode="after")
-    def _valid(self) -> Mesh:
+    def _check(self) -> Mesh:
         names = [axis.name for axis in self.axes]
         if len(set(names)) < len(names):
             raise LayoutError(f"mesh axes have unique names, got {', '.join(names)}")
@@ -44,7 +44,7 @@ class Mesh(Model):
         return tuple(axis.name for axis in self.axes)
 
     def size(self, axes: Collection[Axis]) -> int:
-        """The number of devices in a group over `axes`; LayoutError for an axis it has not."""
+        """The number of devices in a group over `axes`; raises LayoutError for an unknown axis."""
         sizes = {axis.name: axis.size for axis in self.axes}
         for axis in axes:
             if axis not in sizes:
@@ -52,14 +52,14 @@ class Mesh(Model):
         return math.prod(sizes[axis] for axis in axes)
 
     def coordinates(self, rank: int) -> dict[Axis, int]:
-        """Where a rank stands on every axis."""
-        found = {}
+        """The coordinate of a rank on every axis."""
+        coordinates = {}
         for axis in reversed(self.axes):
-            rank, found[axis.name] = divmod(rank, axis.size)
-        return found
+            rank, coordinates[axis.name] = divmod(rank, axis.size)
+        return coordinates
 
     def groups(self, axes: Collection[Axis]) -> tuple[tuple[Rank, ...], ...]:
-        """The communication groups over `axes`: ranks that differ along these only, in order."""
+        """The process groups over `axes`: ranks that differ along these axes only, in order."""
         self.size(axes)
         groups: dict[tuple[int, ...], list[Rank]] = {}
         for rank in range(self.device_count):

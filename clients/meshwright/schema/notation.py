@@ -1,24 +1,24 @@
-"""The notation of sharding rules: what an op computes over, much as in einops.
+"""The notation of sharding rules: the iteration space of an op, similar to einops.
 
     rule    = terms "->" terms            terms of the inputs, then of the outputs, by commas
-    term    = dim dim ...                 nothing at all for a scalar
+    term    = dim dim ...                 empty for a scalar
     dim     = factor | 1 | ( product ) | ( product | product ... )
     product = factor factor ...           major first
     factor  = name [! ^ ~]... [@ name] [@ name ?]...
 
-Each name is a *factor* of the iteration space; a factor that no output has is summed over, so that
-sharding it leaves the output partial. Products in one dim are sub-dims; products parted by `|` are
-segments that lie one behind the other (fused q|k|v), and axes lie on every segment alike. Markers
-hold wherever the factor appears:
+Each name is a *factor* of the iteration space. The op sums over a factor that no output has, so
+that its sharding leaves the output partial. Products in one dim are sub-dims. Products separated by
+`|` are concatenated segments (fused q|k|v), which the axes shard in the same way. Markers apply to
+a factor wherever it appears:
 
-    !     must not be sharded here
-    ^     reduced and used again inside the op: sharding it costs an all-reduce of statistics
-    ~     shardable with a halo exchange; the extent may differ between inputs and outputs
-    t@s   t follows the axes of s: t is aligned with s, and nothing moves
+    !     the factor cannot be sharded
+    ^     reduced and used again inside the op: its sharding costs an all-reduce of statistics
+    ~     sharded with a halo exchange; the extent may differ between inputs and outputs
+    t@s   t follows the axes of s: t is aligned with s, without communication
     t@s?  t may follow the axes of s; the op then moves the data of t itself. Inputs that have t
-          but not s go round the group (ring attention), rows that indices look up are asked for
-          by their numbers (row-sharded embedding). What has both s and t is sharded on s alone.
-          `t!@s?`: t is whole otherwise. `v@b?@c?`: v may follow b or c.
+          but not s move around the group (ring attention), and indices fetch their rows
+          (row-sharded embedding). A tensor with both s and t is sharded on s only.
+          `t!@s?`: t is unsharded otherwise. `v@b?@c?`: v may follow b or c.
 
 Example: `b s k, n k, n -> b s n` is a linear layer with bias.
 """
@@ -38,13 +38,16 @@ Product = tuple[Factor, ...]
 Segments = tuple[Product, ...]
 Term = tuple[Segments, ...]
 
-MAX_NOTATION = 20_000  # characters; chosen: a concat of 1,000 tensors still fits
+MAX_NOTATION = 20_000  # characters; chosen: enough for a concat of 1,000 tensors
 _TOKEN = re.compile(r"\s*(?:(->)|([,()|@!^~?])|([A-Za-z_][A-Za-z0-9_]*)|(1)(?![0-9A-Za-z_]))")
 
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """A parsed rule. follows: follower -> leader; may_follow: follower -> leaders it may follow."""
+    """A parsed sharding rule.
+
+    `follows` maps a follower to its leader, `may_follow` a follower to its possible leaders.
+    """
 
     inputs: tuple[Term, ...]
     outputs: tuple[Term, ...]
@@ -59,8 +62,10 @@ class Notation:
         return (*self.inputs, *self.outputs)
 
     def terms_of(self, tensors: int) -> tuple[Term, ...]:
-        """The terms of an op's tensors, of which there are so many, inputs first: nothing before
-        the arrow is a scalar, or no input at all."""
+        """The terms of an op with this number of tensors, inputs first.
+
+        An empty left side stands for a scalar input or for no input.
+        """
         return self.terms[-tensors:] if self.inputs == ((),) else self.terms
 
     @property
@@ -72,14 +77,14 @@ class Notation:
 
     @property
     def summed(self) -> frozenset[Factor]:
-        """Factors that no output has."""
-        kept = {f for term in self.outputs for dim in term for part in dim for f in part}
-        return frozenset(f for f in self.factors if f not in kept)
+        """The factors that no output has."""
+        in_outputs = {f for term in self.outputs for dim in term for part in dim for f in part}
+        return frozenset(f for f in self.factors if f not in in_outputs)
 
 
 @lru_cache(maxsize=65536)
 def parse_notation(text: str) -> Notation:
-    """The rule in `text`; raises RuleError naming the place that cannot be read."""
+    """The rule in `text`; raises RuleError with the position of a syntax error."""
     if len(text) > MAX_NOTATION:
         raise RuleError(f"a rule has at most {MAX_NOTATION} characters, got {len(text)}")
     return _Parser(text).notation()
@@ -124,16 +129,16 @@ class _Parser:
         pairs += [(f, leader) for f, leaders in self.may_follow.items() for leader in leaders]
         for follower, leader in pairs:
             if leader not in parsed.factors:
-                raise self._wrong(f"{follower} follows {leader}, which is no factor", 0)
+                raise self._wrong(f"{follower} follows {leader}, which is not a factor", 0)
             if leader in self.follows or leader in self.may_follow:
                 raise self._wrong(f"{follower} follows {leader}, which follows itself", 0)
             if follower in self.follows and follower in self.may_follow:
                 raise self._wrong(f"{follower} follows both always and by choice", 0)
         for follower, leaders in self.may_follow.items():
             for term in parsed.outputs:
-                own = {f for dim in term for part in dim for f in part}
-                if follower in own and not own.issuperset(leaders):
-                    raise self._wrong(f"an output has {follower} without what it may follow", 0)
+                factors = {f for dim in term for part in dim for f in part}
+                if follower in factors and not factors.issuperset(leaders):
+                    raise self._wrong(f"an output has {follower} without its leader", 0)
 
     def _terms(self, end: str) -> tuple[Term, ...]:
         terms = [self._term(end)]
@@ -195,7 +200,7 @@ class _Parser:
             leader = Factor(self._take(name))
             if self._peek() == "?":
                 self._take("?")
-                others = (own for own in self.may_follow.get(factor, ()) if own != leader)
+                others = (name for name in self.may_follow.get(factor, ()) if name != leader)
                 self.may_follow[factor] = (*others, leader)
             elif self.follows.setdefault(factor, leader) != leader:
                 raise self._wrong(f"{factor} follows two factors", self._at())
@@ -215,6 +220,6 @@ class _Parser:
         self.position += 1
         return expected
 
-    def _wrong(self, what: str, at: int) -> RuleError:
-        shown = self.text if len(self.text) <= 120 else self.text[:117] + "..."
-        return RuleError(f"rule {shown!r}: {what} (character {at})")
+    def _wrong(self, cause: str, at: int) -> RuleError:
+        excerpt = self.text if len(self.text) <= 120 else self.text[:117] + "..."
+        return RuleError(f"rule {excerpt!r}: {cause} (character {at})")

@@ -1,4 +1,4 @@
-"""Observations: what a training job measured of a plan that it carries out."""
+"""Observations: measured steps of training jobs that run plans."""
 
 from __future__ import annotations
 
@@ -12,21 +12,29 @@ from meshwright.schema.sizes import MAX_SIZE
 
 
 class Observation(Document):
-    """Steps of a training job that runs a plan.
-
-    step_ns: the median of `steps` measured ones, after a warm-up. memory_bytes: the most that a
-    device had allocated. stack: the software, as its users call it ("torchtitan 0.3, compiled"):
-    observations of one stack correct predictions for it and for no other. job: which one it was.
-    """
+    """An observation: measured steps of a training job that runs a plan."""
 
     prefix: ClassVar[str] = "observation"
     error: ClassVar[type[InvalidInput]] = InvalidInput
 
-    schema_version: Literal[1] = 1
-    plan: Line
-    step_ns: Number = Field(ge=1, le=MAX_SIZE)
-    steps: Whole = Field(default=1, ge=1, le=MAX_SIZE)
-    memory_bytes: Whole | None = Field(default=None, gt=0, le=MAX_SIZE)
-    stack: Line = ""
-    job: Line = ""
-    measured_at: Line = ""
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    plan: Line = Field(description="The id of the plan.")
+    step_ns: Number = Field(
+        ge=1,
+        le=MAX_SIZE,
+        description="The median time of the measured steps after a warm-up, in nanoseconds.",
+    )
+    steps: Whole = Field(default=1, ge=1, le=MAX_SIZE, description="The number of measured steps.")
+    memory_bytes: Whole | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_SIZE,
+        description="The peak memory that a device allocated, in bytes.",
+    )
+    stack: Line = Field(
+        default="",
+        description="The software stack, such as `torchtitan 0.3, compiled`. Observations correct "
+        "the predictions for their own stack only.",
+    )
+    job: Line = Field(default="", description="The name of the training job.")
+    measured_at: Line = Field(default="", description="The time of the measurement.")

@@ -1,8 +1,10 @@
-"""An order in which the ops of a graph can run."""
+"""Topological orders of the ops of a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from meshwright.schema.errors import GraphError
@@ -12,53 +14,52 @@ if TYPE_CHECKING:
 
 
 def in_order(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    """The ops, each after its producers; as they are where that is one already.
+    """A topological order of the ops: the given order if that is one.
 
-    Raises GraphError where ops wait for each other in a circle.
+    Raises GraphError if the ops have a cycle.
     """
     if _can_run(ops):
         return ops
     producer = {name: op for op in ops for name in op.outputs}
-    waiting = {op.name: len({producer[t].name for t in op.inputs if t in producer}) for op in ops}
-    readers: dict[str, list[Op]] = {}
+    by_name = {op.name: op for op in ops}
+    sorter = TopologicalSorter(dict.fromkeys(by_name, ()))  # this order breaks ties
     for op in ops:
-        for name in {producer[t].name for t in op.inputs if t in producer}:
-            readers.setdefault(name, []).append(op)
-    order = [op for op in ops if not waiting[op.name]]
-    for op in order:
-        for reader in readers.get(op.name, ()):
-            waiting[reader.name] -= 1
-            if not waiting[reader.name]:
-                order.append(reader)
+        sorter.add(op.name, *{producer[t].name for t in op.inputs if t in producer})
+    with suppress(CycleError):  # the sorter still returns the ops that no cycle blocks
+        sorter.prepare()
+    order: dict[str, Op] = {}
+    while ready := sorter.get_ready():
+        order.update((name, by_name[name]) for name in ready)
+        sorter.done(*ready)
     if len(order) < len(ops):
-        stuck = next(op for op in ops if waiting[op.name])
-        circle = _circle(stuck, producer, waiting)
+        stuck = by_name.keys() - order.keys()
+        cycle = _cycle(next(op for op in ops if op.name in stuck), producer, stuck)
         raise GraphError(
-            f"op {circle[0]!r} is part of a cycle: {' -> '.join(circle)}; a graph holds one "
-            "forward pass: unroll the loop or cut it at a tensor of role input",
-            pointer=f"/ops/{next(i for i, op in enumerate(ops) if op.name == circle[0])}",
+            f"op {cycle[0]!r} is part of a cycle: {' -> '.join(cycle)}; a graph has one "
+            "forward pass. Unroll the loop or cut it at a tensor of role input",
+            pointer=f"/ops/{next(i for i, op in enumerate(ops) if op.name == cycle[0])}",
         )
-    return tuple(order)
+    return tuple(order.values())
 
 
 def _can_run(ops: tuple[Op, ...]) -> bool:
-    """Whether what ops read of each other is made before."""
-    waited_for = {name for op in ops for name in op.outputs}
+    """Whether every op is after its producers."""
+    missing = {name for op in ops for name in op.outputs}
     for op in ops:
-        if not waited_for.isdisjoint(op.inputs):
+        if not missing.isdisjoint(op.inputs):
             return False
-        waited_for.difference_update(op.outputs)
+        missing.difference_update(op.outputs)
     return True
 
 
-def _circle(start: Op, producer: Mapping[str, Op], stuck: Mapping[str, int]) -> list[str]:
+def _cycle(start: Op, producer: Mapping[str, Op], stuck: Collection[str]) -> list[str]:
     """Names of the ops along a cycle upstream of `start`; every stuck op has a stuck producer."""
     path: dict[str, None] = {}
     op = start
     while op.name not in path:
         path[op.name] = None
-        op = next(producer[t] for t in op.inputs if t in producer and stuck[producer[t].name])
+        op = next(producer[t] for t in op.inputs if t in producer and producer[t].name in stuck)
     names = list(path)
-    circle = names[names.index(op.name) :][::-1]
-    shown = circle if len(circle) <= 6 else [*circle[:3], "…", *circle[-2:]]
-    return [*shown, circle[0]]
+    cycle = names[names.index(op.name) :][::-1]
+    excerpt = cycle if len(cycle) <= 6 else [*cycle[:3], "…", *cycle[-2:]]
+    return [*excerpt, cycle[0]]

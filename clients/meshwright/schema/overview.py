@@ -1,4 +1,4 @@
-"""Overviews: what a plan is and costs, without its ops. Made when asked for."""
+"""Overviews of plans, without their ops. The service computes them on request."""
 
 from __future__ import annotations
 
@@ -11,75 +11,113 @@ from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns
 from meshwright.schema.pipeline import Passes, Schedule
 from meshwright.schema.plan import Cost, Padding, Search
+from meshwright.schema.request_options import Wishes
 from meshwright.schema.setup import Setup
-from meshwright.schema.uniform import Role, Uniform
-from meshwright.schema.wishes import Wishes
+from meshwright.schema.uniform_degrees import Role, Uniform
 
 
 class StageOverview(Model):
-    """A stage without its ops. first, last: of the ops that no other stage has. roles: what
-    axes are for, of those for which most of the work on them says it. received_bytes and
-    received_ns: forward, of a microbatch. again: so many ops are done again in the backward pass.
-    """
+    """An overview of a stage, without its ops."""
 
-    stage: int
-    pipeline_rank: int
-    first_rank: int
-    devices: int
-    mesh: Mesh
-    roles: dict[Axis, Role] = Field(default_factory=dict)
-    ops: int
-    first: str
-    last: str
-    in_flight: int
-    passes: Passes | None = None
-    received_bytes: int = 0
-    received_ns: Ns = 0
-    recompute: str | None = None
-    again: int = 0
-    uneven: Literal["refuse", "chunk", "pad"] = "refuse"
-    memory_bytes: int
-    capacity_bytes: int
+    stage: int = Field(description="The number of the stage, from 0.")
+    pipeline_rank: int = Field(description="The pipeline rank that runs the stage.")
+    first_rank: int = Field(description="The first rank of the mesh.")
+    devices: int = Field(description="The number of devices of the mesh.")
+    mesh: Mesh = Field(description="The mesh of the stage.")
+    roles: dict[Axis, Role] = Field(
+        default_factory=dict,
+        description="The parallel degree that most of the work on an axis belongs to.",
+    )
+    ops: int = Field(description="The number of ops.")
+    first: str = Field(description="The first op that no other stage has.")
+    last: str = Field(description="The last op that no other stage has.")
+    in_flight: int = Field(
+        description="The number of microbatches whose activations are saved at the same time."
+    )
+    passes: Passes | None = Field(
+        default=None, description="The times of the passes. None if the plan has one stage."
+    )
+    received_bytes: int = Field(
+        default=0,
+        description="The activations received per microbatch in the forward pass, in bytes.",
+    )
+    received_ns: Ns = Field(
+        default=0, description="The time to receive these activations, in nanoseconds."
+    )
+    recompute: str | None = Field(
+        default=None, description="The policy of activation recomputation. None: no recomputation."
+    )
+    again: int = Field(
+        default=0, description="The number of ops that are recomputed in the backward pass."
+    )
+    uneven: Literal["refuse", "chunk", "pad"] = Field(
+        default="refuse", description="The handling of sizes that axes do not divide."
+    )
+    memory_bytes: int = Field(description="The peak memory of a device, in bytes.")
+    capacity_bytes: int = Field(description="The memory of a device, in bytes.")
 
 
 class Overview(Document):
-    """A plan without its ops.
-
-    asked: the wishes that are not the default, in words, then the pins.
-    samples_per_s, tokens_per_s: where the graph has a batch, and sequences. uniform: the plan in
-    the degrees that frameworks have, with the first hundred kinds of what is not so; of those there
-    are differing_kinds, of differing ops and parameters. collectives, buckets: of gradients and
-    parameters that run as one, so many as so many.
-    """
+    """An overview of a plan, without its ops."""
 
     prefix: ClassVar[str] = "view"
     error: ClassVar[type[InvalidInput]] = PlanError
 
-    schema_version: Literal[1] = 1
-    plan: str
-    name: str
-    graph: str
-    graph_name: str
-    topology: str
-    topology_name: str
-    setup: Setup
-    calibration: str
-    calibration_name: str
-    wishes: Wishes
-    asked: tuple[str, ...] = ()
-    samples_per_s: float | None = None
-    tokens_per_s: float | None = None
-    microbatches: int
-    schedule: Schedule | None = None
-    uniform: Uniform
-    differing: int = Field(default=0, ge=0)
-    differing_kinds: int = Field(default=0, ge=0)
-    stages: tuple[StageOverview, ...]
-    cost: Cost
-    search: Search
-    repeated_work: float
-    unknown_kinds: tuple[str, ...] = ()
-    padding: tuple[Padding, ...] = ()
-    collectives: int = Field(default=0, ge=0)
-    buckets: int = Field(default=0, ge=0)
-    notes: tuple[str, ...] = ()
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    plan: str = Field(description="The id of the plan.")
+    name: str = Field(description="The name of the plan.")
+    graph: str = Field(description="The id of the operator graph.")
+    graph_name: str = Field(description="The name of the operator graph.")
+    topology: str = Field(description="The id of the topology.")
+    topology_name: str = Field(description="The name of the topology.")
+    setup: Setup = Field(description="The training setup.")
+    calibration: str = Field(description="The id of the calibration.")
+    calibration_name: str = Field(description="The name of the calibration.")
+    wishes: Wishes = Field(description="The options of the request.")
+    asked: tuple[str, ...] = Field(
+        default=(),
+        description="The options of the request that differ from the defaults, in words, then the "
+        "pins.",
+    )
+    samples_per_s: float | None = Field(
+        default=None,
+        description="The throughput in samples per second. None if the graph has no batch.",
+    )
+    tokens_per_s: float | None = Field(
+        default=None,
+        description="The throughput in tokens per second. None if the graph has no sequences.",
+    )
+    microbatches: int = Field(description="The number of microbatches of a step.")
+    schedule: Schedule | None = Field(
+        default=None, description="The pipeline schedule. None if the plan has one stage."
+    )
+    uniform: Uniform = Field(
+        description="The plan as parallel degrees, with the first hundred kinds of differences."
+    )
+    differing: int = Field(
+        default=0,
+        ge=0,
+        description="The number of ops and parameters that differ from the degrees.",
+    )
+    differing_kinds: int = Field(default=0, ge=0, description="The number of kinds of differences.")
+    stages: tuple[StageOverview, ...] = Field(description="The stages of the plan.")
+    cost: Cost = Field(description="The cost of the plan.")
+    search: Search = Field(description="The search that found the plan.")
+    repeated_work: float = Field(description="The share of arithmetic that devices repeat, 0 to 1.")
+    waste: str = Field(
+        default="",
+        description="A sentence on idle devices. Empty if most devices do distinct work.",
+    )
+    unknown_kinds: tuple[str, ...] = Field(
+        default=(), description="The kinds of ops without a sharding rule."
+    )
+    padding: tuple[Padding, ...] = Field(default=(), description="The padded dims.")
+    collectives: int = Field(
+        default=0,
+        ge=0,
+        description="The number of collectives of gradients and parameters that are fused.",
+    )
+    buckets: int = Field(
+        default=0, ge=0, description="The number of buckets into which these collectives are fused."
+    )
+    notes: tuple[str, ...] = Field(default=(), description="Remarks on the plan, in sentences.")

@@ -1,40 +1,48 @@
-"""Pipelines: how stages of a graph take turns on their devices.
+"""Pipeline parallelism: stages of a graph on groups of devices, and their schedule.
 
-A *pipeline rank* is the devices that hold one stage, or several: virtual stages. Names of schedules
-are those of Megatron-LM and PyTorch.
+A *pipeline rank* is a group of devices that runs one stage, or several virtual stages. The names of
+schedules are those of Megatron-LM and PyTorch.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from meshwright.schema.errors import RequestError
+from meshwright.schema.collective_step import Step
+from meshwright.schema.errors import InvalidInput, RequestError
 from meshwright.schema.model import Model, Ns, Whole
-from meshwright.schema.step import Step
 
-MAX_STAGES_PER_RANK = 16  # chosen: more than any published configuration has
+MAX_STAGES_PER_RANK = 16  # chosen: more than in any published configuration
 ScheduleKind = Literal["gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v"]
 
 
 class Pipeline(Model):
-    """What a request wants of the pipeline; None leaves it to the search.
+    """The pipeline options of a request. None: the search chooses."""
 
-    ranks: 1 for none. stages_per_rank: more than one with `interleaved_1f1b`, two with `zb_v`.
-    cuts: the op with which each stage but the first begins.
-    """
+    error: ClassVar[type[InvalidInput]] = RequestError
 
-    ranks: Whole | None = Field(default=1, ge=1)
-    stages_per_rank: Whole | None = Field(default=None, ge=1, le=MAX_STAGES_PER_RANK)
-    schedule: ScheduleKind | None = None
-    cuts: tuple[str, ...] = ()
+    ranks: Whole | None = Field(
+        default=1, ge=1, description="The number of pipeline ranks. 1: no pipeline."
+    )
+    stages_per_rank: Whole | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_STAGES_PER_RANK,
+        description="The number of virtual stages of a rank: more than one with "
+        "`interleaved_1f1b`, two with `zb_v`.",
+    )
+    schedule: ScheduleKind | None = Field(default=None, description="The pipeline schedule.")
+    cuts: tuple[str, ...] = Field(
+        default=(), description="The name of the first op of every stage but the first."
+    )
 
     @model_validator(mode="after")
-    def _agrees(self) -> Pipeline:
+    def _check(self) -> Pipeline:
         if self.ranks == 1 and (self.cuts or self.schedule or (self.stages_per_rank or 1) > 1):
             raise RequestError(
-                "a pipeline of one rank has no schedule, no cuts and no virtual stages; ask for "
+                "a pipeline of one rank has no schedule, no cuts and no virtual stages. Request "
                 "more ranks, or leave their number to the search",
                 pointer="/ranks",
             )
@@ -42,45 +50,60 @@ class Pipeline(Model):
             stages = self.ranks * (self.stages_per_rank or 1)
             if len(self.cuts) != stages - 1:
                 raise RequestError(
-                    f"{stages} stages have {stages - 1} cuts, {len(self.cuts)} are given",
+                    f"{stages} stages need {stages - 1} cuts, got {len(self.cuts)}",
                     pointer="/cuts",
                 )
         return self
 
 
 class Schedule(Model):
-    """In which order stages make their passes. Stage s is on rank s modulo `ranks`, in `zb_v` the
-    second half of the stages the other way round."""
+    """A pipeline schedule: the order of the passes of all stages.
 
-    kind: ScheduleKind
-    ranks: int = Field(ge=2)
-    stages_per_rank: int = Field(default=1, ge=1)
+    Stage s runs on rank s modulo `ranks`. In `zb_v` the second half of the stages is reversed.
+    """
+
+    kind: ScheduleKind = Field(
+        description="The name of the schedule, as in Megatron-LM and PyTorch."
+    )
+    ranks: int = Field(ge=2, description="The number of pipeline ranks.")
+    stages_per_rank: int = Field(
+        default=1, ge=1, description="The number of virtual stages of a rank."
+    )
 
 
 class Passes(Model):
-    """How long a stage's passes take: over one microbatch, and what is left for each step.
+    """The times of a stage's passes, in nanoseconds."""
 
-    inputs_ns, weights_ns: the halves of the backward pass. begin_ns: how long the first forward
-    pass waits for parameters. step_ns: at the end, gradients and update.
-    """
-
-    forward_ns: Ns
-    inputs_ns: Ns
-    weights_ns: Ns
-    begin_ns: Ns = 0
-    step_ns: Ns
+    forward_ns: Ns = Field(description="The forward pass of a microbatch.")
+    inputs_ns: Ns = Field(
+        description="The backward pass of a microbatch for the gradients of inputs."
+    )
+    weights_ns: Ns = Field(
+        description="The backward pass of a microbatch for the gradients of weights."
+    )
+    begin_ns: Ns = Field(
+        default=0, description="The wait of the first forward pass for parameters."
+    )
+    step_ns: Ns = Field(
+        description="The reduction of gradients and the optimizer update at the end of the step."
+    )
 
 
 class Received(Model):
-    """A tensor that a stage gets from the one before in every microbatch.
+    """A tensor that a stage receives from the previous stage in every microbatch."""
 
-    bytes: forward, by all links together. backward_ns: of its gradient, on the way back. reduction,
-    gradient_reduction: steps of whoever sends, before it does, where what it has is partial.
-    """
-
-    tensor: str
-    bytes: int
-    forward_ns: Ns
-    backward_ns: Ns = 0
-    reduction: tuple[Step, ...] = ()
-    gradient_reduction: tuple[Step, ...] = ()
+    tensor: str = Field(description="The name of the tensor.")
+    bytes: int = Field(description="The size of the forward transfer over all links, in bytes.")
+    forward_ns: Ns = Field(description="The time of the forward transfer, in nanoseconds.")
+    backward_ns: Ns = Field(
+        default=0, description="The time of the transfer of the gradient, in nanoseconds."
+    )
+    reduction: tuple[Step, ...] = Field(
+        default=(),
+        description="The steps of the sender before the forward transfer, if the value is partial.",
+    )
+    gradient_reduction: tuple[Step, ...] = Field(
+        default=(),
+        description="The steps of the sender before the transfer of the gradient, if the gradient "
+        "is partial.",
+    )

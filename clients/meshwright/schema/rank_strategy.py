@@ -1,4 +1,4 @@
-"""The slice of a plan that one rank of a training job needs."""
+"""Rank strategies: the slice of a plan that one rank of a training job runs."""
 
 from __future__ import annotations
 
@@ -6,115 +6,132 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from meshwright.schema.collective_step import Step
 from meshwright.schema.errors import PlanError
 from meshwright.schema.layout import Layout
 from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model
 from meshwright.schema.plan import Stage
 from meshwright.schema.sequence_order import SequenceOrder
-from meshwright.schema.step import Step
 from meshwright.schema.transfer import Fill, Piece
 
 PassKind = Literal["F", "B", "I", "W"]
 
 
 class Group(Model):
-    """The ranks, this one among them, that differ along `axes` only, in the order of the mesh."""
+    """A process group of this rank."""
 
-    axes: tuple[Axis, ...]
-    ranks: tuple[int, ...]
+    axes: tuple[Axis, ...] = Field(description="The mesh axes along which its ranks differ.")
+    ranks: tuple[int, ...] = Field(description="The ranks of the group, in the order of the mesh.")
 
 
 class DatasetSlice(Model):
-    """What a rank loads of an input or label, in every microbatch: of each dim one of `num_shards`
-    equal parts, `shard_id` from 0."""
+    """The slice of an input or label that a rank loads in every microbatch."""
 
-    tensor: str
-    num_shards: tuple[int, ...]
-    shard_id: tuple[int, ...]
+    tensor: str = Field(description="The name of the tensor.")
+    num_shards: tuple[int, ...] = Field(description="The number of equal parts of each dim.")
+    shard_id: tuple[int, ...] = Field(
+        description="The index of this rank's part in each dim, from 0."
+    )
 
 
 class RankStage(Model):
-    """A stage as one of its ranks carries it out.
+    """A stage as one of its ranks runs it."""
 
-    number: among the plan's. groups: of every collective that it takes part in. local_shapes: of
-    what the rank holds of every tensor at rest. planned: strategies, layouts, parameters and
-    redistributions, which all ranks of the stage share.
-    """
-
-    number: int = Field(ge=0)
-    coordinates: dict[Axis, int]
-    groups: tuple[Group, ...]
-    local_shapes: dict[str, tuple[int, ...]]
-    planned: Stage
+    number: int = Field(ge=0, description="The number of the stage in the plan, from 0.")
+    coordinates: dict[Axis, int] = Field(
+        description="The coordinates of the rank on the axes of the mesh."
+    )
+    groups: tuple[Group, ...] = Field(
+        description="The process groups of all collectives of the rank."
+    )
+    local_shapes: dict[str, tuple[int, ...]] = Field(
+        description="The local shape of every tensor at rest."
+    )
+    planned: Stage = Field(description="The plan of the stage, which all of its ranks share.")
 
 
 class Site(Model):
-    """A stage of the plan, as all ranks know it: they make groups of processes together.
+    """The information on a stage that all ranks need to create process groups together."""
 
-    groups: the sets of axes over whose groups anything of it runs. parameters: that it holds; one
-    that several stages hold is equal in all of them.
-    """
-
-    ranks_from: int
-    mesh: Mesh
-    groups: tuple[tuple[Axis, ...], ...]
-    parameters: tuple[str, ...]
+    ranks_from: int = Field(description="The first rank of the mesh.")
+    mesh: Mesh = Field(description="The mesh of the stage.")
+    groups: tuple[tuple[Axis, ...], ...] = Field(
+        description="The sets of axes over whose groups collectives of the stage run."
+    )
+    parameters: tuple[str, ...] = Field(
+        description="The parameters of the stage. A parameter of several stages is equal in all "
+        "of them."
+    )
 
 
 class StageTransfer(Model):
-    """What a rank sends and receives of one tensor on the way from a stage to another, by number.
+    """The sends and receives of a rank for one tensor between two stages.
 
-    what: `value` and `gradient` of what the next stage needs, in every microbatch; `sum`, once a
-    step, the gradient of a parameter that both hold, as the optimizer has it, to be added there.
-    made, to: its layouts at the source and at the target. reduction: steps of the source before it
-    sends. Devices of the pieces are ranks.
+    The devices of its pieces are ranks.
     """
 
-    what: Literal["value", "gradient", "sum"]
-    tensor: str
-    source: int = Field(ge=0)
-    target: int = Field(ge=0)
-    made: Layout
-    to: Layout
-    reduction: tuple[Step, ...] = ()
-    sends: tuple[Piece, ...] = ()
-    receives: tuple[Piece, ...] = ()
-    keeps: tuple[Piece, ...] = ()
-    fills: tuple[Fill, ...] = ()
+    what: Literal["value", "gradient", "sum"] = Field(
+        description="`value` and `gradient`: a tensor that the next stage reads, in every "
+        "microbatch. `sum`: once per step, the gradient of a shared parameter in the layout of "
+        "the optimizer, to be added at the target."
+    )
+    tensor: str = Field(description="The name of the tensor.")
+    source: int = Field(ge=0, description="The number of the sending stage.")
+    target: int = Field(ge=0, description="The number of the receiving stage.")
+    made: Layout = Field(description="The layout at the source.")
+    to: Layout = Field(description="The layout at the target.")
+    reduction: tuple[Step, ...] = Field(
+        default=(), description="The steps at the source before it sends."
+    )
+    sends: tuple[Piece, ...] = Field(default=(), description="The pieces that the rank sends.")
+    receives: tuple[Piece, ...] = Field(
+        default=(), description="The pieces that the rank receives."
+    )
+    keeps: tuple[Piece, ...] = Field(default=(), description="The pieces that stay on the rank.")
+    fills: tuple[Fill, ...] = Field(
+        default=(), description="The tensors that the rank fills with a neutral element."
+    )
 
     @property
     def sent(self) -> Layout:
-        """The layout that is sent from."""
+        """The layout from which the source sends, after the reduction."""
         return self.reduction[-1].to if self.reduction else self.made
 
 
 class RankStrategy(Document):
-    """What one rank does. symbols: the graph's, in one microbatch. gradients: what the setup says
-    of them over all microbatches. stages: its own. order: in which sequences are loaded, as the
-    plan says.
-
-    sites: all stages of the plan. loss_stage: which of them makes the loss. transfers: between
-    stages, those that this rank has a part in. passes: of its stages over microbatches, in their
-    order (F: forward, B: backward, or its halves, I: of inputs, W: of weights); a stage by its
-    number. Of one stage it is forward and backward of every microbatch in turn.
-    """
+    """The slice of a plan that one rank runs."""
 
     prefix: ClassVar[str] = "rank"
     error: ClassVar[type[PlanError]] = PlanError
 
-    schema_version: Literal[1] = 1
-    plan: str
-    graph: str
-    rank: int = Field(ge=0)
-    world_size: int = Field(ge=1)
-    symbols: dict[str, int]
-    microbatches: int = Field(default=1, ge=1)
-    gradients: Literal["mean", "sum"] = "mean"
-    dataset: tuple[DatasetSlice, ...] = ()
-    stages: tuple[RankStage, ...]
-    sites: tuple[Site, ...]
-    loss_stage: int = Field(default=0, ge=0)
-    transfers: tuple[StageTransfer, ...] = ()
-    passes: tuple[tuple[int, PassKind, int], ...]
-    order: tuple[SequenceOrder, ...] = ()
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    plan: str = Field(description="The id of the plan.")
+    graph: str = Field(description="The id of the operator graph.")
+    rank: int = Field(ge=0, description="The rank.")
+    world_size: int = Field(ge=1, description="The number of ranks.")
+    symbols: dict[str, int] = Field(
+        description="The values of the graph's symbols in one microbatch."
+    )
+    microbatches: int = Field(default=1, ge=1, description="The number of microbatches of a step.")
+    gradients: Literal["mean", "sum"] = Field(
+        default="mean", description="The reduction of gradients over the batch, as in the setup."
+    )
+    dataset: tuple[DatasetSlice, ...] = Field(
+        default=(), description="The slices of inputs and labels that the rank loads."
+    )
+    stages: tuple[RankStage, ...] = Field(description="The stages of the rank.")
+    sites: tuple[Site, ...] = Field(description="All stages of the plan.")
+    loss_stage: int = Field(
+        default=0, ge=0, description="The number of the stage that computes the loss."
+    )
+    transfers: tuple[StageTransfer, ...] = Field(
+        default=(), description="The transfers between stages that involve the rank."
+    )
+    passes: tuple[tuple[int, PassKind, int], ...] = Field(
+        description="The passes of the rank, in order, as (stage, pass, microbatch). F: forward. "
+        "B: backward. I and W: backward for inputs and for weights."
+    )
+    order: tuple[SequenceOrder, ...] = Field(
+        default=(), description="The orders in which sequences are loaded, as in the plan."
+    )

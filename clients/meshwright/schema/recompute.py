@@ -1,52 +1,59 @@
-"""Recompute: what of the forward pass is done again in the backward pass, instead of being saved.
+"""Activation recomputation: the backward pass recomputes activations that are not saved.
 
-A *segment* is a stretch of ops of which some are done again together, right before the backward
-pass of them all. What these make is not saved, what they read is.
+A *segment* is a contiguous sequence of ops. Some of its ops are recomputed together, immediately
+before the backward pass of the segment. Their inputs are saved, their outputs are not.
 
-    selective   what lies between two products of activations: the scores of attention
-    cheap       all but products with parameters, convolutions and fused attention
-    full        all of a block but what it reads
-    ops         op by op: what takes least time for the memory that has to be free
+    selective   the ops between two products of activations: the attention scores
+    cheap       all ops except products with parameters, convolutions and fused attention
+    full        all ops of a block; only the inputs of the block are saved
+    ops         op by op: the least time for the memory that must be free
 
-A *block* is one of the repeated parts of a graph: a layer. In each the ops are done again whose
-results take most to save; no more than that frees.
+A *block* is one of the repeated parts of a graph, such as a layer. A policy recomputes the ops of a
+block that save the most memory, and no op that saves none.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from meshwright.schema.errors import PlanError
+from meshwright.schema.errors import InvalidInput, PlanError, RequestError
 from meshwright.schema.model import Model, Whole
 
 RecomputePolicy = Literal["none", "selective", "cheap", "full", "ops"]
 
 
 class Recompute(Model):
-    """What a request wants done again.
+    """The options of activation recomputation in a request."""
 
-    policy: `auto` for the one with the fastest step that fits. blocks: only in so many blocks, the
-    first of each pipeline stage; None for all.
-    """
+    error: ClassVar[type[InvalidInput]] = RequestError
 
-    policy: Literal["none", "selective", "cheap", "full", "ops", "auto"] = "none"
-    blocks: Whole | None = Field(default=None, ge=0)
+    policy: Literal["none", "selective", "cheap", "full", "ops", "auto"] = Field(
+        default="none",
+        description="The recomputation policy. `auto`: the policy with the fastest step that fits "
+        "in memory.",
+    )
+    blocks: Whole | None = Field(
+        default=None,
+        ge=0,
+        description="The number of blocks of each pipeline stage that are recomputed, from the "
+        "first. None: all.",
+    )
 
 
 class Segment(Model):
-    """Its ops, in order, and those of them that are done again."""
+    """A segment: a contiguous sequence of ops with its recomputed ops."""
 
-    ops: tuple[str, ...]
-    again: tuple[str, ...]
+    ops: tuple[str, ...] = Field(description="The names of the ops, in order.")
+    again: tuple[str, ...] = Field(description="The names of the ops that are recomputed.")
 
     @model_validator(mode="after")
-    def _repeats_its_own(self) -> Segment:
+    def _check(self) -> Segment:
         foreign = sorted(set(self.again) - set(self.ops))
         if foreign:
             raise PlanError(
-                f"a segment of recompute repeats {foreign[0]!r}, which is none of its ops"
+                f"a segment of recompute repeats {foreign[0]!r}, which is not one of its ops"
             )
         if len(set(self.again)) != len(self.again):
             twice = next(op for op in self.again if self.again.count(op) > 1)
@@ -55,17 +62,17 @@ class Segment(Model):
 
 
 class Recomputed(Model):
-    """What a stage does again."""
+    """The activation recomputation of a stage."""
 
-    policy: RecomputePolicy
-    segments: tuple[Segment, ...] = Field(min_length=1)
+    policy: RecomputePolicy = Field(description="The recomputation policy.")
+    segments: tuple[Segment, ...] = Field(min_length=1, description="The segments of the stage.")
 
     @model_validator(mode="after")
-    def _has_every_op_once(self) -> Recomputed:
+    def _check(self) -> Recomputed:
         if self.policy == "none":
-            raise PlanError("recompute none has no segments; leave both out")
+            raise PlanError("recompute none has no segments. Leave both out")
         seen: set[str] = set()
-        for op in (op for own in self.segments for op in own.ops):
+        for op in (op for segment in self.segments for op in segment.ops):
             if op in seen:
                 raise PlanError(f"op {op!r} is listed twice in segments of recompute")
             seen.add(op)

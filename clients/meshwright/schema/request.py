@@ -1,4 +1,4 @@
-"""What is asked of the planner, and how it answers."""
+"""Planning requests and answers."""
 
 from __future__ import annotations
 
@@ -6,103 +6,130 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, StrictBool, model_validator
 
-from meshwright.schema.before import Before
 from meshwright.schema.calibration import Calibration
 from meshwright.schema.certificate import Certificate
 from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
 from meshwright.schema.model import Document, Line, Model, Number, Whole
 from meshwright.schema.plan import MemoryUse, Plan
+from meshwright.schema.request_options import Wishes
+from meshwright.schema.running_plan import Before
 from meshwright.schema.setup import Setup
 from meshwright.schema.sizes import MAX_SIZE
 from meshwright.schema.topology import Topology
-from meshwright.schema.wishes import Wishes
 
 
 class Request(Wishes, Document):
-    """A complete planning request; its id is the request digest that finds a cached plan.
+    """A planning request. Its id is the digest under which the service caches the plan.
 
-    before: the plan that a job runs now, of the same graph; the move from there counts.
-
-    verify: whoever runs the planner executes its plan too. The certificate is a record beside the
-    plan and changes nothing in it: with and without, the request has one id.
+    The field `verify` does not change the id, because the certificate is a record beside the plan.
     """
 
     prefix: ClassVar[str] = "req"
     error: ClassVar[type[RequestError]] = RequestError
 
-    schema_version: Literal[1] = 1
-    graph: Graph
-    topology: Topology
-    setup: Setup = Setup()
-    calibration: Calibration | None = None
-    before: Before | None = None
-    verify: StrictBool = False
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    graph: Graph = Field(description="The operator graph.")
+    topology: Topology = Field(description="The topology of the cluster.")
+    setup: Setup = Field(default=Setup(), description="The training setup.")
+    calibration: Calibration | None = Field(
+        default=None, description="The calibration. None: the planner's own calibration."
+    )
+    before: Before | None = Field(
+        default=None,
+        description="The plan that a job of the same graph runs now. The plan then includes the "
+        "cost of the move.",
+    )
+    verify: StrictBool = Field(
+        default=False,
+        description="Whether the planner also executes the plan and returns a certificate.",
+    )
 
     @model_validator(mode="after")
-    def _goes_on_with_its_graph(self) -> Request:
+    def _check_graph(self) -> Request:
         if self.before is not None and self.before.plan.graph != self.graph.id:
             raise RequestError(
                 f"the plan {self.before.plan.id} is of the graph {self.before.plan.graph}, the "
-                f"request of {self.graph.id}: a job goes on with the graph that it has",
+                f"request of {self.graph.id}. Use the graph of the running plan",
                 pointer="/before/plan/graph",
             )
         return self
 
     @property
     def id(self) -> str:
-        """The content-addressed id of what decides the plan."""
+        """The content-addressed id of all fields that affect the plan."""
         return self.model_copy(update={"verify": False}).id if self.verify else super().id
 
 
 class Consumer(Model):
-    """What takes memory: `count` tensors like the one named, `bytes` on one device together."""
+    """A consumer of memory: a group of equal tensors."""
 
-    tensor: str
-    count: int
-    bytes: int
+    tensor: str = Field(description="The name of one of the tensors.")
+    count: int = Field(description="The number of tensors.")
+    bytes: int = Field(description="The size of all of them on one device, in bytes.")
 
 
 class Infeasible(Model):
-    """No plan, and why: the constraint that binds and by how much it is missed.
+    """The reason for which a request has no plan."""
 
-    time: the search ended before it had found a plan, or proved that there is none.
-    least, largest: of memory, what every plan takes of each kind, and of which tensors most. pins:
-    those that no plan keeps together; with any one of them left out there is a plan.
-    """
-
-    constraint: Literal["memory", "pins", "time"]
-    detail: str
-    needed_bytes: int | None = None
-    available_bytes: int | None = None
-    least: MemoryUse | None = None
-    largest: tuple[Consumer, ...] = ()
-    pins: tuple[str, ...] = ()
+    constraint: Literal["memory", "pins", "time"] = Field(
+        description="The binding constraint. `time`: the search ended before it found a plan or a "
+        "proof of infeasibility."
+    )
+    detail: str = Field(description="The reason in a sentence.")
+    needed_bytes: int | None = Field(
+        default=None, description="The memory that every plan needs on a device, in bytes."
+    )
+    available_bytes: int | None = Field(
+        default=None, description="The memory of a device, in bytes."
+    )
+    least: MemoryUse | None = Field(
+        default=None, description="The memory that every plan needs, by kind."
+    )
+    largest: tuple[Consumer, ...] = Field(
+        default=(), description="The largest consumers of memory."
+    )
+    pins: tuple[str, ...] = Field(
+        default=(),
+        description="The pins that no plan satisfies together. A plan exists without any one of "
+        "them.",
+    )
 
 
 class Progress(Model):
-    """What a search can say while it runs; costs in nanoseconds of one step.
+    """The progress of a running search or measurement."""
 
-    incumbent_ns: of the best plan so far. lower_bound_ns: of all plans on the mesh that it is at.
-    """
-
-    phase: Line
-    done: Whole = Field(ge=0, le=MAX_SIZE)
-    total: Whole = Field(ge=0, le=MAX_SIZE)
-    incumbent_ns: Number | None = None
-    lower_bound_ns: Number | None = None
+    phase: Line = Field(description="The name of the phase.")
+    done: Whole = Field(
+        ge=0, le=MAX_SIZE, description="The number of completed units of the phase."
+    )
+    total: Whole = Field(ge=0, le=MAX_SIZE, description="The number of units of the phase.")
+    incumbent_ns: Number | None = Field(
+        default=None, description="The objective of the best plan so far, in nanoseconds per step."
+    )
+    lower_bound_ns: Number | None = Field(
+        default=None,
+        description="A lower bound on the objective of all plans on the current mesh, in "
+        "nanoseconds per step.",
+    )
 
 
 class Answer(Model):
-    """What the planner returns: a plan, or why there is none.
+    """The answer of the planner: a plan, or the reason for which there is none."""
 
-    certificate: what executing the plan showed, where that was asked for. seconds: how long after
-    the start each entry of the plan's `search.history` was found; on another day, others; empty
-    where that is not known. ended_early: somebody ended the search; this is the best until then.
-    """
-
-    plan: Plan | None = None
-    infeasible: Infeasible | None = None
-    certificate: Certificate | None = None
-    seconds: tuple[Number, ...] = ()
-    ended_early: bool = False
+    plan: Plan | None = Field(default=None, description="The plan.")
+    infeasible: Infeasible | None = Field(
+        default=None, description="The reason for which there is no plan."
+    )
+    certificate: Certificate | None = Field(
+        default=None, description="The certificate of the plan, if the request asked for it."
+    )
+    seconds: tuple[Number, ...] = Field(
+        default=(),
+        description="The times in seconds after the start at which each entry of the plan's "
+        "`search.history` was found. Empty if unknown.",
+    )
+    ended_early: bool = Field(
+        default=False,
+        description="Whether a user ended the search, which then returns its best plan.",
+    )

@@ -1,4 +1,4 @@
-"""Sharding rules: a notation of factors, and what else the planner has to know of an op."""
+"""Sharding rules: a notation of factors, and the costs that it does not imply."""
 
 from __future__ import annotations
 
@@ -17,24 +17,38 @@ Shape = Sequence[int]
 
 
 class ShardingRule(Model):
-    """A rule and what else the planner has to know of the op.
+    """A sharding rule: the notation, and the costs that the notation does not imply."""
 
-    linear: groups of inputs in which the op is jointly linear, so that partial sums may pass
-    through (`((0,), (1,))` for a product, `((0, 1),)` for a sum).
-    saves_inputs, saves_outputs: positions of what the backward pass needs; inputs None = all.
-    flops: of the forward pass, an expression in the factors; None = the iteration space, twice
-    where a factor is summed.
-    working_bytes: scratch memory of the forward pass, an expression in the factors.
-    sizes: of factors that do not follow from the shapes (the groups of a group norm).
-    """
-
-    notation: str
-    linear: tuple[tuple[Whole, ...], ...] = ()
-    saves_inputs: tuple[Whole, ...] | None = None
-    saves_outputs: tuple[Whole, ...] = ()
-    flops: Size | None = None
-    working_bytes: Size | None = None
-    sizes: dict[str, Whole] = Field(default_factory=dict)
+    notation: str = Field(
+        description="The factors of each dim of the inputs and outputs, as in einops."
+    )
+    linear: tuple[tuple[Whole, ...], ...] = Field(
+        default=(),
+        description="The groups of inputs in which the op is jointly linear, so that partial sums "
+        "may pass through: `((0,), (1,))` for a product, `((0, 1),)` for a sum.",
+    )
+    saves_inputs: tuple[Whole, ...] | None = Field(
+        default=None,
+        description="The positions of the inputs that the backward pass needs. None: all.",
+    )
+    saves_outputs: tuple[Whole, ...] = Field(
+        default=(), description="The positions of the outputs that the backward pass needs."
+    )
+    flops: Size | None = Field(
+        default=None,
+        description="The FLOP of the forward pass, as an expression in the factors. None: the "
+        "size of the iteration space, twice that if a factor is summed.",
+    )
+    working_bytes: Size | None = Field(
+        default=None,
+        description="The workspace of the forward pass in bytes, as an expression in the local "
+        "sizes of the factors. It counts in peak memory.",
+    )
+    sizes: dict[str, Whole] = Field(
+        default_factory=dict,
+        description="The sizes of factors that the shapes do not imply, such as the groups of a "
+        "group norm.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -42,7 +56,7 @@ class ShardingRule(Model):
         return {"notation": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _valid(self) -> ShardingRule:
+    def _check(self) -> ShardingRule:
         parsed = self.parsed
         ports = (
             ("linear", [i for group in self.linear for i in group], len(parsed.inputs)),
@@ -76,21 +90,22 @@ class ShardingRule(Model):
         return parse_notation(self.notation)
 
     def bind(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> dict[Factor, int]:
-        """The size of every factor, from the shapes; raises RuleError where they do not fit.
+        """The size of every factor in elements, from the shapes of the tensors.
 
-        The size of a halo factor is its extent in the first output that has it.
+        The size of a halo factor is its extent in the first output that has it. Raises RuleError if
+        the shapes do not match the rule.
         """
         return _bind(self.notation, self.parsed, inputs, outputs, self.sizes)
 
     def flop_count(self, sizes: Mapping[str, int]) -> float:
-        """FLOPs of one forward pass."""
+        """The FLOP of one forward pass."""
         if self.flops is not None:
             return float(evaluate(self.flops, sizes))
         points = math.prod(float(sizes[f]) for f in self.parsed.factors)
         return 2 * points if self.parsed.summed else points
 
     def working_byte_count(self, sizes: Mapping[str, int]) -> int:
-        """Bytes of scratch memory of one forward pass."""
+        """The workspace of one forward pass, in bytes."""
         return 0 if self.working_bytes is None else evaluate(self.working_bytes, sizes)
 
 
@@ -99,16 +114,16 @@ def _bind(
     parsed: Notation,
     inputs: Sequence[Shape],
     outputs: Sequence[Shape],
-    given: Mapping[str, int],
+    explicit: Mapping[str, int],
 ) -> dict[Factor, int]:
-    sizes: dict[Factor, int] = {Factor(name): size for name, size in given.items()}
+    sizes: dict[Factor, int] = {Factor(name): size for name, size in explicit.items()}
     pending: list[tuple[str, Segments, int]] = []
     for side, terms, shapes in (
         ("output", parsed.outputs, outputs),
         ("input", parsed.inputs, inputs),
     ):
         if not shapes and terms == ((),):
-            continue  # nothing before the arrow: a scalar, or no input at all
+            continue  # an empty left side: a scalar input or no input
         if len(terms) != len(shapes):
             raise RuleError(f"rule {text!r} has {len(terms)} {side}s, the op has {len(shapes)}")
         for position, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
@@ -144,14 +159,14 @@ def _solve(
     size: int,
     sizes: dict[Factor, int],
 ) -> bool:
-    """Check one dim, or learn its one unknown factor; False where too much is unknown."""
+    """Check one dim, or derive its only unknown factor; False if several factors are unknown."""
     unknown = {f for product in dim for f in product if f not in sizes}
     if not unknown:
-        found = sum(math.prod(sizes[f] for f in product) for product in dim)
+        total = sum(math.prod(sizes[f] for f in product) for product in dim)
         halo = any(f in parsed.halo for product in dim for f in product)
-        if found != size and not halo:
-            shown = " | ".join(" ".join(f"{f}={sizes[f]}" for f in p) or "1" for p in dim)
-            raise RuleError(f"rule {text!r}: {where} has the size {size}, but ({shown}) is {found}")
+        if total != size and not halo:
+            terms = " | ".join(" ".join(f"{f}={sizes[f]}" for f in p) or "1" for p in dim)
+            raise RuleError(f"rule {text!r}: {where} has the size {size}, but ({terms}) is {total}")
         return True
     if len(unknown) > 1:
         return False

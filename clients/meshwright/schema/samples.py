@@ -1,4 +1,4 @@
-"""Samples: what kernels and collectives took on devices, as an agent measured them."""
+"""Samples: times of kernels and collectives that an agent measured."""
 
 from __future__ import annotations
 
@@ -19,30 +19,35 @@ Backend = Literal["nccl", "hccl", "gloo"]
 Size = Annotated[Whole, Field(ge=0, le=MAX_SIZE)]
 Extent = Annotated[Whole, Field(ge=1, le=MAX_SIZE)]
 
-SIZES: dict[str, int] = {"matmul": 3, "attention": 5, "memory": 1, "launch": 1}  # of a shape
+SIZES: dict[str, int] = {"matmul": 3, "attention": 5, "memory": 1, "launch": 1}  # sizes in a shape
 
 
 class KernelSample(Model):
-    """A kernel on one device: the median over the devices of each device's median.
+    """A measured kernel: the median over devices of the median over runs.
 
-    Devices much slower than the others are left out, and named in the notes.
-    shape: matmul m, n, k; attention batch, heads, sequence, head_dim, causal; memory elements read
-    and written; launch the ops in a row. spread_ns: between quartiles of a device's runs. slowest:
-    the slowest device's median over `ns`.
+    Devices that are much slower than the others are excluded and named in the notes.
     """
 
-    kind: KernelKind
-    dtype: Line
-    shape: tuple[Size, ...]
-    flops: Number = Field(ge=0)
-    bytes_moved: Number = Field(ge=0)
-    ns: Number = Field(ge=1, le=MAX_SIZE)
-    spread_ns: Number = Field(ge=0)
-    runs: Whole = Field(ge=1)
-    slowest: Number = Field(default=1.0, ge=1)
+    kind: KernelKind = Field(description="The kind of the kernel.")
+    dtype: Line = Field(description="The dtype of the kernel.")
+    shape: tuple[Size, ...] = Field(
+        description="The sizes of the kernel. matmul: m, n, k. attention: batch, heads, sequence, "
+        "head_dim, causal. memory: elements read and written. launch: the number of consecutive "
+        "ops."
+    )
+    flops: Number = Field(ge=0, description="The arithmetic of the kernel in FLOP.")
+    bytes_moved: Number = Field(ge=0, description="The memory traffic of the kernel in bytes.")
+    ns: Number = Field(ge=1, le=MAX_SIZE, description="The time in nanoseconds.")
+    spread_ns: Number = Field(
+        ge=0, description="The spread between quartiles of a device's runs, in nanoseconds."
+    )
+    runs: Whole = Field(ge=1, description="The number of runs.")
+    slowest: Number = Field(
+        default=1.0, ge=1, description="The median of the slowest device over `ns`."
+    )
 
     @model_validator(mode="after")
-    def _valid(self) -> KernelSample:
+    def _check(self) -> KernelSample:
         if len(self.shape) != SIZES[self.kind]:
             raise InvalidInput(
                 f"the shape of a {self.kind} kernel has {SIZES[self.kind]} sizes, got {self.shape}",
@@ -52,38 +57,50 @@ class KernelSample(Model):
 
 
 class CollectiveSample(Model):
-    """A collective in groups that cover all devices and run side by side.
+    """A measured collective in groups that cover all devices and run at the same time."""
 
-    payload_bytes of one device: the gathered tensor (all_gather), the tensor before the reduction,
-    the device's part (all_to_all), the message. extents: members along each of the topology's
-    levels, slowest first.
-    ns: the median run, each run as long as the device took that took longest.
-    """
-
-    kind: CollectiveKind
-    dtype: Line
-    payload_bytes: Size
-    extents: tuple[Extent, ...]
-    ns: Number = Field(ge=1, le=MAX_SIZE)
-    spread_ns: Number = Field(ge=0)
-    runs: Whole = Field(ge=1)
+    kind: CollectiveKind = Field(description="The kind of the collective.")
+    dtype: Line = Field(description="The dtype of the elements.")
+    payload_bytes: Size = Field(
+        description="The payload of one device in bytes: the gathered tensor (all_gather), the "
+        "tensor before the reduction, the device's part (all_to_all), or the message."
+    )
+    extents: tuple[Extent, ...] = Field(
+        description="The number of group members along each level of the topology, slowest first."
+    )
+    ns: Number = Field(
+        ge=1,
+        le=MAX_SIZE,
+        description="The time of the median run on the slowest device, in nanoseconds.",
+    )
+    spread_ns: Number = Field(
+        ge=0, description="The spread between quartiles of the runs, in nanoseconds."
+    )
+    runs: Whole = Field(ge=1, description="The number of runs.")
 
 
 class Samples(Document):
-    """What an agent measured at one time. topology: what it found, with what it measured in it.
-
-    complete: whether all was measured that was planned. notes: what is odd, a slow device first.
-    """
+    """The samples of one measurement by an agent."""
 
     prefix: ClassVar[str] = "samples"
     error: ClassVar[type[InvalidInput]] = InvalidInput
 
-    schema_version: Literal[1] = 1
-    backend: Backend
-    topology: Topology
-    measured_at: Line
-    software: dict[str, Line] = Field(default_factory=dict)
-    kernels: tuple[KernelSample, ...] = ()
-    collectives: tuple[CollectiveSample, ...] = ()
-    complete: bool = True
-    notes: tuple[str, ...] = ()
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    backend: Backend = Field(description="The communication library.")
+    topology: Topology = Field(
+        description="The topology that the agent detected, with its measured bandwidths."
+    )
+    measured_at: Line = Field(description="The time of the measurement.")
+    software: dict[str, Line] = Field(
+        default_factory=dict, description="The versions of the software, by name."
+    )
+    kernels: tuple[KernelSample, ...] = Field(default=(), description="The measured kernels.")
+    collectives: tuple[CollectiveSample, ...] = Field(
+        default=(), description="The measured collectives."
+    )
+    complete: bool = Field(
+        default=True, description="Whether the measurement covers everything that was planned."
+    )
+    notes: tuple[str, ...] = Field(
+        default=(), description="Anomalies of the measurement, slow devices first."
+    )

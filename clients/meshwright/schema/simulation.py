@@ -1,4 +1,4 @@
-"""Simulations: a plan's step as events on streams. Records beside a plan, outside its id."""
+"""Simulations: a plan's step as events on streams. A simulation is not part of a plan's id."""
 
 from __future__ import annotations
 
@@ -13,55 +13,60 @@ Waited = Literal["activation", "parameter", "gradient", "host", "pipeline"]
 
 
 class RankStep(Model):
-    """One step of a device of one pipeline rank; all of it but the capacity is simulated.
+    """A simulated step of a device of one pipeline rank.
 
-    The times add up to the step: compute_ns, the time in which compute waits for each kind of
-    traffic (pipeline: transfers between stages; host: links to hosts and
-    their work), and bubble_ns, in which it waits for other ranks.
-    communication_ns: how long collectives run, hidden or not. static_bytes: parameters, gradients,
-    optimizer state, and buffers of transfers between stages. saved_bytes: the most that is saved
-    for backward passes at one time; working_bytes: the most that else comes and goes; peak_bytes:
-    of all together, first at peak_ns.
+    The times `compute_ns`, `exposed_ns` and `bubble_ns` add up to the step.
     """
 
-    rank: int
-    stages: tuple[int, ...]
-    compute_ns: Ns
-    exposed_ns: dict[Waited, Number]
-    bubble_ns: Ns
-    communication_ns: dict[Waited, Number]
-    static_bytes: int
-    saved_bytes: int
-    working_bytes: int
-    peak_bytes: int
-    peak_ns: Ns
-    capacity_bytes: int
+    rank: int = Field(description="The pipeline rank.")
+    stages: tuple[int, ...] = Field(description="The numbers of the stages of the rank.")
+    compute_ns: Ns = Field(description="The compute time in nanoseconds.")
+    exposed_ns: dict[Waited, Number] = Field(
+        description="The time in nanoseconds that compute waits for communication, by traffic. "
+        "`pipeline`: transfers between stages. `host`: transfers to hosts and work on hosts."
+    )
+    bubble_ns: Ns = Field(
+        description="The time that the rank waits for other ranks, in nanoseconds."
+    )
+    communication_ns: dict[Waited, Number] = Field(
+        description="The time of communication in nanoseconds, hidden or not, by traffic."
+    )
+    static_bytes: int = Field(
+        description="The parameters, gradients, optimizer states and transfer buffers, in bytes."
+    )
+    saved_bytes: int = Field(description="The maximum of saved activations, in bytes.")
+    working_bytes: int = Field(description="The maximum of other transient memory, in bytes.")
+    peak_bytes: int = Field(description="The peak memory, in bytes.")
+    peak_ns: Ns = Field(
+        description="The time of the first peak, in nanoseconds after the start of the step."
+    )
+    capacity_bytes: int = Field(description="The memory of the device, in bytes.")
 
 
 class Exposure(Model):
-    """Collectives of one name, op or tensor, that compute waited for, over a step and all ranks."""
+    """The exposed time of one group of collectives, over a step and all ranks."""
 
-    name: str
-    what: str
-    traffic: Waited
-    waited_ns: Ns
-    ns: Ns
+    name: str = Field(description="The name of the op or tensor.")
+    what: str = Field(description="The data that moves.")
+    traffic: Waited = Field(description="The kind of the traffic.")
+    waited_ns: Ns = Field(description="The time that compute waited, in nanoseconds.")
+    ns: Ns = Field(description="The time of the collectives, in nanoseconds.")
 
 
 class Simulation(Document):
-    """What running a plan's step, task by task, showed.
-
-    predicted_ns: the plan's own step, in closed form.
-    tasks: how many were run. exposures: those that were waited for longest, the longest first.
-    """
+    """A simulation of a plan's step, task by task."""
 
     prefix: ClassVar[str] = "sim"
     error: ClassVar[type[InvalidInput]] = PlanError
 
-    schema_version: Literal[1] = 1
-    plan: str
-    step_ns: Ns
-    predicted_ns: Ns
-    tasks: int = Field(ge=0)
-    ranks: tuple[RankStep, ...]
-    exposures: tuple[Exposure, ...] = ()
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    plan: str = Field(description="The id of the plan.")
+    step_ns: Ns = Field(description="The simulated time of a step, in nanoseconds.")
+    predicted_ns: Ns = Field(
+        description="The time of a step in the plan, in closed form, in nanoseconds."
+    )
+    tasks: int = Field(ge=0, description="The number of simulated tasks.")
+    ranks: tuple[RankStep, ...] = Field(description="The steps of the pipeline ranks.")
+    exposures: tuple[Exposure, ...] = Field(
+        default=(), description="The collectives with the longest exposed time, longest first."
+    )

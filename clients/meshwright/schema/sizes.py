@@ -1,8 +1,8 @@
 """Sizes of tensor dims: integers, or expressions in the graph's symbols.
 
-A symbolic size is text such as `batch`, `batch*seq`, `2*batch*seq//8` or `seq+1`: whole numbers and
-symbols with + - * // and parentheses. It is evaluated with a value for every symbol, so that one
-graph can be instantiated at another batch or sequence length.
+A symbolic size is text such as `batch`, `batch*seq`, `2*batch*seq//8` or `seq+1`: integers and
+symbols with + - * // and parentheses. With other values of the symbols, the same graph has another
+batch or sequence length.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from meshwright.schema.errors import GraphError
 
 Size = int | str
 
-MAX_SIZE = 2**53  # chosen: every size stays exact in a double, so in JSON everywhere
+MAX_SIZE = 2**53  # chosen: every size is exact in a double, and so in every JSON parser
 MAX_EXPRESSION = 200  # characters; chosen
 SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 _WORDS = re.compile(r"(?:[A-Za-z_]\w*(?!\w)|\d+(?!\w)|//|[-+*() ])+\Z", re.ASCII)
 
 
 def symbols_in(size: Size) -> frozenset[str]:
-    """The symbols that a size depends on; raises GraphError where it is no such expression."""
+    """The symbols of a size; raises GraphError if the size is not a valid expression."""
     if isinstance(size, int):
         return frozenset()
     return _symbols(size)
 
 
 def size_value(size: Size, symbols: Mapping[str, int]) -> int:
-    """The size as a whole number of at least 1.
+    """The value of a size in elements, from 1 to MAX_SIZE.
 
-    Raises GraphError where a symbol has no value, a division leaves a rest, or the value is not in
-    1 .. MAX_SIZE.
+    Raises GraphError if a symbol has no value, a division leaves a remainder, or the value is out
+    of range.
     """
     value = evaluate(size, symbols)
     if not 1 <= value <= MAX_SIZE:
@@ -42,34 +42,34 @@ def size_value(size: Size, symbols: Mapping[str, int]) -> int:
 
 
 def evaluate(expression: Size, symbols: Mapping[str, int]) -> int:
-    """The value of an expression, of any magnitude; raises GraphError where it has none."""
+    """The value of an expression, of any magnitude; raises GraphError if it has none."""
     if isinstance(expression, int):
         return expression
-    return _evaluate(_parsed(expression).body, symbols, expression)
+    return _evaluate(_parse(expression).body, symbols, expression)
 
 
 @lru_cache(maxsize=4096)
 def _symbols(text: str) -> frozenset[str]:
-    found = set()
-    for node in ast.walk(_parsed(text).body):
+    symbols = set()
+    for node in ast.walk(_parse(text).body):
         match node:
             case ast.Name(id=name):
-                found.add(name)
+                symbols.add(name)
             case ast.BinOp() | ast.Constant() | ast.Load():
                 pass
             case ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv():
                 pass
             case _:
-                raise _not_allowed(text)
-    return frozenset(found)
+                raise _invalid(text)
+    return frozenset(symbols)
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> ast.Expression:
+def _parse(text: str) -> ast.Expression:
     if len(text) > MAX_EXPRESSION:
         raise GraphError(f"a size expression has at most {MAX_EXPRESSION} characters: {text[:40]}…")
     if not _WORDS.match(text):
-        raise _not_allowed(text)
+        raise _invalid(text)
     try:
         return ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -101,8 +101,8 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, int], text: str) -> int:
                     pass
         case _:
             pass
-    raise _not_allowed(text)
+    raise _invalid(text)
 
 
-def _not_allowed(text: str) -> GraphError:
-    return GraphError(f"size {text!r} may use whole numbers, symbols, + - * // and ( ) only")
+def _invalid(text: str) -> GraphError:
+    return GraphError(f"size {text!r} is invalid. Use integers, symbols, + - * // and ( ) only")

@@ -1,13 +1,13 @@
-"""The cluster: devices in nested levels, from the slowest link to the fastest.
+"""The topology of a cluster: devices in nested levels, from the slowest link to the fastest.
 
-Most have one kind of device. A mixed cluster is several groups, each of one kind in levels of its
-own, that reach each other by their uplinks.
+Most clusters have one kind of device. A mixed cluster has several groups of one kind each. Every
+group has its own levels, and uplinks connect the groups.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -16,68 +16,81 @@ from meshwright.schema.graph import DTYPE_BYTES
 from meshwright.schema.model import Document, Line, Model, Number, Whole
 from meshwright.schema.sizes import MAX_SIZE
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 MAX_DEVICES = 2**20  # chosen: ten times the largest cluster known in 2026
 MAX_LEVELS = 8
-MAX_GROUPS = 4  # chosen: every order of them is tried
+MAX_GROUPS = 4  # chosen: the search tries every order of groups
 
 LevelName = str
 
 
 class Link(Model):
-    """What a device sees when it talks to another unit of its level.
+    """A link between a device and the other units of its level.
 
-    bytes_per_s is one direction of one port; devices_per_port devices share the port, so that in a
-    step in which all devices communicate each has bytes_per_s / devices_per_port.
+    If all devices communicate, each has `bytes_per_s / devices_per_port`.
     """
 
-    kind: Line
-    bytes_per_s: Number = Field(gt=0)
-    latency_ns: Whole = Field(ge=0, le=MAX_SIZE)
-    devices_per_port: Whole = Field(default=1, ge=1, le=MAX_SIZE)
+    kind: Line = Field(description="The kind of the link.")
+    bytes_per_s: Number = Field(
+        gt=0, description="The bandwidth of one port in one direction, in bytes per second."
+    )
+    latency_ns: Whole = Field(ge=0, le=MAX_SIZE, description="The latency in nanoseconds.")
+    devices_per_port: Whole = Field(
+        default=1, ge=1, le=MAX_SIZE, description="The number of devices that share a port."
+    )
 
     @property
     def device_bytes_per_s(self) -> float:
-        """The share of one device while all its neighbours communicate too."""
+        """The bandwidth of one device while all of its neighbors communicate, in bytes per
+        second."""
         return self.bytes_per_s / self.devices_per_port
 
 
 class Level(Model):
-    """`size` units joined by `link`; a unit is the next level, or a device on the last."""
+    """A level of the topology: units that a link connects."""
 
-    name: LevelName
-    size: Whole = Field(ge=1)
-    link: Link
+    name: LevelName = Field(description="The name of the level, an identifier.")
+    size: Whole = Field(
+        ge=1,
+        description="The number of units. A unit is the next level, or a device on the last level.",
+    )
+    link: Link = Field(description="The link between the units.")
 
 
 class Host(Model):
-    """The share of one device of the machine it is plugged into, while all neighbours use theirs.
+    """The share of a host that one device has if all devices of the host use theirs."""
 
-    memory_bytes, memory_bytes_per_s: of main memory. link: to the device.
-    """
-
-    name: Line
-    memory_bytes: Whole = Field(gt=0, le=MAX_SIZE)
-    memory_bytes_per_s: Number = Field(gt=0)
-    link: Link
-    source: str = ""
+    name: Line = Field(description="The name of the host.")
+    memory_bytes: Whole = Field(gt=0, le=MAX_SIZE, description="The main memory in bytes.")
+    memory_bytes_per_s: Number = Field(
+        gt=0, description="The bandwidth of the main memory in bytes per second."
+    )
+    link: Link = Field(description="The link between the device and the host.")
+    source: str = Field(default="", description="The source of the numbers.")
 
 
 class Device(Model):
-    """A device's data sheet. flops_per_s: dense peak by dtype of the multiplication."""
+    """A device, described by its data sheet."""
 
-    name: Line
-    memory_bytes: Whole = Field(gt=0, le=MAX_SIZE)
-    memory_bytes_per_s: Number = Field(gt=0)
-    flops_per_s: dict[str, Number]
-    source: str = ""
+    name: Line = Field(description="The name of the device.")
+    memory_bytes: Whole = Field(gt=0, le=MAX_SIZE, description="The device memory in bytes.")
+    memory_bytes_per_s: Number = Field(
+        gt=0, description="The bandwidth of the device memory in bytes per second."
+    )
+    flops_per_s: dict[str, Number] = Field(
+        description="The dense peak FLOP/s of products, by dtype."
+    )
+    source: str = Field(default="", description="The source of the numbers.")
 
     @model_validator(mode="after")
-    def _valid(self) -> Device:
+    def _check(self) -> Device:
         for dtype, rate in self.flops_per_s.items():
             if dtype not in DTYPE_BYTES:
                 raise TopologyError(
-                    f"device {self.name!r}: unknown dtype {dtype!r} in flops_per_s; "
-                    f"known are {', '.join(DTYPE_BYTES)}"
+                    f"device {self.name!r}: unknown dtype {dtype!r} in flops_per_s. "
+                    f"Use {', '.join(DTYPE_BYTES)}"
                 )
             if rate <= 0:
                 raise TopologyError(
@@ -88,7 +101,7 @@ class Device(Model):
         return self
 
     def peak_flops_per_s(self, dtype: str) -> float:
-        """The peak for a dtype; where the sheet has none, that of the next wider one it has."""
+        """The peak FLOP/s of a dtype, or that of the next wider dtype of the data sheet."""
         wider = {
             "float8_e4m3": "bfloat16",
             "float8_e5m2": "bfloat16",
@@ -101,37 +114,48 @@ class Device(Model):
 
 
 class DeviceGroup(Model):
-    """Devices of one kind beside others; uplink: by which one of them reaches other groups."""
+    """A further group of equal devices in a mixed cluster."""
 
-    device: Device
-    levels: tuple[Level, ...]
-    uplink: Link
-    host: Host | None = None
-    source: str = ""
+    device: Device = Field(description="The device.")
+    levels: tuple[Level, ...] = Field(description="The levels of the group, slowest first.")
+    uplink: Link = Field(
+        description="The link by which a device of the group reaches other groups."
+    )
+    host: Host | None = Field(
+        default=None, description="The share of a host that one device has. None: unknown."
+    )
+    source: str = Field(default="", description="The source of the numbers.")
 
 
 class Topology(Document):
-    """A cluster. Ranks count the devices with the last level varying fastest.
-
-    host: None where it is not known; nothing is then offloaded. beside: other groups of a mixed
-    cluster, whose ranks count on from those of the groups before; device, levels and host are those
-    of the first. uplink: needed where there are others.
-    """
+    """A cluster topology. Ranks count the devices with the last level varying fastest."""
 
     prefix: ClassVar[str] = "topo"
     error: ClassVar[type[TopologyError]] = TopologyError
 
-    schema_version: Literal[1] = 1
-    name: Line = ""
-    device: Device
-    levels: tuple[Level, ...]
-    host: Host | None = None
-    uplink: Link | None = None
-    beside: tuple[DeviceGroup, ...] = ()
-    source: str = ""
+    schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
+    name: Line = Field(default="", description="The name of the topology.")
+    device: Device = Field(description="The device of the first group.")
+    levels: tuple[Level, ...] = Field(description="The levels of the first group, slowest first.")
+    host: Host | None = Field(
+        default=None,
+        description="The share of a host that one device of the first group has. None: unknown, "
+        "so that plans have no offload.",
+    )
+    uplink: Link | None = Field(
+        default=None,
+        description="The link by which a device of the first group reaches other groups. Required "
+        "in a mixed cluster.",
+    )
+    beside: tuple[DeviceGroup, ...] = Field(
+        default=(),
+        description="The other groups of a mixed cluster. Their ranks follow those of the groups "
+        "before.",
+    )
+    source: str = Field(default="", description="The source of the numbers.")
 
     @model_validator(mode="after")
-    def _valid(self) -> Topology:
+    def _check(self) -> Topology:
         _check_levels(self.levels)
         for position, group in enumerate(self.beside):
             _check_levels(group.levels, f"/beside/{position}")
@@ -142,8 +166,8 @@ class Topology(Document):
             )
         if self.beside and self.uplink is None:
             raise TopologyError(
-                "a topology with other groups beside its own says by which uplink its own devices "
-                "reach them",
+                "a topology with several groups needs an uplink. Add the link by which devices of "
+                "the first group reach the others",
                 pointer="/uplink",
             )
         if self.device_count > MAX_DEVICES:
@@ -155,10 +179,10 @@ class Topology(Document):
 
     @property
     def groups(self) -> tuple[Topology, ...]:
-        """One topology for every kind of device; itself alone where it is not mixed."""
+        """One topology for every group of devices; the topology itself if it is not mixed."""
         if not self.beside:
             return (self,)
-        own = self.model_copy(update={"name": self.device.name, "beside": ()})
+        first = self.model_copy(update={"name": self.device.name, "beside": ()})
         others = (
             Topology(
                 name=group.device.name,
@@ -170,15 +194,26 @@ class Topology(Document):
             )
             for group in self.beside
         )
-        return (own, *others)
+        return (first, *others)
 
     @property
     def device_count(self) -> int:
-        """Of all groups."""
+        """The number of devices of all groups."""
         return sum(
             math.prod(level.size for level in levels)
             for levels in (self.levels, *(group.levels for group in self.beside))
         )
+
+    def to_networkx(self) -> nx.Graph:
+        """The topology as a networkx tree with devices as leaves.
+
+        Raises Unavailable if networkx (the extra `graphs`) is not installed.
+
+        Attributes: `meshwright.schema.networkx_graphs.topology_to_networkx`.
+        """
+        from meshwright.schema.networkx_graphs import topology_to_networkx  # imports this module
+
+        return topology_to_networkx(self)
 
 
 def _check_levels(levels: tuple[Level, ...], within: str = "") -> None:

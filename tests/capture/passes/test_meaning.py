@@ -8,7 +8,7 @@ from meshwright.capture import interpret
 from meshwright.capture.export import export_program
 from meshwright.capture.names import name_values
 from meshwright.capture.passes import PASSES
-from meshwright.capture.witness import Witness
+from meshwright.capture.symbolic_sizes import Witness
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "vit"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.agent.local import place_of, run_here
+from meshwright.agent.launcher import place_of, run_here
 from meshwright.planfile import read_plan
 from meshwright.schema import Calibration, Topology, Unavailable
 from meshwright.schema.samples import Samples

@@ -4,16 +4,16 @@ import math
 
 import pytest
 
-from meshwright.agent.tasks import Kernel, collectives, groups, kernels
+from meshwright.agent.tasks import KernelTask, collectives, groups, kernels
 
 
 def test_work_is_counted_by_hand():
-    product = Kernel("matmul", "float32", (2, 3, 4))
+    product = KernelTask("matmul", "float32", (2, 3, 4))
     assert (product.flops, product.bytes_moved(4)) == (2 * 24, 4 * (8 + 12 + 6))
     # causal: half of two products of 2 heads x 8 x 8 x 4; queries, keys, values and results
-    attention = Kernel("attention", "bfloat16", (1, 2, 8, 4, 1))
+    attention = KernelTask("attention", "bfloat16", (1, 2, 8, 4, 1))
     assert (attention.flops, attention.bytes_moved(2)) == (2 * 2 * 8 * 8 * 4, 4 * 2 * 2 * 8 * 4)
-    assert Kernel("memory", "float32", (10,)).bytes_moved(4) == 80
+    assert KernelTask("memory", "float32", (10,)).bytes_moved(4) == 80
 
 
 def test_no_kernel_is_larger_than_asked():

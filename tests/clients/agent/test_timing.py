@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from meshwright.agent.timing import MAX_RUNS, MIN_RUNS, Timing, timed
+from meshwright.agent.timing import MAX_RUNS, MIN_RUNS, Timing, time_runs
 
 
 def test_the_median_of_what_is_kept():
@@ -26,7 +26,7 @@ def test_equal_runs_reject_nothing_but_what_differs():
 
 def test_runs_go_on_until_the_time_is_over():
     clock = itertools.count(0, 10)  # every look at the clock is 10 ns later
-    runs = timed(lambda: None, lambda: None, seconds=1e-6, clock=lambda: next(clock))
+    runs = time_runs(lambda: None, lambda: None, seconds=1e-6, clock=lambda: next(clock))
     assert set(runs) == {10}
     # before each run one look, or none where there are too few; in it two: 30 ns of 1,000
     assert len(runs) == pytest.approx(34, abs=1)
@@ -34,7 +34,7 @@ def test_runs_go_on_until_the_time_is_over():
 
 def test_there_are_some_runs_however_slow_and_not_endless_ones_however_fast():
     done = []
-    still = timed(lambda: done.append(1), lambda: None, seconds=0, clock=lambda: 0)
+    still = time_runs(lambda: done.append(1), lambda: None, seconds=0, clock=lambda: 0)
     assert len(still) == MIN_RUNS
     assert len(done) == MIN_RUNS + 1  # one before is not counted
-    assert len(timed(lambda: None, lambda: None, seconds=1, clock=lambda: 0)) == MAX_RUNS
+    assert len(time_runs(lambda: None, lambda: None, seconds=1, clock=lambda: 0)) == MAX_RUNS

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from meshwright.client.events import Event, EventReader
+from meshwright.client.events import EventReader, JobEvent
 from meshwright.schema import Progress
 from tests.clients.client.speaking import Speaking, events, problem, progress
 
@@ -96,7 +96,7 @@ def test_who_does_not_watch_asks_in_long_polls(awaits: bool) -> None:
 
 
 def test_lines_are_put_together_to_events() -> None:
-    heard: list[Event] = []
+    heard: list[JobEvent] = []
     reader = EventReader(lambda event: heard.append(event) or False)  # type: ignore[func-returns-value]
     text = (
         ": ping\n\nid: 7\nevent: state\ndata: {\"a\":\ndata: 1}\n\n"
@@ -104,7 +104,7 @@ def test_lines_are_put_together_to_events() -> None:
     )  # fmt: skip
     for line in text.split("\n"):
         assert not reader.hear(line)
-    assert heard == [Event("state", {"a": 1}), Event("message", {})]
+    assert heard == [JobEvent("state", {"a": 1}), JobEvent("message", {})]
     assert reader.headers() == {"Last-Event-ID": "7"}
     reader.begin()  # what was half there is sent again
     assert not reader.hear("")

@@ -119,7 +119,7 @@ def test_worked_by_hand(layout: Layout, placements: list[str]) -> None:
         (one(part(10, "tp", chunks=(4, 2, 2, 2))), "differ from DTensor's"),
         (
             one(part(10, "tp", chunks=(4, 2, 2, 2))).model_copy(update={"padded": True}),
-            "the user's own lengths",
+            "lengths set by the user",
         ),
         (one(part(3), part(7, "tp", span=8)).model_copy(update={"padded": True}), "padding inside"),
     ],
@@ -147,7 +147,7 @@ def test_partial_sums_and_maxima_are_placements() -> None:
 
 
 def test_segments_of_unequal_length_have_no_view_either() -> None:
-    with pytest.raises(ConversionError, match="no reshape takes apart"):
+    with pytest.raises(ConversionError, match="no reshape separates"):
         viewed(one(part(2, "dp"), part(30), segments=(40, 10, 10)), DP_TP)
 
 

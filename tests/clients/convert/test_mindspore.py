@@ -134,7 +134,7 @@ def test_tensor_maps_that_are_no_layout_are_named() -> None:
         from_mindspore(words(3), DP_SP_MP)
     with pytest.raises(ConversionError, match=r"device matrix \[4, 2\] is not"):
         from_mindspore(words(0, matrix=(4, 2)), DP_SP_MP)
-    with pytest.raises(ConversionError, match="counts from 0, or says -1, got -2"):
+    with pytest.raises(ConversionError, match="-1 or a position from 0 on, got -2"):
         words(-2)
     with pytest.raises(LayoutError, match="used twice"):
         from_mindspore(words(0, 0), DP_SP_MP)

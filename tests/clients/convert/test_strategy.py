@@ -133,19 +133,19 @@ def test_a_product_dim_is_cut_from_the_outside() -> None:
     assert strategy_of_cuts(used_up.cuts, HEADS, devices, sizes=sizes) == {"h": ("a",), "d": ("b",)}
     with pytest.raises(ConversionError, match=r"op 'layer.0': its factor 'd' is cut over b before"):
         to_strategy(op(HEADS, d="b"), devices, sizes=sizes)
-    with pytest.raises(ConversionError, match="before what is outside"):
+    with pytest.raises(ConversionError, match="before the outer factors"):
         to_strategy(op(HEADS, h="a", d="b"), devices)  # nobody says that two heads are all
-    with pytest.raises(ConversionError, match="leave 3 parts over"):
+    with pytest.raises(ConversionError, match="3 parts of a dim remain"):
         strategy_of_cuts(((1, 1, 6), (6, 1)), HEADS, devices, sizes={"h": 2, "d": 8})
 
 
 @pytest.mark.parametrize(
     ("given", "sizes", "why"),
     [
-        (op(None), {}, "of its kind 'matmul' nothing is known"),
+        (op(None), {}, "its kind 'matmul' has no rule"),
         (op("b k -> b k", partial=("a",)), {}, "partial sums over a pass through it"),
         (op("b -> b v", v="a"), {}, "'v' is cut over a and no input has it"),
-        (op("t (h q|h k) -> t h", h="a"), {}, "'h' is cut in every segment of a dim alike"),
+        (op("t (h q|h k) -> t h", h="a"), {}, "'h' is cut in every segment of a dim"),
         (op(MATMUL, m="a"), {"m": 7}, "'m' of 7 does not divide by 2"),
     ],
 )

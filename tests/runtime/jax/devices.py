@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,46 +92,71 @@ def _main(folder: Path) -> None:
 
 
 def _trained(case: Case) -> Outcome:
-    """Ten steps of AdamW on the shards, and of the same on whole arrays."""
+    """Ten steps of AdamW on the shards, beside the same on whole arrays."""
     import jax
-    import jax.numpy as jnp
 
     from meshwright.runtime.jax import collectives_of, parallelize
     from tests.runtime.jax import models
 
     function = models.FUNCTIONS[case.model]
-
-    def alone(params: Any, ids: Any, labels: Any) -> Any:
-        parts = zip(*(jnp.split(own, case.microbatches) for own in (ids, labels)), strict=True)
-        return sum(function(params, *part) for part in parts) / case.microbatches
-
-    whole = jax.tree.map(lambda own: own.astype(case.dtype), models.parameters(case.model))
+    alone = _alone(case.model, case.microbatches, case.dtype)
     first = models.batch(ROWS, 0)
-    sharded = parallelize(function, (whole, *first), case.plan, form=case.form)  # type: ignore[arg-type]  # read from JSON
-    values = sharded.place(whole)
-    states, state = _started(values), _started(whole)
+    sharded = parallelize(function, (alone.start, *first), case.plan, form=case.form)  # type: ignore[arg-type]  # read from JSON
+    values = sharded.place(alone.start)
+    states = _started(values)
     compiled = sharded.value_and_grad.lower(values, sharded.batch(*first)).compile()
     text = compiled.as_text()
     assert text is not None
-    update, of_one = jax.jit(_updated), jax.jit(jax.value_and_grad(alone))
+    update = jax.jit(_updated)
     loss_error, gradient_error = 0.0, 0.0
-    for step in range(STEPS):
-        batch = models.batch(ROWS, step)
-        loss, gradients = compiled(values, sharded.batch(*batch))
-        expected, wanted = of_one(whole, *batch)
+    for step, (expected, wanted) in enumerate(alone.steps):
+        loss, gradients = compiled(values, sharded.batch(*models.batch(ROWS, step)))
         loss_error = max(loss_error, abs(float(loss - expected)))
-        found = sharded.tree(gradients, whole)
+        found = sharded.tree(gradients, alone.start)
         gradient_error = max(gradient_error, _difference(found, wanted))
         values, states = update(values, gradients, states, step)
-        whole, state = update(whole, wanted, state, step)
     return Outcome(
         loss_error,
         gradient_error,
-        _difference(sharded.tree(values, whole), whole),
+        _difference(sharded.tree(values, alone.start), alone.end),
         [[c.kind, c.groups, c.elements, c.times] for c in collectives_of(text)],
         dict(sharded.fallen_back),
         {name: list(own.addressable_shards[0].data.shape) for name, own in states[0].items()},
     )
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Training on one device: parameters before and after, and by step the loss and gradients."""
+
+    start: Any
+    steps: list[tuple[Any, Any]]
+    end: Any
+
+
+@cache
+def _alone(model: str, microbatches: int, dtype: str) -> Alone:
+    """Of whole arrays; once for all plans of a model."""
+    import jax
+    import jax.numpy as jnp
+
+    from tests.runtime.jax import models
+
+    function = models.FUNCTIONS[model]
+
+    def mean(params: Any, ids: Any, labels: Any) -> Any:
+        parts = zip(*(jnp.split(own, microbatches) for own in (ids, labels)), strict=True)
+        return sum(function(params, *part) for part in parts) / microbatches
+
+    start = jax.tree.map(lambda own: own.astype(dtype), models.parameters(model))
+    params, states = start, _started(start)
+    update, loss_and_gradients = jax.jit(_updated), jax.jit(jax.value_and_grad(mean))
+    steps = []
+    for step in range(STEPS):
+        loss, gradients = loss_and_gradients(params, *models.batch(ROWS, step))
+        steps.append((loss, gradients))
+        params, states = update(params, gradients, states, step)
+    return Alone(start, steps, params)
 
 
 def _difference(found: Any, wanted: Any) -> float:

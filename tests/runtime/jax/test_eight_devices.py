@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,8 @@ from meshwright.schema import (
     Setup,
 )
 from meshwright.schema.plan import OwnStep
-from solver.planner import plan
-from solver.verify import verify_documents
+from meshwright_solver.planning.planner import plan
+from meshwright_solver.verification.verify import verify_documents
 from tests.runtime.jax.devices import ROWS, Case, Outcome, run_devices
 from tests.runtime.jax.models import recipe
 from tests.runtime.planned import expected
@@ -89,8 +90,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 
 def _planned(wanted: Wanted, folder: Path) -> tuple[Path, Plan, Graph]:
-    with jax.enable_x64(True):
-        graph = capture_jax(recipe(wanted.model, ROWS // wanted.microbatches))
+    graph = _graph(wanted.model, ROWS // wanted.microbatches)
     setup = Setup(
         global_batch=ROWS,
         microbatches=wanted.microbatches,
@@ -113,6 +113,12 @@ def _planned(wanted: Wanted, folder: Path) -> tuple[Path, Plan, Graph]:
     file = folder / f"{wanted.name}.json"
     PlanFile(plan=found, graph=graph, topology=topology(8), setup=setup).write(file)
     return file, found, graph
+
+
+@cache
+def _graph(model: str, rows: int) -> Graph:
+    with jax.enable_x64(True):
+        return capture_jax(recipe(model, rows))
 
 
 @pytest.mark.parametrize("wanted", CASES, ids=lambda wanted: wanted.name)

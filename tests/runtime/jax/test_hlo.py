@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.runtime.jax import Compiled, collectives_of
+from meshwright.runtime.jax import CompiledCollective, collectives_of
 
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))
 
 
-def of(*lines: str) -> list[Compiled]:
+def of(*lines: str) -> list[CompiledCollective]:
     """Of a module whose entry has these lines."""
     return collectives_of("\n".join(["ENTRY %main (p: f32[8]) -> f32[8] {", *lines, "}"]))
 
@@ -26,7 +26,7 @@ def of(*lines: str) -> list[Compiled]:
 )
 def test_groups_are_read_in_each_notation(groups: str) -> None:
     line = f"  %r = f64[4,8]{{1,0}} reduce-scatter(%x), replica_groups={groups}, dimensions={{0}}"
-    assert of(line) == [Compiled("reduce-scatter", PAIRS, "f64", 64, 1)]
+    assert of(line) == [CompiledCollective("reduce-scatter", PAIRS, "f64", 64, 1)]
 
 
 def test_devices_far_apart_are_grouped() -> None:

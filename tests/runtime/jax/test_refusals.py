@@ -15,7 +15,7 @@ from meshwright.capture import JaxRecipe, capture_jax
 from meshwright.planfile import PlanFile
 from meshwright.runtime.jax import Sharded, parallelize
 from meshwright.schema import InvalidInput, Pipeline, PlanError, Request, Setup
-from solver.planner import plan
+from meshwright_solver.planning.planner import plan
 from tests.solver.small_graphs import topology
 
 A = jax.Array
@@ -84,5 +84,5 @@ def test_a_batch_of_another_size_is_refused(tmp_path: Path) -> None:
     model = on_one(tame, planned(tame, tmp_path))
     with pytest.raises(InvalidInput, match=r"'x' has the shape \[7, 4\].*\[8, 4\]"):
         model.batch(ROWS[:7])
-    with pytest.raises(InvalidInput, match=r"takes 1 arguments behind its parameters \(x\), got 2"):
+    with pytest.raises(InvalidInput, match=r"takes 1 arguments after its parameters \(x\), got 2"):
         model.batch(ROWS, ROWS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from meshwright.schema import Pipeline
-from solver.pipeline.configurations import configurations, virtual_counts
-from solver.pipeline.stage_graph import Anatomy
-from tests.solver.pipeline.layered import layered
+from meshwright_solver.pipeline.configurations import configurations, virtual_counts
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from tests.solver.layered import layered
 from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
 

@@ -7,9 +7,10 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from solver.pipeline.cuts import Weights, balanced, crossing_bytes, places
-from solver.pipeline.stage_graph import Anatomy
-from tests.solver.pipeline.layered import layered
+from meshwright_solver.pipeline.cuts import balanced, crossing_bytes, places
+from meshwright_solver.pipeline.op_profile import OpProfile
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from tests.solver.layered import layered
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -17,7 +18,7 @@ def test_cuts_are_the_best_of_all(seed: int) -> None:
     random = np.random.default_rng(seed)
     ops, stages = int(random.integers(4, 11)), int(random.integers(2, 5))
     ways = [
-        Weights(
+        OpProfile(
             *(random.integers(0, 20, ops).astype(float) for _ in range(3)),
             np.zeros(ops),
             random.integers(0, 40, ops).astype(float),

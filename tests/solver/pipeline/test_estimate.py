@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from meshwright.schedules.kinds import schedule
 from meshwright.schema import Axis, Mesh, MeshAxis, Passes
-from meshwright.schema.pipelining.schedules import schedule
-from solver.pipeline.coarse import Coarse
-from solver.pipeline.cuts import Weights
-from solver.pipeline.estimate import Estimate, held_of
-from solver.pipeline.pace import Pace
+from meshwright_solver.pipeline.draft_plan import DraftPlan
+from meshwright_solver.pipeline.estimate import Estimate
+from meshwright_solver.pipeline.op_profile import OpProfile
+from meshwright_solver.pipeline.schedule_length import Pace
+from meshwright_solver.pipeline.stage_limits import StageLimits, held_of
 
 
 def of_ranks(kind: str, ranks: int, count: int, ratio: float) -> list[float]:
@@ -43,25 +44,26 @@ def test_what_waits_counts_as_so_much_more(ranks: int) -> None:
 def estimate_of(passing: list[float]) -> Estimate:
     """Four ops of 10 bytes, saved, on 2 ranks of 100 bytes: 1f1b holds 2 and 1 microbatches."""
     ones, none = np.ones(4), np.zeros(4)
-    weights = Weights(ones, none, 10 * ones, none, np.array(passing))
+    profile = OpProfile(ones, none, 10 * ones, none, np.array(passing))
     passes = Passes(forward_ns=1.0, inputs_ns=1.0, weights_ns=1.0, begin_ns=0.0, step_ns=0.0)
     mesh = Mesh(axes=(MeshAxis(name=Axis("gpu"), size=2, level="gpu"),))
     at = np.array([1, 2, 3])
-    way = Coarse(weights, at, none, passes, passes, ones / 4, mesh)
+    plan = DraftPlan(profile, at, none, passes, passes, ones / 4, mesh)
     pace = Pace.of("1f1b", 2, 2, 1)
-    return Estimate((way,), pace, np.array([100.0, 100.0]), np.zeros(2, np.int64), np.zeros((2, 4)))
+    limits = StageLimits((plan,), pace, np.array([100.0, 100.0]), np.zeros(2, np.int64))
+    return Estimate(limits, np.zeros((2, 4)))
 
 
 def test_what_passes_by_takes_its_room_once_on_a_rank() -> None:
     """2 x 2 ops x 10 bytes and 60 that pass by just fit; with 61 the first stage has one op."""
     assert estimate_of([60, 0, 0, 0]).balanced(np.array([1, 2, 3])) == (2,)
     assert estimate_of([61, 0, 0, 0]).balanced(np.array([1, 2, 3])) == (1,)
-    own = estimate_of([60, 0, 0, 30])
-    assert own.passing_bytes((2,)).tolist() == [60, 30]
-    assert own.of_ranks((2,)).tolist() == [40 + 60, 20 + 30]
-    assert own.shares((2,)) == (1.0, 1.0)
+    stages = estimate_of([60, 0, 0, 30]).stages((2,))
+    assert stages.passing_bytes().tolist() == [60, 30]
+    assert stages.rank_bytes().tolist() == [40 + 60, 20 + 30]
+    assert stages.shares() == (1.0, 1.0)
 
 
 def test_stages_share_a_plan_where_each_has_room_for_what_any_holds() -> None:
-    assert estimate_of([20, 0, 0, 0]).kinds((2,)) == (0, 0)
-    assert estimate_of([0, 0, 0, 70]).kinds((2,)) == (0, 1)
+    assert estimate_of([20, 0, 0, 0]).stages((2,)).kinds() == (0, 0)
+    assert estimate_of([0, 0, 0, 70]).stages((2,)).kinds() == (0, 1)

@@ -7,25 +7,18 @@ from typing import Literal
 
 import pytest
 
-from costmodel.calibrations import calibration_for, default_calibration
-from meshwright.schema import (
-    Calibration,
-    Pipeline,
-    Recompute,
-    RecomputePolicy,
-    Request,
-    Setup,
-)
-from meshwright.schema.pipelining.schedules import schedule
-from solver.deadline import Deadline
-from solver.pipeline.configurations import Configuration, configurations
-from solver.pipeline.stage_graph import Anatomy
-from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages_that_fit
-from solver.pipeline.staged import Staged
-from tests.solver.pipeline.layered import layered
-from tests.solver.recompute.layers import layered as attending
+from meshwright.schedules.kinds import schedule
+from meshwright.schema import Calibration, Pipeline, Recompute, RecomputePolicy, Request, Setup
+from meshwright_costmodel.calibrations import calibration_for, default_calibration
+from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.pipeline.configurations import Configuration, configurations
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages_that_fit
+from meshwright_solver.pipeline.stage_problems import Staged
+from tests.solver.layered import layered
 from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import topology, toy_calibration
+from tests.solver.stage.recompute.layers import layered as attending
 
 POLICIES: tuple[RecomputePolicy, ...] = ("none", "cheap", "full")
 Policy = Literal["none", "full", "auto"]

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from meshwright.schedules.kinds import schedule
 from meshwright.schema import (
     Constraints,
     Degrees,
@@ -21,19 +22,24 @@ from meshwright.schema import (
     Topology,
     TopologyError,
 )
-from meshwright.schema.pipelining.schedules import schedule
-from solver.deadline import Deadline
-from solver.pipeline.configurations import Configuration, configurations
-from solver.pipeline.placement import Share, link_between, parts_of, placements, sends_ns
-from solver.pipeline.price import priced
-from solver.pipeline.stage_graph import Anatomy
-from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
-from solver.pipeline.staged import Staged
-from solver.planner import check
-from solver.simulation.step import step_of
-from solver.verify import verify_documents
-from tests.solver.pipeline.layered import layered
-from tests.solver.pipeline.mixed import beside, kind
+from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.pipeline.configurations import Configuration, configurations
+from meshwright_solver.pipeline.pipeline_cost import priced
+from meshwright_solver.pipeline.rank_placement import (
+    RankShare,
+    link_between,
+    parts_of,
+    placements,
+    sends_ns,
+)
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
+from meshwright_solver.pipeline.stage_problems import Staged
+from meshwright_solver.planning.planner import check
+from meshwright_solver.simulation.step import step_of
+from meshwright_solver.verification.verify import verify_documents
+from tests.solver.layered import layered
+from tests.solver.mixed import beside, kind
 from tests.solver.requests import planned, refused, toy_request
 from tests.solver.small_graphs import problem, topology, toy_calibration
 
@@ -224,8 +230,8 @@ def test_placements_are_all_there_are() -> None:
     devices = beside(topology(4), topology(2))
     found = list(placements(devices, 64))
     assert len(found) == len(set(found)) == 2 + 1 + 3 * 2 * 2
-    assert (Share(0, 4), Share(1, 2)) in found
-    assert (Share(1, 2), Share(0, 4)) in found
+    assert (RankShare(0, 4), RankShare(1, 2)) in found
+    assert (RankShare(1, 2), RankShare(0, 4)) in found
     assert max(sum(own.ranks for own in placed) for placed in placements(devices, 3)) == 3
 
 
@@ -235,7 +241,7 @@ def test_a_cut_between_groups_sends_by_the_uplinks_of_the_slower_side() -> None:
     fast = Link(kind="wire", bytes_per_s=1e9, latency_ns=500)
     devices = beside(topology(2, 2), topology(4), uplink=slow)
     devices = devices.model_copy(update={"uplink": fast})
-    parts = parts_of(devices, (Share(0, 2), Share(1, 1)))
+    parts = parts_of(devices, (RankShare(0, 2), RankShare(1, 1)))
     assert [(own.first, own.topology.device_count) for own in parts] == [(0, 2), (2, 2), (4, 4)]
     found = sends_ns(parts, (0, 1, 2, 2), np.array([0.0, 1e6]), 0.5)
     inside = devices.levels[0].link

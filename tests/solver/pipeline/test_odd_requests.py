@@ -16,9 +16,9 @@ from meshwright.schema import (
     Setup,
     Tensor,
 )
-from solver.planner import check, plan
-from solver.verify import verify_documents
-from tests.solver.pipeline.layered import layered
+from meshwright_solver.planning.planner import check, plan
+from meshwright_solver.verification.verify import verify_documents
+from tests.solver.layered import layered
 from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import GraphMaker, topology, toy_calibration
 
@@ -50,8 +50,12 @@ def test_a_graph_whose_cuts_send_more_and_more_is_cut_all_the_same() -> None:
     ("wanted", "setup", "message"),
     [
         ({"ranks": 8}, Setup(), "8 stages need as many ops .* the graph has 6"),
-        ({"schedule": "1f1b", "stages_per_rank": 2}, Setup(), "1f1b has 1 stage"),
-        ({"schedule": "interleaved_1f1b"}, Setup(global_batch=5), "cannot cut 5 microbatches"),
+        (
+            {"schedule": "1f1b", "stages_per_rank": 2},
+            Setup(),
+            "1f1b needs stages_per_rank 1, got 2",
+        ),
+        ({"schedule": "interleaved_1f1b"}, Setup(global_batch=5), "cannot divide 5 microbatches"),
         ({"ranks": None, "cuts": ("0.act", "logits")}, Setup(), "2 cuts make 3 stages"),
     ],
 )

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import pytest
 
+from meshwright.schedules.kinds import schedule
 from meshwright.schema import (
     Graph,
     InvalidInput,
@@ -19,15 +20,14 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
-from meshwright.schema.pipelining.schedules import schedule
-from solver.deadline import Deadline
-from solver.pipeline.configurations import Configuration, configurations
-from solver.pipeline.price import priced
-from solver.pipeline.stage_graph import Anatomy
-from solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
-from solver.pipeline.staged import Staged
-from solver.verify import execute_pipeline, verify_documents
-from tests.solver.pipeline.layered import layered
+from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.pipeline.configurations import Configuration, configurations
+from meshwright_solver.pipeline.pipeline_cost import priced
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
+from meshwright_solver.pipeline.stage_problems import Staged
+from meshwright_solver.verification.verify import execute_pipeline, verify_documents
+from tests.solver.layered import layered
 from tests.solver.requests import planned, refused, toy_request
 from tests.solver.small_graphs import topology, toy_calibration
 
@@ -225,7 +225,7 @@ def test_what_cannot_be_is_said(wanted: dict[str, object], message: str) -> None
 
 
 def test_contradictions_are_refused_where_they_are_said() -> None:
-    with pytest.raises(RequestError, match="3 stages have 2 cuts, 1 are given"):
+    with pytest.raises(RequestError, match="3 stages need 2 cuts, got 1"):
         Pipeline(ranks=3, cuts=("a",))
     with pytest.raises(RequestError, match="a pipeline of one rank has no schedule"):
         Pipeline(schedule="1f1b")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from torch.distributed.pipelining import schedules as pytorch
 
+from meshwright.schedules.kinds import KINDS, schedule
+from meshwright.schedules.schedule import Action, Pass, ScheduleTable, placed_in_turn
 from meshwright.schema import InvalidInput
-from meshwright.schema.pipelining.schedule import Action, Pass, Schedule, placed_in_turn
-from meshwright.schema.pipelining.schedules import KINDS, schedule
-from solver.pipeline.passes import DeadlockError, Durations, run
+from meshwright_solver.pipeline.schedule_run import DeadlockError, Durations, run
 
 _PYTORCH = {
     "interleaved_1f1b": pytorch.ScheduleInterleaved1F1B,
@@ -149,15 +149,15 @@ def test_a_busy_link_is_waited_for() -> None:
 def test_a_deadlock_is_named() -> None:
     first = np.array([Action(0, Pass.B, 0), Action(0, Pass.F, 0)])
     second = np.array([Action(1, Pass.F, 0), Action(1, Pass.B, 0)])
-    stuck = Schedule("1f1b", 1, placed_in_turn(2, 1), (first, second))
+    stuck = ScheduleTable("1f1b", 1, placed_in_turn(2, 1), (first, second))
     with pytest.raises(DeadlockError, match="0B0, 1F0"):
         run(stuck, durations(2, 1.0, 1.0, 1.0))
 
 
 def test_what_cannot_be_made_is_said() -> None:
-    with pytest.raises(InvalidInput, match="no schedule is called 'zb-h1'; there are gpipe"):
+    with pytest.raises(InvalidInput, match=r"unknown schedule 'zb-h1'\. Use gpipe"):
         schedule("zb-h1", 4, 8)
-    with pytest.raises(InvalidInput, match="zb_v has 2 stage"):
+    with pytest.raises(InvalidInput, match="zb_v needs stages_per_rank 2"):
         schedule("zb_v", 4, 8)
-    with pytest.raises(InvalidInput, match="a multiple of 4 would do"):
+    with pytest.raises(InvalidInput, match="Use a multiple of 4"):
         schedule("interleaved_1f1b", 4, 9, 2)

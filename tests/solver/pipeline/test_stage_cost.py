@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.schedules.kinds import schedule
 from meshwright.schema import ScheduleKind, Setup
-from meshwright.schema.pipelining.schedules import schedule
-from solver.pipeline.sketch import Sketches
-from solver.pipeline.stage_cost import passes_of, split_passes, stage_cost, whole_passes
-from solver.stage_planner import plan_stage
-from tests.solver.pipeline.layered import layered
+from meshwright_solver.pipeline.cost_only_plan import Sketches
+from meshwright_solver.pipeline.stage_cost import passes_of, split_passes, stage_cost, whole_passes
+from meshwright_solver.stage.stage_planner import plan_stage
+from tests.solver.layered import layered
 from tests.solver.requests import problem_of, toy_request
 from tests.solver.small_graphs import topology
 

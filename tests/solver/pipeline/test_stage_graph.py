@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from meshwright.schema import Graph, InvalidInput
-from solver.pipeline.stage_graph import Anatomy, received, stage_graphs
-from tests.solver.pipeline.layered import layered
+from meshwright_solver.pipeline.stage_graph import Anatomy, received, stage_graphs
+from tests.solver.layered import layered
 from tests.solver.small_graphs import GraphMaker
 
 

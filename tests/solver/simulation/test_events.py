@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from solver.simulation.events import NOBODY, Lines, run
+from meshwright_solver.simulation.events import NOBODY, Lines, run
 
 # streams: 0 with lane 0; 1 with lanes 1 and 2, of which 1 goes first
 STREAM_OF = np.array([0, 1, 1])

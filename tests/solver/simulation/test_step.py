@@ -7,20 +7,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from costmodel.calibrations import datasheet_calibration, published_calibration
 from meshwright.schema import Pipeline, Plan, PlanError, Request, Setup
-from solver.simulation.step import Step, step_of
-from solver.simulation.summary import rank_step, simulate_documents, simulation_of
-from solver.simulation.tasks import Kind
-from solver.verify import verify_documents
-from tests.solver.pipeline.layered import layered
+from meshwright_costmodel.calibrations import datasheet_calibration, published_calibration
+from meshwright_solver.simulation.step import SimulatedStep, step_of
+from meshwright_solver.simulation.summary import rank_step, simulate_documents, simulation_of
+from meshwright_solver.simulation.tasks import Kind
+from meshwright_solver.verification.verify import verify_documents
+from tests.solver.layered import layered
 from tests.solver.pipeline.test_pipeline_planner import CASES, DEVICES, asked
 from tests.solver.random_problems import Case, cases, plan_of, random_choice
 from tests.solver.requests import planned, toy_request, transformer_mlp
 from tests.solver.small_graphs import topology, toy_calibration
 
 
-def simulated(request: Request, plan: Plan) -> Step:
+def simulated(request: Request, plan: Plan) -> SimulatedStep:
     return step_of(plan, request.graph, request.topology, request.setup, request.calibration)
 
 
@@ -80,7 +80,7 @@ def test_memory_rises_to_what_the_judge_counts_and_falls_to_nothing(case: Case, 
     assert_everything_is_given_back(step, 0)
 
 
-def assert_everything_is_given_back(step: Step, rank: int) -> None:
+def assert_everything_is_given_back(step: SimulatedStep, rank: int) -> None:
     curve = step.curve(rank)
     assert (curve.saved[-1], curve.working[-1]) == (0, 0)
     assert curve.saved.min() == 0

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from meshwright.schema import ScheduleKind
-from solver.simulation.step import Step, step_of
-from solver.simulation.summary import rank_step
-from solver.simulation.trace import trace_of
-from tests.solver.pipeline.layered import layered
+from meshwright_solver.simulation.step import SimulatedStep, step_of
+from meshwright_solver.simulation.summary import rank_step
+from meshwright_solver.simulation.trace import trace_of
+from tests.solver.layered import layered
 from tests.solver.pipeline.test_pipeline_planner import asked
 from tests.solver.requests import planned
 
 
-def stepped(kind: ScheduleKind = "1f1b", count: int = 1) -> Step:
+def stepped(kind: ScheduleKind = "1f1b", count: int = 1) -> SimulatedStep:
     request = asked(layered(), schedule=kind, stages_per_rank=count)
     return step_of(planned(request), request.graph, request.topology, request.setup)
 
 
-def events(step: Step, phase: str, **more: int) -> list[dict[str, Any]]:
+def events(step: SimulatedStep, phase: str, **more: int) -> list[dict[str, Any]]:
     made = json.loads(json.dumps(trace_of(step, **more), allow_nan=False))
     return [event for event in made["traceEvents"] if event["ph"] == phase]
 

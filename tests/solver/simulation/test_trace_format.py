@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from meshwright.schema import Budget, Constraints, Recompute, Request, ScheduleKind, Setup
-from solver.simulation.step import step_of
-from solver.simulation.trace import trace_of
+from meshwright_solver.simulation.step import step_of
+from meshwright_solver.simulation.trace import trace_of
 from tests.solver.hosted import hosted
-from tests.solver.pipeline.layered import layered
+from tests.solver.layered import layered
 from tests.solver.pipeline.test_pipeline_planner import asked
 from tests.solver.requests import planned, toy_request, transformer_mlp
-from tests.solver.simulation.trace_format import faults
 from tests.solver.small_graphs import topology
+from tests.solver.trace_format import faults
 
 NAMED = [
     {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "rank"}},

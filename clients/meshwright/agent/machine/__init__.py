@@ -1,4 +1,4 @@
-"""What a machine says of itself: devices, the links between them, NUMA nodes, network.
+"""Discovery of a machine: devices, their links, NUMA nodes and network ports.
 
-Every reader is a function of text; `machine.reading` alone runs commands and opens files.
+Readers are functions of text; only `machine.reading` runs commands and opens files.
 """

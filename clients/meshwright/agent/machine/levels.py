@@ -1,7 +1,8 @@
-"""The levels of a machine: devices that reach each other by one kind of link, from fast to slow.
+"""Levels of a machine: groups of devices by kind of link, from fast to slow.
 
-Devices joined by links of a kind or faster ones form groups. Where these have one size and are
-neighbours by number, they are a level; where not, the next slower kind decides, and a note says so.
+Devices connected by links of a kind, or faster ones, form groups. Groups of one size with
+consecutive devices are a level. Other groups are skipped with a note, and the next slower kind
+decides.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass
 from meshwright.agent.machine.cards import Card
 from meshwright.agent.machine.links import hccs, nvlinks, pcie_bytes_per_s
 from meshwright.agent.machine.matrix import Matrix
-from meshwright.agent.machine.network import Port, fastest
+from meshwright.agent.machine.network import NetworkPort, fastest
 from meshwright.schema.agent import FoundLevel
 
-# kinds of links from the fastest; those of one line are one level
+# kinds of links, the fastest first; kinds of one tuple form one level
 RANKS = (
     ("SIO",), ("NV", "HCCS", "HCCS_SW"), ("PIX", "PIB"), ("PXB",), ("PHB", "NODE"),
     ("SYS", "SOC", "NA"),
@@ -25,53 +26,55 @@ WORDS = ("sio", "nvlink", "pcie", "pcie", "pcie", "smp")
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """levels: slowest first. notes: what could not be said of them."""
+class ProposedLevels:
+    """Proposed levels, slowest first, with notes about the skipped groups."""
 
     levels: tuple[FoundLevel, ...]
     notes: tuple[str, ...] = ()
 
 
-def propose_levels(matrix: Matrix, card: Card) -> Proposal:
-    """Of one machine, by its matrix of links. Nothing is measured, nothing is made up."""
+def propose_levels(matrix: Matrix, card: Card) -> ProposedLevels:
+    """The levels of one machine, from its matrix of links and data sheets, unmeasured."""
     ranks = [[_rank(kind) for kind in row] for row in matrix.links]
-    found: list[FoundLevel] = []
+    levels: list[FoundLevel] = []
     notes: list[str] = []
     inner = 1
-    for rank in sorted({own for row in ranks for own in row if own >= 0}):
+    for rank in sorted({value for row in ranks for value in row if value >= 0}):
         groups = _groups(ranks, rank)
-        sizes = {len(own) for own in groups}
-        if len(sizes) > 1 or any(own != list(range(own[0], own[-1] + 1)) for own in groups):
-            said = ", ".join("+".join(str(at) for at in own) for own in groups)
-            notes.append(f"groups by {_kinds(matrix, rank)} are no level: {said}")
+        sizes = {len(group) for group in groups}
+        if len(sizes) > 1 or any(group != list(range(group[0], group[-1] + 1)) for group in groups):
+            text = ", ".join("+".join(str(at) for at in group) for group in groups)
+            notes.append(f"groups by {_kinds(matrix, rank)} are no level: {text}")
             continue
         (size,) = sizes
         if size == inner:
             continue
-        found.append(_level(matrix, card, rank, size // inner, group=size))
+        levels.append(_level(matrix, card, rank, size // inner, group=size))
         inner = size
-    return Proposal(tuple(reversed(found)), tuple(notes))
+    return ProposedLevels(tuple(reversed(levels)), tuple(notes))
 
 
-def propose_network(hosts: int, each: int, ports: tuple[Port, ...]) -> FoundLevel:
-    """Between machines, by the ports of one of them, which its devices share."""
-    own = fastest(ports)
-    if not own:
+def propose_network(hosts: int, devices: int, ports: tuple[NetworkPort, ...]) -> FoundLevel:
+    """The level between machines, whose ports the devices of a machine share."""
+    fastest_ports = fastest(ports)
+    if not fastest_ports:
         return FoundLevel(
-            name="node", size=hosts, link="network", source="no port that is up says its speed"
+            name="node", size=hosts, link="network", source="no active port reports its speed"
         )
-    said = f"{len(own)} {'port' if len(own) == 1 else 'ports'} of {own[0].bytes_per_s / 1e9:g} GB/s"
+    noun = "port" if len(fastest_ports) == 1 else "ports"
+    ports_text = f"{len(fastest_ports)} {noun} of {fastest_ports[0].bytes_per_s / 1e9:g} GB/s"
+    names = ", ".join(port.name for port in fastest_ports)[:300]
     return FoundLevel(
         name="node",
         size=hosts,
-        link=own[0].kind,
-        bytes_per_s=sum(port.bytes_per_s for port in own) / each,
-        source=f"{said} ({', '.join(port.name for port in own)[:300]}), shared by {each} devices",
+        link=fastest_ports[0].kind,
+        bytes_per_s=sum(port.bytes_per_s for port in fastest_ports) / devices,
+        source=f"{ports_text} ({names}), shared by {devices} devices",
     )
 
 
 def _rank(kind: str) -> int:
-    """-1 of a device itself."""
+    """The position of a link kind in RANKS; -1 for the device itself."""
     if kind == "X":
         return -1
     plain = re.sub(r"\d+$", "", kind)
@@ -79,9 +82,9 @@ def _rank(kind: str) -> int:
 
 
 def _groups(ranks: list[list[int]], most: int) -> list[list[int]]:
-    """Devices that reach each other over links of this rank or faster ones."""
+    """The groups of devices connected by links of rank `most` or faster."""
     left = set(range(len(ranks)))
-    found = []
+    groups = []
     while left:
         group, edge = set[int](), {min(left)}
         while edge:
@@ -92,9 +95,9 @@ def _groups(ranks: list[list[int]], most: int) -> list[list[int]]:
                 for other, rank in enumerate(ranks[at])
                 if rank <= most and other not in group
             }
-        found.append(sorted(group))
+        groups.append(sorted(group))
         left -= group
-    return found
+    return groups
 
 
 def _level(matrix: Matrix, card: Card, rank: int, size: int, *, group: int) -> FoundLevel:
@@ -116,21 +119,21 @@ def _bandwidth(matrix: Matrix, card: Card, rank: int, group: int) -> tuple[float
         ports = hccs(card) if any("HCCS" in kind for kind in first) else nvlinks(card)
         if ports is None:
             return None, f"no data sheet of {card.name!r} is known here, only measuring tells"
-        # pairs of a switched machine each see all of a device's links, of a meshed one its own
-        seen = sum(int(kind[2:]) for kind in first if re.fullmatch(r"NV\d+", kind))
-        count = min(ports.most, seen) if seen else min(ports.most, group - 1)
+        # on a switched machine, a pair of devices shows all links; on a mesh, only its direct links
+        visible = sum(int(kind[2:]) for kind in first if re.fullmatch(r"NV\d+", kind))
+        count = min(ports.most, visible) if visible else min(ports.most, group - 1)
         return count * ports.bytes_per_s, ports.source
     if rank == 0:
         return None, "no data sheet of it is known here, only measuring tells"
     link = pcie_bytes_per_s(card)
     if link is None:
-        return None, "the cards do not say their PCIe link, only measuring tells"
-    said = f"PCIe {card.pcie_generation} x{card.pcie_lanes}, the most that the card says"
+        return None, "the cards do not report their PCIe link, only measuring tells"
+    source = f"PCIe {card.pcie_generation} x{card.pcie_lanes}, the maximum that the card reports"
     if rank >= RANKS.index(("PHB", "NODE")):
-        said += "; guessed: what CPUs carry between cards is at most that"
-    return link, said
+        source += "; guessed: what CPUs carry between cards is at most that"
+    return link, source
 
 
 def _kinds(matrix: Matrix, rank: int) -> str:
-    found = {kind for row in matrix.links for kind in row if _rank(kind) == rank}
-    return ", ".join(sorted(found))
+    kinds = {kind for row in matrix.links for kind in row if _rank(kind) == rank}
+    return ", ".join(sorted(kinds))

@@ -1,4 +1,4 @@
-"""The matrix of links that `nvidia-smi topo -m` and `npu-smi info -t topo` print."""
+"""Link matrix in the output of `nvidia-smi topo -m` and `npu-smi info -t topo`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from meshwright.schema import InvalidInput
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _DEVICE = re.compile(r"(GPU|NPU|Phy-ID)\d+$")
 _KIND = re.compile(r"X|NV\d+|PIX|PXB|PIB|PHB|NODE|SYS|SOC|HCCS|HCCS_SW|SIO|NA")
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """links: the kind of link from each device to each, "X" to itself.
+    """The kinds of links between the devices of a machine; "X" for the device itself.
 
-    nics: devices of the network beside them, as the columns are called; nic_links: from each device
-    to each of those. affinity: the CPUs near each device, "" where that is not said.
+    nics: column names of network devices. nic_links: links from each device to each of them.
+    affinity: the CPUs near each device, or "".
     """
 
     devices: tuple[str, ...]
@@ -28,8 +28,8 @@ class Matrix:
 
 
 def read_matrix(text: str) -> Matrix:
-    """The matrix in a command's output; InvalidInput where there is none, or not a whole one."""
-    lines = [_COLOUR.sub("", line) for line in text.splitlines()]
+    """The matrix in a command's output; InvalidInput for a missing or incomplete matrix."""
+    lines = [_COLOR.sub("", line) for line in text.splitlines()]
     rows = {words[0]: words[1:] for line in lines if (words := line.split()) and _is_row(words)}
     head = next((line for line in lines if _is_head(line.split())), None)
     if head is None:
@@ -42,19 +42,19 @@ def read_matrix(text: str) -> Matrix:
     affinity: list[str] = []
     for device in devices:
         cells = rows.get(device, [])
-        found = dict(zip(columns, cells, strict=False))
-        wrong = [own for own in columns if not _KIND.fullmatch(found.get(own, ""))]
+        kinds = dict(zip(columns, cells, strict=False))
+        wrong = [name for name in columns if not _KIND.fullmatch(kinds.get(name, ""))]
         if wrong:
-            raise InvalidInput(f"the row of {device} says nothing known of {', '.join(wrong)}")
-        links.append(tuple(found[own] for own in devices))
-        nic_links.append(tuple(found[own] for own in nics))
+            raise InvalidInput(f"the row of {device} has no known link to {', '.join(wrong)}")
+        links.append(tuple(kinds[name] for name in devices))
+        nic_links.append(tuple(kinds[name] for name in nics))
         rest = cells[len(columns) :]
         affinity.append(rest[0] if rest and rest[0] != "N/A" else "")
     return Matrix(devices, tuple(links), nics, tuple(nic_links), tuple(affinity))
 
 
 def _is_head(words: list[str]) -> bool:
-    """A line of names, which no link follows."""
+    """Whether a line is the header: names without links."""
     return bool(words) and bool(_DEVICE.match(words[0])) and not _is_row(words)
 
 

@@ -1,4 +1,4 @@
-"""Network ports, as /sys/class/infiniband and /sys/class/net say them."""
+"""Network ports in /sys/class/infiniband and /sys/class/net."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ _RATE = re.compile(r"([\d.]+)\s*Gb/sec")
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
-    """A port that is up. kind: "infiniband", "roce" or "ethernet"."""
+class NetworkPort:
+    """An active port; `kind` is "infiniband", "roce" or "ethernet"."""
 
     name: str
     kind: str
     bytes_per_s: float
 
 
-def read_infiniband(name: str, files: Mapping[str, str]) -> Port | None:
-    """From `state`, `rate` and `link_layer` of a port's folder; None where it is not active."""
+def read_infiniband(name: str, files: Mapping[str, str]) -> NetworkPort | None:
+    """The port of the files `state`, `rate` and `link_layer`; None for an inactive port."""
     rate = _RATE.search(files.get("rate", ""))
     if rate is None or "ACTIVE" not in files.get("state", ""):
         return None
     layer = files.get("link_layer", "InfiniBand").strip()
     kind = "roce" if layer == "Ethernet" else "infiniband"
-    return Port(name, kind, float(rate[1]) * 1e9 / BITS)
+    return NetworkPort(name, kind, float(rate[1]) * 1e9 / BITS)
 
 
-def read_interface(name: str, files: Mapping[str, str]) -> Port | None:
-    """From `operstate` and `speed`, in Mb/s, of an interface; None where it is down or says none.
+def read_interface(name: str, files: Mapping[str, str]) -> NetworkPort | None:
+    """The port of the files `operstate` and `speed` (Mb/s); None for a down or virtual interface.
 
-    A virtual interface says -1, or nothing.
+    The speed of a virtual interface is -1 or empty.
     """
     speed = files.get("speed", "").strip()
     if files.get("operstate", "").strip() != "up" or not speed.isdigit() or int(speed) == 0:
         return None
-    return Port(name, "ethernet", int(speed) * 1e6 / BITS)
+    return NetworkPort(name, "ethernet", int(speed) * 1e6 / BITS)
 
 
-def fastest(ports: tuple[Port, ...]) -> tuple[Port, ...]:
-    """Those that devices talk by: the fastest kind of ports; slower ones are for management."""
-    most = max((own.bytes_per_s for own in ports), default=0.0)
-    return tuple(own for own in ports if own.bytes_per_s == most)
+def fastest(ports: tuple[NetworkPort, ...]) -> tuple[NetworkPort, ...]:
+    """The fastest ports; slower ones are for management."""
+    most = max((port.bytes_per_s for port in ports), default=0.0)
+    return tuple(port for port in ports if port.bytes_per_s == most)

@@ -1,4 +1,4 @@
-"""The machine at hand: its commands run, its files opened, and a topology proposed of them."""
+"""Reading of the local machine through commands and files, and its proposed levels."""
 
 from __future__ import annotations
 
@@ -8,48 +8,45 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshwright.agent.machine.cards import QUERY, Card, read_gpus, read_npus
-from meshwright.agent.machine.levels import Proposal, propose_levels, propose_network
+from meshwright.agent.machine.levels import ProposedLevels, propose_levels, propose_network
 from meshwright.agent.machine.matrix import Matrix, read_matrix
-from meshwright.agent.machine.network import Port, fastest, read_infiniband, read_interface
+from meshwright.agent.machine.network import NetworkPort, fastest, read_infiniband, read_interface
 from meshwright.agent.machine.numa import node_of
 from meshwright.schema import InvalidInput
 from meshwright.schema.agent import FoundLevel
 
-PATIENCE_S = 20.0  # of a driver's command; chosen: it takes seconds where a driver sleeps
+PATIENCE_S = 20.0  # chosen: timeout of a driver's command, which takes seconds after sleep
 SYS = Path("/sys")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """cards: of it, none where it has only CPUs. matrix: None where nothing prints one.
-
-    nodes: CPUs of its NUMA nodes.
-    """
+    """A machine: its cards, its link matrix, its ports and the CPUs of its NUMA nodes."""
 
     cards: tuple[Card, ...] = ()
     matrix: Matrix | None = None
-    ports: tuple[Port, ...] = ()
+    ports: tuple[NetworkPort, ...] = ()
     nodes: tuple[tuple[int, str], ...] = ()
     notes: tuple[str, ...] = ()
 
     @classmethod
     def here(cls, sys: Path = SYS) -> Machine:
-        """This one; what a command or a file does not say is missing."""
+        """The local machine; values that no command or file provides are missing."""
         notes: list[str] = []
-        cards = read_gpus(_said("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv"))
+        cards = read_gpus(_output("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv"))
         matrix = _matrix(("nvidia-smi", "topo", "-m"), notes) if cards else None
         if not cards:
-            cards = read_npus(_said("npu-smi", "info"))
+            cards = read_npus(_output("npu-smi", "info"))
             matrix = _matrix(("npu-smi", "info", "-t", "topo"), notes) if cards else None
         return cls(cards, matrix, _ports(sys), _nodes(sys), tuple(notes))
 
-    def propose(self, *, hosts: int, each: int) -> Proposal:
-        """The levels of so many such machines with so many processes each, slowest first."""
+    def propose(self, *, hosts: int, each: int) -> ProposedLevels:
+        """The levels of `hosts` such machines with `each` processes, slowest first."""
         notes = list(self.notes)
         levels: tuple[FoundLevel, ...] = ()
         if self.matrix is not None and len(self.matrix.devices) == each:
-            own = propose_levels(self.matrix, self.cards[0])
-            levels, notes = own.levels, [*notes, *own.notes, *self._near()]
+            proposal = propose_levels(self.matrix, self.cards[0])
+            levels, notes = proposal.levels, [*notes, *proposal.notes, *self._numa_notes()]
         elif each > 1:
             nodes = f"; the machine has {len(self.nodes)} NUMA nodes" if self.nodes else ""
             source = f"processes of one machine, only measuring tells{nodes}"
@@ -62,10 +59,10 @@ class Machine:
         elif fastest(self.ports):
             speed = (network.bytes_per_s or 0.0) / 1e9
             notes.append(f"between such machines {speed:.3g} GB/s a device: {network.source}")
-        return Proposal(levels, tuple(notes))
+        return ProposedLevels(levels, tuple(notes))
 
-    def _near(self) -> list[str]:
-        """Which devices are near which NUMA node."""
+    def _numa_notes(self) -> list[str]:
+        """Notes about the devices near each NUMA node."""
         assert self.matrix is not None
         near: dict[int, list[str]] = {}
         for device, affinity in zip(self.matrix.devices, self.matrix.affinity, strict=True):
@@ -77,49 +74,51 @@ class Machine:
 
 def _matrix(command: Sequence[str], notes: list[str]) -> Matrix | None:
     try:
-        return read_matrix(_said(*command))
+        return read_matrix(_output(*command))
     except InvalidInput as failure:
         notes.append(f"{' '.join(command)}: {failure.detail}")
         return None
 
 
-def _said(*command: str) -> str:
-    """What a command prints; "" where it is not there or fails."""
+def _output(*command: str) -> str:
+    """The output of a command; "" for a missing or failing command."""
     try:
-        ran = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
+        process = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return ran.stdout.decode(errors="replace") if ran.returncode == 0 else ""
+    return process.stdout.decode(errors="replace") if process.returncode == 0 else ""
 
 
-def _ports(sys: Path) -> tuple[Port, ...]:
-    found = [
+def _ports(sys: Path) -> tuple[NetworkPort, ...]:
+    infiniband = [
         read_infiniband(
             f"{port.parts[-3]}/{port.name}", _files(port, "state", "rate", "link_layer")
         )
         for port in sorted(sys.glob("class/infiniband/*/ports/*"))
     ]
-    ports = tuple(own for own in found if own is not None)
+    ports = tuple(port for port in infiniband if port is not None)
     if ports:
         return ports
     interfaces = [
-        read_interface(own.name, _files(own, "operstate", "speed"))
-        for own in sorted(sys.glob("class/net/*"))
+        read_interface(folder.name, _files(folder, "operstate", "speed"))
+        for folder in sorted(sys.glob("class/net/*"))
     ]
-    return tuple(own for own in interfaces if own is not None)
+    return tuple(port for port in interfaces if port is not None)
 
 
 def _nodes(sys: Path) -> tuple[tuple[int, str], ...]:
     folders = sys.glob("devices/system/node/node[0-9]*")
-    found = ((int(own.name.removeprefix("node")), _files(own, "cpulist")) for own in folders)
-    return tuple(sorted((node, files.get("cpulist", "").strip()) for node, files in found))
+    nodes = (
+        (int(folder.name.removeprefix("node")), _files(folder, "cpulist")) for folder in folders
+    )
+    return tuple(sorted((node, files.get("cpulist", "").strip()) for node, files in nodes))
 
 
 def _files(folder: Path, *names: str) -> dict[str, str]:
-    found = {}
+    texts = {}
     for name in names:
         try:
-            found[name] = (folder / name).read_text(encoding="utf-8", errors="replace")
-        except OSError:  # an interface that is down refuses to say its speed
+            texts[name] = (folder / name).read_text(encoding="utf-8", errors="replace")
+        except OSError:  # the speed of an interface that is down cannot be read
             continue
-    return found
+    return texts

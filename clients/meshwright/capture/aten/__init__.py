@@ -1,7 +1,7 @@
-"""ATen calls -> nodes of canonical kinds. A call that no converter knows keeps its ATen name."""
+"""Conversion of ATen calls to nodes of canonical kinds; unknown calls keep their ATen name."""
 
 from meshwright.capture.aten import creation, elementwise, layers, reduction, shape
-from meshwright.capture.aten.call import Call, Converter, dtype_name
+from meshwright.capture.aten.call import AtenCall, Converter, dtype_name
 
 CONVERTERS: dict[str, Converter] = {
     **elementwise.CONVERTERS,
@@ -11,4 +11,4 @@ CONVERTERS: dict[str, Converter] = {
     **layers.CONVERTERS,
 }
 
-__all__ = ["CONVERTERS", "Call", "Converter", "dtype_name"]
+__all__ = ["CONVERTERS", "AtenCall", "Converter", "dtype_name"]

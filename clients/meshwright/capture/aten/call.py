@@ -1,4 +1,4 @@
-"""One ATen call as converters see it."""
+"""Call of one ATen operator, for converters."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def dtype_name(dtype: torch.dtype) -> DType:
 
 
 @dataclass
-class Call:
-    """A call with its arguments by schema name (values in place of tensors, defaults filled in).
+class AtenCall:
+    """A call with its arguments by schema name, with defaults; tensors are values.
 
     Converters append to `nodes` through `step` and finish with `op`, or with `alias` where the
     result is one of the inputs.
@@ -48,13 +48,13 @@ class Call:
         return self.results[0]
 
     def op(self, kind: str, inputs: Sequence[Value], /, **attrs: Any) -> None:
-        """The node that makes the results."""
+        """Append the node that produces the results."""
         self._add(kind, inputs, self.results, attrs)
         self.values = self.results
 
-    def op_and(self, kind: str, inputs: Sequence[Value], kept: Value, **attrs: Any) -> None:
-        """The node that makes the results, and what its backward pass needs besides."""
-        self._add(kind, inputs, [*self.results, kept], attrs)
+    def op_with_saved(self, kind: str, inputs: Sequence[Value], saved: Value, **attrs: Any) -> None:
+        """Append the node that produces the results and a tensor saved for its backward pass."""
+        self._add(kind, inputs, [*self.results, saved], attrs)
         self.values = self.results
 
     def step(
@@ -64,25 +64,25 @@ class Call:
         shape: Sequence[int],
         **attrs: Any,
     ) -> Value:
-        """A node on the way to the results, of the first input's dtype."""
-        made = Value("", tuple(shape), inputs[0].dtype)
-        self._add(kind, inputs, [made], attrs)
-        return made
+        """Append an intermediate node of the first input's dtype."""
+        result = Value("", tuple(shape), inputs[0].dtype)
+        self._add(kind, inputs, [result], attrs)
+        return result
 
     def cast(self, source: Value, dtype: DType) -> Value:
-        """The value in another dtype; itself where it has that one."""
+        """The value in a dtype; the value itself if it has the dtype."""
         if source.dtype == dtype:
             return source
-        made = Value("", source.shape, dtype)
-        self._add("cast", [source], [made], {"dtype": dtype})
-        return made
+        result = Value("", source.shape, dtype)
+        self._add("cast", [source], [result], {"dtype": dtype})
+        return result
 
     def alias(self, *values: Value) -> None:
-        """The results are values that exist already."""
+        """Use existing values as the results."""
         self.values = list(values)
 
     def unknown(self) -> None:
-        """Keep the ATen name; attrs hold the arguments, and `tensors` the place of each input."""
+        """Append a node with the ATen name as kind, arguments in attrs, and inputs in `tensors`."""
         inputs: list[Value] = []
         places: list[str] = []
         attrs: dict[str, Any] = {}
@@ -106,11 +106,11 @@ class Call:
         self.nodes.append(Node(kind, list(inputs), outputs, attrs, self.module))
 
 
-Converter = Callable[[Call], None]
+Converter = Callable[[AtenCall], None]
 
 
 def plain_attr(value: Any) -> Any:
-    """A scalar, dtype or list of them as JSON; None for what a graph has no use for."""
+    """A scalar, dtype or list of them as JSON; None for other values."""
     if isinstance(value, torch.dtype):
         return dtype_name(value)
     if isinstance(value, (bool, int, str)):
@@ -123,8 +123,8 @@ def plain_attr(value: Any) -> Any:
 
 
 def dims_of(dims: int | Sequence[int] | None, rank: int) -> list[int]:
-    """Dims as a sorted list counted from the front; all of them for None and for []."""
+    """Dims as a sorted list of nonnegative numbers; all dims for None and for []."""
     if dims is None or (not isinstance(dims, int) and not dims):
         return list(range(rank))
-    given = [dims] if isinstance(dims, int) else dims
-    return sorted(dim % rank if rank else 0 for dim in given)
+    dim_list = [dims] if isinstance(dims, int) else dims
+    return sorted(dim % rank if rank else 0 for dim in dim_list)

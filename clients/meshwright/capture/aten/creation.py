@@ -1,38 +1,44 @@
-"""Calls that make tensors from nothing."""
+"""Converters of calls that create tensors."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from meshwright.capture.aten.call import Call, Converter, plain_attr
+from meshwright.capture.aten.call import AtenCall, Converter, plain_attr
 from meshwright.capture.program import Node, Value
 
 
-def _arange(call: Call) -> None:
+def _arange(call: AtenCall) -> None:
     start, end, step = (call.args.get(name) for name in ("start", "end", "step"))
     call.op("arange", [], start=start or 0, end=end, step=1 if step is None else step)
 
 
-def _full(call: Call, *, value: float | None = None) -> None:
+def _full(call: AtenCall, *, value: float | None = None) -> None:
     fill = call.args["fill_value"] if value is None else value
     call.op("full", [], value=plain_attr(fill))
 
 
-def _eye(call: Call) -> None:
-    """Where the number of the row is that of the column."""
+def _eye(call: AtenCall) -> None:
+    """An identity matrix: equality of row and column numbers."""
     rows, columns = call.out.shape
-    down, across = (Value("", (count,), "int64") for count in (rows, columns))
-    for made in (down, across):
+    row_numbers, column_numbers = (Value("", (count,), "int64") for count in (rows, columns))
+    for numbers in (row_numbers, column_numbers):
         call.nodes.append(
-            Node("arange", [], [made], {"start": 0, "end": made.shape[0], "step": 1}, call.module)
+            Node(
+                "arange",
+                [],
+                [numbers],
+                {"start": 0, "end": numbers.shape[0], "step": 1},
+                call.module,
+            )
         )
-    down = call.step("reshape", [down], (rows, 1))
-    same = Value("", call.out.shape, "bool")
-    call.nodes.append(Node("eq", [down, across], [same], {}, call.module))
-    call.op("cast", [same], dtype=call.out.dtype)
+    row_numbers = call.step("reshape", [row_numbers], (rows, 1))
+    mask = Value("", call.out.shape, "bool")
+    call.nodes.append(Node("eq", [row_numbers, column_numbers], [mask], {}, call.module))
+    call.op("cast", [mask], dtype=call.out.dtype)
 
 
-def _one_hot(call: Call) -> None:
+def _one_hot(call: AtenCall) -> None:
     call.op("one_hot", [call.args["self"]], classes=call.out.shape[-1])
 
 
@@ -40,7 +46,7 @@ CONVERTERS: dict[str, Converter] = {
     "arange": _arange,
     **dict.fromkeys(("full", "full_like", "new_full"), _full),
     **dict.fromkeys(("zeros", "zeros_like", "new_zeros"), partial(_full, value=0)),
-    # what nobody has written yet may be anything, and so zeros
+    # uninitialized values are unspecified, so that zeros are valid
     **dict.fromkeys(("empty", "empty_like", "new_empty"), partial(_full, value=0)),
     **dict.fromkeys(("ones", "ones_like", "new_ones"), partial(_full, value=1)),
     "eye": _eye,

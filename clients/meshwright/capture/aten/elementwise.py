@@ -1,11 +1,11 @@
-"""Element-wise calls: one kind each, scalars in attrs."""
+"""Converters of element-wise calls, with scalars in attrs."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from meshwright.capture.aten.call import Call, Converter, plain_attr
+from meshwright.capture.aten.call import AtenCall, Converter, plain_attr
 from meshwright.capture.program import Value
 
 _UNARY = (
@@ -19,43 +19,43 @@ _BINARY = (
 )  # fmt: skip
 
 
-def _unary(call: Call, *, kind: str) -> None:
+def _unary(call: AtenCall, *, kind: str) -> None:
     call.op(kind, [call.args["self"]])
 
 
-def _binary(call: Call, *, kind: str) -> None:
+def _binary(call: AtenCall, *, kind: str) -> None:
     rounding = call.args.get("rounding_mode")
     if rounding is not None:
         kind = f"{rounding}_div"
     left, right = call.args["self"], call.args["other"]
     if not isinstance(left, Value):
         return call.unknown()
-    return _two(call, kind, left, right)
+    return _binary_op(call, kind, left, right)
 
 
-def _two(call: Call, kind: str, left: Value, right: Any) -> None:
+def _binary_op(call: AtenCall, kind: str, left: Value, right: Any) -> None:
     if isinstance(right, Value):
         call.op(kind, [left, right])
     else:
         call.op(kind, [left], other=plain_attr(right))
 
 
-def _sum(call: Call, *, kind: str) -> None:
+def _sum(call: AtenCall, *, kind: str) -> None:
     left, right, alpha = call.args["self"], call.args["other"], call.args.get("alpha", 1)
     if alpha != 1 and isinstance(right, Value):
         right = call.step("mul", [right], right.shape, other=plain_attr(alpha))
     elif alpha != 1:
         right = right * alpha
-    _two(call, kind, left, right)
+    _binary_op(call, kind, left, right)
 
 
-def _reversed_difference(call: Call) -> None:
+def _reversed_difference(call: AtenCall) -> None:
     left, right = call.args["self"], call.args["other"]
     negative = call.step("neg", [left], left.shape)
-    _two(call, "add", negative, right)
+    _binary_op(call, "add", negative, right)
 
 
-def _power(call: Call) -> None:
+def _power(call: AtenCall) -> None:
     base, exponent = call.args["self"], call.args["exponent"]
     if not isinstance(base, Value):
         return call.unknown()
@@ -64,48 +64,48 @@ def _power(call: Call) -> None:
     return call.op("pow", [base], exponent=plain_attr(exponent))
 
 
-def _reciprocal(call: Call) -> None:
+def _reciprocal(call: AtenCall) -> None:
     call.op("pow", [call.args["self"]], exponent=-1)
 
 
-def _square(call: Call) -> None:
+def _square(call: AtenCall) -> None:
     call.op("pow", [call.args["self"]], exponent=2)
 
 
-def _log_sigmoid(call: Call) -> None:
-    """-log(1 + exp(-x))"""
+def _log_sigmoid(call: AtenCall) -> None:
+    """log sigmoid(x) = -log(1 + exp(-x))."""
     x = call.args["self"]
     negative = call.step("neg", [x], x.shape)
-    grown = call.step("softplus", [negative], x.shape, beta=1, threshold=20)
-    call.op("neg", [grown])
+    softplus = call.step("softplus", [negative], x.shape, beta=1, threshold=20)
+    call.op("neg", [softplus])
 
 
-def _shaped(call: Call, *, kind: str, attrs: tuple[str, ...]) -> None:
-    """An activation with numbers of its own."""
+def _activation(call: AtenCall, *, kind: str, attrs: tuple[str, ...]) -> None:
+    """An activation with scalar attrs."""
     call.op(kind, [call.args["self"]], **{name: plain_attr(call.args[name]) for name in attrs})
 
 
-def _cast(call: Call) -> None:
+def _cast(call: AtenCall) -> None:
     source = call.args["self"]
     if source.dtype == call.out.dtype:
         return call.alias(source)
     return call.op("cast", [source], dtype=call.out.dtype)
 
 
-def _identity(call: Call) -> None:
+def _identity(call: AtenCall) -> None:
     call.alias(call.args["self"])
 
 
-def _boolean(call: Call, *, kind: str) -> None:
+def _boolean(call: AtenCall, *, kind: str) -> None:
     prefix = "logical" if call.out.dtype == "bool" else "bitwise"
-    _two(call, f"{prefix}_{kind}", call.args["self"], call.args["other"])
+    _binary_op(call, f"{prefix}_{kind}", call.args["self"], call.args["other"])
 
 
-def _gelu(call: Call) -> None:
+def _gelu(call: AtenCall) -> None:
     call.op("gelu", [call.args["self"]], approximate=call.args.get("approximate", "none"))
 
 
-def _clamp(call: Call) -> None:
+def _clamp(call: AtenCall) -> None:
     low, high = call.args.get("min"), call.args.get("max")
     if isinstance(low, Value) or isinstance(high, Value):
         return call.unknown()
@@ -115,27 +115,27 @@ def _clamp(call: Call) -> None:
     )
 
 
-def _dropout(call: Call) -> None:
+def _dropout(call: AtenCall) -> None:
     if not call.args["train"] or call.args["p"] == 0:
         return call.alias(call.args["input"])
     mask = Value("", call.out.shape, "bool")
-    return call.op_and("dropout", [call.args["input"]], mask, p=call.args["p"])
+    return call.op_with_saved("dropout", [call.args["input"]], mask, p=call.args["p"])
 
 
-def _where(call: Call) -> None:
+def _where(call: AtenCall) -> None:
     if "self" not in call.args:
         return call.unknown()
-    condition, kept, other = (call.args[name] for name in ("condition", "self", "other"))
-    inputs = [condition, *(v for v in (kept, other) if isinstance(v, Value))]
+    condition, selected, other = (call.args[name] for name in ("condition", "self", "other"))
+    inputs = [condition, *(v for v in (selected, other) if isinstance(v, Value))]
     scalars = {
         name: plain_attr(value)
-        for name, value in (("self", kept), ("other", other))
+        for name, value in (("self", selected), ("other", other))
         if not isinstance(value, Value)
     }
     return call.op("where", inputs, **scalars)
 
 
-def _masked_fill(call: Call) -> None:
+def _masked_fill(call: AtenCall) -> None:
     value = call.args["value"]
     inputs = [call.args["self"], call.args["mask"]]
     if isinstance(value, Value):
@@ -154,9 +154,9 @@ CONVERTERS: dict[str, Converter] = {
     "square": _square,
     "reciprocal": _reciprocal,
     "log_sigmoid": _log_sigmoid,
-    "leaky_relu": partial(_shaped, kind="leaky_relu", attrs=("negative_slope",)),
-    "elu": partial(_shaped, kind="elu", attrs=("alpha",)),
-    "softplus": partial(_shaped, kind="softplus", attrs=("beta", "threshold")),
+    "leaky_relu": partial(_activation, kind="leaky_relu", attrs=("negative_slope",)),
+    "elu": partial(_activation, kind="elu", attrs=("alpha",)),
+    "softplus": partial(_activation, kind="softplus", attrs=("beta", "threshold")),
     "to": _cast,
     "_to_copy": _cast,
     "type_as": _cast,

@@ -1,11 +1,11 @@
-"""Calls that are layers: multiplications, convolutions, norms, attention, losses."""
+"""Converters of layers: matrix products, convolutions, norms, attention, losses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 
-from meshwright.capture.aten.call import Call, Converter
+from meshwright.capture.aten.call import AtenCall, Converter
 from meshwright.capture.program import Value
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -19,17 +19,17 @@ _UPSAMPLINGS = (
 )  # fmt: skip
 
 
-def _linear(call: Call) -> None:
+def _linear(call: AtenCall) -> None:
     inputs = [call.args["input"], call.args["weight"], call.args.get("bias")]
     call.op("linear", [v for v in inputs if v is not None], weight_layout="nk")
 
 
-def _matmul(call: Call) -> None:
+def _matmul(call: AtenCall) -> None:
     other = call.args["mat2"] if "mat2" in call.args else call.args["other"]
     call.op("matmul", [call.args["self"], other])
 
 
-def _addmm(call: Call) -> None:
+def _addmm(call: AtenCall) -> None:
     bias, a, b = (call.args[name] for name in ("self", "mat1", "mat2"))
     if call.args["beta"] != 1 or call.args["alpha"] != 1:
         return call.unknown()
@@ -38,18 +38,18 @@ def _addmm(call: Call) -> None:
     return call.op("add", [call.step("matmul", [a, b], call.out.shape), bias])
 
 
-def _batched_sum(call: Call) -> None:
-    """baddbmm: beta * self + alpha * (batch1 @ batch2)"""
-    added, a, b = (call.args[name] for name in ("self", "batch1", "batch2"))
+def _batched_sum(call: AtenCall) -> None:
+    """baddbmm: beta * self + alpha * (batch1 @ batch2)."""
+    addend, a, b = (call.args[name] for name in ("self", "batch1", "batch2"))
     product = call.step("matmul", [a, b], call.out.shape)
     if call.args["alpha"] != 1:
         product = call.step("mul", [product], call.out.shape, other=call.args["alpha"])
     if call.args["beta"] != 1:
-        added = call.step("mul", [added], added.shape, other=call.args["beta"])
-    call.op("add", [product, added])
+        addend = call.step("mul", [addend], addend.shape, other=call.args["beta"])
+    call.op("add", [product, addend])
 
 
-def _attention(call: Call) -> None:
+def _attention(call: AtenCall) -> None:
     query, key, value = (call.args[name] for name in ("query", "key", "value"))
     mask, scale = call.args.get("attn_mask"), call.args.get("scale")
     attrs = {
@@ -62,42 +62,42 @@ def _attention(call: Call) -> None:
     call.op("attention", inputs, **attrs)
 
 
-def _attention_kernel(call: Call) -> None:
-    """A backend's own entry to the same thing; what it keeps for its backward is not read here."""
+def _attention_kernel(call: AtenCall) -> None:
+    """A backend's attention kernel; tensors saved for its backward pass are dropped."""
     call.results = call.results[:1]
     _attention(call)
 
 
-def _convolution(call: Call) -> None:
+def _convolution(call: AtenCall) -> None:
     x, weight, bias = call.args["input"], call.args["weight"], call.args.get("bias")
     spatial = weight.rank - 2
     padding = call.args["padding"]
     if padding == "valid":
         padding = 0
     attrs = {
-        "stride": _spread(call.args["stride"], spatial),
-        "padding": padding if padding == "same" else _spread(padding, spatial),
-        "dilation": _spread(call.args["dilation"], spatial),
+        "stride": _per_dim(call.args["stride"], spatial),
+        "padding": padding if padding == "same" else _per_dim(padding, spatial),
+        "dilation": _per_dim(call.args["dilation"], spatial),
         "groups": call.args["groups"],
     }
     inputs = [v for v in (x, weight, bias) if v is not None]
     if x.rank != spatial + 2:
         return call.unknown()
     if call.args.get("transposed", "output_padding" in call.args):
-        attrs["output_padding"] = _spread(call.args["output_padding"], spatial)
+        attrs["output_padding"] = _per_dim(call.args["output_padding"], spatial)
         return call.op("conv_transpose", inputs, **attrs)
     return call.op("conv", inputs, **attrs)
 
 
-def _pool(call: Call, *, kind: str, spatial: int) -> None:
-    kernel = _spread(call.args["kernel_size"], spatial)
+def _pool(call: AtenCall, *, kind: str, spatial: int) -> None:
+    kernel = _per_dim(call.args["kernel_size"], spatial)
     stride = call.args["stride"]
     attrs = {
         "kernel": kernel,
-        "stride": _spread(stride, spatial) if stride not in ([], None) else kernel,
-        "padding": _spread(call.args["padding"], spatial),
+        "stride": _per_dim(stride, spatial) if stride not in ([], None) else kernel,
+        "padding": _per_dim(call.args["padding"], spatial),
     }
-    if kind == "max_pool" and any(d != 1 for d in _spread(call.args["dilation"], spatial)):
+    if kind == "max_pool" and any(d != 1 for d in _per_dim(call.args["dilation"], spatial)):
         return call.unknown()
     if call.args.get("ceil_mode") or call.args.get("divisor_override"):
         return call.unknown()
@@ -106,7 +106,7 @@ def _pool(call: Call, *, kind: str, spatial: int) -> None:
     return call.op(kind, [call.args["self"]], **attrs)
 
 
-def _adaptive_mean(call: Call, *, spatial: int) -> None:
+def _adaptive_mean(call: AtenCall, *, spatial: int) -> None:
     x: Value = call.args["self"]
     target = x.shape[-spatial:]
     if any(size != 1 for size in call.args["output_size"]):
@@ -118,7 +118,7 @@ def _adaptive_mean(call: Call, *, spatial: int) -> None:
     return call.op("mean", [x], dims=dims, keepdim=True)
 
 
-def _upsample(call: Call, *, mode: str, spatial: int) -> None:
+def _upsample(call: AtenCall, *, mode: str, spatial: int) -> None:
     source: Value = call.args["input"] if "input" in call.args else call.args["self"]
     scale = [a / b for a, b in zip(call.out.shape[-spatial:], source.shape[-spatial:], strict=True)]
     attrs = {"align_corners": True} if call.args.get("align_corners") else {}
@@ -131,16 +131,16 @@ def _upsample(call: Call, *, mode: str, spatial: int) -> None:
     )
 
 
-def _selective_scan(call: Call) -> None:
+def _selective_scan(call: AtenCall) -> None:
     call.op("selective_scan", [call.args[name] for name in ("x", "dt", "a", "b", "c")])
 
 
-def _embedding(call: Call) -> None:
+def _embedding(call: AtenCall) -> None:
     attrs = {"sparse": True} if call.args.get("sparse") else {}
     call.op("embedding", [call.args["weight"], call.args["indices"]], **attrs)
 
 
-def _layer_norm(call: Call) -> None:
+def _layer_norm(call: AtenCall) -> None:
     inputs = [call.args["input"], call.args.get("weight"), call.args.get("bias")]
     call.op(
         "layer_norm",
@@ -150,14 +150,14 @@ def _layer_norm(call: Call) -> None:
     )
 
 
-def _rms_norm(call: Call) -> None:
+def _rms_norm(call: AtenCall) -> None:
     x, weight, eps = (call.args.get(name) for name in ("input", "weight", "eps"))
     if x is None or weight is None or eps is None:
         return call.unknown()
     return call.op("rms_norm", [x, weight], dims=len(call.args["normalized_shape"]), eps=eps)
 
 
-def _batch_norm(call: Call) -> None:
+def _batch_norm(call: AtenCall) -> None:
     names = ("input", "weight", "bias", "running_mean", "running_var")
     inputs = [v for name in names if (v := call.args.get(name)) is not None]
     if call.args.get("weight") is None or call.args.get("bias") is None:
@@ -170,7 +170,7 @@ def _batch_norm(call: Call) -> None:
     )
 
 
-def _group_norm(call: Call) -> None:
+def _group_norm(call: AtenCall) -> None:
     inputs = [call.args["input"], call.args.get("weight"), call.args.get("bias")]
     if any(v is None for v in inputs):
         return call.unknown()
@@ -182,8 +182,8 @@ def _group_norm(call: Call) -> None:
     )
 
 
-def _weight_norm(call: Call) -> None:
-    """A weight as a direction with a length of its own: v * (g / |v|), |v| over all dims but one"""
+def _weight_norm(call: AtenCall) -> None:
+    """Weight normalization: v * (g / |v|), with |v| over all dims but one."""
     direction, length = call.args["v"], call.args["g"]
     dims = [d for d in range(direction.rank) if d != call.args["dim"] % direction.rank]
     squares = call.step("mul", [direction, direction], direction.shape)
@@ -192,8 +192,8 @@ def _weight_norm(call: Call) -> None:
     call.op("mul", [direction, scale])
 
 
-def _cross_entropy(call: Call) -> None:
-    """Classes come second in torch and last here."""
+def _cross_entropy(call: AtenCall) -> None:
+    """Cross entropy; torch has classes in the second dim, the canonical kind in the last."""
     logits, labels = call.args["self"], call.args["target"]
     if call.args.get("weight") is not None or call.args["label_smoothing"]:
         return call.unknown()
@@ -210,8 +210,8 @@ def _cross_entropy(call: Call) -> None:
     )
 
 
-def _binary_cross_entropy(call: Call) -> None:
-    """relu(x) - x*y + log(1 + exp(-|x|)), which no x overflows; -|x| = x - 2 relu(x)."""
+def _binary_cross_entropy(call: AtenCall) -> None:
+    """relu(x) - x*y + log(1 + exp(-|x|)), which cannot overflow; -|x| = x - 2 relu(x)."""
     x, y = call.args["self"], call.args["target"]
     if call.args.get("weight") is not None or call.args.get("pos_weight") is not None:
         return call.unknown()
@@ -219,18 +219,18 @@ def _binary_cross_entropy(call: Call) -> None:
     twice = call.step("mul", [positive], x.shape, other=2)
     negative = call.step("sub", [x, twice], x.shape)
     power = call.step("exp", [negative], x.shape)
-    grown = call.step("add", [power], x.shape, other=1)
-    tail = call.step("log", [grown], x.shape)
+    one_plus = call.step("add", [power], x.shape, other=1)
+    tail = call.step("log", [one_plus], x.shape)
     product = call.step("mul", [x, y], x.shape)
     linear = call.step("sub", [positive, product], x.shape)
     reduction = _REDUCTIONS[call.args["reduction"]]
     if reduction == "none":
         return call.op("add", [linear, tail])
-    each = call.step("add", [linear, tail], x.shape)
-    return call.op(reduction, [each], dims=list(range(x.rank)), keepdim=False)
+    losses = call.step("add", [linear, tail], x.shape)
+    return call.op(reduction, [losses], dims=list(range(x.rank)), keepdim=False)
 
 
-def _squared_error(call: Call) -> None:
+def _squared_error(call: AtenCall) -> None:
     x, y = call.args["self"], call.args["target"]
     reduction = _REDUCTIONS[call.args["reduction"]]
     difference = call.step("sub", [x, y], x.shape)
@@ -240,10 +240,10 @@ def _squared_error(call: Call) -> None:
     return call.op(reduction, [squares], dims=list(range(x.rank)), keepdim=False)
 
 
-def _spread(value: int | Sequence[int], spatial: int) -> list[int]:
-    """One number for all spatial dims, or one for each."""
-    given = [value] if isinstance(value, int) else list(value)
-    return given * spatial if len(given) == 1 else given
+def _per_dim(value: int | Sequence[int], spatial: int) -> list[int]:
+    """The value of each spatial dim, from one number for all or one for each."""
+    values = [value] if isinstance(value, int) else list(value)
+    return values * spatial if len(values) == 1 else values
 
 
 CONVERTERS: dict[str, Converter] = {

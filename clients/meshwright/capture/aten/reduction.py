@@ -1,15 +1,15 @@
-"""Reductions and what walks along one dim."""
+"""Converters of reductions, scans and sorts."""
 
 from __future__ import annotations
 
 import math
 from functools import partial
 
-from meshwright.capture.aten.call import Call, Converter, dims_of
+from meshwright.capture.aten.call import AtenCall, Converter, dims_of
 from meshwright.capture.program import Value
 
 
-def _reduced(call: Call, *, kind: str) -> None:
+def _reduce(call: AtenCall, *, kind: str) -> None:
     source: Value = call.args["self"]
     if call.args.get("dtype") is not None:
         source = call.cast(source, call.out.dtype)
@@ -21,7 +21,7 @@ def _reduced(call: Call, *, kind: str) -> None:
     )
 
 
-def _extreme(call: Call, *, kind: str, index: str) -> None:
+def _max_or_min(call: AtenCall, *, kind: str, index: str) -> None:
     source: Value = call.args["self"]
     if "other" in call.args:
         return call.op("maximum" if kind == "amax" else "minimum", [source, call.args["other"]])
@@ -36,7 +36,7 @@ def _extreme(call: Call, *, kind: str, index: str) -> None:
     return call.alias(best, place)
 
 
-def _place(call: Call, *, kind: str) -> None:
+def _argmax_or_argmin(call: AtenCall, *, kind: str) -> None:
     source: Value = call.args["self"]
     if call.args.get("dim") is None:
         return call.unknown()
@@ -44,7 +44,7 @@ def _place(call: Call, *, kind: str) -> None:
     return call.op(kind, [source], dim=dim, keepdim=bool(call.args["keepdim"]))
 
 
-def _vector_norm(call: Call) -> None:
+def _vector_norm(call: AtenCall) -> None:
     source: Value = call.args["self"]
     if call.args["ord"] != 2:
         return call.unknown()
@@ -59,13 +59,13 @@ def _vector_norm(call: Call) -> None:
     return call.op("sqrt", [total])
 
 
-def _variance(call: Call) -> None:
+def _variance(call: AtenCall) -> None:
     source: Value = call.args["self"]
     dims = dims_of(call.args.get("dim"), source.rank)
-    kept = tuple(1 if dim in dims else size for dim, size in enumerate(source.shape))
-    mean = call.step("mean", [source], kept, dims=dims, keepdim=True)
-    centred = call.step("sub", [source, mean], source.shape)
-    squares = call.step("mul", [centred, centred], source.shape)
+    mean_shape = tuple(1 if dim in dims else size for dim, size in enumerate(source.shape))
+    mean = call.step("mean", [source], mean_shape, dims=dims, keepdim=True)
+    centered = call.step("sub", [source, mean], source.shape)
+    squares = call.step("mul", [centered, centered], source.shape)
     keepdim = bool(call.args.get("keepdim", False))
     correction = call.args.get("correction", 1 if call.args.get("unbiased", True) else 0)
     count = math.prod(source.shape[dim] for dim in dims)
@@ -75,17 +75,17 @@ def _variance(call: Call) -> None:
     return call.op("div", [total], other=count - correction)
 
 
-def _softmax(call: Call, *, kind: str) -> None:
+def _softmax(call: AtenCall, *, kind: str) -> None:
     source: Value = call.cast(call.args["self"], call.out.dtype)
     call.op(kind, [source], dim=call.args["dim"] % source.rank)
 
 
-def _top(call: Call) -> None:
+def _topk(call: AtenCall) -> None:
     source: Value = call.args["self"]
     call.op("topk", [source], k=call.args["k"], dim=call.args["dim"] % source.rank)
 
 
-def _sort(call: Call) -> None:
+def _sort(call: AtenCall) -> None:
     source: Value = call.args["self"]
     call.op(
         "sort",
@@ -95,24 +95,24 @@ def _sort(call: Call) -> None:
     )
 
 
-def _cumulative(call: Call) -> None:
+def _cumsum(call: AtenCall) -> None:
     source: Value = call.args["self"]
     call.op("cumsum", [source], dim=call.args["dim"] % source.rank)
 
 
 CONVERTERS: dict[str, Converter] = {
-    **{k: partial(_reduced, kind=k) for k in ("sum", "mean", "amax", "amin", "prod", "any", "all")},
-    "max": partial(_extreme, kind="amax", index="argmax"),
-    "min": partial(_extreme, kind="amin", index="argmin"),
-    "argmax": partial(_place, kind="argmax"),
-    "argmin": partial(_place, kind="argmin"),
+    **{k: partial(_reduce, kind=k) for k in ("sum", "mean", "amax", "amin", "prod", "any", "all")},
+    "max": partial(_max_or_min, kind="amax", index="argmax"),
+    "min": partial(_max_or_min, kind="amin", index="argmin"),
+    "argmax": partial(_argmax_or_argmin, kind="argmax"),
+    "argmin": partial(_argmax_or_argmin, kind="argmin"),
     "linalg_vector_norm": _vector_norm,
     "var": _variance,
     "softmax": partial(_softmax, kind="softmax"),
     "_softmax": partial(_softmax, kind="softmax"),
     "log_softmax": partial(_softmax, kind="log_softmax"),
     "_log_softmax": partial(_softmax, kind="log_softmax"),
-    "topk": _top,
+    "topk": _topk,
     "sort": _sort,
-    "cumsum": _cumulative,
+    "cumsum": _cumsum,
 }

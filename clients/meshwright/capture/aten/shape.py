@@ -1,4 +1,4 @@
-"""Calls that move elements without computing."""
+"""Converters of calls that move elements."""
 
 from __future__ import annotations
 
@@ -6,80 +6,82 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from meshwright.capture.aten.call import Call, Converter, plain_attr
+from meshwright.capture.aten.call import AtenCall, Converter, plain_attr
 from meshwright.capture.program import Value
 
 
-def _reshape(call: Call) -> None:
+def _reshape(call: AtenCall) -> None:
     call.op("reshape", [call.args["self"]])
 
 
-def _permuted(call: Call, dims: Sequence[int]) -> None:
+def _permute_dims(call: AtenCall, dims: Sequence[int]) -> None:
     source: Value = call.args["self"]
     call.op("transpose", [source], dims=[dim % source.rank for dim in dims])
 
 
-def _transpose(call: Call) -> None:
+def _transpose(call: AtenCall) -> None:
     rank = call.args["self"].rank
     if not rank:
         return call.alias(call.args["self"])
-    one, other = call.args["dim0"] % rank, call.args["dim1"] % rank
+    first, second = call.args["dim0"] % rank, call.args["dim1"] % rank
     order = list(range(rank))
-    order[one], order[other] = order[other], order[one]
-    return _permuted(call, order)
+    order[first], order[second] = order[second], order[first]
+    return _permute_dims(call, order)
 
 
-def _last_two(call: Call) -> None:
+def _transpose_last_two(call: AtenCall) -> None:
     order = list(range(call.args["self"].rank))
-    _permuted(call, [*order[:-2], *order[:-3:-1]])
+    _permute_dims(call, [*order[:-2], *order[:-3:-1]])
 
 
-def _permute(call: Call) -> None:
-    _permuted(call, call.args["dims"])
+def _permute(call: AtenCall) -> None:
+    _permute_dims(call, call.args["dims"])
 
 
-def _move(call: Call) -> None:
+def _move(call: AtenCall) -> None:
     rank = call.args["self"].rank
     source, target = call.args["source"], call.args["destination"]
     sources = [d % rank for d in ([source] if isinstance(source, int) else source)]
     targets = [d % rank for d in ([target] if isinstance(target, int) else target)]
     rest = iter([d for d in range(rank) if d not in sources])
-    moved = dict(zip(targets, sources, strict=True))
-    _permuted(call, [moved[d] if d in moved else next(rest) for d in range(rank)])
+    source_of = dict(zip(targets, sources, strict=True))
+    _permute_dims(call, [source_of[d] if d in source_of else next(rest) for d in range(rank)])
 
 
-def _expand(call: Call) -> None:
+def _expand(call: AtenCall) -> None:
     source: Value = call.args["self"]
     if source.shape == call.out.shape:
         return call.alias(source)
     return call.op("expand", [source])
 
 
-def _broadcast(call: Call) -> None:
+def _broadcast(call: AtenCall) -> None:
     call.alias(
         *(
-            source if source.shape == call.out.shape else call.step("expand", [source], whole)
-            for source, whole in ((v, call.out.shape) for v in call.args["tensors"])
+            source if source.shape == call.out.shape else call.step("expand", [source], shape)
+            for source, shape in ((v, call.out.shape) for v in call.args["tensors"])
         )
     )
 
 
-def _repeat(call: Call) -> None:
-    """Tile: each repeated dim becomes a new dim in front of it, expanded and merged."""
+def _repeat(call: AtenCall) -> None:
+    """Tile: a new dim before each repeated dim, expanded and merged."""
     source: Value = call.args["self"]
     repeats = call.args["repeats"]
     lead = [1] * (len(repeats) - source.rank)
     if all(times == 1 for times in repeats):
         return call.op("reshape", [source])
-    single = [s for size in (*lead, *source.shape) for s in (1, size)]
-    tiled = [s for t, size in zip(repeats, (*lead, *source.shape), strict=True) for s in (t, size)]
-    opened = call.step("reshape", [source], single)
-    grown = call.step("expand", [opened], tiled)
-    return call.op("reshape", [grown])
+    unsqueezed_shape = [s for size in (*lead, *source.shape) for s in (1, size)]
+    tiled_shape = [
+        s for t, size in zip(repeats, (*lead, *source.shape), strict=True) for s in (t, size)
+    ]
+    unsqueezed = call.step("reshape", [source], unsqueezed_shape)
+    expanded = call.step("expand", [unsqueezed], tiled_shape)
+    return call.op("reshape", [expanded])
 
 
-def _repeat_each(call: Call) -> None:
-    """repeat_interleave by one number: a dim behind the repeated one, expanded and merged."""
+def _repeat_interleave(call: AtenCall) -> None:
+    """repeat_interleave by one number: a new dim after the repeated dim, expanded and merged."""
     source: Value = call.args["self"]
     times = call.args["repeats"]
     if not isinstance(times, int):
@@ -88,13 +90,13 @@ def _repeat_each(call: Call) -> None:
         source = call.step("reshape", [source], [math.prod(source.shape)])
     dim = (call.args.get("dim") or 0) % source.rank
     before, after = source.shape[: dim + 1], source.shape[dim + 1 :]
-    opened = call.step("reshape", [source], [*before, 1, *after])
-    grown = call.step("expand", [opened], [*before, times, *after])
-    return call.op("reshape", [grown])
+    unsqueezed = call.step("reshape", [source], [*before, 1, *after])
+    expanded = call.step("expand", [unsqueezed], [*before, times, *after])
+    return call.op("reshape", [expanded])
 
 
-def _difference(call: Call) -> None:
-    """What each place of a dim is more than the one before it."""
+def _diff(call: AtenCall) -> None:
+    """diff: differences of adjacent elements along a dim."""
     source: Value = call.args["self"]
     ends = [call.args.get(name) for name in ("prepend", "append")]
     dim = call.args["dim"] % source.rank
@@ -103,58 +105,62 @@ def _difference(call: Call) -> None:
     parts = [value for value in (ends[0], source, ends[1]) if value is not None]
     shape = list(source.shape)
     shape[dim] = sum(value.shape[dim] for value in parts)
-    whole = source if len(parts) == 1 else call.step("concat", parts, shape, dim=dim)
-    later = _slice_of(call, whole, dim, 1, shape[dim])
-    return call.op("sub", [later, _slice_of(call, whole, dim, 0, shape[dim] - 1)])
+    extended = source if len(parts) == 1 else call.step("concat", parts, shape, dim=dim)
+    later = _slice_of(call, extended, dim, 1, shape[dim])
+    return call.op("sub", [later, _slice_of(call, extended, dim, 0, shape[dim] - 1)])
 
 
-def _copied(call: Call) -> None:
-    """What is written over all of a tensor, in its shape and dtype."""
+def _copy(call: AtenCall) -> None:
+    """copy: the source in the shape and dtype of the target."""
     source = call.cast(call.args["src"], call.out.dtype)
     if source.shape == call.out.shape:
         return call.alias(source)
     return call.op("expand", [source])
 
 
-def _written_slice(call: Call) -> None:
-    """slice_scatter: what lies before, what is written, what lies behind."""
+def _slice_scatter(call: AtenCall) -> None:
+    """slice_scatter: a concat of the part before, the source and the part after."""
     source: Value = call.args["self"]
     dim = call.args["dim"] % source.rank
     start, end = _bounds(call, source.shape[dim])
     if call.args["step"] != 1:
         return call.unknown()
-    return _written(call, source, call.args["src"], dim, start, end)
+    return _scatter_range(call, source, call.args["src"], dim, start, end)
 
 
-def _written_row(call: Call) -> None:
-    """select_scatter: the same, one place long."""
+def _select_scatter(call: AtenCall) -> None:
+    """select_scatter: a slice_scatter of length one."""
     source: Value = call.args["self"]
     dim = call.args["dim"] % source.rank
     place = call.args["index"] % source.shape[dim]
     row = [1 if d == dim else size for d, size in enumerate(source.shape)]
-    written = call.step("reshape", [call.args["src"]], row)
-    return _written(call, source, written, dim, place, place + 1)
+    row_value = call.step("reshape", [call.args["src"]], row)
+    return _scatter_range(call, source, row_value, dim, place, place + 1)
 
 
-def _written(call: Call, source: Value, written: Value, dim: int, start: int, end: int) -> None:
+def _scatter_range(
+    call: AtenCall, source: Value, replacement: Value, dim: int, start: int, end: int
+) -> None:
     extent = source.shape[dim]
-    parts = [written]
+    parts = [replacement]
     if start > 0:
         parts.insert(0, _slice_of(call, source, dim, 0, start))
     if end < extent:
         parts.append(_slice_of(call, source, dim, end, extent))
     if len(parts) == 1:
-        return call.alias(written)
+        return call.alias(replacement)
     return call.op("concat", parts, dim=dim)
 
 
-def _slice_of(call: Call, source: Value, dim: int, start: int, end: int, step: int = 1) -> Value:
+def _slice_of(
+    call: AtenCall, source: Value, dim: int, start: int, end: int, step: int = 1
+) -> Value:
     shape = list(source.shape)
     shape[dim] = -(-(end - start) // step)
     return call.step("slice", [source], shape, dim=dim, start=start, end=end, step=step)
 
 
-def _slice(call: Call) -> None:
+def _slice(call: AtenCall) -> None:
     source: Value = call.args["self"]
     dim = call.args.get("dim", 0) % source.rank
     extent = source.shape[dim]
@@ -165,15 +171,15 @@ def _slice(call: Call) -> None:
     return call.op("slice", [source], dim=dim, start=start, end=end, step=step)
 
 
-def _bounds(call: Call, extent: int) -> tuple[int, int]:
-    """The arguments start and end, counted from the front and within the dim."""
+def _bounds(call: AtenCall, extent: int) -> tuple[int, int]:
+    """The arguments start and end, nonnegative and within the dim."""
     start, end = call.args.get("start"), call.args.get("end")
     places = (0 if start is None else start, extent if end is None else end)
     start, end = (min(max(p + extent if p < 0 else p, 0), extent) for p in places)
     return start, end
 
 
-def _narrow(call: Call) -> None:
+def _narrow(call: AtenCall) -> None:
     source: Value = call.args["self"]
     dim, length = call.args["dim"] % source.rank, call.args["length"]
     start = call.args["start"]
@@ -183,7 +189,7 @@ def _narrow(call: Call) -> None:
     return call.op("slice", [source], dim=dim, start=start, end=start + length, step=1)
 
 
-def _select(call: Call) -> None:
+def _select(call: AtenCall) -> None:
     source: Value = call.args["self"]
     dim = call.args["dim"] % source.rank
     index = call.args["index"] % source.shape[dim]
@@ -192,7 +198,7 @@ def _select(call: Call) -> None:
     return call.op("reshape", [_slice_of(call, source, dim, index, index + 1)])
 
 
-def _split(call: Call) -> None:
+def _split(call: AtenCall) -> None:
     source: Value = call.args["self"] if "self" in call.args else call.args["input"]
     dim = call.args.get("dim", 0) % source.rank
     if len(call.results) == 1:
@@ -200,7 +206,7 @@ def _split(call: Call) -> None:
     return call.op("split", [source], dim=dim, sizes=[value.shape[dim] for value in call.results])
 
 
-def _unbind(call: Call) -> None:
+def _unbind(call: AtenCall) -> None:
     source: Value = call.args["self"]
     dim = call.args.get("dim", 0) % source.rank
     if len(call.results) == 1:
@@ -217,18 +223,18 @@ def _unbind(call: Call) -> None:
     )
 
 
-def _concat(call: Call) -> None:
+def _concat(call: AtenCall) -> None:
     tensors: list[Value] = call.args["tensors"]
     if len(tensors) == 1:
         return call.alias(tensors[0])
     return call.op("concat", tensors, dim=call.args.get("dim", 0) % tensors[0].rank)
 
 
-def _stack(call: Call) -> None:
+def _stack(call: AtenCall) -> None:
     call.op("stack", call.args["tensors"], dim=call.args.get("dim", 0) % call.out.rank)
 
 
-def _pad(call: Call) -> None:
+def _pad(call: AtenCall) -> None:
     mode = call.args.get("mode", "constant")
     value = call.args.get("value") or 0
     source: Value = call.args["self"]
@@ -242,7 +248,7 @@ def _pad(call: Call) -> None:
     return call.op("pad", [source], pads=pairs, mode=mode, value=plain_attr(value))
 
 
-def _roll(call: Call) -> None:
+def _roll(call: AtenCall) -> None:
     source: Value = call.args["self"]
     if not call.args["dims"]:
         return call.unknown()
@@ -254,26 +260,26 @@ def _roll(call: Call) -> None:
     )
 
 
-def _flip(call: Call) -> None:
+def _flip(call: AtenCall) -> None:
     source: Value = call.args["self"]
     call.op("flip", [source], dims=[dim % source.rank for dim in call.args["dims"]])
 
 
-def _triangle(call: Call, *, kind: str) -> None:
+def _triangle(call: AtenCall, *, kind: str) -> None:
     call.op(kind, [call.args["self"]], diagonal=call.args.get("diagonal", 0))
 
 
-def _gather(call: Call) -> None:
+def _gather(call: AtenCall) -> None:
     source: Value = call.args["self"]
     call.op("gather", [source, call.args["index"]], dim=call.args["dim"] % source.rank)
 
 
-def _index_select(call: Call) -> None:
+def _index_select(call: AtenCall) -> None:
     source: Value = call.args["self"]
     call.op("index_select", [source, call.args["index"]], dim=call.args["dim"] % source.rank)
 
 
-def _index(call: Call) -> None:
+def _index(call: AtenCall) -> None:
     indices: list[Value | None] = call.args["indices"]
     call.op(
         "index",
@@ -282,7 +288,7 @@ def _index(call: Call) -> None:
     )
 
 
-def _scatter(call: Call, *, kind: str) -> None:
+def _scatter(call: AtenCall, *, kind: str) -> None:
     source: Value = call.args["self"]
     inputs = [source, call.args["index"]]
     attrs = {"dim": call.args["dim"] % source.rank}
@@ -302,9 +308,9 @@ CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(_VIEWS, _reshape),
     "transpose": _transpose,
     "swapaxes": _transpose,
-    "t": _last_two,
-    "numpy_T": _last_two,
-    "mT": _last_two,
+    "t": _transpose_last_two,
+    "numpy_T": _transpose_last_two,
+    "mT": _transpose_last_two,
     "permute": _permute,
     "movedim": _move,
     "expand": _expand,
@@ -312,11 +318,11 @@ CONVERTERS: dict[str, Converter] = {
     "broadcast_to": _expand,
     "broadcast_tensors": _broadcast,
     "repeat": _repeat,
-    "repeat_interleave": _repeat_each,
-    "diff": _difference,
-    "copy": _copied,
-    "slice_scatter": _written_slice,
-    "select_scatter": _written_row,
+    "repeat_interleave": _repeat_interleave,
+    "diff": _diff,
+    "copy": _copy,
+    "slice_scatter": _slice_scatter,
+    "select_scatter": _select_scatter,
     "slice": _slice,
     "narrow": _narrow,
     "select": _select,

@@ -1,4 +1,4 @@
-"""Run a Graph in PyTorch: the meaning of every canonical kind."""
+"""Interpreter of graphs in PyTorch, the reference semantics of every canonical kind."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from meshwright.capture.interpreter import arithmetic, layers, mixture, recurrence, shape
-from meshwright.capture.interpreter.run import Kernel, Run
+from meshwright.capture.interpreter.run import Kernel, TorchOpCall
 from meshwright.schema import Graph, Op
-from meshwright.schema.attrs import read_attrs
+from meshwright.schema.op_attrs import read_attrs
 
 KERNELS: dict[str, Kernel] = {
     **arithmetic.KERNELS,
@@ -20,7 +20,7 @@ KERNELS: dict[str, Kernel] = {
     **recurrence.KERNELS,
 }
 
-__all__ = ["KERNELS", "Run", "interpret", "results_of", "run_of"]
+__all__ = ["KERNELS", "TorchOpCall", "interpret", "results_of", "run_of"]
 
 
 def interpret(
@@ -31,28 +31,28 @@ def interpret(
     dtypes: Mapping[str, torch.dtype] | None = None,
     capacity_factor: float | None = None,
 ) -> dict[str, torch.Tensor]:
-    """All tensors of the graph by name, autograd included.
+    """All tensors of the graph by name, with autograd.
 
-    values: the tensors that no op makes. dtypes: run a dtype of the graph as another one.
-    capacity_factor: over the graph's own, so that no token of a mixture is dropped.
-    Raises NotImplementedError for a kind without a meaning here.
+    values: the tensors without a producer. dtypes: replacements of dtypes of the graph.
+    capacity_factor: replaces that of the graph, to avoid dropped tokens in a mixture.
+    Raises NotImplementedError for a kind without a kernel.
     """
     sizes = {**graph.symbols, **(symbols or {})}
     shapes = graph.instantiate(symbols or {})
     names = {tensor.name: tensor.dtype for tensor in graph.tensors}
-    made = dict(values)
+    tensors = dict(values)
     for op in graph.ops:
         run = run_of(
             op,
-            [made[name] for name in op.inputs],
+            [tensors[name] for name in op.inputs],
             shapes=[shapes[name] for name in op.outputs],
             dtypes=[names[name] for name in op.outputs],
             sizes=sizes,
             replaced=dtypes or {},
             capacity_factor=capacity_factor,
         )
-        made.update(zip(op.outputs, results_of(run), strict=True))
-    return made
+        tensors.update(zip(op.outputs, results_of(run), strict=True))
+    return tensors
 
 
 def run_of(
@@ -64,18 +64,17 @@ def run_of(
     sizes: Mapping[str, int],
     replaced: Mapping[str, torch.dtype],
     capacity_factor: float | None = None,
-) -> Run:
-    """One op as its kernel sees it.
+) -> TorchOpCall:
+    """The call of one op for its kernel.
 
-    shapes, dtypes: of its outputs. sizes: of the symbols. replaced: dtypes of the graph that run as
-    others.
+    shapes, dtypes: of its outputs. sizes: of the symbols. replaced: replacements of dtypes.
     """
 
     def dtype(name: str) -> torch.dtype:
-        found: torch.dtype = replaced.get(name) or getattr(torch, name)
-        return found
+        result: torch.dtype = replaced.get(name) or getattr(torch, name)
+        return result
 
-    return Run(
+    return TorchOpCall(
         op,
         list(inputs),
         read_attrs(op.attrs, sizes, dtype),
@@ -85,17 +84,17 @@ def run_of(
     )
 
 
-def results_of(run: Run) -> Sequence[torch.Tensor]:
-    """What an op makes; NotImplementedError for a kind without a meaning here."""
-    made = KERNELS.get(run.op.kind, _aten)(run)
-    return made if isinstance(made, (list, tuple)) else [made]
+def results_of(run: TorchOpCall) -> Sequence[torch.Tensor]:
+    """The results of an op; NotImplementedError for a kind without a kernel."""
+    results = KERNELS.get(run.op.kind, _aten)(run)
+    return results if isinstance(results, (list, tuple)) else [results]
 
 
-def _aten(run: Run) -> Any:
-    """An op that kept its ATen name, with its inputs where `tensors` says they go."""
+def _aten(run: TorchOpCall) -> Any:
+    """An op with an ATen kind; the attr `tensors` lists the argument of each input."""
     namespace, *rest = run.op.kind.split(".")
     if len(rest) != 2 or "tensors" not in run.attrs:
-        raise NotImplementedError(f"op {run.op.name!r}: kind {run.op.kind!r} has no meaning here")
+        raise NotImplementedError(f"op {run.op.name!r}: kind {run.op.kind!r} has no kernel")
     operator = getattr(getattr(getattr(torch.ops, namespace), rest[0]), rest[1])
     arguments = {key: value for key, value in run.attrs.items() if key != "tensors"}
     for place, tensor in zip(run.attrs["tensors"], run.inputs, strict=True):

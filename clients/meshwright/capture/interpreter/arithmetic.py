@@ -1,4 +1,4 @@
-"""Element-wise kinds, reductions and creation."""
+"""Kernels of element-wise kinds, reductions and creation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from meshwright.capture.interpreter.run import Kernel, Run
+from meshwright.capture.interpreter.run import Kernel, TorchOpCall
 
 T = torch.Tensor
 
@@ -29,15 +29,15 @@ _ACTIVATIONS = (
 _REDUCTIONS = ("sum", "mean", "amax", "amin", "any", "all")
 
 
-def _unary(run: Run, *, function: Callable[[T], T]) -> T:
+def _unary(run: TorchOpCall, *, function: Callable[[T], T]) -> T:
     return function(run.x)
 
 
-def _activation(run: Run, *, function: Callable[..., T]) -> T:
+def _activation(run: TorchOpCall, *, function: Callable[..., T]) -> T:
     return function(run.x, **run.attrs)
 
 
-def _binary(run: Run, *, function: Callable[[T, Any], T]) -> T:
+def _binary(run: TorchOpCall, *, function: Callable[[T, Any], T]) -> T:
     other = run.optional(1)
     if other is not None:
         return function(run.x, other)
@@ -47,44 +47,44 @@ def _binary(run: Run, *, function: Callable[[T, Any], T]) -> T:
     return function(run.x, scalar)
 
 
-def _reduction(run: Run, *, function: Callable[..., T]) -> T:
+def _reduction(run: TorchOpCall, *, function: Callable[..., T]) -> T:
     if not run.attrs["dims"]:
         return run.x
     return function(run.x, dim=run.attrs["dims"], keepdim=run.attrs["keepdim"])
 
 
-def _product(run: Run) -> T:
+def _product(run: TorchOpCall) -> T:
     result = run.x
     for dim in sorted(run.attrs["dims"], reverse=True):
         result = result.prod(dim=dim, keepdim=run.attrs["keepdim"])
     return result
 
 
-def _power(run: Run) -> T:
+def _power(run: TorchOpCall) -> T:
     exponent = run.optional(1)
     return torch.pow(run.x, run.attrs["exponent"] if exponent is None else exponent)
 
 
-def _where(run: Run) -> T:
+def _where(run: TorchOpCall) -> T:
     condition, *tensors = run.inputs
     rest = iter(tensors)
-    kept, other = (
+    selected, other = (
         run.attrs[name] if name in run.attrs else next(rest) for name in ("self", "other")
     )
-    return torch.where(condition, kept, other)
+    return torch.where(condition, selected, other)
 
 
-def _masked_fill(run: Run) -> T:
+def _masked_fill(run: TorchOpCall) -> T:
     fill = run.optional(2)
     return run.x.masked_fill(run.inputs[1], run.attrs["value"] if fill is None else fill)
 
 
-def _dropout(run: Run) -> list[T]:
-    made: tuple[T, T] = torch.native_dropout(run.x, run.attrs["p"], True)
-    return list(made[: len(run.shapes)])
+def _dropout(run: TorchOpCall) -> list[T]:
+    results: tuple[T, T] = torch.native_dropout(run.x, run.attrs["p"], True)
+    return list(results[: len(run.shapes)])
 
 
-def _arange(run: Run) -> T:
+def _arange(run: TorchOpCall) -> T:
     attrs = run.attrs
     return torch.arange(attrs["start"], attrs["end"], attrs["step"], dtype=run.dtypes[0])
 

@@ -1,4 +1,4 @@
-"""Multiplications, convolutions, norms, attention, losses."""
+"""Kernels of matrix products, convolutions, norms, attention and losses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from meshwright.capture.interpreter.run import Kernel, Run
+from meshwright.capture.interpreter.run import Kernel, TorchOpCall
 
 T = torch.Tensor
 _ByDims = tuple[Callable[..., T], Callable[..., T], Callable[..., T]]
@@ -19,12 +19,12 @@ _MAX_POOLS: _ByDims = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
 _MEAN_POOLS: _ByDims = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
 
 
-def _linear(run: Run) -> T:
+def _linear(run: TorchOpCall) -> T:
     weight = run.inputs[1] if run.attrs["weight_layout"] == "nk" else run.inputs[1].T
     return F.linear(run.x, weight, run.optional(2))
 
 
-def _attention(run: Run) -> T:
+def _attention(run: TorchOpCall) -> T:
     query, key, value = run.inputs[:3]
     return F.scaled_dot_product_attention(
         query,
@@ -38,17 +38,17 @@ def _attention(run: Run) -> T:
     )
 
 
-def _convolution(run: Run, *, functions: _ByDims) -> T:
+def _convolution(run: TorchOpCall, *, functions: _ByDims) -> T:
     return functions[run.x.dim() - 3](run.x, run.inputs[1], run.optional(2), **run.attrs)
 
 
-def _pool(run: Run, *, functions: _ByDims) -> T:
+def _pool(run: TorchOpCall, *, functions: _ByDims) -> T:
     attrs = run.attrs
     function = functions[run.x.dim() - 3]
     return function(run.x, attrs["kernel"], stride=attrs["stride"], padding=attrs["padding"])
 
 
-def _upsample(run: Run) -> T:
+def _upsample(run: TorchOpCall) -> T:
     options: dict[str, Any] = {}
     if run.attrs["mode"] != "nearest":
         options["align_corners"] = run.attrs.get("align_corners", False)
@@ -56,7 +56,7 @@ def _upsample(run: Run) -> T:
     return F.interpolate(run.x, size=target, mode=run.attrs["mode"], **options)
 
 
-def _cross_entropy(run: Run) -> T:
+def _cross_entropy(run: TorchOpCall) -> T:
     logits, labels = run.inputs
     loss = F.cross_entropy(
         logits.reshape(-1, logits.shape[-1]),
@@ -67,7 +67,7 @@ def _cross_entropy(run: Run) -> T:
     return loss.reshape(labels.shape) if run.attrs["reduction"] == "none" else loss
 
 
-def _rms_norm(run: Run) -> T:
+def _rms_norm(run: TorchOpCall) -> T:
     x, weight = run.inputs
     wide = x.to(run.attrs.get("compute", x.dtype))
     dims = tuple(range(-int(run.attrs["dims"]), 0))
@@ -75,29 +75,29 @@ def _rms_norm(run: Run) -> T:
     return weight * (wide * scale).to(x.dtype)
 
 
-def _layer_norm(run: Run) -> T:
+def _layer_norm(run: TorchOpCall) -> T:
     shape = run.x.shape[-int(run.attrs["dims"]) :]
     return F.layer_norm(run.x, shape, run.optional(1), run.optional(2), eps=run.attrs["eps"])
 
 
-def _batch_norm(run: Run) -> T:
-    """In training the batch's own statistics; the running ones are not updated here."""
+def _batch_norm(run: TorchOpCall) -> T:
+    """Batch norm with batch statistics in training; running statistics are not updated."""
     x, weight, bias = run.inputs[:3]
     training = run.attrs["training"]
     mean, var = (None, None) if training else (run.optional(3), run.optional(4))
     return F.batch_norm(x, mean, var, weight, bias, training, eps=run.attrs["eps"])
 
 
-def _group_norm(run: Run) -> T:
+def _group_norm(run: TorchOpCall) -> T:
     x, weight, bias = run.inputs
     return F.group_norm(x, run.attrs["groups"], weight, bias, eps=run.attrs["eps"])
 
 
-def _rotary(run: Run) -> T:
+def _rotary(run: TorchOpCall) -> T:
     x, cos, sin = run.inputs
     first, second = x.chunk(2, dim=-1)
-    turned = torch.cat((-second, first), dim=-1)
-    return x * cos.unsqueeze(1) + turned * sin.unsqueeze(1)
+    rotated = torch.cat((-second, first), dim=-1)
+    return x * cos.unsqueeze(1) + rotated * sin.unsqueeze(1)
 
 
 KERNELS: dict[str, Kernel] = {

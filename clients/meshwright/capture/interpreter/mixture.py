@@ -1,7 +1,7 @@
-"""Mixtures of experts with a fixed number of slots.
+"""Kernels of mixtures of experts with a fixed capacity.
 
-The slots of an expert are filled, for each sequence, in the order of its (token, choice) pairs;
-what finds no slot left is dropped, and a slot that nobody takes holds zeros.
+The (token, choice) pairs of each sequence fill the slots of an expert in order. Tokens beyond the
+capacity are dropped, and unused slots hold zeros.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from meshwright.capture.interpreter.run import Kernel, Run
+from meshwright.capture.interpreter.run import Kernel, TorchOpCall
 
 T = torch.Tensor
 
@@ -19,39 +19,39 @@ T = torch.Tensor
 def _slots(index: T, experts: int) -> T:
     """The slot of each (token, choice) at its expert, [b, s, k]."""
     batch, length, choices = index.shape
-    chosen = F.one_hot(index.reshape(batch, length * choices), experts)
-    before = chosen.cumsum(dim=1) - chosen
-    return (before * chosen).sum(-1).reshape(batch, length, choices)
+    one_hot = F.one_hot(index.reshape(batch, length * choices), experts)
+    before = one_hot.cumsum(dim=1) - one_hot
+    return (before * one_hot).sum(-1).reshape(batch, length, choices)
 
 
 def _sequences(index: T) -> T:
-    """The number of its sequence for each (token, choice), [b, s, k]."""
+    """The sequence number of each (token, choice), [b, s, k]."""
     return torch.arange(index.shape[0])[:, None, None].expand_as(index)
 
 
-def _dispatch(run: Run) -> T:
+def _dispatch(run: TorchOpCall) -> T:
     x, index = run.inputs
     experts = run.shapes[0][0]
     batch, length, choices = index.shape
     factor = run.capacity_factor or run.attrs["capacity_factor"]
     capacity = math.ceil(factor * length * choices / experts)
-    slotted = x.new_zeros(experts, batch, capacity + 1, x.shape[-1])
+    slots_tensor = x.new_zeros(experts, batch, capacity + 1, x.shape[-1])
     token = x[:, :, None, :].expand(batch, length, choices, x.shape[-1])
-    # what finds no slot goes to one behind the last, which is cut off
+    # dropped tokens go to an extra slot, which is cut off
     place = (index, _sequences(index), _slots(index, experts).clamp(max=capacity))
-    return slotted.index_put(place, token)[:, :, :capacity]
+    return slots_tensor.index_put(place, token)[:, :, :capacity]
 
 
-def _combine(run: Run) -> T:
+def _combine(run: TorchOpCall) -> T:
     y, index, weight = run.inputs
     capacity = y.shape[2]
     slots = _slots(index, y.shape[0])
     rows = y[index, _sequences(index), slots.clamp(max=capacity - 1)]
-    kept = weight * (slots < capacity)
-    return (rows * kept[..., None]).sum(dim=2)
+    weights = weight * (slots < capacity)
+    return (rows * weights[..., None]).sum(dim=2)
 
 
-def _expert_matmul(run: Run) -> T:
+def _expert_matmul(run: TorchOpCall) -> T:
     weight = run.inputs[1]
     if run.attrs["weight_layout"] == "efh":
         weight = weight.transpose(1, 2)

@@ -1,4 +1,4 @@
-"""One op while it is interpreted."""
+"""Call of one op in the interpreter."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from meshwright.schema import Op
 
 
 @dataclass(frozen=True)
-class Run:
-    """An op with its inputs, its attrs with sizes in numbers, and what its outputs must be."""
+class TorchOpCall:
+    """An op with its inputs, its attrs with numeric sizes, and the shapes of its outputs."""
 
     op: Op
     inputs: list[torch.Tensor]
@@ -27,8 +27,8 @@ class Run:
         return self.inputs[0]
 
     def optional(self, position: int) -> torch.Tensor | None:
-        """The input at this position, None where the op has fewer."""
+        """The input at this position; None for an op with fewer inputs."""
         return self.inputs[position] if position < len(self.inputs) else None
 
 
-Kernel = Callable[[Run], Any]
+Kernel = Callable[[TorchOpCall], Any]

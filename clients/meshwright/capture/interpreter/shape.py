@@ -1,4 +1,4 @@
-"""Kinds that move elements."""
+"""Kernels of kinds that move elements."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from meshwright.capture.interpreter.run import Kernel, Run
+from meshwright.capture.interpreter.run import Kernel, TorchOpCall
 
 T = torch.Tensor
 
 
-def _slice(run: Run) -> T:
+def _slice(run: TorchOpCall) -> T:
     attrs = run.attrs
     place: list[slice] = [slice(None)] * run.x.dim()
     place[attrs["dim"]] = slice(attrs["start"], attrs["end"], attrs["step"])
     return run.x[tuple(place)]
 
 
-def _pad(run: Run) -> T:
+def _pad(run: TorchOpCall) -> T:
     amounts = [amount for pair in reversed(run.attrs["pads"]) for amount in pair]
     return F.pad(run.x, amounts, mode=run.attrs["mode"], value=run.attrs["value"])
 
 
-def _index(run: Run) -> T:
-    source, *given = run.inputs
+def _index(run: TorchOpCall) -> T:
+    source, *index_tensors = run.inputs
     indices: list[Any] = [slice(None)] * (max(run.attrs["dims"]) + 1)
-    for dim, index in zip(run.attrs["dims"], given, strict=True):
+    for dim, index in zip(run.attrs["dims"], index_tensors, strict=True):
         indices[dim] = index
     return source[tuple(indices)]
 
 
-def _scatter(run: Run) -> T:
+def _scatter(run: TorchOpCall) -> T:
     source = run.optional(2)
     if source is None:
         return run.x.scatter(run.attrs["dim"], run.inputs[1], run.attrs["value"])

@@ -1,4 +1,4 @@
-"""Broadcasts that the op which reads them does by itself."""
+"""Removal of broadcasts before element-wise ops, which broadcast implicitly."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ _BROADCAST = frozenset({
 
 
 def drop_broadcasts(program: Program) -> None:
-    """jax expands before it adds; an element-wise op of a graph reads what was expanded."""
+    """Let element-wise ops read the inputs of explicit expands of jax."""
     makers = program.producers()
     for node in program.nodes:
         if node.kind in _BROADCAST:
-            _read_before(node, makers)
+            _skip_expands(node, makers)
 
 
-def _read_before(node: Node, makers: dict[Value, Node]) -> None:
-    """The inputs before they were expanded, as long as one other has the whole shape."""
+def _skip_expands(node: Node, makers: dict[Value, Node]) -> None:
+    """Replace expanded inputs by their sources, if another input has the result's shape."""
     for position, value in enumerate(node.inputs):
         maker = makers.get(value)
-        others = [own for place, own in enumerate(node.inputs) if place != position]
-        if maker is None or not _only_grows(maker):
+        others = [other for place, other in enumerate(node.inputs) if place != position]
+        if maker is None or not _is_broadcast(maker):
             continue
-        if any(own.shape == node.output.shape for own in others):
+        if any(other.shape == node.output.shape for other in others):
             node.inputs[position] = maker.inputs[0]
 
 
-def _only_grows(maker: Node) -> bool:
-    """Whether a value is an expanded one, or one with more dims in front."""
+def _is_broadcast(maker: Node) -> bool:
+    """Whether a node is an expand, or a reshape that adds leading dims of one."""
     if maker.kind != "reshape":
         return maker.kind == "expand"
     before, behind = maker.inputs[0].shape, maker.output.shape

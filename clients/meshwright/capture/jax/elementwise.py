@@ -1,4 +1,4 @@
-"""Primitives that work element by element."""
+"""Converters of element-wise primitives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BINARY = {
 
 def _boolean(call: NodeCall, *, kind: str) -> None:
     prefix = "logical" if call.out.dtype == "bool" else "bitwise"
-    call.op(f"{prefix}_{kind}", call.given(*range(len(call.inputs))))
+    call.op(f"{prefix}_{kind}", call.present(*range(len(call.inputs))))
 
 
 def _power(call: NodeCall) -> None:
@@ -39,7 +39,7 @@ def _square(call: NodeCall) -> None:
 
 
 def _select(call: NodeCall) -> None:
-    """select_n: the second where the first is false, the third where it is true."""
+    """select_n: the second input where the first is false, the third where it is true."""
     if len(call.inputs) != 3 or call.x.dtype != "bool":
         return call.unknown()
     inputs = [call.x]

@@ -1,4 +1,4 @@
-"""Primitives that move elements, and those that make arrays from nothing."""
+"""Converters of primitives that move elements or create arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _reshape(call: NodeCall) -> None:
     return call.op("reshape", [call.x])
 
 
-def _one_less(call: NodeCall) -> None:
+def _squeeze(call: NodeCall) -> None:
     call.op("reshape", [call.x])
 
 
@@ -21,24 +21,24 @@ def _transpose(call: NodeCall) -> None:
 
 
 def _broadcast(call: NodeCall) -> None:
-    """Dims to their places, ones between them, then expanded."""
+    """A reshape that inserts dims of one, then an expand."""
     number = call.scalar(0)
     if number is not None:
         return call.op("full", [], value=plain(number))
     places = call.attrs["broadcast_dimensions"]
-    opened = [1] * call.out.rank
+    unsqueezed = [1] * call.out.rank
     for size, place in zip(call.x.shape, places, strict=True):
-        opened[place] = size
-    if tuple(opened) == call.out.shape:
+        unsqueezed[place] = size
+    if tuple(unsqueezed) == call.out.shape:
         return call.op("reshape", [call.x])
     source = call.x
-    if source.shape != tuple(opened):
-        source = call.step("reshape", [source], opened)
+    if source.shape != tuple(unsqueezed):
+        source = call.step("reshape", [source], unsqueezed)
     return call.op("expand", [source])
 
 
 def _concat(call: NodeCall) -> None:
-    values = call.given(*range(len(call.inputs)))
+    values = call.present(*range(len(call.inputs)))
     if len(values) == 1:
         return call.alias(values[0])
     return call.op("concat", values, dim=call.attrs["dimension"])
@@ -51,7 +51,7 @@ def _split(call: NodeCall) -> None:
 
 
 def _slice(call: NodeCall) -> None:
-    """Dim after dim."""
+    """A strided slice as one slice per dim."""
     rank = call.x.rank
     starts, ends = call.attrs["start_indices"], call.attrs["limit_indices"]
     steps = call.attrs["strides"] or [1] * rank
@@ -79,20 +79,20 @@ def _flip(call: NodeCall) -> None:
 
 
 def _iota(call: NodeCall) -> None:
-    """Numbers along one dim."""
+    """iota: a range along one dim, expanded to the shape."""
     dim, shape = call.attrs["dimension"], call.out.shape
     if len(shape) == 1:
         return call.op("arange", [], start=0, end=shape[0], step=1)
-    made = call.step("arange", [], [shape[dim]], call.out.dtype, start=0, end=shape[dim], step=1)
-    opened = [size if place == dim else 1 for place, size in enumerate(shape)]
-    if tuple(opened) == shape:
-        return call.op("reshape", [made])
-    return call.op("expand", [call.step("reshape", [made], opened)])
+    numbers = call.step("arange", [], [shape[dim]], call.out.dtype, start=0, end=shape[dim], step=1)
+    unsqueezed = [size if place == dim else 1 for place, size in enumerate(shape)]
+    if tuple(unsqueezed) == shape:
+        return call.op("reshape", [numbers])
+    return call.op("expand", [call.step("reshape", [numbers], unsqueezed)])
 
 
 CONVERTERS: dict[str, Converter] = {
     "reshape": _reshape,
-    "squeeze": _one_less,
+    "squeeze": _squeeze,
     "transpose": _transpose,
     "broadcast_in_dim": _broadcast,
     "concatenate": _concat,

@@ -1,1 +1,1 @@
-"""MindSpore networks -> Graph, operator for operator, without weights."""
+"""Capture of MindSpore networks as graphs, one op per operator, without weights."""

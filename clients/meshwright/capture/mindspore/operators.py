@@ -1,4 +1,4 @@
-"""MindSpore's operators as kinds of ours: one op for one operator, so that strategies fit."""
+"""Converters of MindSpore's operators: one op per operator, so that strategies match."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REDUCTIONS = {
     "ReduceSum": "sum", "SumExt": "sum", "ReduceMean": "mean", "MeanExt": "mean",
     "ReduceMax": "amax", "ReduceMin": "amin", "ReduceProd": "prod",
 }  # fmt: skip
-COMMUNICATE = frozenset({
+COLLECTIVES = frozenset({
     "AllReduce", "AllGather", "ReduceScatter", "AlltoAll", "AllToAllv", "AlltoAllV",
     "AllGatherV", "ReduceScatterV", "Broadcast", "Send", "Receive", "NeighborExchange",
     "NeighborExchangeV2", "CollectiveScatter", "CollectiveGather", "Reduce", "Barrier",
@@ -32,15 +32,15 @@ COMMUNICATE = frozenset({
 
 
 def _tensors(call: NodeCall) -> list[Any]:
-    return [own for own in call.inputs if own is not None]
+    return [value for value in call.inputs if value is not None]
 
 
 def _elementwise(call: NodeCall, *, kind: str) -> None:
-    """Numbers that are no tensors are attributes; MindSpore's strategies leave them out."""
+    """An element-wise op; numbers become attributes, which MindSpore's strategies omit."""
     numbers = [
         call.scalar(place)
-        for place, own in enumerate(call.inputs)
-        if own is None and call.scalar(place) is not None
+        for place, value in enumerate(call.inputs)
+        if value is None and call.scalar(place) is not None
     ]
     attrs = {"other": plain(numbers[0])} if numbers and numbers[0] is not None else {}
     call.op(kind, _tensors(call), **attrs)
@@ -51,12 +51,12 @@ def _gelu(call: NodeCall) -> None:
 
 
 def _matmul(call: NodeCall) -> None:
-    turned = {
+    transposes = {
         name: True
         for place, name in ((2, "transpose_a"), (3, "transpose_b"))
         if call.scalar(place) or call.attrs.get(name)
     }
-    call.op("matmul", [call.value(0), call.value(1)], **turned)
+    call.op("matmul", [call.value(0), call.value(1)], **transposes)
 
 
 def _gather(call: NodeCall) -> None:
@@ -73,7 +73,7 @@ def _transpose(call: NodeCall) -> None:
     order = call.list_of("perm", 1)
     if order is None:
         return call.unknown()
-    return call.op("transpose", [call.x], dims=[own % call.x.rank for own in order])
+    return call.op("transpose", [call.x], dims=[dim % call.x.rank for dim in order])
 
 
 def _reshape(call: NodeCall) -> None:
@@ -86,9 +86,9 @@ def _cast(call: NodeCall) -> None:
 
 def _reduction(call: NodeCall) -> None:
     dims = call.list_of("axis", 1)
-    own = sorted(dim % call.x.rank for dim in dims or range(call.x.rank))
-    kept = {"keepdim": True} if call.scalar(2) or call.attrs.get("keep_dims") else {}
-    call.op(_REDUCTIONS[call.kind], [call.x], dims=own, **kept)
+    reduced_dims = sorted(dim % call.x.rank for dim in dims or range(call.x.rank))
+    keepdim = {"keepdim": True} if call.scalar(2) or call.attrs.get("keep_dims") else {}
+    call.op(_REDUCTIONS[call.kind], [call.x], dims=reduced_dims, **keepdim)
 
 
 def _softmax(call: NodeCall) -> None:
@@ -98,20 +98,20 @@ def _softmax(call: NodeCall) -> None:
 
 
 def _layer_norm(call: NodeCall) -> None:
-    """Of three results the first; the statistics are read by the backward pass alone."""
-    begins = int(call.scalar(3) or call.attrs.get("begin_norm_axis", -1)) % call.x.rank
+    """Layer norm without its statistics, which only the backward pass reads."""
+    first_dim = int(call.scalar(3) or call.attrs.get("begin_norm_axis", -1)) % call.x.rank
     epsilon = call.scalar(5)
     eps = {} if epsilon is None else {"eps": float(epsilon)}
-    count = call.x.rank - begins
+    count = call.x.rank - first_dim
     attrs = {**eps, **({"dims": count} if count > 1 else {})}
     call.op("layer_norm", [call.value(place) for place in range(3)], **attrs)
 
 
 def _one_hot(call: NodeCall) -> None:
-    stated = call.scalar(4)
-    dim = int(call.attrs.get("axis", -1) if stated is None else stated)
-    where = {} if dim in (-1, call.x.rank) else {"dim": dim}
-    call.op("one_hot", _tensors(call), classes=call.out.shape[dim], **where)
+    axis_input = call.scalar(4)
+    dim = int(call.attrs.get("axis", -1) if axis_input is None else axis_input)
+    dim_attrs = {} if dim in (-1, call.x.rank) else {"dim": dim}
+    call.op("one_hot", _tensors(call), classes=call.out.shape[dim], **dim_attrs)
 
 
 def _cross_entropy(call: NodeCall) -> None:
@@ -119,22 +119,22 @@ def _cross_entropy(call: NodeCall) -> None:
 
 
 def _dropout(call: NodeCall) -> None:
-    kept = call.scalar(1)
-    share = 0.5 if kept is None else float(kept)
-    call.op("dropout", [call.x], p=round(1 - share, 12))
+    keep_probability = call.scalar(1)
+    keep = 0.5 if keep_probability is None else float(keep_probability)
+    call.op("dropout", [call.x], p=round(1 - keep, 12))
 
 
 def _conv(call: NodeCall) -> None:
     rank = call.x.rank - 2
-    stride, dilation = (list(call.attrs.get(own, ())) for own in ("stride", "dilation"))
+    stride, dilation = (list(call.attrs.get(name, ())) for name in ("stride", "dilation"))
     padding = list(call.attrs.get("pad_list", (0,) * 2 * rank))
     groups = int(call.attrs.get("group", 1))
     attrs: dict[str, Any] = {
         "stride": stride[-rank:],
-        # before and behind may differ by one; the wider side, which changes no extent
+        # both sides may differ by one; the wider side does not change the extent
         "padding": [max(padding[2 * d : 2 * d + 2]) for d in range(rank)],
     }
-    if any(own != 1 for own in dilation[-rank:]):
+    if any(step != 1 for step in dilation[-rank:]):
         attrs["dilation"] = dilation[-rank:]
     if groups > 1:
         attrs["groups"] = groups
@@ -142,12 +142,12 @@ def _conv(call: NodeCall) -> None:
 
 
 def _bind(table: str) -> dict[str, Converter]:
-    found: dict[str, Converter] = {}
+    converters: dict[str, Converter] = {}
     for entry in table.replace("\n", ";").split(";"):
         kind, _, names = entry.strip().partition(": ")
         for name in names.split():
-            found[name] = partial(_elementwise, kind=kind)
-    return found
+            converters[name] = partial(_elementwise, kind=kind)
+    return converters
 
 
 CONVERTERS: Mapping[str, Converter] = {
@@ -166,7 +166,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Dropout": _dropout,
     "Conv2D": _conv,
 }
-# operators whose result is the first input: reading a parameter, keeping an order
+# operators whose result is the first input, such as loads and dependencies
 ALIASES = frozenset({"Load", "Depend", "Identity", "StopGradient"})
-# operators of several results of which only the first can be read here
+# operators with several results, of which only the first is supported
 FIRST_ONLY = frozenset({"LayerNorm", "SoftmaxCrossEntropyWithLogits", "Dropout"})

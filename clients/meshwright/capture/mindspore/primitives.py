@@ -1,4 +1,4 @@
-"""The primitives of a network by path: `blocks.0.q.matmul` is what `.shard()` is called on."""
+"""Primitives of a network by path, such as `blocks.0.q.matmul`, for calls of `.shard()`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mindspore.ops import Primitive
 
 
 def primitives_of(network: nn.Cell) -> Iterator[tuple[str, Primitive]]:
-    """Every primitive that is an attribute of a cell, once for each path to it."""
+    """Every primitive that is an attribute of a cell, once per path."""
     for cell_path, cell in network.cells_and_names():
         for name, value in vars(cell).items():
             if isinstance(value, Primitive):

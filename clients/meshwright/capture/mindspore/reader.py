@@ -1,4 +1,4 @@
-"""A compiled network -> Graph: operators by MindSpore's full names, primitives as modules."""
+"""Conversion of a compiled network to a Graph with MindSpore's operator names."""
 
 from __future__ import annotations
 
@@ -7,29 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.capture.finish import is_label
-from meshwright.capture.mindspore.compiled import Compiled, Operator, Result
-from meshwright.capture.mindspore.operators import (
-    ALIASES,
-    COMMUNICATE,
-    CONVERTERS,
-    FIRST_ONLY,
-)
+from meshwright.capture.finalize import is_label
+from meshwright.capture.mindspore.compiled import CompiledNetwork, CompiledOperator, Result
+from meshwright.capture.mindspore.operators import ALIASES, COLLECTIVES, CONVERTERS, FIRST_ONLY
 from meshwright.capture.mindspore.rules import PRODUCTS, RULES, matmul, merged_dim
 from meshwright.capture.node_call import NodeCall
 from meshwright.capture.program import Program, Value
-from meshwright.capture.witness import Witness
+from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema import Graph, GraphError, Pin, ShardingRule
 from meshwright.schema.graph import Role
 
-# what keeps the order of writes: no tensor comes out
+# operators that order writes and have no tensor result
 _ORDER = frozenset({"UpdateState", "Return"})
 
 
-class Reader:
-    """Reads one compiled network; `wishes` are the strategies that its primitives have already."""
+class MindSporeReader:
+    """Reader of one compiled network; `wishes` are the strategies of its primitives."""
 
-    def __init__(self, compiled: Compiled, trainable: Mapping[str, bool], witness: Witness) -> None:
+    def __init__(
+        self, compiled: CompiledNetwork, trainable: Mapping[str, bool], witness: Witness
+    ) -> None:
         self.program = Program([], [], [], witness=witness)
         self.rules: dict[str, ShardingRule] = {}
         self.wishes: dict[str, Pin] = {}
@@ -37,11 +34,11 @@ class Reader:
         self._trainable = trainable
         self._values: dict[str, Value] = {}
         self._lists: dict[str, tuple[str, ...]] = {}
-        self._makers: dict[str, Operator] = {}
+        self._makers: dict[str, CompiledOperator] = {}
         self._merged: dict[Value, tuple[int, ...]] = {}
 
     def graph(self, name: str, symbols: Mapping[str, int]) -> Graph:
-        """All operators as ops; a first result of one float is the loss."""
+        """The graph of all operators; a first result of one float is the loss."""
         self._read_sources()
         for operator in self._compiled.operators:
             self._read(operator)
@@ -51,19 +48,19 @@ class Reader:
         is_loss = int(np.prod(first.shape)) == 1 and "float" in first.dtype
         program.loss = first if is_loss else None
         program.outputs = [first] if is_loss else outputs
-        used = {own for node in program.nodes for own in node.inputs} | set(program.outputs)
-        program.sources = [own for own in program.sources if own in used]
+        used = {value for node in program.nodes for value in node.inputs} | set(program.outputs)
+        program.sources = [source for source in program.sources if source in used]
         unknown = sorted({node.kind for node in program.nodes if "." in node.kind})
         program.notes += [
             f"no canonical kind for {kind}; it is kept replicated" for kind in unknown
         ]
         program.notes += [f"pin {pin}" for pin in self.wishes.values()]
-        found = program.to_graph(name=name, symbols=symbols)
+        graph = program.to_graph(name=name, symbols=symbols)
         ops = tuple(
             op.model_copy(update={"rule": self.rules[op.name]}) if op.name in self.rules else op
-            for op in found.ops
+            for op in graph.ops
         )
-        return Graph.model_validate(found.model_copy(update={"ops": ops}).model_dump())
+        return Graph.model_validate(graph.model_copy(update={"ops": ops}).model_dump())
 
     def _outputs(self) -> Iterable[str]:
         for key in self._compiled.outputs:
@@ -87,61 +84,61 @@ class Reader:
         return value
 
     def _value(self, key: str, reader: str) -> Value:
-        found = self._values.get(key)
-        if found is None:
-            made = self._makers.get(key)
-            said = f"result of {made.name!r} ({made.kind})" if made else f"value {key!r}"
-            raise GraphError(f"{reader} reads the {said}, which is no tensor of a graph")
-        return found
+        value = self._values.get(key)
+        if value is None:
+            maker = self._makers.get(key)
+            description = f"result of {maker.name!r} ({maker.kind})" if maker else f"value {key!r}"
+            raise GraphError(f"{reader} reads the {description}, which is not a tensor")
+        return value
 
-    def _read(self, operator: Operator) -> None:
-        said = f"op {operator.name!r} ({operator.kind})"
+    def _read(self, operator: CompiledOperator) -> None:
+        label = f"op {operator.name!r} ({operator.kind})"
         self._makers[operator.key] = operator
         if operator.kind in _ORDER:
             return
-        if operator.kind in COMMUNICATE:
+        if operator.kind in COLLECTIVES:
             raise GraphError(
-                f"{said} communicates between devices; capture the network of one device (no "
-                "HYBRID_PARALLEL), from which the planner makes the communication"
+                f"{label} communicates between devices. Capture the network of one device, without "
+                "HYBRID_PARALLEL; the planner adds the communication"
             )
         if operator.kind == "MakeTuple":
             self._lists[operator.key] = operator.inputs
             return
         if operator.kind == "TupleGetItem":
-            self._read_item(operator, said)
+            self._read_item(operator, label)
             return
         if operator.kind in ALIASES:
             first = operator.inputs[0]
             if first in self._values:
                 self._values[operator.key] = self._values[first]
             return
-        self._convert(operator, said)
+        self._convert(operator, label)
 
-    def _read_item(self, operator: Operator, said: str) -> None:
+    def _read_item(self, operator: CompiledOperator, label: str) -> None:
         source, place = operator.inputs[0], int(self._compiled.constants[operator.inputs[1]])
         if source in self._lists:
-            self._values[operator.key] = self._value(self._lists[source][place], said)
+            self._values[operator.key] = self._value(self._lists[source][place], label)
             return
         kind = self._makers[source].kind
         if place and kind in FIRST_ONLY:
             raise GraphError(
-                f"{said} reads result {place} of {self._makers[source].name!r} ({kind}), of which "
-                "a graph has the first alone"
+                f"{label} reads result {place} of {self._makers[source].name!r} ({kind}), of which "
+                "only the first is supported"
             )
-        self._values[operator.key] = self._value(f"{source}:{place}" if place else source, said)
+        self._values[operator.key] = self._value(f"{source}:{place}" if place else source, label)
 
-    def _convert(self, operator: Operator, said: str) -> None:
-        keys = [own for key in operator.inputs for own in self._lists.get(key, (key,))]
+    def _convert(self, operator: CompiledOperator, label: str) -> None:
+        keys = [item for key in operator.inputs for item in self._lists.get(key, (key,))]
         constants = self._compiled.constants
-        results = [Value("", own.shape, own.dtype) for own in operator.results]
+        results = [Value("", result.shape, result.dtype) for result in operator.results]
         if not results:
-            raise GraphError(f"{said} makes no tensor")
+            raise GraphError(f"{label} has no tensor result")
         if operator.kind in FIRST_ONLY:
             results = results[:1]
         call = NodeCall(
             operator.kind,
             [
-                None if key in constants and key not in self._values else self._value(key, said)
+                None if key in constants and key not in self._values else self._value(key, label)
                 for key in keys
             ],
             {
@@ -163,48 +160,53 @@ class Reader:
         rule = self._rule(call) if "." not in node.kind else None
         if rule is not None:
             self.rules[operator.name] = rule
-        if operator.path and (pin := _wish(operator)) is not None:
+        if operator.path and (pin := _strategy_pin(operator)) is not None:
             self.wishes.setdefault(operator.path, pin)
 
     def _rule(self, call: NodeCall) -> ShardingRule | None:
-        """The op's own rule, where MindSpore's operator is narrower than the kind."""
+        """The rule of an op whose MindSpore operator is narrower than its kind, or None."""
         if call.kind == "Reshape":
             self._merged[call.out] = merged_dim(call.x, call.out)
         if call.kind in PRODUCTS:
             sizes = self._merged.get(call.x, ())
-            fixed = all(isinstance(self.program.sized(size), int) for size in sizes)
+            fixed = all(isinstance(self.program.symbolic_size(size), int) for size in sizes)
             return matmul(call, sizes) if fixed else None
         make = RULES.get(call.kind)
         return None if make is None else make(call)
 
 
 def _cell_of(name: str) -> str:
-    """The path of the cell in a full name: `blocks.0.q` of `Default/blocks-CellList/0-Block/…`."""
-    return ".".join(own.partition("-")[0] for own in name.split("/")[1:-1])
+    """The path of the cell in a full name: `blocks.0.q` for `Default/blocks-CellList/0-Block/…`."""
+    return ".".join(part.partition("-")[0] for part in name.split("/")[1:-1])
 
 
-def _wish(operator: Operator) -> Pin | None:
-    """The strategy that the user gave the primitive, as a pin; a Layout by its numbers of parts."""
-    given = _all_cuts(operator.attrs.get("in_strategy", operator.attrs.get("in_layout")))
-    made = _all_cuts(operator.attrs.get("out_strategy", operator.attrs.get("out_layout")))
-    if given is None and made is None:
+def _strategy_pin(operator: CompiledOperator) -> Pin | None:
+    """The user's strategy of a primitive as a pin, with Layouts as numbers of parts."""
+    inputs = _all_cuts(operator.attrs.get("in_strategy", operator.attrs.get("in_layout")))
+    outputs = _all_cuts(operator.attrs.get("out_strategy", operator.attrs.get("out_layout")))
+    if inputs is None and outputs is None:
         return None
-    return Pin(op=operator.path, inputs=given, outputs=made)
+    return Pin(op=operator.path, inputs=inputs, outputs=outputs)
 
 
-def _all_cuts(given: Any) -> tuple[tuple[int, ...], ...] | None:
-    return tuple(_cuts(own) for own in given) if isinstance(given, tuple) else None
+def _all_cuts(strategy: Any) -> tuple[tuple[int, ...], ...] | None:
+    return tuple(_cuts(cuts) for cuts in strategy) if isinstance(strategy, tuple) else None
 
 
-def _cuts(given: Any) -> tuple[int, ...]:
-    if not isinstance(given, Mapping):
-        return tuple(int(own) for own in given)
-    matrix = given["device_matrix"]
+def _cuts(strategy: Any) -> tuple[int, ...]:
+    if not isinstance(strategy, Mapping):
+        return tuple(int(count) for count in strategy)
+    matrix = strategy["device_matrix"]
     return tuple(
-        int(np.prod([matrix[len(matrix) - 1 - own] for own in _each(place) if own >= 0], dtype=int))
-        for place in given["tensor_map"]
+        int(
+            np.prod(
+                [matrix[len(matrix) - 1 - axis] for axis in _as_tuple(place) if axis >= 0],
+                dtype=int,
+            )
+        )
+        for place in strategy["tensor_map"]
     )
 
 
-def _each(place: Any) -> tuple[int, ...]:
+def _as_tuple(place: Any) -> tuple[int, ...]:
     return place if isinstance(place, tuple) else (place,)

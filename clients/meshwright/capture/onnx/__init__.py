@@ -1,4 +1,4 @@
-"""ONNX models -> Graph, without reading their weights."""
+"""Capture of ONNX models as graphs, without their weights."""
 
 from meshwright.capture.onnx.model import capture_onnx
 

@@ -1,4 +1,4 @@
-"""Values that a model knows before it runs: shapes, axes, scalars, what is computed of them."""
+"""Constant folding of ONNX models: shapes, axes, scalars and values computed from them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from onnx.reference import ReferenceEvaluator
 
 Array = np.ndarray[Any, Any]
 
-# chosen: a shape, a list of axes or a table of positions; a weight is larger, or not looked at
+# chosen: covers shapes, lists of axes and position tables; larger tensors are weights
 _LARGEST = 4096
 
 
 def small_array(tensor: onnx.TensorProto) -> Array | None:
-    """What a tensor of few elements holds; None for a larger one and for one in another file."""
+    """The values of a small tensor; None for a large tensor and for external data."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return None
     if int(np.prod(tensor.dims, dtype=np.int64)) > _LARGEST:
@@ -24,12 +24,12 @@ def small_array(tensor: onnx.TensorProto) -> Array | None:
     return np.asarray(onnx.numpy_helper.to_array(tensor))
 
 
-def evaluated(
+def fold_node(
     node: onnx.NodeProto,
     known: Mapping[str, Array],
     opsets: Sequence[onnx.OperatorSetIdProto],
 ) -> list[Array] | None:
-    """The results of a node all of whose inputs are known; None for one that is not run here."""
+    """The results of a node with constant inputs; None where it cannot be fold_node."""
     if not all(name in known for name in node.input if name) or node.op_type.startswith("Random"):
         return None
     model = onnx.helper.make_model(
@@ -42,8 +42,8 @@ def evaluated(
         opset_imports=opsets,
     )
     try:
-        made = ReferenceEvaluator(model).run(None, {n: known[n] for n in node.input if n})
-    except Exception:  # the reference runs no operator of other domains, and names no error
+        results = ReferenceEvaluator(model).run(None, {n: known[n] for n in node.input if n})
+    except Exception:  # the evaluator documents no exception types
         return None
-    arrays = [np.asarray(own) for own in made]
-    return arrays if all(own.size <= _LARGEST for own in arrays) else None
+    arrays = [np.asarray(result) for result in results]
+    return arrays if all(array.size <= _LARGEST for array in arrays) else None

@@ -1,4 +1,4 @@
-"""Operators that work element by element."""
+"""Converters of element-wise operators."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _BINARY = {
 }  # fmt: skip
 
 
-def _several(call: NodeCall, *, kind: str) -> None:
-    """Of any number, two by two."""
-    values = call.given(*range(len(call.inputs)))
+def _variadic(call: NodeCall, *, kind: str) -> None:
+    """A variadic operator as a chain of binary ops."""
+    values = call.present(*range(len(call.inputs)))
     if len(values) == 1:
         return call.alias(values[0])
     if len(values) == 2:
         return binary(call, kind=kind)
-    made = values[0]
+    result = values[0]
     for value in values[1:-1]:
-        made = call.step(kind, [made, value], _broadcast(made, value))
-    return call.op(kind, [made, values[-1]])
+        result = call.step(kind, [result, value], _broadcast(result, value))
+    return call.op(kind, [result, values[-1]])
 
 
-def _broadcast(one: Value, other: Value) -> tuple[int, ...]:
-    rank = max(one.rank, other.rank)
-    sides = [(1,) * (rank - value.rank) + value.shape for value in (one, other)]
+def _broadcast(first: Value, second: Value) -> tuple[int, ...]:
+    rank = max(first.rank, second.rank)
+    sides = [(1,) * (rank - value.rank) + value.shape for value in (first, second)]
     return tuple(b if a == 1 else a for a, b in zip(*sides, strict=True))
 
 
@@ -49,7 +49,7 @@ def _reciprocal(call: NodeCall) -> None:
     call.op("pow", [call.x], exponent=-1)
 
 
-def _shaped(call: NodeCall, *, kind: str, attr: str, default: float) -> None:
+def _activation(call: NodeCall, *, kind: str, attr: str, default: float) -> None:
     call.op(kind, [call.x], **{attr: call.attrs.get("alpha", default)})
 
 
@@ -72,7 +72,9 @@ def _clip(call: NodeCall) -> None:
     limits = {
         name: call.attrs.get(name, call.scalar(place)) for place, name in ((1, "min"), (2, "max"))
     }
-    if any(limits[name] is None and call.given(place) for place, name in ((1, "min"), (2, "max"))):
+    if any(
+        limits[name] is None and call.present(place) for place, name in ((1, "min"), (2, "max"))
+    ):
         return call.unknown()
     return call.op("clamp", [call.x], **{k: plain(v) for k, v in limits.items() if v is not None})
 
@@ -90,8 +92,8 @@ def _where(call: NodeCall) -> None:
 
 
 def _dropout(call: NodeCall) -> None:
-    """In training with its mask; an export for inference has none."""
-    ratio = call.scalar(1) if call.given(1) else 0.5
+    """Dropout with its mask in training; an alias in an inference export."""
+    ratio = call.scalar(1) if call.present(1) else 0.5
     if not call.scalar(2) or not ratio:
         return call.alias(call.x)
     mask = call.results[1] if len(call.results) > 1 else Value("", call.x.shape, "bool")
@@ -108,13 +110,13 @@ CONVERTERS: dict[str, Converter] = {
     "Div": partial(binary, kind="div"),
     "Add": partial(binary, kind="add"),
     "Mul": partial(binary, kind="mul"),
-    "Sum": partial(_several, kind="add"),
-    "Max": partial(_several, kind="maximum"),
-    "Min": partial(_several, kind="minimum"),
+    "Sum": partial(_variadic, kind="add"),
+    "Max": partial(_variadic, kind="maximum"),
+    "Min": partial(_variadic, kind="minimum"),
     "Pow": _power,
     "Reciprocal": _reciprocal,
-    "LeakyRelu": partial(_shaped, kind="leaky_relu", attr="negative_slope", default=0.01),
-    "Elu": partial(_shaped, kind="elu", attr="alpha", default=1.0),
+    "LeakyRelu": partial(_activation, kind="leaky_relu", attr="negative_slope", default=0.01),
+    "Elu": partial(_activation, kind="elu", attr="alpha", default=1.0),
     "Softplus": _softplus,
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,

@@ -1,4 +1,4 @@
-"""Operators that are layers: products, convolutions, norms, attention, losses, reductions."""
+"""Converters of layers: products, convolutions, norms, attention, losses, reductions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _matmul(call: NodeCall) -> None:
 
 def _gemm(call: NodeCall) -> None:
     a, b = call.value(0), call.value(1)
-    bias = call.given(2)
+    bias = call.present(2)
     scaled = call.attrs.get("alpha", 1.0) != 1 or (bias and call.attrs.get("beta", 1.0) != 1)
     if scaled or call.attrs.get("transA", 0):
         return call.unknown()
@@ -31,7 +31,7 @@ def _gemm(call: NodeCall) -> None:
 
 
 def _pads(call: NodeCall, spatial: int) -> list[tuple[int, int]] | None:
-    """Rows before and behind each spatial dim; None where they depend on more than numbers."""
+    """The padding before and after each spatial dim; None for automatic padding."""
     how = call.attrs.get("auto_pad", "NOTSET")
     if how == "VALID":
         return [(0, 0)] * spatial
@@ -41,16 +41,16 @@ def _pads(call: NodeCall, spatial: int) -> list[tuple[int, int]] | None:
     return list(zip(pads[:spatial], pads[spatial:], strict=True))
 
 
-def _padded(call: NodeCall, pairs: list[tuple[int, int]]) -> tuple[Value, list[int]]:
-    """The input and the padding that is left to the op: what is one-sided is padded before."""
+def _pad_asymmetric(call: NodeCall, pairs: list[tuple[int, int]]) -> tuple[Value, list[int]]:
+    """The input and the op's padding; asymmetric padding becomes a separate pad node."""
     if all(before == behind for before, behind in pairs):
         return call.x, [before for before, _ in pairs]
-    whole = [(0, 0), (0, 0), *pairs]
-    shape = [size + a + b for size, (a, b) in zip(call.x.shape, whole, strict=True)]
-    made = call.step(
-        "pad", [call.x], shape, pads=[list(pair) for pair in whole], mode="constant", value=0
+    all_pairs = [(0, 0), (0, 0), *pairs]
+    shape = [size + a + b for size, (a, b) in zip(call.x.shape, all_pairs, strict=True)]
+    result = call.step(
+        "pad", [call.x], shape, pads=[list(pair) for pair in all_pairs], mode="constant", value=0
     )
-    return made, [0] * len(pairs)
+    return result, [0] * len(pairs)
 
 
 def _convolution(call: NodeCall) -> None:
@@ -58,26 +58,26 @@ def _convolution(call: NodeCall) -> None:
     pairs = _pads(call, spatial)
     if pairs is None:
         return call.unknown()
-    x, padding = _padded(call, pairs)
-    call.op("conv", [x, *call.given(1, 2)], **_steps(call, spatial), padding=padding)
+    x, padding = _pad_asymmetric(call, pairs)
+    call.op("conv", [x, *call.present(1, 2)], **_window_attrs(call, spatial), padding=padding)
     return None
 
 
-def _transposed_convolution(call: NodeCall) -> None:
+def _conv_transpose(call: NodeCall) -> None:
     spatial = call.x.rank - 2
     pairs = _pads(call, spatial)
     if pairs is None or any(a != b for a, b in pairs) or "output_shape" in call.attrs:
         return call.unknown()
     return call.op(
         "conv_transpose",
-        call.given(0, 1, 2),
-        **_steps(call, spatial),
+        call.present(0, 1, 2),
+        **_window_attrs(call, spatial),
         padding=[a for a, _ in pairs],
         output_padding=list(call.attrs.get("output_padding", [0] * spatial)),
     )
 
 
-def _steps(call: NodeCall, spatial: int) -> dict[str, object]:
+def _window_attrs(call: NodeCall, spatial: int) -> dict[str, object]:
     return {
         "stride": list(call.attrs.get("strides", [1] * spatial)),
         "dilation": list(call.attrs.get("dilations", [1] * spatial)),
@@ -131,7 +131,7 @@ def _layer_norm(call: NodeCall) -> None:
     call.results = call.results[:1]
     call.op(
         "layer_norm",
-        call.given(0, 1, 2),
+        call.present(0, 1, 2),
         dims=call.x.rank - axis,
         eps=call.attrs.get("epsilon", 1e-5),
     )
@@ -141,7 +141,7 @@ def _rms_norm(call: NodeCall) -> None:
     axis = call.attrs.get("axis", -1) % call.x.rank
     call.op(
         "rms_norm",
-        call.given(0, 1),
+        call.present(0, 1),
         dims=call.x.rank - axis,
         eps=call.attrs.get("epsilon", 1e-5),
     )
@@ -152,16 +152,16 @@ def _batch_norm(call: NodeCall) -> None:
     call.results = call.results[:1]
     call.op(
         "batch_norm",
-        call.given(0, 1, 2, 3, 4),
+        call.present(0, 1, 2, 3, 4),
         training=training,
         eps=call.attrs.get("epsilon", 1e-5),
     )
 
 
 def _group_norm(call: NodeCall) -> None:
-    """Of each instance: every channel is a group."""
+    """Group norm; in an instance norm every channel is a group."""
     groups = call.attrs.get("num_groups", call.x.shape[1])
-    call.op("group_norm", call.given(0, 1, 2), groups=groups, eps=call.attrs.get("epsilon", 1e-5))
+    call.op("group_norm", call.present(0, 1, 2), groups=groups, eps=call.attrs.get("epsilon", 1e-5))
 
 
 def _softmax(call: NodeCall, *, kind: str) -> None:
@@ -169,23 +169,23 @@ def _softmax(call: NodeCall, *, kind: str) -> None:
 
 
 def _attention(call: NodeCall) -> None:
-    """On [batch, heads, sequence, width], without caches of what was before."""
-    if call.x.rank != 4 or call.given(4, 5) or call.attrs.get("softcap"):
+    """Attention on [batch, heads, sequence, width], without key-value caches."""
+    if call.x.rank != 4 or call.present(4, 5) or call.attrs.get("softcap"):
         return call.unknown()
     call.results = call.results[:1]
     scale = call.attrs.get("scale")
     return call.op(
         "attention",
-        call.given(0, 1, 2, 3),
+        call.present(0, 1, 2, 3),
         causal=bool(call.attrs.get("is_causal", 0)),
         scale=call.x.shape[-1] ** -0.5 if scale is None else scale,
     )
 
 
 def _cross_entropy(call: NodeCall) -> None:
-    """Classes come second in ONNX and last here."""
+    """Cross entropy; ONNX has classes in the second dim, the canonical kind in the last."""
     logits, labels = call.value(0), call.value(1)
-    if call.given(2) or len(call.results) > 1:
+    if call.present(2) or len(call.results) > 1:
         return call.unknown()
     if logits.rank > 2:
         order = [0, *range(2, logits.rank), 1]
@@ -198,7 +198,7 @@ def _cross_entropy(call: NodeCall) -> None:
     )
 
 
-def _reduced(call: NodeCall, *, kind: str) -> None:
+def _reduce(call: NodeCall, *, kind: str) -> None:
     axes = call.list_of("axes", 1)
     if not axes and call.attrs.get("noop_with_empty_axes", 0):
         return call.alias(call.x)
@@ -213,21 +213,21 @@ def _reduced(call: NodeCall, *, kind: str) -> None:
     return call.op("sqrt", [total])
 
 
-def _place(call: NodeCall, *, kind: str) -> None:
+def _argmax_or_argmin(call: NodeCall, *, kind: str) -> None:
     if call.attrs.get("select_last_index"):
         return call.unknown()
     dim = call.attrs.get("axis", 0) % call.x.rank
     return call.op(kind, [call.x], dim=dim, keepdim=bool(call.attrs.get("keepdims", 1)))
 
 
-def _top(call: NodeCall) -> None:
+def _topk(call: NodeCall) -> None:
     k = call.scalar(1)
     if k is None or not call.attrs.get("largest", 1):
         return call.unknown()
     return call.op("topk", [call.x], k=k, dim=call.attrs.get("axis", -1) % call.x.rank)
 
 
-def _cumulative(call: NodeCall) -> None:
+def _cumsum(call: NodeCall) -> None:
     dim = call.scalar(1)
     if dim is None or call.attrs.get("reverse") or call.attrs.get("exclusive"):
         return call.unknown()
@@ -243,7 +243,7 @@ CONVERTERS: dict[str, Converter] = {
     "MatMul": _matmul,
     "Gemm": _gemm,
     "Conv": _convolution,
-    "ConvTranspose": _transposed_convolution,
+    "ConvTranspose": _conv_transpose,
     "MaxPool": partial(_pool, kind="max_pool"),
     "AveragePool": partial(_pool, kind="avg_pool"),
     "GlobalAveragePool": partial(_global_pool, kind="mean"),
@@ -258,9 +258,9 @@ CONVERTERS: dict[str, Converter] = {
     "LogSoftmax": partial(_softmax, kind="log_softmax"),
     "Attention": _attention,
     "SoftmaxCrossEntropyLoss": _cross_entropy,
-    **{name: partial(_reduced, kind=kind) for name, kind in _REDUCTIONS.items()},
-    "ArgMax": partial(_place, kind="argmax"),
-    "ArgMin": partial(_place, kind="argmin"),
-    "TopK": _top,
-    "CumSum": _cumulative,
+    **{name: partial(_reduce, kind=kind) for name, kind in _REDUCTIONS.items()},
+    "ArgMax": partial(_argmax_or_argmin, kind="argmax"),
+    "ArgMin": partial(_argmax_or_argmin, kind="argmin"),
+    "TopK": _topk,
+    "CumSum": _cumsum,
 }

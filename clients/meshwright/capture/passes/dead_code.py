@@ -1,4 +1,4 @@
-"""Nodes that no output depends on."""
+"""Dead code elimination."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from meshwright.capture.program import Program
 
 
 def drop_dead_code(program: Program) -> None:
-    """Drop every node none of whose results is needed."""
+    """Drop every node without a needed result."""
     needed = set(program.outputs)
     if program.loss is not None:
         needed.add(program.loss)
-    kept = []
+    live = []
     for node in reversed(program.nodes):
         if any(value in needed for value in node.outputs):
             needed.update(node.inputs)
-            kept.append(node)
-    program.nodes = kept[::-1]
+            live.append(node)
+    program.nodes = live[::-1]

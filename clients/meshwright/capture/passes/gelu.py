@@ -1,4 +1,4 @@
-"""GELU written out."""
+"""Recognition of decomposed GELU."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from meshwright.capture.passes.pattern import Upstream
 from meshwright.capture.program import Program, Value
 
 
-def recognise_gelu(program: Program) -> None:
-    """x/2 (1 + tanh(...)) and x/2 (1 + erf(x / sqrt 2)) are gelu."""
+def recognize_gelu(program: Program) -> None:
+    """x/2 (1 + tanh(...)) and x/2 (1 + erf(x / sqrt 2)) become gelu."""
     upstream = Upstream(program)
     for node in program.nodes:
         if node.kind != "mul" or len(node.inputs) != 2:
             continue
         for half, gate in upstream.pairs(node.output, "mul"):
             x = upstream.with_number(half, "mul", 0.5)
-            bent = upstream.with_number(gate, "add", 1.0)
-            if x is None or bent is None:
+            gate_inner = upstream.with_number(gate, "add", 1.0)
+            if x is None or gate_inner is None:
                 continue
-            if _is_tanh_of_cubic(upstream, bent, x):
+            if _is_tanh_of_cubic(upstream, gate_inner, x):
                 node.kind, node.inputs, node.attrs = "gelu", [x], {"approximate": "tanh"}
-            elif _is_erf(upstream, bent, x):
+            elif _is_erf(upstream, gate_inner, x):
                 node.kind, node.inputs, node.attrs = "gelu", [x], {"approximate": "none"}
             else:
                 continue
             break
 
 
-def _is_tanh_of_cubic(upstream: Upstream, bent: Value, x: Value) -> bool:
+def _is_tanh_of_cubic(upstream: Upstream, value: Value, x: Value) -> bool:
     """tanh(sqrt(2/pi) * (x + 0.044715 x^3))"""
-    tanh = upstream.made_by(bent, "tanh")
+    tanh = upstream.producer(value, "tanh")
     if tanh is None:
         return False
     inner = upstream.with_number(tanh.inputs[0], "mul", math.sqrt(2 / math.pi))
@@ -43,8 +43,8 @@ def _is_tanh_of_cubic(upstream: Upstream, bent: Value, x: Value) -> bool:
     return False
 
 
-def _is_erf(upstream: Upstream, bent: Value, x: Value) -> bool:
-    erf = upstream.made_by(bent, "erf")
+def _is_erf(upstream: Upstream, value: Value, x: Value) -> bool:
+    erf = upstream.producer(value, "erf")
     if erf is None:
         return False
     divided = upstream.with_number(erf.inputs[0], "div", math.sqrt(2))

@@ -1,4 +1,4 @@
-"""Ops that give back what they are given, and joins with nothing."""
+"""Removal of identity ops and of empty inputs of concats."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "div": 1}
 
 
 def drop_identities(program: Program) -> None:
-    """Drop casts to the same dtype, + 0, * 1, expands and transposes that change nothing.
+    """Drop casts to the same dtype, + 0, * 1, and expands and transposes without effect.
 
-    A concat loses its empty inputs: partial rotary embeddings that turn everything have them.
+    Concats lose their empty inputs, which partial rotary embeddings of the full dim have.
     """
     substitutes: dict[Value, Value] = {}
     for node in program.nodes:

@@ -1,7 +1,7 @@
-"""Leading dims merged for ops that do not need it.
+"""Removal of flattened leading dims around row-wise ops.
 
-Many programs flatten [b, s, h] to [b*s, h] around ops that work on rows. On the dims as they were,
-batch and sequence stay apart, and the views around the op fall away.
+Many programs flatten [b, s, h] to [b*s, h] around ops that work on rows. With the original dims,
+batch and sequence stay separate, and the views around the op become redundant.
 """
 
 from __future__ import annotations
@@ -28,48 +28,50 @@ _ROWS_OF_FIRST = frozenset({"linear", "layer_norm", "rms_norm"})
 
 
 def keep_leading_dims(program: Program) -> None:
-    """Move each merge of leading dims behind the row-wise ops that follow it."""
-    apart: dict[Value, Value] = {}
+    """Move each flattening of leading dims behind the row-wise ops that follow it."""
+    unflattened: dict[Value, Value] = {}
     nodes: list[Node] = []
     makers = program.producers()
     for node in program.nodes:
-        if node.kind == "reshape" and not _keeps_rows(node, apart):
-            nodes += _in_two_steps(node)
+        if node.kind == "reshape" and not _keeps_rows(node, unflattened):
+            nodes += _split_reshape(node)
             if _merges_leading(node):
-                apart[node.output] = node.inputs[0]
+                unflattened[node.output] = node.inputs[0]
             continue
-        nodes += _fills_apart(node, apart, makers)
+        nodes += _unflattened_fills(node, unflattened, makers)
         nodes.append(node)
-        plan = _apart_inputs(node, apart)
-        if plan is None:
+        replacement = _unflattened_inputs(node, unflattened)
+        if replacement is None:
             continue
-        inputs, extra = plan
+        inputs, extra = replacement
         leading = next(v for v, old in zip(inputs, node.inputs, strict=True) if v is not old)
-        merged = node.outputs
+        outputs = node.outputs
         node.inputs = inputs
-        node.attrs = _shifted(node, extra)
+        node.attrs = _shift_dims(node, extra)
         lead = leading.shape[: extra + 1]
         if node.kind == "cross_entropy" and node.attrs["reduction"] != "none":
             continue
-        node.outputs = [Value("", (*lead, *value.shape[1:]), value.dtype) for value in merged]
-        for old, new in zip(merged, node.outputs, strict=True):
+        node.outputs = [Value("", (*lead, *value.shape[1:]), value.dtype) for value in outputs]
+        for old, new in zip(outputs, node.outputs, strict=True):
             nodes.append(Node("reshape", [new], [old], module=node.module))
-            apart[old] = new
+            unflattened[old] = new
     program.nodes = nodes
 
 
-def _keeps_rows(node: Node, apart: dict[Value, Value]) -> bool:
-    """A reshape of what stands in each row of merged ones."""
+def _keeps_rows(node: Node, unflattened: dict[Value, Value]) -> bool:
+    """Whether a reshape keeps flattened rows and changes only the dims inside a row."""
     source, shape = node.inputs[0], node.output.shape
-    return source in apart and bool(shape) and shape[0] == source.shape[0]
+    return source in unflattened and bool(shape) and shape[0] == source.shape[0]
 
 
-def _fills_apart(node: Node, apart: dict[Value, Value], makers: dict[Value, Node]) -> list[Node]:
-    """Rows that a `full` makes for this node, with the leading dims of the rows beside them."""
+def _unflattened_fills(
+    node: Node, unflattened: dict[Value, Value], makers: dict[Value, Node]
+) -> list[Node]:
+    """Unflattened versions of the `full` inputs of this node."""
     leads = [
-        (apart[v].shape[: apart[v].rank - v.rank + 1], v.shape[0])
+        (unflattened[v].shape[: unflattened[v].rank - v.rank + 1], v.shape[0])
         for v in node.inputs
-        if v in apart
+        if v in unflattened
     ]
     if not leads or node.kind not in _ALONG_DIM:
         return []
@@ -77,22 +79,27 @@ def _fills_apart(node: Node, apart: dict[Value, Value], makers: dict[Value, Node
     added = []
     for value in node.inputs:
         maker = makers.get(value)
-        if maker is None or maker.kind != "full" or value in apart or value.shape[:1] != (rows,):
+        if (
+            maker is None
+            or maker.kind != "full"
+            or value in unflattened
+            or value.shape[:1] != (rows,)
+        ):
             continue
-        apart[value] = Value("", (*lead, *value.shape[1:]), value.dtype)
-        added.append(Node("full", [], [apart[value]], maker.attrs, maker.module))
+        unflattened[value] = Value("", (*lead, *value.shape[1:]), value.dtype)
+        added.append(Node("full", [], [unflattened[value]], maker.attrs, maker.module))
     return added
 
 
-def _in_two_steps(node: Node) -> list[Node]:
-    """[b,s,h,d] to [b*s,h*d] by way of [b,s,h*d]; any other reshape as it is."""
+def _split_reshape(node: Node) -> list[Node]:
+    """A reshape [b,s,h,d] to [b*s,h*d] split at [b,s,h*d]; other reshapes are unchanged."""
     source, after = node.inputs[0], node.output.shape
     for count in range(2, source.rank):
         lead, tail = source.shape[:count], source.shape[count:]
         if after and math.prod(lead) == after[0] and tail != after[1:]:
-            made = Value("", (*lead, *after[1:]), source.dtype)
-            node.inputs = [made]
-            return [Node("reshape", [source], [made], module=node.module), node]
+            middle = Value("", (*lead, *after[1:]), source.dtype)
+            node.inputs = [middle]
+            return [Node("reshape", [source], [middle], module=node.module), node]
     return [node]
 
 
@@ -104,22 +111,24 @@ def _merges_leading(node: Node) -> bool:
     return before[extra + 1 :] == after[1:] and math.prod(before[: extra + 1]) == after[0]
 
 
-def _apart_inputs(node: Node, apart: dict[Value, Value]) -> tuple[list[Value], int] | None:
-    """The inputs with their leading dims apart and how many dims that adds; None where it can't."""
-    if not any(value in apart for value in node.inputs):
+def _unflattened_inputs(
+    node: Node, unflattened: dict[Value, Value]
+) -> tuple[list[Value], int] | None:
+    """The unflattened inputs and the number of added dims; None where impossible."""
+    if not any(value in unflattened for value in node.inputs):
         return None
     rows = _row_inputs(node)
-    if rows is None or any(value not in apart for value in rows):
+    if rows is None or any(value not in unflattened for value in rows):
         return None
-    shapes = {apart[v].shape[: apart[v].rank - v.rank + 1] for v in rows}
+    shapes = {unflattened[v].shape[: unflattened[v].rank - v.rank + 1] for v in rows}
     if len(shapes) != 1:
         return None
-    inputs = [apart[value] if value in rows else value for value in node.inputs]
+    inputs = [unflattened[value] if value in rows else value for value in node.inputs]
     return inputs, len(next(iter(shapes))) - 1
 
 
 def _row_inputs(node: Node) -> list[Value] | None:
-    """The inputs whose first dim is the rows; None for an op that mixes rows."""
+    """The inputs whose first dim is rows; None for an op that mixes rows."""
     if node.kind in _ROWS_OF_FIRST:
         x = node.inputs[0]
         return [x] if x.rank > int(node.attrs.get("dims", 1)) else None
@@ -141,7 +150,7 @@ def _row_inputs(node: Node) -> list[Value] | None:
     return None
 
 
-def _shifted(node: Node, extra: int) -> dict[str, Any]:
+def _shift_dims(node: Node, extra: int) -> dict[str, Any]:
     attrs = dict(node.attrs)
     if node.kind in _ALONG_DIM:
         attrs["dim"] += extra

@@ -1,14 +1,14 @@
-"""Attention masks that a program computes from positions alone.
+"""Recognition of attention masks that depend on positions only.
 
-Such a mask is recognised by what it is, not by how it was made: its subgraph is run at a small
-size, larger than every number in it (a window of 4,096 shows at 4,100 positions), and compared.
+The pass evaluates the subgraph of a mask and compares its values. The evaluated size is larger than
+every number in the subgraph: 4,100 positions show a window of 4,096.
 """
 
 from __future__ import annotations
 
 from meshwright.capture.names import name_values
 from meshwright.capture.program import Node, Program, Value
-from meshwright.capture.witness import Witness
+from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema.errors import GraphError
 
 _BATCH = 2
@@ -16,22 +16,22 @@ _MARGIN = 7  # chosen: positions beyond the largest number of the subgraph
 _LARGEST = 8192  # chosen: a mask of 64 million elements; beyond it, masks stay as they are
 
 
-def recognise_masks(program: Program) -> None:
-    """Replace a causal mask by `causal`, and drop a mask that hides nothing."""
+def recognize_masks(program: Program) -> None:
+    """Replace a causal mask by the attr `causal`, and drop a mask that hides nothing."""
     known: dict[Value, str | None] = {}
     for node in program.nodes:
         if node.kind != "attention" or len(node.inputs) != 4 or node.attrs["causal"]:
             continue
         mask = node.inputs[3]
         if mask not in known:
-            known[mask] = _meaning(program, mask)
+            known[mask] = _mask_kind(program, mask)
         if known[mask] is not None:
             node.inputs = node.inputs[:3]
             node.attrs = {**node.attrs, "causal": known[mask] == "causal"}
 
 
-def _meaning(program: Program, mask: Value) -> str | None:
-    # only programs that came from torch have masks to recognise
+def _mask_kind(program: Program, mask: Value) -> str | None:
+    # only programs from torch use this pass
     import torch
 
     from meshwright.capture.interpreter import interpret
@@ -48,11 +48,11 @@ def _meaning(program: Program, mask: Value) -> str | None:
         table = interpret(graph, {}, symbols=sizes)[mask.name]
     except (GraphError, RuntimeError, NotImplementedError):
         return None
-    seen = table if table.dtype == torch.bool else table == 0
-    if seen.all():
+    visible = table if table.dtype == torch.bool else table == 0
+    if visible.all():
         return "open"
-    lower = torch.ones(seen.shape[-2:], dtype=torch.bool).tril()
-    if seen.shape[-2] == seen.shape[-1] and bool((seen == lower).all()):
+    lower = torch.ones(visible.shape[-2:], dtype=torch.bool).tril()
+    if visible.shape[-2] == visible.shape[-1] and bool((visible == lower).all()):
         hidden = table[..., ~lower]
         large = table.dtype == torch.bool or bool((hidden < -1e4).all())
         return "causal" if large else None
@@ -60,7 +60,7 @@ def _meaning(program: Program, mask: Value) -> str | None:
 
 
 def _sizes(part: Program, mask: Value) -> dict[str, int] | None:
-    """Small values for the symbols at which the mask shows what it is."""
+    """Small symbol values that are large enough to identify the mask."""
     primes = part.witness.primes
     if "seq" not in primes:
         fits = max(mask.shape[-2:]) <= _LARGEST
@@ -72,8 +72,8 @@ def _sizes(part: Program, mask: Value) -> dict[str, int] | None:
 
 
 def _numbers(node: Node, witness: Witness) -> list[int]:
-    """Whole numbers in the attrs that say something about positions; sizes follow the symbols."""
-    found: list[int] = []
+    """Integers in the attrs that concern positions, without symbolic sizes."""
+    numbers: list[int] = []
     waiting = [value for key, value in node.attrs.items() if key not in ("dim", "dims", "tensors")]
     while waiting:
         value = waiting.pop()
@@ -82,5 +82,5 @@ def _numbers(node: Node, witness: Witness) -> list[int]:
         elif isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
         elif value == int(value) and isinstance(witness.size(abs(int(value))), int):
-            found.append(abs(int(value)))
-    return found
+            numbers.append(abs(int(value)))
+    return numbers

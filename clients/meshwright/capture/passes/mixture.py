@@ -1,14 +1,14 @@
-"""Mixtures of experts: the sorting and indexing of tokens as dispatch and combine.
+"""Recognition of mixtures of experts: sorting and indexing become dispatch and combine.
 
 Captured programs sort all (token, choice) pairs by expert, gather their rows, multiply group by
-group, and put the rows back. Which rows meet which expert depends on data, so a plan cannot follow
-it. The canonical form gives every expert the same number of slots for each sequence:
+group, and scatter the rows back. The assignment of rows to experts depends on data, which a plan
+cannot express. In the canonical form, every expert has the same number of slots per sequence:
 
     moe_dispatch   x[b,s,h], topk_index[b,s,k]                      -> [e,b,c,h]    c = s*k/e
     expert_matmul  x[e,b,c,h], w[e,f,h]                             -> [e,b,c,f]
     moe_combine    y[e,b,c,h], topk_index[b,s,k], topk_weight[b,s,k] -> [b,s,h]
 
-Both agree where no expert is asked for more than its slots. The attr `capacity_factor` scales c.
+Both are equal where no expert exceeds its slots. The attr `capacity_factor` scales c.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from meshwright.capture.passes.pattern import Upstream
 from meshwright.capture.program import Node, Program, Value
 from meshwright.schema.sizes import Size
 
-_GROUPED = frozenset({"aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"})
+_GROUPED_MATMULS = frozenset(
+    {"aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"}
+)
 _ROW_WISE = frozenset({"silu", "gelu", "relu", "sigmoid", "tanh", "mul", "add", "cast", "clamp"})
 
 
-def recognise_mixture(program: Program) -> None:
-    """Replace each sorted group of expert multiplications by its canonical form."""
+def recognize_mixture(program: Program) -> None:
+    """Replace each sorted group of expert matmuls by its canonical form."""
     upstream = Upstream(program)
     positions = {node: place for place, node in enumerate(program.nodes)}
     readers = program.readers()
@@ -48,7 +50,7 @@ def recognise_mixture(program: Program) -> None:
 
 @dataclass
 class _Region:
-    """The experts of one layer while they are rewritten; `slots` maps sorted rows to slots."""
+    """The experts of one layer during the rewrite; `slots` maps sorted rows to slots."""
 
     upstream: Upstream
     order: Value
@@ -75,7 +77,7 @@ class _Region:
         readers: dict[Value, list[Node]],
         program: Program,
     ) -> _Region | None:
-        """The region that begins at the sort of its pairs by expert, if it is one."""
+        """The region that starts at this sort, or None for another use of sort."""
         index = upstream.through(sort.inputs[0], "reshape")
         if index.rank != 3 or sort.inputs[0].rank != 1:
             return None
@@ -87,10 +89,12 @@ class _Region:
             tokens = upstream.through(gather.inputs[0], "reshape")
             if tokens.shape[:2] != (batch, length) or tokens.rank != 3:
                 continue
-            grouped = next((n for n in _after(gather.output, readers) if n.kind in _GROUPED), None)
-            if grouped is None:
+            matmul = next(
+                (n for n in _after(gather.output, readers) if n.kind in _GROUPED_MATMULS), None
+            )
+            if matmul is None:
                 continue
-            experts = grouped.inputs[1].shape[0]
+            experts = matmul.inputs[1].shape[0]
             capacity = _slots(program, length, choices, experts)
             region = cls(upstream, sort.outputs[0], permutation, tokens, index, experts, capacity)
             region.module = gather.module
@@ -105,25 +109,25 @@ class _Region:
         return None
 
     def rewrite(self, nodes: list[Node]) -> Node | None:
-        """Follow the rows to where they are summed over choices; that node, or None if lost."""
+        """Rewrite up to the sum over choices; returns that node, or None for an unknown pattern."""
         for node in nodes:
             rows = [value for value in node.inputs if value in self.slots]
             if not rows or node.output in self.slots:
                 continue
             if node.kind == "sum" and rows[0] in self.restored:
-                return self._combined(node, rows[0])
+                return self._combine(node, rows[0])
             if not self._follow(node, rows):
                 return None
         return None
 
     def _follow(self, node: Node, rows: list[Value]) -> bool:
         first = rows[0]
-        if node.kind in _GROUPED and node.inputs[0] is first:
-            return self._multiplied(node, first)
+        if node.kind in _GROUPED_MATMULS and node.inputs[0] is first:
+            return self._multiply(node, first)
         if node.kind == "mul" and len(rows) == 1 and self._is_weighting(node, first):
             self.slots[node.output] = self.slots[first]
             return True
-        if node.kind == "index" and self._restores(node.inputs[1]):
+        if node.kind == "index" and self._is_inverse(node.inputs[1]):
             self.slots[node.output] = self.slots[first]
             self.restored.add(node.output)
             return True
@@ -139,29 +143,29 @@ class _Region:
         if node.kind in ("split", "slice") and node.attrs["dim"] == 1:
             return self._row_wise(node, {**node.attrs, "dim": 3})
         if node.kind == "add" and len(rows) == 1 and len(node.inputs) == 2:
-            return self._biased(node, first)
+            return self._add_bias(node, first)
         return False
 
-    def _biased(self, node: Node, rows: Value) -> bool:
-        """rows + bias[the expert of each row]; slots that nobody takes are never read."""
+    def _add_bias(self, node: Node, rows: Value) -> bool:
+        """Match rows + bias[expert of each row]; unused slots are never read."""
         other = next(value for value in node.inputs if value is not rows)
-        picked = self.upstream.made_by(other, "index")
-        if picked is None or not self._numbers_experts(picked.inputs[1]):
+        gather = self.upstream.producer(other, "index")
+        if gather is None or not self._is_expert_index(gather.inputs[1]):
             return False
-        bias, x = picked.inputs[0], self.slots[rows]
-        opened = self._add("reshape", [bias], (bias.shape[0], 1, 1, bias.shape[1]), bias)
-        self.slots[node.output] = self._add("add", [x, opened], x.shape, node.output)
+        bias, x = gather.inputs[0], self.slots[rows]
+        reshaped = self._add("reshape", [bias], (bias.shape[0], 1, 1, bias.shape[1]), bias)
+        self.slots[node.output] = self._add("add", [x, reshaped], x.shape, node.output)
         return True
 
-    def _numbers_experts(self, index: Value) -> bool:
-        """The expert of each sorted row, perhaps kept below the number of experts."""
+    def _is_expert_index(self, index: Value) -> bool:
+        """Whether the index is the expert of each sorted row, possibly clamped."""
         return self.upstream.through(index, "clamp") is self.order
 
-    def _multiplied(self, node: Node, rows: Value) -> bool:
+    def _multiply(self, node: Node, rows: Value) -> bool:
         weight, layout = node.inputs[1], "ehf"
-        turned = self.upstream.made_by(weight, "transpose")
-        if turned is not None and turned.attrs["dims"] == [0, 2, 1]:
-            weight, layout = turned.inputs[0], "efh"
+        transpose = self.upstream.producer(weight, "transpose")
+        if transpose is not None and transpose.attrs["dims"] == [0, 2, 1]:
+            weight, layout = transpose.inputs[0], "efh"
         x = self.slots[rows]
         shape = (*x.shape[:-1], node.output.shape[-1])
         self.slots[node.output] = self._add(
@@ -172,36 +176,36 @@ class _Region:
     def _row_wise(self, node: Node, attrs: dict[str, object]) -> bool:
         inputs = [self.slots[value] for value in node.inputs]
         lead = inputs[0].shape[:-1]
-        made = [Value("", (*lead, v.shape[-1]), v.dtype) for v in node.outputs]
-        self.nodes.append(Node(node.kind, inputs, made, attrs, node.module))
-        self.slots.update(zip(node.outputs, made, strict=True))
+        outputs = [Value("", (*lead, v.shape[-1]), v.dtype) for v in node.outputs]
+        self.nodes.append(Node(node.kind, inputs, outputs, attrs, node.module))
+        self.slots.update(zip(node.outputs, outputs, strict=True))
         return True
 
     def _is_weighting(self, node: Node, rows: Value) -> bool:
-        """rows * (topk_weight in sorted order)[:, None]"""
+        """Match rows * (topk_weight in sorted order)[:, None]."""
         other = next((v for v in node.inputs if v is not rows), None)
-        picked = other and self.upstream.made_by(self.upstream.through(other, "reshape"), "index")
-        if not picked or picked.inputs[1] is not self.permutation:
+        gather = other and self.upstream.producer(self.upstream.through(other, "reshape"), "index")
+        if not gather or gather.inputs[1] is not self.permutation:
             return False
-        weight = self.upstream.through(picked.inputs[0], "reshape")
+        weight = self.upstream.through(gather.inputs[0], "reshape")
         if weight.shape != self.index.shape:
             return False
         self.weight = weight
         return True
 
-    def _restores(self, index: Value) -> bool:
-        """The index is the permutation's inverse."""
-        written = self.upstream.made_by(index, "aten.index_put.default")
-        return written is not None and self.permutation in written.inputs[1:]
+    def _is_inverse(self, index: Value) -> bool:
+        """Whether the index is the inverse of the permutation."""
+        scatter = self.upstream.producer(index, "aten.index_put.default")
+        return scatter is not None and self.permutation in scatter.inputs[1:]
 
-    def _combined(self, node: Node, rows: Value) -> Node | None:
+    def _combine(self, node: Node, rows: Value) -> Node | None:
         if self.weight is None or list(node.attrs["dims"]) != [1] or rows.rank != 3:
             return None
         batch, length, _ = self.index.shape
         inputs = [self.slots[rows], self.index, self.weight]
-        whole = (batch, length, node.output.shape[-1])
-        summed = self._add("moe_combine", inputs, whole, node.output, capacity_factor=1.0)
-        self._add("reshape", [summed], node.output.shape, node.output)
+        shape = (batch, length, node.output.shape[-1])
+        combined = self._add("moe_combine", inputs, shape, node.output, capacity_factor=1.0)
+        self._add("reshape", [combined], node.output.shape, node.output)
         return node
 
     def _add(
@@ -212,20 +216,20 @@ class _Region:
         like: Value,
         **attrs: object,
     ) -> Value:
-        made = Value("", shape, like.dtype)
-        self.nodes.append(Node(kind, inputs, [made], attrs, self.module))
-        return made
+        result = Value("", shape, like.dtype)
+        self.nodes.append(Node(kind, inputs, [result], attrs, self.module))
+        return result
 
 
 def _after(value: Value, readers: dict[Value, list[Node]]) -> list[Node]:
     """The nodes that read the value, directly or after a cast."""
     direct = readers.get(value, [])
     casts = [n.output for n in direct if n.kind == "cast"]
-    return [*direct, *(n for made in casts for n in readers.get(made, []))]
+    return [*direct, *(n for cast in casts for n in readers.get(cast, []))]
 
 
 def _slots(program: Program, length: int, choices: int, experts: int) -> int:
-    """Slots of an expert for one sequence, at the traced length."""
+    """The slots of an expert per sequence, at the traced length."""
     shared = gcd(choices, experts)
     k, e = choices // shared, experts // shared
     traced: Size = program.witness.size(length)

@@ -1,4 +1,4 @@
-"""Root-mean-square norms written out."""
+"""Recognition of decomposed RMS normalization."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from meshwright.capture.passes.pattern import Upstream
 from meshwright.capture.program import Program, Value
 
 
-def recognise_rms_norm(program: Program) -> None:
-    """w * (x * rsqrt(mean(x^2) + eps)) is rms_norm.
+def recognize_rms_norm(program: Program) -> None:
+    """Convert w * (x * rsqrt(mean(x^2) + eps)) to rms_norm.
 
-    A cast of x to a wider dtype and back stays as the attr `compute`: the dtype inside.
+    The attr `compute` records the inner dtype of a cast of x to a wider dtype and back.
     """
     upstream = Upstream(program)
     for node in program.nodes:
         if node.kind != "mul" or len(node.inputs) != 2:
             continue
-        for weight, normed in upstream.pairs(node.output, "mul"):
+        for weight, normalized in upstream.pairs(node.output, "mul"):
             if weight.role != "parameter" or weight.rank != 1:
                 continue
-            found = _normalised(upstream, normed)
-            if found is None:
+            match = _match_normalization(upstream, normalized)
+            if match is None:
                 continue
-            source, eps, compute = found
+            source, eps, compute = match
             if source.shape[-1:] != weight.shape or source.shape != node.output.shape:
                 continue
             node.kind, node.inputs = "rms_norm", [source, weight]
@@ -29,13 +29,15 @@ def recognise_rms_norm(program: Program) -> None:
             break
 
 
-def _normalised(upstream: Upstream, normed: Value) -> tuple[Value, float, str | None] | None:
+def _match_normalization(
+    upstream: Upstream, normalized: Value
+) -> tuple[Value, float, str | None] | None:
     """x, eps and the inner dtype, where the value is x * rsqrt(mean(x^2) + eps)."""
-    product = upstream.through(normed, "cast")
+    product = upstream.through(normalized, "cast")
     for wide, scale in upstream.pairs(product, "mul"):
-        root = upstream.made_by(scale, "rsqrt")
+        root = upstream.producer(scale, "rsqrt")
         shifted = None if root is None else upstream.scalar(root.inputs[0], "add")
-        mean = None if shifted is None else upstream.made_by(shifted[0], "mean")
+        mean = None if shifted is None else upstream.producer(shifted[0], "mean")
         if shifted is None or mean is None or not mean.attrs["keepdim"]:
             continue
         if list(mean.attrs["dims"]) != [wide.rank - 1]:
@@ -43,7 +45,7 @@ def _normalised(upstream: Upstream, normed: Value) -> tuple[Value, float, str | 
         if not _is_square(upstream, mean.inputs[0], wide):
             continue
         source = upstream.through(wide, "cast")
-        if source.dtype != normed.dtype:
+        if source.dtype != normalized.dtype:
             return None
         return source, shifted[1], None if source is wide else wide.dtype
     return None
@@ -52,5 +54,5 @@ def _normalised(upstream: Upstream, normed: Value) -> tuple[Value, float, str | 
 def _is_square(upstream: Upstream, value: Value, x: Value) -> bool:
     if upstream.with_number(value, "pow", 2.0, "exponent") is x:
         return True
-    product = upstream.made_by(value, "mul")
+    product = upstream.producer(value, "mul")
     return product is not None and product.inputs == [x, x]

@@ -1,1 +1,1 @@
-"""Checkpoints by rank, without a framework: who holds and writes what, and who reads what of it."""
+"""Checkpoints by rank, independent of a framework: shards, their writers and their readers."""

@@ -1,8 +1,8 @@
-"""The plan as advice to XLA: one program for whole arrays, told where tensors lie.
+"""Automatic execution: one XLA program for whole arrays, with the plan's layouts as constraints.
 
-Parameters and inputs come in as the plan has them; every tensor is constrained to its layout at
-rest, as its readers share it, and as each of them needs it. What moves is XLA's own choice, and a
-partial sum is left to it.
+Parameters and inputs have the layouts of the plan. Sharding constraints state the layout of every
+tensor at rest and the layout that each reader needs. XLA chooses the collectives and the handling
+of partial sums.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import jax
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from meshwright.runtime.jax.at_rest import AtRest
+from meshwright.runtime.jax.at_rest import StoredArray
 from meshwright.runtime.jax.forward import KEPT
-from meshwright.runtime.jax.job import Arrays, Job, LossAndGradients
+from meshwright.runtime.jax.job import Arrays, JaxStep, LossAndGradients
 from meshwright.runtime.jax.kinds import call_of, results_of
 from meshwright.schema import Layout, Op, PlanError
 
@@ -23,44 +23,49 @@ A = jax.Array
 
 
 class Automatic:
-    """A step of a job for all devices together."""
+    """The step of a job as one program for all devices."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JaxStep) -> None:
         self._job = job
 
     def loss_and_gradients(self, values: Arrays, batch: Arrays) -> LossAndGradients:
-        """Of a whole step, for arrays at rest; gradients lie as the parameters."""
+        """The loss and gradients of a step, from arrays at rest.
+
+        Gradients have the layouts of the parameters.
+        """
         job = self._job
         forward = job.checkpointed(self._loss, KEPT)
 
-        def one(values: Arrays, batch: Arrays) -> LossAndGradients:
-            sources = {name: job.inputs[name].whole(own) for name, own in batch.items()}
-            found: LossAndGradients = jax.value_and_grad(forward)(dict(values), sources)
-            return found
+        def microbatch(values: Arrays, batch: Arrays) -> LossAndGradients:
+            sources = {name: job.inputs[name].whole(array) for name, array in batch.items()}
+            result: LossAndGradients = jax.value_and_grad(forward)(dict(values), sources)
+            return result
 
-        return job.over_microbatches(one, values, batch)
+        return job.over_microbatches(microbatch, values, batch)
 
-    def _loss(self, held: Arrays, sources: Arrays) -> A:
+    def _loss(self, parameters: Arrays, sources: Arrays) -> A:
         job, planned = self._job, self._job.planned
-        made: dict[str, A] = dict(job.constants)
-        made |= sources
-        for name, own in held.items():
-            whole = job.parameters[name].whole(own)
+        values: dict[str, A] = dict(job.constants)
+        values |= sources
+        for name, array in parameters.items():
+            whole = job.parameters[name].whole(array)
             if name not in job.trained:
                 whole = lax.stop_gradient(whole)
-            made[name] = self._lying(whole, planned.at_rest(name))
+            values[name] = self._constrain(whole, planned.at_rest(name))
         for op in job.graph.topological_order():
-            for name, result in zip(op.outputs, self._results(op, made), strict=True):
-                rests = planned.tensors.get(name)
-                made[name] = result if rests is None else self._lying(result, rests.rest.value)
-        return made[job.loss] * job.share
+            for name, result in zip(op.outputs, self._results(op, values), strict=True):
+                tensor = planned.tensors.get(name)
+                values[name] = (
+                    result if tensor is None else self._constrain(result, tensor.rest.value)
+                )
+        return values[job.loss] * job.share
 
-    def _results(self, op: Op, made: Mapping[str, A]) -> list[A]:
+    def _results(self, op: Op, values: Mapping[str, A]) -> list[A]:
         job = self._job
-        missing = [name for name in op.inputs if name not in made]
+        missing = [name for name in op.inputs if name not in values]
         if missing:
-            raise PlanError(f"tensor {missing[0]!r} has no value: it is neither given nor made")
-        inputs = [self._as_needed(op, k, made[name]) for k, name in enumerate(op.inputs)]
+            raise PlanError(f"tensor {missing[0]!r} has no value: it has no source and no producer")
+        inputs = [self._input(op, k, values[name]) for k, name in enumerate(op.inputs)]
         call = call_of(
             op,
             inputs,
@@ -72,16 +77,16 @@ class Automatic:
         results = list(results_of(call))
         if op.name in job.planned.recomputed:
             return results
-        return [checkpoint_name(own, KEPT) for own in results]
+        return [checkpoint_name(result, KEPT) for result in results]
 
-    def _as_needed(self, op: Op, k: int, value: A) -> A:
-        """An input as the op's strategy has it, where the op is none of the views."""
+    def _input(self, op: Op, k: int, value: A) -> A:
+        """An input in the layout of the op's strategy. Views take it unchanged."""
         planned = self._job.planned
         if op.name not in planned.ops or planned.is_free(planned.source(op.inputs[k]).root):
             return value
-        return self._lying(value, planned.seen(op.inputs[k], planned.needed(op, k)))
+        return self._constrain(value, planned.seen(op.inputs[k], planned.needed(op, k)))
 
-    def _lying(self, value: A, layout: Layout) -> A:
+    def _constrain(self, value: A, layout: Layout) -> A:
         if layout.partial:
             return value
-        return AtRest(layout, self._job.planned.mesh).constrained(value, self._job.devices)
+        return StoredArray(layout, self._job.planned.mesh).constrained(value, self._job.devices)

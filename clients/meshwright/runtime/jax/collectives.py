@@ -1,12 +1,12 @@
-"""The steps of a plan on what a device holds, inside `jax.shard_map`: one program for all devices.
+"""Redistribution steps on local shards inside `jax.shard_map`: one program for all devices.
 
-slice, mask                  local: a part is kept, or stands where the sum takes it from
-all_gather, all_to_all       every member puts its new part together from what the others hold
-all_reduce, reduce_scatter   the sum or maximum of the members' parts, then sliced
-permute                      every member sends what it holds, whole, to one other
+slice, mask                  local: a part of the shard, or zeros except on the first device
+all_gather, all_to_all       every member assembles its new shard from those of the others
+all_reduce, reduce_scatter   the sum or maximum of the members' shards, then sliced
+permute                      every member sends its whole shard to one other
 
-Pieces that make up a sub-dim in the order of the members go through JAX's collective as they are;
-others are stacked, and unstacked behind it.
+Pieces that are contiguous in a sub-dim in the order of the members use JAX's tiled collectives. All
+others are stacked before the collective and unstacked after it.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ import jax.numpy as jnp
 from jax import lax
 
 from meshwright.runtime.jax.places import Common, Regions, common, in_order, put, taken
-from meshwright.runtime.moves import Move
-from meshwright.runtime.parts import from_parts, shape_of, to_parts
+from meshwright.runtime.local_slices import from_parts, shape_of, to_parts
+from meshwright.runtime.redistribution_steps import LayoutChange
 from meshwright.schema import Axis, Layout, Mesh, PlanError, Step
 from meshwright.schema.regions import Region, region
 
 A = jax.Array
 
 
-class Collectives:
-    """Runs steps of one stage. To be used inside a `shard_map` over all axes of its mesh."""
+class JaxCollectives:
+    """The steps of one stage, for use inside a `shard_map` over all axes of its mesh."""
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
 
-    def move(self, local: A, move: Move) -> A:
-        """What a device holds after some steps; PlanError for one that is not carried out."""
+    def move(self, local: A, move: LayoutChange) -> A:
+        """The local shard after some steps; raises PlanError for an unsupported step."""
         before = move.before
         for step in move.steps:
             parts = to_parts(local, before, self.mesh, jnp.concatenate)
-            made = self._step(step, parts, before, move.tensor)
-            local = from_parts(made, step.to, self.mesh, jnp.concatenate)
+            parts = self._step(step, parts, before, move.tensor)
+            local = from_parts(parts, step.to, self.mesh, jnp.concatenate)
             before = step.to
         return local
 
-    def all_reduce(self, own: A, axes: Sequence[Axis], how: str = "sum") -> A:
+    def all_reduce(self, local: A, axes: Sequence[Axis], how: str = "sum") -> A:
         """The sum or maximum over the members of each group."""
-        names = self._longer(axes)
+        names = self._nontrivial(axes)
         if not names:
-            return own
-        reduced: A = (lax.pmax if how == "max" else lax.psum)(own, names)
-        return reduced
+            return local
+        total: A = (lax.pmax if how == "max" else lax.psum)(local, names)
+        return total
 
     def part(self, axes: Sequence[Axis]) -> A | int:
-        """Which of the parts over these axes, the first slowest, a device has."""
+        """The index of a device's part over these axes, the first slowest."""
         names = tuple(axis for axis in axes if self.mesh.size((axis,)) > 1)
         return lax.axis_index(names) if names else 0
 
-    def _longer(self, axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    def _nontrivial(self, axes: Sequence[Axis]) -> tuple[Axis, ...]:
         return tuple(a for a in self.mesh.names if a in axes and self.mesh.size((a,)) > 1)
 
     def _step(self, step: Step, parts: A, before: Layout, of: str) -> A:
-        held, wanted = self._regions(before), self._regions(step.to)
+        source, target = self._regions(before), self._regions(step.to)
         if step.kind == "slice":
-            own = common(held, wanted, of)
-            return taken(parts, own.first, own.shape, self.mesh.names)
+            box = common(source, target, of)
+            return taken(parts, box.first, box.shape, self.mesh.names)
         if step.kind == "mask":
-            return self._masked(step, parts, before, common(held, wanted, of), shape_of(wanted[0]))
-        names = self._longer(step.axes)
+            return self._mask(step, parts, before, common(source, target, of), shape_of(target[0]))
+        names = self._nontrivial(step.axes)
         if not names:
             return parts
         if step.kind == "all_reduce":
@@ -73,88 +73,86 @@ class Collectives:
         if step.kind == "permute":
             return lax.ppermute(parts, self.mesh.names, self._senders(names, before, step.to))
         if step.kind == "all_gather":
-            come = [common(own, wanted, of) for own in self._of_members(names, held)]
-            return self._gathered(parts, names, come, shape_of(wanted[0]))
+            receives = [common(region, target, of) for region in self._of_members(names, source)]
+            return self._all_gather(parts, names, receives, shape_of(target[0]))
         if step.kind == "reduce_scatter":
-            sent = [common(held, own, of) for own in self._of_members(names, wanted)]
-            if sent[0].shape != shape_of(wanted[0]):
+            sends = [common(source, region, of) for region in self._of_members(names, target)]
+            if sends[0].shape != shape_of(target[0]):
                 raise PlanError(
                     f"{of!r}: a reduce_scatter over {', '.join(step.axes)} to {step.to} needs "
                     "parts that its group does not hold"
                 )
-            return self._scattered(parts, names, sent)
+            return self._reduce_scatter(parts, names, sends)
         if step.kind == "all_to_all":
-            sent = [common(held, own, of) for own in self._of_members(names, wanted)]
-            come = [common(own, wanted, of) for own in self._of_members(names, held)]
-            return self._exchanged(parts, names, sent, come, shape_of(wanted[0]))
+            sends = [common(source, region, of) for region in self._of_members(names, target)]
+            receives = [common(region, target, of) for region in self._of_members(names, source)]
+            return self._all_to_all(parts, names, sends, receives, shape_of(target[0]))
         raise PlanError(
-            f"{of!r}: steps of the kind {step.kind} are not carried out; plan without gradients "
-            "of rows and without dealt parameters"
+            f"{of!r}: the runtime does not support steps of the kind {step.kind}. Plan without "
+            "sparse gradients and without whole parameters on owners"
         )
 
-    def _gathered(
-        self, parts: A, names: Sequence[Axis], come: Sequence[Common], shape: tuple[int, ...]
+    def _all_gather(
+        self, parts: A, names: Sequence[Axis], receives: Sequence[Common], shape: tuple[int, ...]
     ) -> A:
-        dim = in_order([own.second for own in come], parts.shape, shape)
+        dim = in_order([box.second for box in receives], parts.shape, shape)
         if dim is not None:
             return lax.all_gather(parts, names, axis=dim, tiled=True)
-        return self._joined(lax.all_gather(parts, names), come, shape)
+        return self._unstack(lax.all_gather(parts, names), receives, shape)
 
-    def _scattered(self, parts: A, names: Sequence[Axis], sent: Sequence[Common]) -> A:
-        dim = in_order([own.first for own in sent], sent[0].shape, parts.shape)
+    def _reduce_scatter(self, parts: A, names: Sequence[Axis], sends: Sequence[Common]) -> A:
+        dim = in_order([box.first for box in sends], sends[0].shape, parts.shape)
         if dim is not None:
             return lax.psum_scatter(parts, names, scatter_dimension=dim, tiled=True)
-        return lax.psum_scatter(self._stacked(parts, sent), names)
+        return lax.psum_scatter(self._stack(parts, sends), names)
 
-    def _exchanged(
+    def _all_to_all(
         self,
         parts: A,
         names: Sequence[Axis],
-        sent: Sequence[Common],
-        come: Sequence[Common],
+        sends: Sequence[Common],
+        receives: Sequence[Common],
         shape: tuple[int, ...],
     ) -> A:
-        by = in_order([own.first for own in sent], sent[0].shape, parts.shape)
-        to = in_order([own.second for own in come], come[0].shape, shape)
+        by = in_order([box.first for box in sends], sends[0].shape, parts.shape)
+        to = in_order([box.second for box in receives], receives[0].shape, shape)
         if by is not None and to is not None:
             return lax.all_to_all(parts, names, by, to, tiled=True)
-        got = lax.all_to_all(self._stacked(parts, sent), names, 0, 0, tiled=True)
-        arrived = [
-            Common(own.first - own.first, own.second, own.shape) for own in come
-        ]  # a piece comes alone, and begins at its own start
-        return self._joined(got, arrived, shape)
+        pieces = lax.all_to_all(self._stack(parts, sends), names, 0, 0, tiled=True)
+        places = [
+            Common(box.first - box.first, box.second, box.shape) for box in receives
+        ]  # each piece arrives separately and begins at 0
+        return self._unstack(pieces, places, shape)
 
-    def _masked(
-        self, step: Step, parts: A, before: Layout, own: Common, shape: tuple[int, ...]
-    ) -> A:
+    def _mask(self, step: Step, parts: A, before: Layout, box: Common, shape: tuple[int, ...]) -> A:
         split = {axis for dim in before.dims for axis in dim.axes}
         is_first = self.part([axis for axis in step.axes if axis not in split]) == 0
-        return self._joined(jnp.where(is_first, parts, jnp.zeros_like(parts))[None], [own], shape)
+        return self._unstack(jnp.where(is_first, parts, jnp.zeros_like(parts))[None], [box], shape)
 
-    def _stacked(self, parts: A, sent: Sequence[Common]) -> A:
-        return jnp.stack([taken(parts, own.first, own.shape, self.mesh.names) for own in sent])
+    def _stack(self, parts: A, sends: Sequence[Common]) -> A:
+        return jnp.stack([taken(parts, box.first, box.shape, self.mesh.names) for box in sends])
 
-    def _joined(self, pieces: A, come: Sequence[Common], shape: tuple[int, ...]) -> A:
-        """Pieces of members, each at its place in zeros."""
-        made = jnp.zeros(shape, pieces.dtype)
-        for piece, own in zip(pieces, come, strict=True):
-            part = taken(piece, own.first, own.shape, self.mesh.names)
-            made = put(made, part, own.second, self.mesh.names)
-        return made
+    def _unstack(self, pieces: A, receives: Sequence[Common], shape: tuple[int, ...]) -> A:
+        """An array of zeros with the pieces of the members at their places."""
+        array = jnp.zeros(shape, pieces.dtype)
+        for piece, box in zip(pieces, receives, strict=True):
+            part = taken(piece, box.first, box.shape, self.mesh.names)
+            array = put(array, part, box.second, self.mesh.names)
+        return array
 
     def _regions(self, layout: Layout) -> Regions:
         return [region(layout, self.mesh, rank) for rank in range(self.mesh.device_count)]
 
     def _of_members(self, names: Sequence[Axis], regions: Regions) -> list[Regions]:
-        """For each place in a group: the region that the member there has, by who asks."""
+        """The regions of the members at each place of a group, by the rank of the reader."""
         groups = {rank: group for group in self.mesh.groups(names) for rank in group}
         members = [groups[rank] for rank in sorted(groups)]
-        return [[regions[own[place]] for own in members] for place in range(len(members[0]))]
+        return [[regions[group[place]] for group in members] for place in range(len(members[0]))]
 
     def _senders(
         self, names: Sequence[Axis], before: Layout, after: Layout
     ) -> list[tuple[int, int]]:
-        """(from, to) for every device; copies go in order."""
+        """The pair (source, target) of every device. Replicas are matched in order."""
         pairs: list[tuple[int, int]] = []
         for group in self.mesh.groups(names):
             holders: dict[tuple[Region, tuple[int, ...]], list[int]] = {}
@@ -170,5 +168,5 @@ class Collectives:
 
 
 def _how(before: Layout, axes: Sequence[Axis]) -> str:
-    """Partial by what; gradients are summed whether their layout says so or not."""
+    """The pending reduction; a sum for gradients, whose layout may not state it."""
     return next((before.partial[a] for a in axes if a in before.partial), "sum")

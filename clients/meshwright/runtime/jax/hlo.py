@@ -1,7 +1,7 @@
-"""Collectives of a compiled program, read from its HLO text.
+"""Collectives of a compiled program, from its HLO text.
 
-XLA joins collectives of one kind and group into one with several arrays; each array counts here.
-What stands in the body of a loop runs as often as the loop does.
+XLA combines collectives of one kind and group into one with several arrays; each array counts here.
+A collective in the body of a loop counts once per iteration.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ _PAIRS = re.compile(r"source_target_pairs=\{(\{[\d,{} ]*\})\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """One array in a collective. elements: of the gathered or unreduced array on one device, as a
-    plan counts them. groups: of devices, each in order; of a permute (from, to). times: it runs
-    in a step."""
+class CompiledCollective:
+    """One array of a collective.
+
+    `elements` is the size of the gathered or unreduced array on one device, as in plans. `groups`
+    are the groups of devices, or the pairs (source, target) of a permute. `times` is the number of
+    runs in a step.
+    """
 
     kind: str
     groups: tuple[tuple[int, ...], ...]
@@ -46,22 +49,22 @@ class Compiled:
     times: int
 
 
-def collectives_of(text: str) -> list[Compiled]:
-    """All collectives of a compiled module, as `compiled.as_text()` writes it.
+def collectives_of(text: str) -> list[CompiledCollective]:
+    """All collectives of a compiled module in the text of `compiled.as_text()`.
 
-    ValueError where a loop does not say how often it runs, or a collective who takes part.
+    Raises ValueError for a loop without a trip count, or a collective without groups.
     """
     bodies, entry = _computations(text)
-    found: list[Compiled] = []
+    collectives: list[CompiledCollective] = []
     for name, times in _runs(bodies, entry).items():
         for line in bodies[name]:
             match = _OP.search(line)
             if match is not None:
-                found += _arrays(line, match, times)
-    return found
+                collectives += _arrays(line, match, times)
+    return collectives
 
 
-def _arrays(line: str, match: re.Match[str], times: int) -> Iterator[Compiled]:
+def _arrays(line: str, match: re.Match[str], times: int) -> Iterator[CompiledCollective]:
     result, kind, start, _ = match.groups()
     groups = _groups(line)
     arrays = _ARRAY.findall(result)
@@ -70,25 +73,25 @@ def _arrays(line: str, match: re.Match[str], times: int) -> Iterator[Compiled]:
     if start and kind == "collective-permute":
         arrays = arrays[1:2]
     if kind == "all-to-all" and len(arrays) == len(groups[0]):
-        # an array for each member, which together are the one that is exchanged
+        # one array for each member; together they are the exchanged array
         total = sum(prod(_numbers(shape)) for _, shape in arrays)
         arrays = [(arrays[0][0], str(total))]
     for dtype, shape in arrays:
         elements = prod(_numbers(shape))
         if kind == "reduce-scatter":
             elements *= len(groups[0])
-        yield Compiled(kind, groups, dtype, elements, times)
+        yield CompiledCollective(kind, groups, dtype, elements, times)
 
 
 def _groups(line: str) -> tuple[tuple[int, ...], ...]:
     listed = _LISTED.search(line) or _PAIRS.search(line)
     if listed is not None:
-        return tuple(tuple(_numbers(own)) for own in re.findall(r"\{([\d,]+)\}", listed[1]))
+        return tuple(tuple(_numbers(ids)) for ids in re.findall(r"\{([\d,]+)\}", listed[1]))
     counted, on_mesh = _COUNTED.search(line), _ON_MESH.search(line)
     if counted is not None:
-        shape, dims, order = (_numbers(own or "") for own in counted.groups())
+        shape, dims, order = (_numbers(numbers or "") for numbers in counted.groups())
         return _rows(_ids(dims, order).reshape(shape[0], -1))
-    names = [] if on_mesh is None else [own.strip().strip("'") for own in on_mesh[4].split(",")]
+    names = [] if on_mesh is None else [name.strip().strip("'") for name in on_mesh[4].split(",")]
     sizes = {} if on_mesh is None else {n: int(size) for n, size in _AXIS.findall(on_mesh[1])}
     if on_mesh is None or not set(names) <= set(sizes):
         raise ValueError(f"a collective that does not say who takes part: {line.strip()[:200]}")
@@ -101,52 +104,52 @@ def _groups(line: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _ids(dims: list[int], order: list[int]) -> NDArray[np.int64]:
-    """Devices in order, as an array of these dims, and those in another order."""
+    """The device numbers as an array of these dims, transposed to an order of dims."""
     ids = np.arange(prod(dims)).reshape(dims)
     return ids.transpose(order) if order else ids
 
 
 def _rows(ids: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(int(one) for one in row) for row in ids)
+    return tuple(tuple(int(device) for device in row) for row in ids)
 
 
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:
-    """Lines by computation, and the one that the program starts with."""
+    """The lines of each computation, and the name of the entry computation."""
     bodies: dict[str, list[str]] = {}
     entry, lines = "", list[str]()
     for line in text.splitlines():
-        opened = _COMPUTATION.match(line)
-        if opened is not None:
-            lines = bodies.setdefault(opened[2], [])
-            entry = opened[2] if opened[1] else entry
+        header = _COMPUTATION.match(line)
+        if header is not None:
+            lines = bodies.setdefault(header[2], [])
+            entry = header[2] if header[1] else entry
         else:
             lines.append(line)
     return bodies, entry
 
 
 def _runs(bodies: dict[str, list[str]], entry: str) -> Counter[str]:
-    """How often each computation runs."""
+    """The number of runs of each computation."""
     runs: Counter[str] = Counter()
-    waiting = [(entry, 1)]
-    while waiting:
-        name, times = waiting.pop()
+    pending = [(entry, 1)]
+    while pending:
+        name, times = pending.pop()
         runs[name] += times
         for line in bodies[name]:
-            often = times * _trips(line)
-            for called in _CALLED.findall(line):
-                own = [one.removeprefix("%") for one in called.split(", ")]
-                waiting += [(one, often) for one in own if one in bodies]
+            count = times * _trips(line)
+            for callees in _CALLED.findall(line):
+                names = [callee.removeprefix("%") for callee in callees.split(", ")]
+                pending += [(callee, count) for callee in names if callee in bodies]
     return runs
 
 
 def _trips(line: str) -> int:
     if " while(" not in line:
         return 1
-    found = _TRIPS.search(line)
-    if found is None:
+    match = _TRIPS.search(line)
+    if match is None:
         raise ValueError(f"a loop that does not say how often it runs: {line.strip()[:200]}")
-    return int(found[1])
+    return int(match[1])
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(own) for own in text.replace(" ", "").split(",") if own]
+    return [int(number) for number in text.replace(" ", "").split(",") if number]

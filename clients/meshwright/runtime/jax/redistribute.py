@@ -1,7 +1,7 @@
-"""Redistributions with a backward pass of their own: the plan's steps for the gradient.
+"""Redistributions as JAX functions whose backward pass runs the plan's steps for the gradient.
 
-A parameter's gradient does not become that of its value: it lies in a layout of its own, and comes
-out as the gradient of a `sink`, zeros in that layout which nothing reads.
+The gradient of a parameter has its own layout. It is the gradient of a `sink`: zeros in that layout
+that no op reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Along = Callable[[A], A]
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def redistributed(local: A, forward: Along, backward: Along) -> A:
-    """What a device holds, brought elsewhere; its gradient comes back the other way."""
+    """The redistribution of a local shard; the backward pass redistributes the gradient."""
     del backward
     return forward(local)
 
@@ -37,7 +37,7 @@ redistributed.defvjp(_redistributed, _back)
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def parameter_read(local: A, sink: A, forward: Along, backward: Along) -> A:
-    """A parameter as a reader needs it; the gradient goes to the sink."""
+    """A parameter in the layout of a reader; its gradient is that of the sink."""
     del sink, backward
     return forward(local)
 
@@ -57,7 +57,7 @@ parameter_read.defvjp(_read, _into_sink)
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def summed(part: A, reduce: Along) -> A:
-    """The sum over all parts, of which each device uses it for what it has itself."""
+    """The sum over all devices, each of which uses it. The backward pass sums the gradients."""
     return reduce(part)
 
 

@@ -1,4 +1,4 @@
-"""A function's loss and gradients under a plan."""
+"""Sharded functions: the loss and gradients of a function under a plan."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from meshwright.capture.jax.leaves import Leaf, named_leaves
-from meshwright.runtime.jax.job import Arrays, Job, LossAndGradients
+from meshwright.capture.jax.pytree import Leaf, named_leaves
+from meshwright.runtime.jax.job import Arrays, JaxStep, LossAndGradients
 from meshwright.schema import InvalidInput, PlanError
 from meshwright.schema.rank_strategy import RankStrategy
 
@@ -18,17 +18,20 @@ A = jax.Array
 
 
 class Sharded:
-    """What `parallelize` gives. Parameters are a dict of arrays by the names of the plan's graph,
-    each where the plan has it between steps; an optimizer's state made of them lies alike.
+    """A function under a plan, as `parallelize` returns it.
 
-    value_and_grad(values, batch): loss and gradients of a step of all microbatches, jitted; batch
-    as `batch` gives it. strategy: of the first rank. fallen_back: ops that every device runs whole
-    though the plan shards them, with the reason.
+    Parameters are a dict of arrays by the names in the plan's graph, in the plan's layouts at rest.
+    An optimizer state derived from them has the same layouts.
+
+    value_and_grad  the jitted loss and gradients of a step, from parameters and the result of
+                    `batch`
+    strategy        the strategy of the first rank
+    fallen_back     the ops that run whole although the plan shards them, with the reason
     """
 
     def __init__(
         self,
-        job: Job,
+        job: JaxStep,
         names: tuple[str, ...],
         step: Callable[[Arrays, Arrays], LossAndGradients],
     ) -> None:
@@ -39,23 +42,23 @@ class Sharded:
         self._names = names
         parameters = self.shardings
         inputs = {name: self._sharding_of_batch(name) for name in job.inputs}
-        alone = NamedSharding(job.devices, PartitionSpec())
+        replicated = NamedSharding(job.devices, PartitionSpec())
         self.value_and_grad = jax.jit(
-            step, in_shardings=(parameters, inputs), out_shardings=(alone, parameters)
+            step, in_shardings=(parameters, inputs), out_shardings=(replicated, parameters)
         )
 
     @property
     def shardings(self) -> dict[str, NamedSharding]:
-        """Of every parameter, its gradient and its optimizer state."""
-        own = self._job.parameters.items()
-        return {name: rest.sharding(self.mesh) for name, rest in own}
+        """The sharding of every parameter, its gradient and its optimizer state."""
+        parameters = self._job.parameters.items()
+        return {name: stored.sharding(self.mesh) for name, stored in parameters}
 
     def place(self, parameters: Any) -> dict[str, A]:
-        """The function's own parameters as the plan has them.
+        """The parameters of the function in the plan's layouts.
 
-        PlanError naming a parameter that the plan does not have, or has in another shape.
+        Raises PlanError for a parameter that the plan does not have, or has in another shape.
         """
-        found: dict[str, A] = {}
+        arrays: dict[str, A] = {}
         for leaf in named_leaves(parameters, ""):
             for name, value in self._of_plan(leaf):
                 rest = self._job.parameters[name]
@@ -65,42 +68,44 @@ class Sharded:
                         f"parameter {name!r} has the shape {list(whole)} in the plan's graph "
                         f"{self._job.graph.id}, and {list(value.shape)} here"
                     )
-                held = rest.of_whole(jnp.asarray(value))
-                found[name] = jax.device_put(held, rest.sharding(self.mesh))
-        missing = sorted(set(self._job.parameters) - set(found))
+                array = rest.of_whole(jnp.asarray(value))
+                arrays[name] = jax.device_put(array, rest.sharding(self.mesh))
+        missing = sorted(set(self._job.parameters) - set(arrays))
         if missing:
             raise PlanError(
                 f"the plan's graph {self._job.graph.id} has the parameter {missing[0]!r}, the "
                 "function's parameters have none of this name"
             )
-        return found
+        return arrays
 
     def tree(self, values: Arrays, like: Any) -> Any:
-        """Arrays by name, parameters or gradients, as a tree like the function's own."""
-        made = []
+        """Parameters or gradients by name as a pytree with the structure of `like`."""
+        leaves = []
         for leaf in named_leaves(like, ""):
-            own = [
+            parts = [
                 self._job.parameters[name].whole(values[name]) for name, _ in self._of_plan(leaf)
             ]
-            made.append(own[0] if leaf.name in self._job.parameters else jnp.stack(own))
-        return jax.tree.unflatten(jax.tree.structure(like), made)
+            leaves.append(parts[0] if leaf.name in self._job.parameters else jnp.stack(parts))
+        return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
     def batch(self, *arguments: Any) -> dict[str, A]:
-        """A step's whole batch, the function's arguments behind its parameters, where the plan
-        loads it. Of several microbatches the rows lie one behind the other."""
+        """The batch of a step in the plan's layouts, from the arguments after the parameters.
+
+        The rows of several microbatches are concatenated.
+        """
         if len(arguments) != len(self._names):
             raise InvalidInput(
-                f"the function takes {len(self._names)} arguments behind its parameters "
+                f"the function takes {len(self._names)} arguments after its parameters "
                 f"({', '.join(self._names)}), got {len(arguments)}"
             )
-        given = {
+        leaves = {
             leaf.name: leaf.value
-            for called, argument in zip(self._names, arguments, strict=True)
-            for leaf in named_leaves(argument, called)
+            for prefix, argument in zip(self._names, arguments, strict=True)
+            for leaf in named_leaves(argument, prefix)
         }
-        return {name: self._placed(name, given[name]) for name in self._job.inputs}
+        return {name: self._place_input(name, leaves[name]) for name in self._job.inputs}
 
-    def _placed(self, name: str, whole: Any) -> A:
+    def _place_input(self, name: str, whole: Any) -> A:
         job = self._job
         count, dim = job.strategy.microbatches, job.batch_dim(name)
         expected = list(job.planned.shapes[name])
@@ -108,8 +113,8 @@ class Sharded:
             expected[dim] *= count
         if list(whole.shape) != expected:
             raise InvalidInput(
-                f"{name!r} has the shape {list(whole.shape)} in a step's batch; the plan has it of "
-                f"{expected}"
+                f"{name!r} has the shape {list(whole.shape)} in a step's batch. Use the shape "
+                f"{expected} of the plan"
             )
         value = jnp.asarray(whole)
         if dim is not None:
@@ -119,17 +124,17 @@ class Sharded:
 
     def _sharding_of_batch(self, name: str) -> NamedSharding:
         spec = self._job.inputs[name].spec
-        own = spec if self._job.batch_dim(name) is None else PartitionSpec(None, *spec)
-        return NamedSharding(self.mesh, own)
+        spec = spec if self._job.batch_dim(name) is None else PartitionSpec(None, *spec)
+        return NamedSharding(self.mesh, spec)
 
     def _of_plan(self, leaf: Leaf) -> list[tuple[str, Any]]:
-        """A leaf of the parameters by name; one that a scan runs over, step by step."""
-        own = self._job.parameters
-        if leaf.name in own:
+        """The parameters of a leaf by name. A scanned leaf has one for each iteration."""
+        parameters = self._job.parameters
+        if leaf.name in parameters:
             return [(leaf.name, leaf.value)]
-        if f"{leaf.name}.0" not in own:
+        if f"{leaf.name}.0" not in parameters:
             raise PlanError(
                 f"the plan's graph {self._job.graph.id} has no parameter {leaf.name!r}; it has "
-                f"{', '.join(sorted(own)[:8])}…"
+                f"{', '.join(sorted(parameters)[:8])}…"
             )
         return [(f"{leaf.name}.{step}", leaf.value[step]) for step in range(leaf.value.shape[0])]

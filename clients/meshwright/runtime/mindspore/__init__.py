@@ -1,4 +1,4 @@
-"""A plan on a MindSpore network: strategies of its primitives, settings of its context."""
+"""Plans on MindSpore networks: strategies of primitives, and settings of the context."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from meshwright.schema import PlanError
 
 
 def shard(network: nn.Cell, plan: MindSporeNetwork) -> None:
-    """Give every primitive of a network its strategy, and MindSpore the plan's settings.
+    """Set the strategy of every primitive of a network, and the plan's settings of MindSpore.
 
-    In semi-automatic mode, before the network is compiled. Raises PlanError for a primitive or a
-    parameter that the network has not, before anything is changed.
+    Call it in semi-automatic mode, before the network is compiled. Raises PlanError for a primitive
+    or a parameter that the network does not have, before any change.
     """
     primitives: dict[str, Primitive] = dict(primitives_of(network))
     for path in plan.primitives:
         if path not in primitives:
             raise PlanError(
-                f"the plan has a strategy for {path!r}, and the network has no primitive there; an "
-                "operator of a function (ops.add, +) has none of its own: write ops.Add() in the "
-                "cell, or load the strategy file"
+                f"the plan has a strategy for {path!r}, and the network has no primitive there. An "
+                "operator of a function (ops.add, +) has no primitive: use ops.Add() in the cell, "
+                "or load the strategy file"
             )
     settle(network, plan)
-    for path, own in plan.primitives.items():
-        if own.in_layout is not None:
-            result = None if own.out_layout is None else _layouts(plan, own.out_layout)
-            primitives[path].shard(_layouts(plan, own.in_layout), result)
+    for path, primitive in plan.primitives.items():
+        if primitive.in_layout is not None:
+            result = None if primitive.out_layout is None else _layouts(plan, primitive.out_layout)
+            primitives[path].shard(_layouts(plan, primitive.in_layout), result)
         else:
-            primitives[path].shard(own.in_strategy, own.out_strategy)
-        if own.recompute:
+            primitives[path].shard(primitive.in_strategy, primitive.out_strategy)
+        if primitive.recompute:
             primitives[path].recompute()
 
 
 def settle(network: nn.Cell, plan: MindSporeNetwork) -> None:
-    """The plan's settings alone: for a program whose strategies come from the strategy file.
+    """Set the plan's settings only, for a program that loads the strategy file.
 
-    Raises PlanError for a parameter that the network has not.
+    Raises PlanError for a parameter that the network does not have.
     """
-    parameters = {own.name: own for own in network.get_parameters()}
+    parameters = {parameter.name: parameter for parameter in network.get_parameters()}
     for name in plan.whole:
         if name not in parameters:
-            raise PlanError(f"the plan has the parameter {name!r}, and the network has not")
+            raise PlanError(f"the plan has the parameter {name!r}, and the network does not")
     set_auto_parallel_context(**plan.context)
     for name in plan.whole:
         parameters[name].parallel_optimizer = False

@@ -1,7 +1,7 @@
-"""Plans carried out in PyTorch: every op on local shards, with the plan's collectives."""
+"""The PyTorch runtime: every op on local shards, with the plan's collectives."""
 
+from meshwright.runtime.torch.collective_log import LoggedCollective, Record
+from meshwright.runtime.torch.parallel_model import Trained
 from meshwright.runtime.torch.parallelize import parallelize
-from meshwright.runtime.torch.record import Ran, Record
-from meshwright.runtime.torch.trained import Trained
 
-__all__ = ["Ran", "Record", "Trained", "parallelize"]
+__all__ = ["LoggedCollective", "Record", "Trained", "parallelize"]

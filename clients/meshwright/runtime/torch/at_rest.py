@@ -1,8 +1,8 @@
-"""Shards as DTensors: what an optimizer, a checkpoint and a norm over all ranks know how to read.
+"""Shards at rest as DTensors, which optimizers, checkpoints and global norms can read.
 
-Where one of a plan's layouts is none of DTensor's (segments of unequal lengths, each cut by itself)
-or has two _StridedShard on one dim (2.13: `full_tensor` of two axes on a fused projection has other
-values than were put in) all shards are plain tensors, as optimizers do not mix the two.
+All shards are plain tensors if DTensor cannot express one of the layouts, because optimizers do not
+mix the two. DTensor cannot express segments of unequal lengths that are sharded separately. Two
+_StridedShard on one dim are wrong in PyTorch 2.13: `full_tensor` returns other values.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ T = torch.Tensor
 
 
 class Wraps(Protocol):
-    """Makes of a rank's shard of a parameter, or of its gradient, what an optimizer works on."""
+    """A wrapper that converts a rank's shard of a parameter or gradient for the optimizer."""
 
     def wrapped(self, name: str, local: T) -> T: ...
 
 
-class AtRest:
-    """Wraps the shards of a stage. groups: over each axis. why_plain: what keeps shards from being
-    DTensors, if anything."""
+class ShardWrapper:
+    """The wrapper of the shards of a stage.
+
+    `groups` are the process groups over each axis. `why_plain` is the reason for which shards are
+    plain tensors, or empty.
+    """
 
     def __init__(
         self,
@@ -45,14 +48,14 @@ class AtRest:
         grid = grid_of(mesh, ranks_from=first)
         try:
             for name, layout in layouts.items():
-                found = to_dtensor(layout, grid, name=name)
-                inner = [own.dim for own in found.placements if own.split_factor > 1]
+                dtensor = to_dtensor(layout, grid, name=name)
+                inner = [place.dim for place in dtensor.placements if place.split_factor > 1]
                 if len(set(inner)) < len(inner):
                     raise ConversionError(
                         f"{name}: several axes cut inside the pieces of a dim, which this PyTorch "
                         "puts together in another order"
                     )
-                self._placements[name] = found.to_torch()
+                self._placements[name] = dtensor.to_torch()
         except ConversionError as why:
             self.why_plain = why.detail
             return
@@ -60,12 +63,12 @@ class AtRest:
             self._mesh = grid.to_torch_over(groups, device_type)
 
     def wrapped(self, name: str, local: T) -> T:
-        """A rank's shard of a parameter, or of its gradient."""
+        """A rank's shard of a parameter or gradient, as a DTensor if possible."""
         if self._mesh is None:
             return local
         return DTensor.from_local(local, self._mesh, self._placements[name], run_check=False)
 
 
 def local_of(tensor: T) -> T:
-    """What the rank holds."""
+    """The local shard of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor

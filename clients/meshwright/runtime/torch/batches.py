@@ -1,4 +1,4 @@
-"""Batches as one rank reads them: its share of every input and label, microbatch by microbatch."""
+"""Batches on one rank: its slice of every input and label, microbatch by microbatch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import torch
 
-from meshwright.runtime.ordered import Turn, Turns
-from meshwright.runtime.torch.turns import turned
+from meshwright.runtime.sequence_order import Turn, Turns
+from meshwright.runtime.torch.sequence_reorder import turned
 from meshwright.schema import Graph, InvalidInput
 from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.sizes import symbols_in
@@ -16,7 +16,7 @@ T = torch.Tensor
 
 
 class Batches:
-    """shapes: of tensors in one microbatch."""
+    """The batches of a rank. `shapes` are the shapes of whole tensors in one microbatch."""
 
     def __init__(
         self, strategy: RankStrategy, graph: Graph, shapes: Mapping[str, tuple[int, ...]]
@@ -26,22 +26,24 @@ class Batches:
         self._shapes = shapes
 
     def slice(self, batch: Mapping[str, T]) -> dict[str, T]:
-        """This rank's share of a whole batch: of every microbatch, one behind the other."""
-        found = {}
-        for own in self.strategy.dataset:
-            if own.tensor not in batch:
-                raise InvalidInput(f"the batch has no {own.tensor!r}, which the model reads")
-            dim = self._batch_dim(own.tensor)
+        """This rank's slice of a whole batch: the slices of all microbatches, concatenated."""
+        slices = {}
+        for entry in self.strategy.dataset:
+            name = entry.tensor
+            if name not in batch:
+                raise InvalidInput(f"the batch has no {name!r}, which the model reads")
+            dim = self._batch_dim(name)
+            places = list(zip(entry.num_shards, entry.shard_id, strict=True))
             pieces = []
-            for piece in self._cut(turned(batch[own.tensor], self._turns(own.tensor)), dim):
-                for d, (shards, shard) in enumerate(zip(own.num_shards, own.shard_id, strict=True)):
+            for piece in self._split(turned(batch[name], self._turns(name)), dim):
+                for d, (shards, shard) in enumerate(places):
                     piece = piece.chunk(shards, dim=d)[shard] if shards > 1 else piece
                 pieces.append(piece)
-            found[own.tensor] = pieces[0] if dim is None else torch.cat(pieces, dim=dim)
-        return found
+            slices[name] = pieces[0] if dim is None else torch.cat(pieces, dim=dim)
+        return slices
 
     def _turns(self, name: str) -> Turns:
-        """Sequences of the whole batch into the order in which they are loaded."""
+        """The permutations of a whole batch into the loaded order, by dim."""
         return {
             dim.dim: Turn(order.size, order.chunks, is_back=False)
             for order in self.strategy.order
@@ -50,24 +52,25 @@ class Batches:
         }
 
     def microbatches(self, batch: Mapping[str, T]) -> dict[str, list[T]]:
-        """The microbatches of all that this rank loads."""
-        found = {}
-        for own in self.strategy.dataset:
-            if own.tensor not in batch:
-                raise InvalidInput(f"step got no {own.tensor!r}, which the model reads")
-            found[own.tensor] = self._cut(batch[own.tensor], self._batch_dim(own.tensor))
-            self._check_share(own.tensor, found[own.tensor][0], own.num_shards)
-        return found
+        """The microbatches of every input and label that this rank loads."""
+        microbatches = {}
+        for entry in self.strategy.dataset:
+            name = entry.tensor
+            if name not in batch:
+                raise InvalidInput(f"step got no {name!r}, which the model reads")
+            microbatches[name] = self._split(batch[name], self._batch_dim(name))
+            self._check_share(name, microbatches[name][0], entry.num_shards)
+        return microbatches
 
-    def _cut(self, given: T, dim: int | None) -> list[T]:
+    def _split(self, tensor: T, dim: int | None) -> list[T]:
         count = self.strategy.microbatches
         if dim is None:
-            return [given] * count
-        if given.shape[dim] % count:
+            return [tensor] * count
+        if tensor.shape[dim] % count:
             raise InvalidInput(
-                f"{given.shape[dim]} rows cannot be cut into {count} equal microbatches"
+                f"{tensor.shape[dim]} rows cannot be cut into {count} equal microbatches"
             )
-        return list(given.chunk(count, dim=dim))
+        return list(tensor.chunk(count, dim=dim))
 
     def _batch_dim(self, name: str) -> int | None:
         shape = self._graph.tensor(name).shape
@@ -80,11 +83,11 @@ class Batches:
             None,
         )
 
-    def _check_share(self, name: str, given: T, ways: tuple[int, ...]) -> None:
+    def _check_share(self, name: str, local: T, ways: tuple[int, ...]) -> None:
         whole = self._shapes[name]
         expected = tuple(size // way for size, way in zip(whole, ways, strict=True))
-        if tuple(given.shape) != expected:
+        if tuple(local.shape) != expected:
             raise InvalidInput(
-                f"{name!r} has the shape {list(given.shape)} in a microbatch of this rank; its "
+                f"{name!r} has the shape {list(local.shape)} in a microbatch of this rank; its "
                 f"share of {list(whole)} is {list(expected)}"
             )

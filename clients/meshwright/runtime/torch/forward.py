@@ -1,4 +1,4 @@
-"""One forward pass of one microbatch on one rank."""
+"""The forward pass of one microbatch on one rank."""
 
 from __future__ import annotations
 
@@ -9,44 +9,50 @@ from functools import partial
 import torch
 
 from meshwright.capture.interpreter import results_of, run_of
-from meshwright.runtime.fallback import drops
-from meshwright.runtime.moves import Way
-from meshwright.runtime.program import Given, PlannedOp, Program, View
-from meshwright.runtime.stage import PlanReader
-from meshwright.runtime.torch.again import Again, Asked
-from meshwright.runtime.torch.collectives import Collectives
-from meshwright.runtime.torch.drawing import Drawing
-from meshwright.runtime.torch.kernels import LocalOp, run_local
+from meshwright.runtime.arrays import Reduction
+from meshwright.runtime.local_kernels import run_local
+from meshwright.runtime.local_op import LocalOp
+from meshwright.runtime.program import LocalView, OpInput, PlannedOp, StageProgram
+from meshwright.runtime.redistribution_steps import Cause, ForwardAndBackward
+from meshwright.runtime.torch.arrays import TorchArrays
+from meshwright.runtime.torch.collectives import TorchCollectives
+from meshwright.runtime.torch.deferred_weight_gradients import DeferredWeightGradients
+from meshwright.runtime.torch.dropout_rng import DropoutSeed
+from meshwright.runtime.torch.recompute import RecomputedTensors, Unpacks
 from meshwright.runtime.torch.redistribute import parameter_read, redistributed
-from meshwright.runtime.torch.turns import turned
-from meshwright.runtime.torch.weights import Weights
-from meshwright.schema import Layout, PlanError
+from meshwright.runtime.torch.sequence_reorder import turned
+from meshwright.runtime.unsharded_ops import drops
+from meshwright.schema import Axis, Layout, PlanError
+from meshwright.stages.planned_stage import PlanReader
 
 T = torch.Tensor
-Take = Callable[[str, PlanReader, T, Layout], None]  # the gradient of a parameter, by who read it
+ARRAYS = TorchArrays()
+Take = Callable[[str, PlanReader, T, Layout], None]  # the gradient of a parameter, by its reader
 
 
-class Forward:
-    """Values of one pass. sources: parts of inputs and labels; whole buffers and constants.
-    received: what other stages made.
+class TorchForward:
+    """The forward pass of one microbatch.
 
-    parameters: values at rest. take: gets their gradients, in the backward pass, or where there are
-    `weights` when these give them. drawing: where ops draw that drop elements. replaced: dtypes of
-    the graph that run as others.
+    sources     shards of inputs and labels, and whole buffers and constants
+    received    the tensors of other stages
+    parameters  values at rest
+    take        receives their gradients, in the backward pass or in the pass of `weights`
+    drawing     the seed of dropout
+    replaced    dtypes of the graph, with the dtypes that replace them
     """
 
     def __init__(
         self,
-        program: Program,
-        collectives: Collectives,
+        program: StageProgram,
+        collectives: TorchCollectives,
         *,
         sources: Mapping[str, T],
         received: Mapping[str, T],
         parameters: Mapping[str, T],
         take: Take,
         replaced: Mapping[str, torch.dtype],
-        weights: Weights | None,
-        drawing: Drawing,
+        weights: DeferredWeightGradients | None,
+        drawing: DropoutSeed,
     ) -> None:
         self.program = program
         self.collectives = collectives
@@ -57,33 +63,36 @@ class Forward:
         self._as_read: dict[str, T] = {}
         self._weights = weights
         self._drawing = drawing
-        asked: Asked = "once" if weights is None else "twice"
-        self._again = Again((*parameters.values(), *sources.values()), asked)
+        unpacks: Unpacks = "once" if weights is None else "twice"
+        self._again = RecomputedTensors((*parameters.values(), *sources.values()), unpacks)
 
     def run(self, sizes: Mapping[str, int]) -> dict[str, T]:
-        """All values that the program keeps, or nobody in the stage reads; sizes: of the graph's
-        symbols."""
+        """Run the pass and return the values that remain after their last reader.
+
+        `sizes` are the values of the graph's symbols.
+        """
         last = self.program.last_reader
         with self._again.hooks():
             for place, op in enumerate(self.program.ops):
-                results = self._results(op, [self._fetch(own) for own in op.inputs], sizes)
+                results = self._results(op, [self._fetch(value) for value in op.inputs], sizes)
                 self.made.update(zip(op.op.outputs, results, strict=True))
-                for own in op.inputs:
-                    if last.get(own.root) == place:
-                        self.made.pop(own.root, None)
-                        self._as_read.pop(own.root, None)
-                        self._again.let_go(own.root)
+                for value in op.inputs:
+                    if last.get(value.root) == place:
+                        self.made.pop(value.root, None)
+                        self._as_read.pop(value.root, None)
+                        self._again.let_go(value.root)
         self.collectives.record.saved_bytes = self._again.kept_bytes
         return self.made
 
     def _results(self, op: PlannedOp, inputs: Sequence[T], sizes: Mapping[str, int]) -> Sequence[T]:
         names = op.op.outputs
 
-        def run(given: Sequence[T]) -> Sequence[T]:
-            read = {k: own.root for k, own in enumerate(op.inputs) if self._is_trained(own.root)}
+        def run(arguments: Sequence[T]) -> Sequence[T]:
+            roots = [value.root for value in op.inputs]
+            read = {k: root for k, root in enumerate(roots) if self._is_trained(root)}
             if self._weights is None or not read:
-                return self._run(op, given, sizes)
-            return self._weights.run(lambda own: self._run(op, own, sizes), given, read)
+                return self._run(op, arguments, sizes)
+            return self._weights.run(lambda leaves: self._run(op, leaves, sizes), arguments, read)
 
         if op.is_again:
             return self._again.run(names, inputs, run)
@@ -95,7 +104,7 @@ class Forward:
     def _run(self, op: PlannedOp, inputs: Sequence[T], sizes: Mapping[str, int]) -> Sequence[T]:
         order = op.order
         if order is not None and order.back:
-            inputs = [turned(own, turns) for own, turns in zip(inputs, order.back, strict=True)]
+            inputs = [turned(local, turns) for local, turns in zip(inputs, order.back, strict=True)]
         run = run_of(
             op.op,
             inputs,
@@ -105,74 +114,88 @@ class Forward:
             replaced=self.replaced,
         )
         chunks = None if order is None else order.rows
-        local = LocalOp(run, op.planned, op.terms, op.whole_shapes, self.collectives, chunks)
-        with self._drawn(op, local):
-            made = results_of(run) if op.is_whole else run_local(local)
+        local = LocalOp(
+            run,
+            op.planned,
+            op.terms,
+            op.whole_shapes,
+            self.collectives.mesh,
+            self.collectives.part,
+            partial(self._all_reduce, op.op.name),
+            chunks,
+        )
+        with self._generator(op, local):
+            results = results_of(run) if op.is_whole else run_local(ARRAYS, local)
         if order is not None and order.forth:
-            made = [turned(own, turns) for own, turns in zip(made, order.forth, strict=True)]
+            results = [turned(x, turns) for x, turns in zip(results, order.forth, strict=True)]
         if op.is_whole:
             return [
-                own if way is None else self._travel(own, way)
-                for own, way in zip(made, op.made, strict=True)
+                result if way is None else self._redistribute(result, way)
+                for result, way in zip(results, op.made, strict=True)
             ]
-        return made
+        return results
 
-    def _drawn(self, op: PlannedOp, local: LocalOp) -> AbstractContextManager[None]:
-        """Copies draw alike: the axes that cut the op tell its parts."""
+    def _all_reduce(
+        self, op: str, part: T, axes: Sequence[Axis], how: Reduction, cause: Cause
+    ) -> T:
+        return self.collectives.all_reduce(part, axes, op, cause, how)
+
+    def _generator(self, op: PlannedOp, local: LocalOp) -> AbstractContextManager[None]:
+        """The generator of an op with dropout: equal on replicas, different on shards."""
         if not drops(op.op.kind, op.op.attrs):
             return nullcontext()
         used = {axis for axes in op.planned.strategy.values() for axis in axes}
         axes = [axis for axis in self.collectives.mesh.names if axis in used and not op.is_whole]
-        return self._drawing.of(op.op.name, local.part(axes), local.run.x.device)
+        return self._drawing.of(op.op.name, int(local.part(axes)), local.call.x.device)
 
     def _is_trained(self, root: str) -> bool:
         return root in self.parameters and self.parameters[root].requires_grad
 
-    def _fetch(self, given: Given) -> T:
-        """An input as the op needs it."""
-        root = given.root
-        if given.shared is not None:
+    def _fetch(self, value: OpInput) -> T:
+        """The local shard of an input in the layout that the op needs."""
+        root = value.root
+        if value.shared is not None:
             if root not in self._as_read:
-                self._as_read[root] = self._first(given, given.shared)
-            local = self._travel(self._as_read[root], given.own)
+                self._as_read[root] = self._from_rest(value, value.shared)
+            local = self._redistribute(self._as_read[root], value.own)
         else:
-            local = self._first(given, given.own)
-        if given.around is not None:
-            local = self._travel(local, given.around)
-        for view in given.views:
-            local = _viewed(local, view)
+            local = self._from_rest(value, value.own)
+        if value.around is not None:
+            local = self._redistribute(local, value.around)
+        for view in value.views:
+            local = _view(local, view)
         return local
 
-    def _first(self, given: Given, way: Way) -> T:
-        """A value from where it rests."""
-        root = given.root
+    def _from_rest(self, value: OpInput, way: ForwardAndBackward) -> T:
+        """The redistribution of a value at rest."""
+        root = value.root
         if root not in self.parameters:
             if root not in self.made:
-                raise PlanError(f"tensor {root!r} has no value: it is neither given nor made")
-            return self._travel(turned(self.made[root], given.turns), way)
+                raise PlanError(f"tensor {root!r} has no value: it has no source and no producer")
+            return self._redistribute(turned(self.made[root], value.turns), way)
         take = partial(self._take, way)
-        return self._moved(self.parameters[root], way, partial(parameter_read, take=take))
+        return self._move(self.parameters[root], way, partial(parameter_read, take=take))
 
-    def _take(self, way: Way, gradient: T) -> None:
-        moved = self.collectives.move(gradient, way.backward)
-        self.take(way.backward.tensor, way.reader, moved, way.backward.after)
+    def _take(self, way: ForwardAndBackward, gradient: T) -> None:
+        result = self.collectives.move(gradient, way.backward)
+        self.take(way.backward.tensor, way.reader, result, way.backward.after)
 
-    def _travel(self, local: T, way: Way) -> T:
+    def _redistribute(self, local: T, way: ForwardAndBackward) -> T:
         if not (way.forward.steps or way.backward.steps):
             return local
         back = partial(self.collectives.move, move=way.backward)
-        return self._moved(local, way, partial(redistributed, backward=back))
+        return self._move(local, way, partial(redistributed, backward=back))
 
-    def _moved(self, local: T, way: Way, function: Callable[..., T]) -> T:
+    def _move(self, local: T, way: ForwardAndBackward, function: Callable[..., T]) -> T:
         forth = partial(self.collectives.move, move=way.forward)
-        made = function(local, forward=forth)
+        result = function(local, forward=forth)
         if way.is_again and way.forward.steps:
             source, move = self._again.source(local), way.forward
             self._again.hold(
-                move.tensor, made, lambda: self.collectives.move(source(), move, cause="again")
+                move.tensor, result, lambda: self.collectives.move(source(), move, cause="again")
             )
-        return made
+        return result
 
 
-def _viewed(local: T, view: View) -> T:
+def _view(local: T, view: LocalView) -> T:
     return local.reshape(view.shape) if view.order is None else local.permute(view.order)

@@ -1,7 +1,7 @@
-"""Groups of processes, which all ranks make together and in one order.
+"""Process groups of the stages, which all ranks create together and in the same order.
 
-A *channel* carries what goes from one stage to another one: a group of its own for each direction,
-as a send would else wait behind one that goes the other way.
+A *channel* is a process group for the transfers from one stage to another. Each direction has its
+own channel, because a send would otherwise wait behind one in the opposite direction.
 """
 
 from __future__ import annotations
@@ -16,26 +16,30 @@ import torch.distributed as dist
 from meshwright.runtime.torch.collectives import Names
 from meshwright.schema.rank_strategy import RankStrategy, Site
 
-Group = dist.ProcessGroup | None  # None: all there are
+Group = dist.ProcessGroup | None  # None: the group of all ranks
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
-    """Those that this rank is in. of_stages: by the stage's number and set of axes. channels: by
-    the numbers of the stages, from and to; those that share parameters have one for both ways."""
+class StageGroups:
+    """The process groups of this rank.
+
+    `of_stages` are the groups by the number of the stage and the set of axes. `channels` are the
+    channels by the numbers of the source and target stages. Stages with shared parameters have one
+    channel for both directions.
+    """
 
     of_stages: dict[int, dict[Names, Group]]
     channels: dict[tuple[int, int], Group]
 
     def every(self) -> list[dist.ProcessGroup]:
-        """Each once, that of all ranks too."""
-        found = [own for groups in self.of_stages.values() for own in groups.values()]
-        every = (dist.group.WORLD, *found, *self.channels.values())
-        return list(dict.fromkeys(own for own in every if own is not None))
+        """All groups without duplicates, including the group of all ranks."""
+        stages = [group for groups in self.of_stages.values() for group in groups.values()]
+        every = (dist.group.WORLD, *stages, *self.channels.values())
+        return list(dict.fromkeys(group for group in every if group is not None))
 
 
-def made_groups(strategy: RankStrategy, timeout_s: float) -> Groups:
-    """Make them; every rank of the job has to."""
+def create_groups(strategy: RankStrategy, timeout_s: float) -> StageGroups:
+    """Create the process groups. Every rank of the job must call it."""
     everyone = tuple(range(dist.get_world_size()))
     timeout = timedelta(seconds=timeout_s)
     known: dict[tuple[int, ...], Group] = {everyone: None}
@@ -45,21 +49,21 @@ def made_groups(strategy: RankStrategy, timeout_s: float) -> Groups:
             known[ranks] = dist.new_group(list(ranks), timeout=timeout)
         return known[ranks]
 
-    found = Groups({}, {})
+    groups = StageGroups({}, {})
     for number, site in enumerate(strategy.sites):
-        own: dict[Names, Group] = {}
+        of_stage: dict[Names, Group] = {}
         for names, ranks in _members(site):
             group = over(ranks)
             if strategy.rank in ranks:
-                own[names] = group
+                of_stage[names] = group
         if strategy.rank in _ranks(site):
-            found.of_stages[number] = own
+            groups.of_stages[number] = of_stage
     for pair in _pairs(strategy):
         ends = sorted({rank for number in pair for rank in _ranks(strategy.sites[number])})
         channel = dist.new_group(ends, timeout=timeout)
         if strategy.rank in ends:
-            found.channels[pair] = channel
-    return found
+            groups.channels[pair] = channel
+    return groups
 
 
 def _ranks(site: Site) -> range:
@@ -67,24 +71,23 @@ def _ranks(site: Site) -> range:
 
 
 def _members(site: Site) -> Iterator[tuple[Names, tuple[int, ...]]]:
-    """The groups over every set of axes, each once; and over every axis alone, of which a
-    DeviceMesh is made."""
+    """The groups over every set of axes, and over every single axis for the DeviceMesh."""
     seen: set[Names] = set()
     sets = [frozenset(a for a in axes if site.mesh.size((a,)) > 1) for axes in site.groups]
     for names in (*sets, *(frozenset((axis,)) for axis in site.mesh.names)):
         if names not in seen:
             seen.add(names)
-            for own in site.mesh.groups([axis for axis in site.mesh.names if axis in names]):
-                yield names, tuple(site.ranks_from + rank for rank in own)
+            for group in site.mesh.groups([axis for axis in site.mesh.names if axis in names]):
+                yield names, tuple(site.ranks_from + rank for rank in group)
 
 
 def _pairs(strategy: RankStrategy) -> list[tuple[int, int]]:
-    """Neighbours, there and back; and stages that hold a parameter together."""
+    """Pairs of neighboring stages in both directions, and pairs with shared parameters."""
     numbers = range(len(strategy.sites))
     holders: dict[str, list[int]] = {}
     for number, site in enumerate(strategy.sites):
         for name in site.parameters:
             holders.setdefault(name, []).append(number)
-    beside = [pair for own in pairwise(numbers) for pair in (own, own[::-1])]
-    shared = [(a, b) for own in holders.values() for a in own for b in own if a < b]
-    return list(dict.fromkeys([*beside, *shared]))
+    neighbors = [pair for forth in pairwise(numbers) for pair in (forth, forth[::-1])]
+    shared = [(a, b) for stages in holders.values() for a in stages for b in stages if a < b]
+    return list(dict.fromkeys([*neighbors, *shared]))

@@ -1,4 +1,4 @@
-"""From a module and a plan to what one rank trains."""
+"""Parallelization of a PyTorch module: one rank's part of it under a plan."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from meshwright.runtime.plan_source import PlanSource
 from meshwright.runtime.reporting import Reports
-from meshwright.runtime.source import PlanSource
-from meshwright.runtime.torch.groups import Groups, made_groups
-from meshwright.runtime.torch.observing import Observing
+from meshwright.runtime.torch.groups import StageGroups, create_groups
+from meshwright.runtime.torch.parallel_model import Trained
 from meshwright.runtime.torch.start_up import joined
-from meshwright.runtime.torch.trained import Trained
+from meshwright.runtime.torch.step_reporting import Observing
 from meshwright.schema import Graph, PlanError
 
 _LOG = logging.getLogger(__name__)
@@ -28,23 +28,25 @@ def parallelize(
     timeout_s: float = 600,
     silence_s: float = 30,
 ) -> Trained:
-    """What this process trains of a module under a plan: a file, a URL, or an id at `server`.
+    """This process's part of a module under a plan: a file, a URL, or an id at `server`.
 
-    The process group is torch.distributed's default one; where there is none yet, one is made of
-    what the launcher says (torchrun), and left on closing. cache: a folder, in which a restart
-    finds what it needs without the service. A service is told now and then how long a step takes.
-    Raises PlanError where the plan is for another number
-    of ranks or another module, RankLost naming a rank that fails or has not come after timeout_s;
-    so does a step, when a rank has given no sign of life for silence_s.
+    The process group is the default one of torch.distributed. If there is none, this function
+    creates it from the variables of the launcher (torchrun), and `close` destroys it. A restart
+    reads the plan from the folder `cache` without the service. Jobs report step times to the
+    service of their plan.
+
+    Raises PlanError if the plan is for another number of ranks or another module. Raises RankLost
+    if a rank fails or does not start within `timeout_s` seconds. A step raises RankLost if a rank
+    has no heartbeat for `silence_s` seconds.
     """
     start, leave = joined(next(module.parameters()).device, timeout_s)
     pulse = start.pulse(silence_s)
 
-    def groups() -> Groups:
+    def groups() -> StageGroups:
         start.meet("reading the plan")
-        made = made_groups(strategy, timeout_s)
-        pulse.aborts(made.every())
-        return made
+        stage_groups = create_groups(strategy, timeout_s)
+        pulse.aborts(stage_groups.every())
+        return stage_groups
 
     def close() -> None:
         pulse.close()
@@ -71,24 +73,24 @@ def parallelize(
         close()
         raise
     if rank == 0:
-        _tell(trained)
+        _log_differences(trained)
     return trained
 
 
 def _observing(source: PlanSource, device: torch.device) -> Observing | None:
-    """Steps are reported to the service that has the plan; of a file to nobody."""
-    at = source.service()
-    return None if at is None else Observing(at[1], device, Reports(at[0]))
+    """The reports of step times to the service of the plan; None for a plan in a file."""
+    service = source.service()
+    return None if service is None else Observing(service[1], device, Reports(service[0]))
 
 
 def _check(graph: Graph) -> None:
-    """Refuse what cannot be trained."""
+    """Raise PlanError for a graph without a loss."""
     if graph.loss is None:
-        raise PlanError(f"the graph {graph.id} has no loss; capture a forward that returns it")
+        raise PlanError(f"the graph {graph.id} has no loss. Capture a forward that returns it")
 
 
-def _tell(trained: Trained) -> None:
-    """What is not as planned, once."""
+def _log_differences(trained: Trained) -> None:
+    """Log the differences from the plan."""
     for op, why in trained.fallen_back.items():
         _LOG.warning("op %r is run whole on every rank: %s", op, why)
     if trained.why_plain:

@@ -1,8 +1,8 @@
-"""Parameters of one rank: at rest in their optimizer's layout, spread for a step, reduced after it.
+"""Parameters of one rank: at rest in the optimizer's layout, gathered for a step, reduced after it.
 
-The optimizer works on the finest shards. Before a step its result goes to where the values rest
-between readers; gradients are added up over microbatches where the plan says, and go to the
-optimizer's layout once.
+The optimizer works on the finest shards. Before a step, the parameters are redistributed to their
+layout between readers. Gradients are accumulated over microbatches in the layout of the plan, and
+redistributed to the optimizer's layout once.
 """
 
 from __future__ import annotations
@@ -11,129 +11,133 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from meshwright.runtime.moves import Move
-from meshwright.runtime.stage import ALL_READERS, PlannedStage, PlanReader
-from meshwright.runtime.torch.at_rest import AtRest, local_of
-from meshwright.runtime.torch.collectives import Collectives
-from meshwright.runtime.whole import from_whole, to_whole, whole_of
+from meshwright.runtime.gather_whole import from_whole, to_whole, whole_of
+from meshwright.runtime.redistribution_steps import LayoutChange
+from meshwright.runtime.torch.at_rest import ShardWrapper, local_of
+from meshwright.runtime.torch.collectives import TorchCollectives
 from meshwright.schema import Graph, Layout, ParameterPlan, PlanError
+from meshwright.stages.planned_stage import ALL_READERS, PlannedStage, PlanReader
 
 T = torch.Tensor
 
 
 class Parameters:
-    """Names are those of the module that was captured; of tied ones the first."""
+    """The parameters of a stage, by their names in the module. Tied ones have the first name."""
 
-    def __init__(self, planned: PlannedStage, collectives: Collectives, device: str) -> None:
+    def __init__(self, planned: PlannedStage, collectives: TorchCollectives, device: str) -> None:
         self._planned = planned
         self._collectives = collectives
         self.shards: dict[str, torch.nn.Parameter] = {}
-        self.at_rest = AtRest(
+        self.at_rest = ShardWrapper(
             self.layouts, planned.mesh, collectives.first, collectives.of_axes(), device
         )
         self._gradients: dict[tuple[str, PlanReader], tuple[T, Layout]] = {}
 
     def place(self, name: str, value: T, *, like: torch.nn.Parameter) -> None:
-        """Keep this rank's part of a value, to be trained where the module's parameter is."""
+        """Store this rank's shard of a value, trainable if the module's parameter is."""
         layout = self.layouts[name]
         part = self._collectives.move(
-            value, Move(name, whole_of(layout), from_whole(layout), "step")
+            value, LayoutChange(name, whole_of(layout), from_whole(layout), "step")
         )
-        # a part of a larger storage cannot be saved by itself
+        # a view of a larger storage cannot be saved separately
         shard = self.at_rest.wrapped(name, part.clone())
         self.shards[name] = torch.nn.Parameter(shard, requires_grad=like.requires_grad)
 
     @property
     def layouts(self) -> dict[str, Layout]:
-        """How parameters lie between steps."""
-        return {name: _at_rest(own) for name, own in self._planned.parameters.items()}
+        """The layouts of the parameters between steps."""
+        parameters = self._planned.parameters.items()
+        return {name: _at_rest(parameter) for name, parameter in parameters}
 
     def spread(self) -> dict[str, T]:
-        """The values of a step, as the plan says that they rest between readers."""
+        """The values of a step, in their layouts between readers."""
         return {
             name: self._spread(name, shard).requires_grad_(shard.requires_grad)
             for name, shard in self.shards.items()
         }
 
-    def take(self, name: str, reader: PlanReader, gradient: T, lies: Layout) -> None:
-        """A microbatch's gradient, by who read the parameter."""
+    def take(self, name: str, reader: PlanReader, gradient: T, layout: Layout) -> None:
+        """Accumulate the gradient of a parameter in a microbatch, by reader."""
         before = self._gradients.get((name, reader))
         total = gradient if before is None else before[0] + gradient
-        self._gradients[name, reader] = (total, lies)
+        self._gradients[name, reader] = (total, layout)
 
     def reduced(self, shared: Iterable[str] = ()) -> dict[str, T]:
-        """All that was taken, as the optimizer has it; of parameters that other stages share at
-        least zeros."""
-        found: dict[str, T] = {}
-        for (name, reader), (gradient, lies) in self._gradients.items():
+        """The accumulated gradients in the layout of the optimizer, and clear them.
+
+        The parameters in `shared` have zeros if they have no gradient.
+        """
+        gradients: dict[str, T] = {}
+        for (name, reader), (gradient, layout) in self._gradients.items():
             steps = self._planned.steps(name, reader, "gradient", "per_step")
-            own = self._collectives.move(gradient, Move(name, lies, steps, "step"))
-            found[name] = found[name] + own if name in found else own
+            term = self._collectives.move(gradient, LayoutChange(name, layout, steps, "step"))
+            gradients[name] = gradients[name] + term if name in gradients else term
         self._gradients.clear()
         for name in shared:
-            found.setdefault(name, torch.zeros_like(local_of(self.shards[name].detach())))
-        return found
+            gradients.setdefault(name, torch.zeros_like(local_of(self.shards[name].detach())))
+        return gradients
 
     def give(self, gradients: Mapping[str, T]) -> None:
-        """Add these to the gradients of the optimizer's shards."""
+        """Add gradients to those of the optimizer's shards."""
         for name, gradient in gradients.items():
-            shard, own = self.shards[name], self.at_rest.wrapped(name, gradient)
-            shard.grad = own if shard.grad is None else shard.grad + own
+            shard, term = self.shards[name], self.at_rest.wrapped(name, gradient)
+            shard.grad = term if shard.grad is None else shard.grad + term
 
     def whole(self, name: str) -> T:
-        """A parameter put together from all ranks, which all have to ask for it."""
+        """The whole parameter, gathered from all ranks of the stage, which all must call it."""
         layout = self.layouts[name]
         return self._collectives.move(
-            local_of(self.shards[name].detach()), Move(name, layout, to_whole(layout), "report")
+            local_of(self.shards[name].detach()),
+            LayoutChange(name, layout, to_whole(layout), "report"),
         )
 
     def whole_gradient(self, name: str) -> T | None:
-        """Its gradient, the same way."""
+        """The whole gradient, gathered from all ranks of the stage; None if there is none."""
         gradient, layout = self.shards[name].grad, self.layouts[name]
         if gradient is None:
             return None
-        move = Move(name, layout, to_whole(layout), "report")
+        move = LayoutChange(name, layout, to_whole(layout), "report")
         return self._collectives.move(local_of(gradient), move)
 
     def _spread(self, name: str, shard: T) -> T:
         steps = self._planned.steps(name, ALL_READERS, "parameter", "per_step")
-        move = Move(name, self.layouts[name], steps, "step")
+        move = LayoutChange(name, self.layouts[name], steps, "step")
         return self._collectives.move(local_of(shard.detach()), move)
 
 
-def _at_rest(own: ParameterPlan) -> Layout:
-    return own.optimizer or own.value
+def _at_rest(parameter: ParameterPlan) -> Layout:
+    return parameter.optimizer or parameter.value
 
 
 def aliases_of(module: torch.nn.Module) -> dict[str, tuple[str, ...]]:
-    """Every name of a parameter -> that and the other ones that it has, as it is tied."""
-    found: dict[int, list[str]] = {}
-    named = list(module.named_parameters(remove_duplicate=False))
-    for name, own in named:
-        found.setdefault(id(own), []).append(name)
-    return {name: tuple(dict.fromkeys((name, *found[id(own)]))) for name, own in named}
+    """All names of each parameter, by name. A tied parameter has several, its own name first."""
+    names: dict[int, list[str]] = {}
+    pairs = list(module.named_parameters(remove_duplicate=False))
+    for name, parameter in pairs:
+        names.setdefault(id(parameter), []).append(name)
+    return {name: tuple(dict.fromkeys((name, *names[id(parameter)]))) for name, parameter in pairs}
 
 
 def check_module(
     graph: Graph, shapes: Mapping[str, tuple[int, ...]], module: torch.nn.Module
 ) -> None:
-    """PlanError naming both, where this is not the module that was planned."""
-    own = dict(module.named_parameters(remove_duplicate=False))
+    """Raise PlanError if the module is not that of the plan."""
+    parameters = dict(module.named_parameters(remove_duplicate=False))
     for tensor in graph.tensors:
         if tensor.role != "parameter":
             continue
         name, shape = tensor.name, shapes[tensor.name]
-        if name not in own:
+        if name not in parameters:
             raise PlanError(
                 f"the plan's graph {graph.id} has the parameter {name!r} of shape "
                 f"{list(shape)}, the module has none of this name"
             )
-        if tuple(own[name].shape) != shape:
+        if tuple(parameters[name].shape) != shape:
             raise PlanError(
                 f"parameter {name!r} has the shape {list(shape)} in the plan's graph "
-                f"{graph.id}, and {list(own[name].shape)} in the module"
+                f"{graph.id}, and {list(parameters[name].shape)} in the module"
             )
-        if own[name].is_meta:
+        if parameters[name].is_meta:
             raise PlanError(
                 f"parameter {name!r} of the module is on the meta device, without value"
             )

@@ -1,7 +1,7 @@
-"""A step of a rank: the passes of its stages in the plan's order, and what goes between stages.
+"""Pipeline steps: the passes of a rank's stages in the plan's order, and transfers between stages.
 
-PyTorch's own schedules (`torch.distributed.pipelining`) have the same orders, and are not used:
-their stages send whole outputs to one rank, and know neither layouts nor other meshes there.
+The schedules of `torch.distributed.pipelining` have the same orders. They do not apply, because
+their stages send whole outputs to one rank, without layouts and other meshes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from meshwright.runtime.torch.trained_stage import TrainedStage
+from meshwright.runtime.torch.stage_module import TrainedStage
 from meshwright.runtime.torch.transport import Transport
 from meshwright.schema.rank_strategy import RankStrategy
 
@@ -23,9 +23,9 @@ def run_step(
     transport: Transport,
     sources: Callable[[int, int], Mapping[str, T]],
 ) -> None:
-    """Leave gradients in the parameters of a rank's stages, by their numbers.
+    """Run a step, which adds gradients to the parameters of a rank's stages.
 
-    sources: of a stage, by number, and a microbatch: what it reads of the batch, and constants.
+    `sources` returns the inputs and constants of a stage, by its number, for a microbatch.
     """
     for stage in stages.values():
         stage.begin()
@@ -34,13 +34,13 @@ def run_step(
         stage = stages[number]
         if what == "F":
             received = transport.receive("value", number)
-            made = stage.forward(
+            outputs = stage.forward(
                 microbatch,
                 sources(number, microbatch),
                 received,
                 "split" if (number, microbatch) in split else "whole",
             )
-            transport.send("value", number, made)
+            transport.send("value", number, outputs)
         elif what == "W":
             stage.weights(microbatch)
         else:

@@ -1,7 +1,6 @@
-"""Redistributions that autograd knows: the plan's steps forward, its backward steps for gradients.
+"""Redistributions as autograd functions whose backward pass runs the plan's steps for the gradient.
 
-A parameter's gradient does not become that of its value: it lies in a layout of its own, and is
-handed to whoever accumulates it.
+The gradient of a parameter has its own layout. A callback accumulates it.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ Way = Callable[[T], T]
 
 
 def redistributed(local: T, forward: Way, backward: Way) -> T:
-    """What a rank holds, brought elsewhere; its gradient comes back the other way."""
+    """The redistribution of a local shard; the backward pass redistributes the gradient."""
     if not local.requires_grad:
         return forward(local)
     return _Redistributed.apply(local, forward, backward)  # type: ignore[no-any-return, no-untyped-call]  # torch's apply has no types
 
 
 def parameter_read(local: T, forward: Way, take: Callable[[T], None]) -> T:
-    """A parameter as readers need it; `take` gets the gradient that comes back."""
+    """A parameter in the layout of its readers; `take` receives its gradient."""
     if not local.requires_grad:
         return forward(local)
     return _ParameterRead.apply(local, forward, take)  # type: ignore[no-any-return, no-untyped-call]  # as above

@@ -1,7 +1,7 @@
-"""Who has started: every rank says so in the store of the process group, and waits for the others.
+"""Start-up of a job: ranks meet in the store of the process group.
 
-A rank that cannot go on says why, and the others end with it at once. One that is gone says
-nothing: the others end when the time is over, and name it.
+A rank that fails reports the reason, and the others end at once. If a rank is lost, the others end
+after the timeout and name it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # typed here only
 
-from meshwright.runtime.torch.pulse import Pulse
+from meshwright.runtime.torch.heartbeat import Pulse
 from meshwright.schema import InvalidInput, RankLost
 
 READY, FAILED = "ready", "failed: "
 FIRST = "rank 0"
-# chosen: another process has been scheduled by then, and has read one value
+# chosen: enough for another process to be scheduled and to read one value
 LAST_WORD = timedelta(seconds=5)
 _numbers = count()
 
 
 class StartUp:
-    """One start of a job on this rank. Every rank makes as many, in the same order."""
+    """One start of a job on this rank. All ranks create the same number in the same order."""
 
     def __init__(self, store: Store, rank: int, world_size: int, timeout_s: float) -> None:
         self._store = PrefixStore(f"meshwright/start/{next(_numbers)}", store)
@@ -40,21 +40,21 @@ class StartUp:
         self._meeting = -1
 
     def meet(self, doing: str) -> None:
-        """Wait until all ranks are here; RankLost with the first that is not, or has failed."""
+        """Wait for all ranks; raises RankLost with the first that is missing or has failed."""
         self._meeting = next(self._meetings)
-        self._say(READY)
+        self._write(READY)
         for rank in range(self._world_size):
-            said = self._heard(rank, doing)
-            if said != READY:
+            state = self._read(rank, doing)
+            if state != READY:
                 self._leave(missing=None)
-                why = said.removeprefix(FAILED)
+                why = state.removeprefix(FAILED)
                 raise RankLost(f"rank {rank} failed while {doing}: {why}")
 
     def fail(self, why: BaseException) -> None:
-        """Tell the others that this rank ends, who then do not wait for it.
+        """Report the failure of this rank to the others, so that they do not wait for it.
 
-        RankLost where it ends for another one: a collective fails on all whom it reaches, and does
-        not say who is gone.
+        Raises RankLost if another rank caused the failure: a failed collective does not name the
+        lost rank.
         """
         if isinstance(why, RankLost):
             return
@@ -62,23 +62,23 @@ class StartUp:
             self.meet("placing the parameters")
             return
         self._meeting = next(self._meetings)
-        with suppress(RankLost):  # the store is gone, and with it whoever would read this
-            self._say(FAILED + str(why))
+        with suppress(RankLost):  # the store is gone, and with it its readers
+            self._write(FAILED + str(why))
         self._leave(missing=None)
 
     def pulse(self, silence_s: float) -> Pulse:
-        """What tells when a rank dies after the start."""
+        """The heartbeat that detects lost ranks after the start."""
         store = PrefixStore("pulse", self._store)
         return Pulse(store, self._rank, self._world_size, silence_s=silence_s, holder=_holder())
 
-    def _heard(self, rank: int, doing: str) -> str:
+    def _read(self, rank: int, doing: str) -> str:
         left = max(self._deadline - time.monotonic(), 0.001)
         try:
             self._store.wait([self._key(rank)], timedelta(seconds=left))
             return self._store.get(self._key(rank)).decode()
         except dist.DistNetworkError as why:
             raise _without_store(why) from None
-        except RuntimeError:  # stores over files and over TCP have no smaller class in common
+        except RuntimeError:  # file stores and TCP stores have no narrower class in common
             self._leave(missing=rank)
             raise RankLost(
                 f"rank {rank} of {self._world_size} did not come within {self._timeout_s:g} s of "
@@ -86,16 +86,16 @@ class StartUp:
             ) from None
 
     def _leave(self, missing: int | None) -> None:
-        """The first rank goes last: the store of most jobs dies with it."""
+        """Leave the start. The first rank leaves last, as most stores end with it."""
         with suppress(RuntimeError):
             self._store.set(f"left/{self._rank}", READY)
             others = set(range(1, self._world_size)) - {missing}
             if self._rank == 0 and others:
                 self._store.wait([f"left/{rank}" for rank in sorted(others)], LAST_WORD)
 
-    def _say(self, what: str) -> None:
+    def _write(self, state: str) -> None:
         try:
-            self._store.set(self._key(self._rank), what)
+            self._store.set(self._key(self._rank), state)
         except dist.DistNetworkError as why:
             raise _without_store(why) from None
 
@@ -108,13 +108,16 @@ def _without_store(why: Exception) -> RankLost:
 
 
 def _holder() -> str:
-    """Whose process the store is in."""
+    """The name of the process that has the store."""
     of_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     return "torchrun's agent" if of_agent else FIRST
 
 
 def joined(device: torch.device, timeout_s: float) -> tuple[StartUp, Callable[[], None]]:
-    """Be in a process group with all ranks; what leaves it where it was made here."""
+    """Join the process group of all ranks.
+
+    Returns the start, and a function that destroys the group if it was created here.
+    """
     if dist.is_initialized():
         world = dist.group.WORLD
         assert world is not None
@@ -130,9 +133,9 @@ def joined(device: torch.device, timeout_s: float) -> tuple[StartUp, Callable[[]
 
 
 def _rendezvous(timeout_s: float) -> tuple[Store, int, int]:
-    """The store, and who this process is, as the launcher says (torchrun's variables).
+    """The store, the rank and the world size, from the variables of the launcher (torchrun).
 
-    The store waits for nobody: who does not come can then be named.
+    The store does not wait for workers, so that a missing rank can be named.
     """
     missing = [
         n for n in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE") if n not in os.environ

@@ -9,7 +9,7 @@ import pytest
 from meshwright.agent.machine.cards import MIB, Card, read_gpus, read_npus
 from meshwright.agent.machine.levels import propose_levels, propose_network
 from meshwright.agent.machine.matrix import Matrix, read_matrix
-from meshwright.agent.machine.network import Port, fastest, read_infiniband, read_interface
+from meshwright.agent.machine.network import NetworkPort, fastest, read_infiniband, read_interface
 from meshwright.agent.machine.numa import node_of, read_cpus
 from meshwright.agent.machine.reading import Machine
 from meshwright.schema import InvalidInput
@@ -151,19 +151,22 @@ def test_cards_of_npu_smi() -> None:
 
 def test_ports_that_are_up_say_their_rate() -> None:
     up = {"state": "4: ACTIVE\n", "rate": "400 Gb/sec (4X NDR)\n", "link_layer": "InfiniBand\n"}
-    assert read_infiniband("mlx5_4", up) == Port("mlx5_4", "infiniband", 50e9)
+    assert read_infiniband("mlx5_4", up) == NetworkPort("mlx5_4", "infiniband", 50e9)
     roce = {**up, "rate": "100 Gb/sec (2X NDR)\n", "link_layer": "Ethernet\n"}
-    assert read_infiniband("mlx5_0", roce) == Port("mlx5_0", "roce", 12.5e9)
+    assert read_infiniband("mlx5_0", roce) == NetworkPort("mlx5_0", "roce", 12.5e9)
     assert read_infiniband("mlx5_5", {**up, "state": "1: DOWN\n"}) is None
     assert read_infiniband("mlx5_5", {}) is None
     found = read_interface("eth0", {"operstate": "up\n", "speed": "25000\n"})
-    assert found == Port("eth0", "ethernet", 3.125e9)
+    assert found == NetworkPort("eth0", "ethernet", 3.125e9)
     for files in ({"operstate": "up", "speed": "-1"}, {"operstate": "down", "speed": "1000"}, {}):
         assert read_interface("eth0", files) is None
 
 
 def test_the_fastest_ports_are_shared_by_the_devices() -> None:
-    ports = (*(Port(f"mlx5_{at}", "infiniband", 50e9) for at in range(4)), Port("m", "roce", 1e9))
+    ports = (
+        *(NetworkPort(f"mlx5_{at}", "infiniband", 50e9) for at in range(4)),
+        NetworkPort("m", "roce", 1e9),
+    )
     assert len(fastest(ports)) == 4
     found = propose_network(2, 8, ports)
     assert (found.size, found.link, found.bytes_per_s) == (2, "infiniband", 25e9)

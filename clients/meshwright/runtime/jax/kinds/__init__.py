@@ -1,4 +1,4 @@
-"""What the canonical kinds of a graph compute, in JAX."""
+"""JAX kernels of the canonical kinds of ops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 
 from meshwright.runtime.jax.kinds import arithmetic, layers, mixture, shape
-from meshwright.runtime.jax.kinds.call import Call, Kernel, call_of
+from meshwright.runtime.jax.kinds.call import JaxOpCall, Kernel, call_of
 
 KERNELS: dict[str, Kernel] = {
     **arithmetic.KERNELS,
@@ -16,10 +16,10 @@ KERNELS: dict[str, Kernel] = {
     **mixture.KERNELS,
 }
 
-__all__ = ["KERNELS", "Call", "call_of", "results_of"]
+__all__ = ["KERNELS", "JaxOpCall", "call_of", "results_of"]
 
 
-def results_of(call: Call) -> Sequence[jax.Array]:
-    """What an op makes; KeyError for a kind that has no kernel."""
-    made = KERNELS[call.op.kind](call)
-    return made if isinstance(made, (list, tuple)) else [made]
+def results_of(call: JaxOpCall) -> Sequence[jax.Array]:
+    """The outputs of an op; raises KeyError for a kind without a kernel."""
+    outputs = KERNELS[call.op.kind](call)
+    return outputs if isinstance(outputs, (list, tuple)) else [outputs]

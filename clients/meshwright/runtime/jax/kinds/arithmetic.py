@@ -1,4 +1,4 @@
-"""Element-wise kinds, reductions and creation."""
+"""Kernels of element-wise ops, reductions and constructors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.runtime.jax.kinds.call import Call, Kernel
+from meshwright.runtime.jax.kinds.call import JaxOpCall, Kernel
 
 A = jax.Array
 
@@ -40,17 +40,17 @@ _REDUCTIONS: dict[str, Callable[..., A]] = {
 }  # fmt: skip
 
 
-def _unary(call: Call, *, function: Callable[[A], A]) -> A:
+def _unary(call: JaxOpCall, *, function: Callable[[A], A]) -> A:
     return function(call.x)
 
 
-def _binary(call: Call, *, function: Callable[[Any, Any], A]) -> A:
+def _binary(call: JaxOpCall, *, function: Callable[[Any, Any], A]) -> A:
     other = call.optional(1)
     return function(call.x, call.attrs["other"] if other is None else other)
 
 
-def _divided(call: Call) -> A:
-    """Of whole numbers towards zero, where the result is whole."""
+def _divide(call: JaxOpCall) -> A:
+    """Division. If the result is an integer, it rounds towards zero."""
     other = call.optional(1)
     divisor = jnp.asarray(call.attrs["other"], call.x.dtype) if other is None else other
     if jnp.issubdtype(call.dtypes[0], jnp.integer):
@@ -58,7 +58,7 @@ def _divided(call: Call) -> A:
     return jnp.divide(call.x, divisor)
 
 
-def _truncated(call: Call) -> A:
+def _truncated_division(call: JaxOpCall) -> A:
     other = call.optional(1)
     divisor = jnp.asarray(call.attrs["other"], call.x.dtype) if other is None else other
     if jnp.issubdtype(call.x.dtype, jnp.integer):
@@ -66,12 +66,12 @@ def _truncated(call: Call) -> A:
     return jnp.trunc(call.x / divisor)
 
 
-def _reduction(call: Call, *, function: Callable[..., A]) -> A:
+def _reduction(call: JaxOpCall, *, function: Callable[..., A]) -> A:
     dims = tuple(call.attrs["dims"])
     return function(call.x, axis=dims, keepdims=call.attrs["keepdim"]) if dims else call.x
 
 
-def _power(call: Call) -> A:
+def _power(call: JaxOpCall) -> A:
     exponent = call.optional(1)
     if exponent is not None:
         return jnp.power(call.x, exponent)
@@ -80,48 +80,48 @@ def _power(call: Call) -> A:
     return lax.integer_pow(call.x, int(number)) if whole else jnp.power(call.x, number)
 
 
-def _where(call: Call) -> A:
+def _where(call: JaxOpCall) -> A:
     condition, *tensors = call.inputs
     rest = iter(tensors)
-    kept, other = (
+    first, second = (
         jnp.asarray(call.attrs[name], call.dtypes[0]) if name in call.attrs else next(rest)
         for name in ("self", "other")
     )
-    return jnp.where(condition, kept, other)
+    return jnp.where(condition, first, second)
 
 
-def _masked_fill(call: Call) -> A:
+def _masked_fill(call: JaxOpCall) -> A:
     fill = call.optional(2)
     value = jnp.asarray(call.attrs["value"], call.x.dtype) if fill is None else fill
     return jnp.where(call.inputs[1], value, call.x)
 
 
-def _gelu(call: Call) -> A:
+def _gelu(call: JaxOpCall) -> A:
     return jax.nn.gelu(call.x, approximate=call.attrs.get("approximate", "none") == "tanh")
 
 
-def _softplus(call: Call) -> A:
+def _softplus(call: JaxOpCall) -> A:
     beta, threshold = call.attrs.get("beta", 1), call.attrs.get("threshold", 20)
     scaled = call.x * beta
     small = jnp.minimum(scaled, threshold)
     return jnp.where(scaled > threshold, call.x, jnp.log1p(jnp.exp(small)) / beta)
 
 
-def _clamp(call: Call) -> A:
+def _clamp(call: JaxOpCall) -> A:
     return jnp.clip(call.x, call.attrs.get("min"), call.attrs.get("max"))
 
 
-def _arange(call: Call) -> A:
+def _arange(call: JaxOpCall) -> A:
     attrs = call.attrs
     return jnp.arange(attrs["start"], attrs["end"], attrs["step"], dtype=call.dtypes[0])
 
 
 KERNELS: dict[str, Kernel] = {
-    **{name: partial(_unary, function=own) for name, own in _UNARY.items()},
-    **{name: partial(_binary, function=own) for name, own in _BINARY.items()},
-    **{name: partial(_reduction, function=own) for name, own in _REDUCTIONS.items()},
-    "div": _divided,
-    "trunc_div": _truncated,
+    **{name: partial(_unary, function=function) for name, function in _UNARY.items()},
+    **{name: partial(_binary, function=function) for name, function in _BINARY.items()},
+    **{name: partial(_reduction, function=function) for name, function in _REDUCTIONS.items()},
+    "div": _divide,
+    "trunc_div": _truncated_division,
     "pow": _power,
     "gelu": _gelu,
     "leaky_relu": lambda call: jax.nn.leaky_relu(call.x, call.attrs.get("negative_slope", 0.01)),

@@ -1,4 +1,4 @@
-"""One op while it is run."""
+"""Op calls: one op with its inputs and attributes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 
 from meshwright.schema import Op
-from meshwright.schema.attrs import read_attrs
+from meshwright.schema.op_attrs import read_attrs
 
 A = jax.Array
 _OTHER_NAMES = {"float8_e4m3": "float8_e4m3fn"}
 
 
 @dataclass(frozen=True)
-class Call:
-    """An op with its inputs, its attrs with sizes in numbers, and what its outputs must be."""
+class JaxOpCall:
+    """An op with its inputs, evaluated attributes, and the shapes and dtypes of its outputs."""
 
     op: Op
     inputs: Sequence[A]
@@ -31,17 +31,17 @@ class Call:
         return self.inputs[0]
 
     def optional(self, position: int) -> A | None:
-        """The input at this position, None where the op has fewer."""
+        """The input at this position; None if the op has fewer inputs."""
         return self.inputs[position] if position < len(self.inputs) else None
 
 
-Kernel = Callable[[Call], Any]
+Kernel = Callable[[JaxOpCall], Any]
 
 
 def dtype_of(name: str, replaced: Mapping[str, str]) -> jnp.dtype[Any]:
-    """jax's dtype; replaced: names that run as others."""
-    own = replaced.get(name, name)
-    return jnp.dtype(_OTHER_NAMES.get(own, own))
+    """The JAX dtype of a name. `replaced` maps names to the dtypes that replace them."""
+    name = replaced.get(name, name)
+    return jnp.dtype(_OTHER_NAMES.get(name, name))
 
 
 def call_of(
@@ -52,11 +52,11 @@ def call_of(
     dtypes: Sequence[str],
     sizes: Mapping[str, int],
     replaced: Mapping[str, str],
-) -> Call:
-    """One op as its kernel sees it.
+) -> JaxOpCall:
+    """The call of an op.
 
-    shapes, dtypes: of its outputs. sizes: of the symbols. replaced: dtypes of the graph that run as
-    others.
+    `shapes` and `dtypes` are those of the outputs, `sizes` the values of symbols. `replaced` maps
+    dtypes of the graph to the dtypes that replace them.
     """
     attrs = read_attrs(op.attrs, sizes, lambda name: dtype_of(name, replaced))
-    return Call(op, inputs, attrs, shapes, [dtype_of(name, replaced) for name in dtypes])
+    return JaxOpCall(op, inputs, attrs, shapes, [dtype_of(name, replaced) for name in dtypes])

@@ -1,4 +1,4 @@
-"""Multiplications, convolutions, norms, attention, losses."""
+"""Kernels of products, convolutions, norms, attention and losses."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.runtime.jax.kinds.call import Call, Kernel
+from meshwright.runtime.jax.kinds.call import JaxOpCall, Kernel
 
 A = jax.Array
 
 
-def _linear(call: Call) -> A:
+def _linear(call: JaxOpCall) -> A:
     weight = call.inputs[1].T if call.attrs["weight_layout"] == "nk" else call.inputs[1]
-    made = call.x @ weight
+    result = call.x @ weight
     bias = call.optional(2)
-    return made if bias is None else made + bias
+    return result if bias is None else result + bias
 
 
-def attention(call: Call, first_row: A | int = 0) -> A:
-    """Of query rows that begin at `first_row`; query heads in groups share keys and values."""
+def attention(call: JaxOpCall, first_row: A | int = 0) -> A:
+    """Attention of the query rows from `first_row`; groups of query heads share keys and values."""
     query, key, value = call.inputs[:3]
     batch, heads, rows, width = query.shape
     groups, columns = key.shape[1], key.shape[2]
@@ -34,37 +34,37 @@ def attention(call: Call, first_row: A | int = 0) -> A:
         places = jnp.arange(rows)[:, None] + first_row
         scores = jnp.where(places >= jnp.arange(columns), scores, -jnp.inf)
     elif mask is not None:
-        own = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
-        shape = (groups, heads // groups) if own.shape[1] == heads else (1, 1)
-        own = own.reshape(own.shape[0], *shape, *own.shape[2:])
-        is_seen = own.dtype == jnp.bool_
-        scores = jnp.where(own, scores, -jnp.inf) if is_seen else scores + own
+        mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+        shape = (groups, heads // groups) if mask.shape[1] == heads else (1, 1)
+        mask = mask.reshape(mask.shape[0], *shape, *mask.shape[2:])
+        is_boolean = mask.dtype == jnp.bool_
+        scores = jnp.where(mask, scores, -jnp.inf) if is_boolean else scores + mask
     shares = jax.nn.softmax(scores, axis=-1)
-    made = jnp.einsum("bgrst,bgtd->bgrsd", shares, value)
-    return made.reshape(batch, heads, rows, value.shape[-1])
+    result = jnp.einsum("bgrst,bgtd->bgrsd", shares, value)
+    return result.reshape(batch, heads, rows, value.shape[-1])
 
 
 def rows_of_cross_entropy(logits: A, labels: A, ignored: int) -> A:
-    """The loss of every row of logits [r, v]; zero where its label is ignored."""
+    """The cross entropy (r,) of every row of logits (r, v); 0 if the label is ignored."""
     counts = labels != ignored
-    own = jnp.take_along_axis(
+    log_shares = jnp.take_along_axis(
         jax.nn.log_softmax(logits, axis=-1), jnp.where(counts, labels, 0)[:, None], axis=1
     )[:, 0]
-    return -own * counts
+    return -log_shares * counts
 
 
-def _cross_entropy(call: Call) -> A:
+def _cross_entropy(call: JaxOpCall) -> A:
     logits, labels = call.inputs
     ignored = call.attrs["ignore_index"]
     flat = labels.reshape(-1)
-    each = rows_of_cross_entropy(logits.reshape(-1, logits.shape[-1]), flat, ignored)
+    losses = rows_of_cross_entropy(logits.reshape(-1, logits.shape[-1]), flat, ignored)
     if call.attrs["reduction"] == "none":
-        return each.reshape(labels.shape)
-    total = each.sum()
+        return losses.reshape(labels.shape)
+    total = losses.sum()
     return total / (flat != ignored).sum() if call.attrs["reduction"] == "mean" else total
 
 
-def _rms_norm(call: Call) -> A:
+def _rms_norm(call: JaxOpCall) -> A:
     x, weight = call.inputs
     wide = x.astype(call.attrs.get("compute", x.dtype))
     dims = _last(call)
@@ -72,52 +72,52 @@ def _rms_norm(call: Call) -> A:
     return weight * (wide * scale).astype(x.dtype)
 
 
-def _layer_norm(call: Call) -> A:
-    own = _centred(call.x, _last(call), call.attrs["eps"])
+def _layer_norm(call: JaxOpCall) -> A:
+    result = _standardize(call.x, _last(call), call.attrs["eps"])
     weight, bias = call.optional(1), call.optional(2)
-    own = own if weight is None else own * weight
-    return own if bias is None else own + bias
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias
 
 
-def _batch_norm(call: Call) -> A:
-    """In training the batch's own statistics; the running ones are not updated here."""
+def _batch_norm(call: JaxOpCall) -> A:
+    """Batch norm, with batch statistics in training. Running statistics stay unchanged."""
     x, weight, bias = call.inputs[:3]
     shape = [-1 if d == 1 else 1 for d in range(x.ndim)]
     if call.attrs["training"]:
-        own = _centred(x, tuple(d for d in range(x.ndim) if d != 1), call.attrs["eps"])
+        result = _standardize(x, tuple(d for d in range(x.ndim) if d != 1), call.attrs["eps"])
     else:
-        mean, variance = (own.reshape(shape) for own in call.inputs[3:5])
-        own = (x - mean) * lax.rsqrt(variance + call.attrs["eps"])
-    return own * weight.reshape(shape) + bias.reshape(shape)
+        mean, variance = (statistic.reshape(shape) for statistic in call.inputs[3:5])
+        result = (x - mean) * lax.rsqrt(variance + call.attrs["eps"])
+    return result * weight.reshape(shape) + bias.reshape(shape)
 
 
-def _group_norm(call: Call) -> A:
+def _group_norm(call: JaxOpCall) -> A:
     x, weight, bias = call.inputs
     grouped = x.reshape(x.shape[0], call.attrs["groups"], -1)
-    own = _centred(grouped, (2,), call.attrs["eps"]).reshape(x.shape)
+    result = _standardize(grouped, (2,), call.attrs["eps"]).reshape(x.shape)
     shape = [-1 if d == 1 else 1 for d in range(x.ndim)]
-    return own * weight.reshape(shape) + bias.reshape(shape)
+    return result * weight.reshape(shape) + bias.reshape(shape)
 
 
-def _centred(x: A, dims: tuple[int, ...], eps: float) -> A:
+def _standardize(x: A, dims: tuple[int, ...], eps: float) -> A:
     mean = x.mean(dims, keepdims=True)
     return (x - mean) * lax.rsqrt(((x - mean) ** 2).mean(dims, keepdims=True) + eps)
 
 
-def _last(call: Call) -> tuple[int, ...]:
+def _last(call: JaxOpCall) -> tuple[int, ...]:
     return tuple(range(-int(call.attrs["dims"]), 0))
 
 
-def _rotary(call: Call) -> A:
+def _rotary(call: JaxOpCall) -> A:
     x, cos, sin = call.inputs
     first, second = jnp.split(x, 2, axis=-1)
-    turned = jnp.concatenate((-second, first), axis=-1)
-    return x * cos[:, None] + turned * sin[:, None]
+    rotated = jnp.concatenate((-second, first), axis=-1)
+    return x * cos[:, None] + rotated * sin[:, None]
 
 
-def _convolution(call: Call) -> A:
+def _convolution(call: JaxOpCall) -> A:
     attrs, space = call.attrs, call.x.ndim - 2
-    made = lax.conv_general_dilated(
+    result = lax.conv_general_dilated(
         call.x,
         call.inputs[1],
         _each(attrs["stride"], space),
@@ -126,14 +126,14 @@ def _convolution(call: Call) -> A:
         feature_group_count=attrs["groups"],
     )
     bias = call.optional(2)
-    return made if bias is None else made + bias.reshape(-1, *[1] * space)
+    return result if bias is None else result + bias.reshape(-1, *[1] * space)
 
 
-def _max_pool(call: Call) -> A:
+def _max_pool(call: JaxOpCall) -> A:
     return lax.reduce_window(call.x, -jnp.inf, lax.max, *_window(call))
 
 
-def _avg_pool(call: Call) -> A:
+def _avg_pool(call: JaxOpCall) -> A:
     window, strides, pads = _window(call)
     total: A = lax.reduce_window(call.x, 0.0, lax.add, window, strides, pads)
     count = 1
@@ -142,15 +142,15 @@ def _avg_pool(call: Call) -> A:
     return total / count
 
 
-def _window(call: Call) -> tuple[tuple[int, ...], tuple[int, ...], list[tuple[int, int]]]:
+def _window(call: JaxOpCall) -> tuple[tuple[int, ...], tuple[int, ...], list[tuple[int, int]]]:
     attrs, space = call.attrs, call.x.ndim - 2
     kernel, stride = _each(attrs["kernel"], space), _each(attrs["stride"], space)
     pads = [(pad, pad) for pad in _each(attrs["padding"], space)]
     return (1, 1, *kernel), (1, 1, *stride), [(0, 0), (0, 0), *pads]
 
 
-def _each(given: int | Sequence[int], dims: int) -> tuple[int, ...]:
-    return (given,) * dims if isinstance(given, int) else tuple(given)
+def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
+    return (value,) * dims if isinstance(value, int) else tuple(value)
 
 
 KERNELS: dict[str, Kernel] = {

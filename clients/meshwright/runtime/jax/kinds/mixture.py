@@ -1,4 +1,4 @@
-"""Mixtures of experts with a fixed number of slots, filled in the order of (token, choice)."""
+"""Kernels of mixtures of experts with a fixed capacity, filled in the order (token, choice)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 import jax
 import jax.numpy as jnp
 
-from meshwright.runtime.jax.kinds.call import Call, Kernel
+from meshwright.runtime.jax.kinds.call import JaxOpCall, Kernel
 
 A = jax.Array
 
 
 def _slots(index: A, experts: int) -> A:
-    """The slot of each (token, choice) at its expert, [b, s, k]."""
+    """(b, s, k) The slot of each (token, choice) at its expert."""
     batch, length, choices = index.shape
     chosen = jax.nn.one_hot(index.reshape(batch, length * choices), experts, dtype=index.dtype)
     before = chosen.cumsum(axis=1) - chosen
@@ -21,30 +21,30 @@ def _slots(index: A, experts: int) -> A:
 
 
 def _sequences(index: A) -> A:
-    """The number of its sequence for each (token, choice), [b, s, k]."""
+    """(b, s, k) The index of the sequence of each (token, choice)."""
     return jnp.broadcast_to(jnp.arange(index.shape[0])[:, None, None], index.shape)
 
 
-def _dispatch(call: Call) -> A:
+def _dispatch(call: JaxOpCall) -> A:
     x, index = call.inputs
     experts = call.shapes[0][0]
     batch, length, choices = index.shape
     capacity = math.ceil(call.attrs["capacity_factor"] * length * choices / experts)
-    slotted = jnp.zeros((experts, batch, capacity, x.shape[-1]), x.dtype)
+    buffer = jnp.zeros((experts, batch, capacity, x.shape[-1]), x.dtype)
     token = jnp.broadcast_to(x[:, :, None, :], (batch, length, choices, x.shape[-1]))
-    return slotted.at[index, _sequences(index), _slots(index, experts)].set(token, mode="drop")
+    return buffer.at[index, _sequences(index), _slots(index, experts)].set(token, mode="drop")
 
 
-def _combine(call: Call) -> A:
+def _combine(call: JaxOpCall) -> A:
     y, index, weight = call.inputs
     capacity = y.shape[2]
     slots = _slots(index, y.shape[0])
     rows = y[index, _sequences(index), jnp.minimum(slots, capacity - 1)]
-    kept = weight * (slots < capacity)
-    return (rows * kept[..., None]).sum(axis=2)
+    weight = weight * (slots < capacity)
+    return (rows * weight[..., None]).sum(axis=2)
 
 
-def _expert_matmul(call: Call) -> A:
+def _expert_matmul(call: JaxOpCall) -> A:
     term = "efh" if call.attrs["weight_layout"] == "efh" else "ehf"
     return jnp.einsum(f"ebch,{term}->ebcf", call.x, call.inputs[1])
 

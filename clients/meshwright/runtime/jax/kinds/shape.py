@@ -1,4 +1,4 @@
-"""Kinds that move elements."""
+"""Kernels of ops that move elements."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.runtime.jax.kinds.call import Call, Kernel
+from meshwright.runtime.jax.kinds.call import JaxOpCall, Kernel
 
 A = jax.Array
 
 
-def _slice(call: Call) -> A:
+def _slice(call: JaxOpCall) -> A:
     attrs = call.attrs
     dim, size = attrs["dim"], call.x.shape[attrs["dim"]]
     start, stop, step = slice(attrs["start"], attrs["end"], attrs["step"]).indices(size)
     return lax.slice_in_dim(call.x, start, max(start, stop), step, axis=dim)
 
 
-def _split(call: Call) -> list[A]:
+def _split(call: JaxOpCall) -> list[A]:
     ends = list(accumulate(call.attrs["sizes"]))
     return jnp.split(call.x, ends[:-1], axis=call.attrs["dim"])
 
 
-def _pad(call: Call) -> A:
+def _pad(call: JaxOpCall) -> A:
     pads = [tuple(pair) for pair in call.attrs["pads"]]
     mode = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[
         call.attrs["mode"]
@@ -37,25 +37,25 @@ def _pad(call: Call) -> A:
     return lax.pad(call.x, jnp.asarray(call.attrs["value"], call.x.dtype), config)
 
 
-def _index(call: Call) -> A:
-    source, *given = call.inputs
+def _index(call: JaxOpCall) -> A:
+    source, *arrays = call.inputs
     indices: list[Any] = [slice(None)] * (max(call.attrs["dims"]) + 1)
-    for dim, index in zip(call.attrs["dims"], given, strict=True):
+    for dim, index in zip(call.attrs["dims"], arrays, strict=True):
         indices[dim] = index
     return source[tuple(indices)]
 
 
-def _sort(call: Call) -> list[A]:
-    dim, falling = call.attrs["dim"], call.attrs["descending"]
-    order = jnp.argsort(call.x, axis=dim, descending=falling)
+def _sort(call: JaxOpCall) -> list[A]:
+    dim, descending = call.attrs["dim"], call.attrs["descending"]
+    order = jnp.argsort(call.x, axis=dim, descending=descending)
     return [jnp.take_along_axis(call.x, order, axis=dim), order]
 
 
-def _topk(call: Call) -> list[A]:
+def _topk(call: JaxOpCall) -> list[A]:
     dim = call.attrs["dim"]
     values, places = lax.top_k(jnp.moveaxis(call.x, dim, -1), call.attrs["k"])
-    made = [jnp.moveaxis(own, -1, dim) for own in (values, places)]
-    return [own.astype(dtype) for own, dtype in zip(made, call.dtypes, strict=True)]
+    outputs = [jnp.moveaxis(output, -1, dim) for output in (values, places)]
+    return [output.astype(dtype) for output, dtype in zip(outputs, call.dtypes, strict=True)]
 
 
 KERNELS: dict[str, Kernel] = {

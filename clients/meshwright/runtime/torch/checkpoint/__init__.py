@@ -1,1 +1,1 @@
-"""Checkpoints of what ranks train: written, and read under the same plan or another one."""
+"""Checkpoints of parallel models: saving, and loading under the same plan or another one."""

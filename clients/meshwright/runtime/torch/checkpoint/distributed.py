@@ -1,7 +1,6 @@
-"""Checkpoints of torch.distributed.checkpoint: what other programs of PyTorch read and write.
+"""Checkpoints of torch.distributed.checkpoint, which other PyTorch programs read and write.
 
-Keys are those of {"model": …, "optimizer": …} as `torch.distributed.checkpoint.state_dict` gives
-them.
+Keys are those of {"model": …, "optimizer": …} in `torch.distributed.checkpoint.state_dict`.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from torch.distributed.checkpoint.state_dict_loader import load as read_all
 from torch.distributed.checkpoint.state_dict_saver import save as write_all
 
-from meshwright.runtime.checkpoint.share import Share
+from meshwright.runtime.checkpoint.shard_ownership import RankShards
 from meshwright.runtime.torch.at_rest import Wraps, local_of
-from meshwright.runtime.torch.checkpoint.held_boxes import HeldBoxes
+from meshwright.runtime.torch.checkpoint.collective_check import together
+from meshwright.runtime.torch.checkpoint.local_boxes import HeldBoxes
 from meshwright.runtime.torch.checkpoint.optimizer_states import (
     groups_of,
     joined_groups,
@@ -28,14 +28,13 @@ from meshwright.runtime.torch.checkpoint.optimizer_states import (
     states_of,
 )
 from meshwright.runtime.torch.checkpoint.shards import ShardId, Shards, first_shards
-from meshwright.runtime.torch.checkpoint.together import together
 from meshwright.schema import CheckpointError
 from meshwright.schema.checkpoint import OptimizerGroup
 from meshwright.schema.rank_strategy import RankStrategy
 
 T = torch.Tensor
 METADATA = ".metadata"
-OWN = "meshwright"  # options of the optimizer and what the job keeps, as bytes of JSON
+OWN = "meshwright"  # the key of optimizer options and the job's extra values, as bytes of JSON
 
 
 def save(
@@ -45,29 +44,30 @@ def save(
     optimizer: torch.optim.Optimizer | None,
     extra: Mapping[str, Any],
 ) -> None:
-    """Write a checkpoint into a folder of its own; CheckpointError where there is one already."""
+    """Write a checkpoint to an empty folder; raises CheckpointError if it has a checkpoint."""
     if (folder / METADATA).exists():
         raise CheckpointError(
             f"{folder} holds a checkpoint, whose files torch.distributed.checkpoint would replace "
             "one by one; give every checkpoint a folder of its own"
         )
-    share, firsts = Share(strategy), first_shards(shards)
-    found: dict[str, Any] = {
-        f"model.{name}": _held(share, {own: local_of(shards[own].detach())})
-        for name, own in firsts.items()
+    share, firsts = RankShards(strategy), first_shards(shards)
+    entries: dict[str, Any] = {
+        f"model.{name}": _boxes(share, {which: local_of(shards[which].detach())})
+        for name, which in firsts.items()
     }
     if optimizer is not None:
         for name, states in states_of(optimizer, shards).items():
             for state, value in states.items():
                 is_number = value.dim() == 0
-                held = value if is_number else _held(share, {firsts[name]: value})
-                found[f"optimizer.state.{name}.{state}"] = held
+                entry = value if is_number else _boxes(share, {firsts[name]: value})
+                entries[f"optimizer.state.{name}.{state}"] = entry
     every = together(
         f"saving to {folder}", lambda: () if optimizer is None else groups_of(optimizer, shards)
     )
-    own = {"groups": [group.model_dump() for group in joined_groups(every)], "extra": dict(extra)}
-    found[OWN] = torch.frombuffer(bytearray(json.dumps(own).encode()), dtype=torch.uint8)
-    write_all(found, storage_writer=FileSystemWriter(folder, sync_files=True))
+    groups = [group.model_dump() for group in joined_groups(every)]
+    text = json.dumps({"groups": groups, "extra": dict(extra)})
+    entries[OWN] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+    write_all(entries, storage_writer=FileSystemWriter(folder, sync_files=True))
 
 
 def load(
@@ -78,9 +78,9 @@ def load(
     optimizer: torch.optim.Optimizer | None,
     names: Mapping[str, tuple[str, ...]],
 ) -> dict[str, Any]:
-    """Fill this rank's shards, and the states of an optimizer; what was kept beside them."""
-    share = Share(strategy)
-    wanted: dict[str, T] = {}
+    """Load this rank's shards and the optimizer states. Returns the job's extra values."""
+    share = RankShards(strategy)
+    entries: dict[str, T] = {}
     states: dict[ShardId, dict[str, T]] = {}
 
     def prepare() -> None:
@@ -88,48 +88,52 @@ def load(
         for name in first_shards(shards):
             known = names.get(name, (name,))
             locals_ = {
-                own: local_of(shard.detach()) for own, shard in shards.items() if own.name == name
+                which: local_of(shard.detach())
+                for which, shard in shards.items()
+                if which.name == name
             }
-            wanted[_key(folder, metadata, known)] = _held(share, locals_)
+            entries[_key(folder, metadata, known)] = _boxes(share, locals_)
             for state, key, stored in _stored_states(metadata, known) if optimizer else ():
-                made = {own: _empty(local, stored) for own, local in locals_.items()}
-                is_part = all(own.shape == locals_[which].shape for which, own in made.items())
-                wanted[key] = _held(share, made) if is_part else next(iter(made.values()))
-                for which, own in made.items():
-                    states.setdefault(which, {})[state] = own if is_part else wanted[key]
-        beside = metadata.state_dict_metadata.get(OWN)
-        if isinstance(beside, TensorStorageMetadata):
-            wanted[OWN] = torch.empty(beside.size, dtype=torch.uint8)
+                empty = {which: _empty(local, stored) for which, local in locals_.items()}
+                is_part = all(value.shape == locals_[which].shape for which, value in empty.items())
+                entries[key] = _boxes(share, empty) if is_part else next(iter(empty.values()))
+                for which, value in empty.items():
+                    states.setdefault(which, {})[state] = value if is_part else entries[key]
+        extra_metadata = metadata.state_dict_metadata.get(OWN)
+        if isinstance(extra_metadata, TensorStorageMetadata):
+            entries[OWN] = torch.empty(extra_metadata.size, dtype=torch.uint8)
         if optimizer is not None and not states:
             raise CheckpointError(f"{folder} holds no optimizer's states; load it without one")
 
     together(f"loading {folder}", prepare)
-    read_all(wanted, storage_reader=FileSystemReader(folder))
-    kept = json.loads(bytes(wanted[OWN].tolist())) if OWN in wanted else {}
+    read_all(entries, storage_reader=FileSystemReader(folder))
+    values = json.loads(bytes(entries[OWN].tolist())) if OWN in entries else {}
     if optimizer is not None:
-        # a number is read once, and each shard counts on from it alone
-        own_states = {
-            which: {state: own if own.dim() else own.clone() for state, own in found.items()}
-            for which, found in states.items()
+        # a number is read once, and every shard needs a separate copy
+        copies = {
+            which: {
+                state: value if value.dim() else value.clone() for state, value in of_shard.items()
+            }
+            for which, of_shard in states.items()
         }
-        put_states(optimizer, shards, own_states, at_rest)
-        if kept:
-            groups = tuple(OptimizerGroup.model_validate(group) for group in kept["groups"])
+        put_states(optimizer, shards, copies, at_rest)
+        if values:
+            groups = tuple(OptimizerGroup.model_validate(group) for group in values["groups"])
             set_options(optimizer, shards, groups)
-    extra: dict[str, Any] = kept.get("extra", {})
+    extra: dict[str, Any] = values.get("extra", {})
     return extra
 
 
-def _held(share: Share, locals_: Mapping[ShardId, T]) -> HeldBoxes:
-    """What the rank has of one parameter, or of a state of it."""
+def _boxes(share: RankShards, locals_: Mapping[ShardId, T]) -> HeldBoxes:
+    """The boxes of this rank in one parameter, or in a state of it."""
     name = next(iter(locals_)).name
     return HeldBoxes(
-        share.shape(name), [(local, share.runs(*own)) for own, local in locals_.items()]
+        share.shape(name), [(local, share.runs(*which)) for which, local in locals_.items()]
     )
 
 
 def _empty(local: T, stored: TensorStorageMetadata) -> T:
-    """Room for a state of a parameter. Numbers lie on the host, as optimizers make them."""
+    """An empty tensor for a state of a parameter. Numbers are on the CPU, as in optimizers."""
     dtype = stored.properties.dtype
     if not stored.size and local.dim():
         return torch.empty((), dtype=dtype)
@@ -137,26 +141,26 @@ def _empty(local: T, stored: TensorStorageMetadata) -> T:
 
 
 def _key(folder: Path, metadata: Metadata, known: Sequence[str]) -> str:
-    """The key of a parameter that may be called so."""
+    """The key of a parameter with these possible names."""
     keys = metadata.state_dict_metadata
-    for key in (key for own in known for key in (f"model.{own}", own)):
+    for key in (key for name in known for key in (f"model.{name}", name)):
         if key in keys:
             return key
     raise CheckpointError(
-        f"{folder} has no {' or '.join(repr(f'model.{own}') for own in known)}; it has "
-        f"{', '.join(sorted(keys)[:3])}, …; say with names={{parameter: name there}} what it is "
-        "called"
+        f"{folder} has no {' or '.join(repr(f'model.{name}') for name in known)}; it has "
+        f"{', '.join(sorted(keys)[:3])}, …. Give its name with names={{parameter: name in the "
+        "checkpoint}"
     )
 
 
 def _stored_states(
     metadata: Metadata, known: Sequence[str]
 ) -> list[tuple[str, str, TensorStorageMetadata]]:
-    """State, its key and what is stored of it."""
-    found = []
+    """The optimizer states of a parameter, with their keys and metadata."""
+    states = []
     for key, stored in metadata.state_dict_metadata.items():
-        for own in known:
-            state = key.removeprefix(f"optimizer.state.{own}.")
+        for name in known:
+            state = key.removeprefix(f"optimizer.state.{name}.")
             if state != key and "." not in state and isinstance(stored, TensorStorageMetadata):
-                found.append((state, key, stored))
-    return found
+                states.append((state, key, stored))
+    return states

@@ -16,28 +16,28 @@ T = torch.Tensor
 
 
 def states_of(optimizer: torch.optim.Optimizer, shards: Shards) -> dict[str, dict[str, T]]:
-    """Parameter -> state -> this rank's part of it, or one number.
+    """This rank's optimizer states, by parameter and state: a shard or a number.
 
-    CheckpointError of a state that is neither shaped as its parameter nor a single number.
+    Raises CheckpointError for a state that is neither shaped as its parameter nor a number.
     """
     _check_members(optimizer, shards)
     return {
         name: {
-            state: _kept(name, state, value, local_of(shards[own]).shape)
-            for state, value in optimizer.state[shards[own]].items()
+            state: _local_state(name, state, value, local_of(shards[which]).shape)
+            for state, value in optimizer.state[shards[which]].items()
         }
-        for name, own in first_shards(shards).items()
-        if shards[own] in optimizer.state
+        for name, which in first_shards(shards).items()
+        if shards[which] in optimizer.state
     }
 
 
 def groups_of(optimizer: torch.optim.Optimizer, shards: Shards) -> tuple[OptimizerGroup, ...]:
-    """The optimizer's groups; CheckpointError of an option that JSON does not hold."""
+    """The parameter groups; raises CheckpointError for an option that is not valid JSON."""
     _check_members(optimizer, shards)
     names = _names(shards)
     return tuple(
         OptimizerGroup(
-            parameters=tuple(dict.fromkeys(names[own] for own in group["params"])),
+            parameters=tuple(dict.fromkeys(names[shard] for shard in group["params"])),
             options={
                 option: _plain(option, value)
                 for option, value in group.items()
@@ -49,36 +49,36 @@ def groups_of(optimizer: torch.optim.Optimizer, shards: Shards) -> tuple[Optimiz
 
 
 def joined_groups(every: Iterable[tuple[OptimizerGroup, ...]]) -> tuple[OptimizerGroup, ...]:
-    """Of all ranks: groups at one place with the same options are one."""
-    found: list[OptimizerGroup] = []
+    """The parameter groups of all ranks; groups at one position with equal options are merged."""
+    merged: list[OptimizerGroup] = []
     places: dict[tuple[int, str], int] = {}
     for groups in every:
         for place, group in enumerate(groups):
             key = (place, repr(sorted(group.options.items())))
             if key not in places:
-                places[key] = len(found)
-                found.append(group)
+                places[key] = len(merged)
+                merged.append(group)
                 continue
-            before = found[places[key]]
+            before = merged[places[key]]
             names = dict.fromkeys((*before.parameters, *group.parameters))
-            found[places[key]] = before.model_copy(update={"parameters": tuple(names)})
-    return tuple(found)
+            merged[places[key]] = before.model_copy(update={"parameters": tuple(names)})
+    return tuple(merged)
 
 
 def set_options(
     optimizer: torch.optim.Optimizer, shards: Shards, groups: tuple[OptimizerGroup, ...]
 ) -> None:
-    """Options as they were saved, by the parameters; CheckpointError where groups differ."""
+    """Set the saved options of each parameter group; raises CheckpointError if groups differ."""
     _check_members(optimizer, shards)
     names = _names(shards)
     for group in optimizer.param_groups:
-        own = {names[shard] for shard in group["params"]}
-        saved = [one for one in groups if own & set(one.parameters)]
-        if len(saved) != 1 or not own <= set(saved[0].parameters):
+        of_group = {names[shard] for shard in group["params"]}
+        saved = [candidate for candidate in groups if of_group & set(candidate.parameters)]
+        if len(saved) != 1 or not of_group <= set(saved[0].parameters):
             raise CheckpointError(
-                f"the optimizer has a group of {len(own)} parameters, {min(own)!r} among them, "
-                f"which were in {len(saved)} groups when the checkpoint was saved; group them as "
-                "then"
+                f"the optimizer has a group of {len(of_group)} parameters, {min(of_group)!r} "
+                f"among them, which were in {len(saved)} groups when the checkpoint was saved; "
+                "group them as then"
             )
         for option, value in saved[0].options.items():
             if option != "params":
@@ -92,23 +92,23 @@ def put_states(
     states: Mapping[ShardId, Mapping[str, T]],
     at_rest: Mapping[int, Wraps],
 ) -> None:
-    """Shard -> state -> this rank's part, or a number: in place of all that was there.
+    """Replace the optimizer states, by shard and state: a shard or a number.
 
-    at_rest: of the stages.
+    `at_rest` are the wrappers of the stages.
     """
     optimizer.state.clear()
-    for which, own in states.items():
+    for which, of_shard in states.items():
         wraps, shape = at_rest[which.stage], local_of(shards[which].detach()).shape
         optimizer.state[shards[which]] = {
             state: wraps.wrapped(which.name, value) if value.shape == shape else value
-            for state, value in own.items()
+            for state, value in of_shard.items()
         }
 
 
 def members(optimizer: torch.optim.Optimizer, shards: Shards) -> Shards:
-    """The shards that an optimizer has."""
-    own = {id(shard) for group in optimizer.param_groups for shard in group["params"]}
-    return {which: shard for which, shard in shards.items() if id(shard) in own}
+    """The shards in the parameter groups of an optimizer."""
+    ids = {id(shard) for group in optimizer.param_groups for shard in group["params"]}
+    return {which: shard for which, shard in shards.items() if id(shard) in ids}
 
 
 def _names(shards: Shards) -> dict[torch.nn.Parameter, str]:
@@ -118,18 +118,18 @@ def _names(shards: Shards) -> dict[torch.nn.Parameter, str]:
 def _check_members(optimizer: torch.optim.Optimizer, shards: Shards) -> None:
     known = {id(shard) for shard in shards.values()}
     for group in optimizer.param_groups:
-        for own in group["params"]:
-            if id(own) not in known:
+        for shard in group["params"]:
+            if id(shard) not in known:
                 raise CheckpointError(
-                    f"the optimizer has a parameter of the shape {list(own.shape)} that is not the "
-                    "job's; make it of trained.parameters()"
+                    f"the optimizer has a parameter of the shape {list(shard.shape)} that is not "
+                    "the job's; make it of trained.parameters()"
                 )
 
 
-def _kept(name: str, state: str, value: object, shape: torch.Size) -> T:
-    found = torch.as_tensor(value) if isinstance(value, bool | int | float) else value
-    if isinstance(found, T):
-        local = local_of(found).detach()
+def _local_state(name: str, state: str, value: object, shape: torch.Size) -> T:
+    tensor = torch.as_tensor(value) if isinstance(value, bool | int | float) else value
+    if isinstance(tensor, T):
+        local = local_of(tensor).detach()
         if local.shape == shape or local.dim() == 0:
             return local
         has = f"the shape {list(local.shape)}"
@@ -145,7 +145,7 @@ def _plain(option: str, value: Any) -> Any:
     if isinstance(value, T) and value.dim() == 0:
         return value.item()
     if isinstance(value, tuple | list):
-        return [_plain(option, one) for one in value]
+        return [_plain(option, item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise CheckpointError(

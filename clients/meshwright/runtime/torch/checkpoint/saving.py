@@ -1,8 +1,7 @@
-"""A checkpoint written: every rank its file, then one document that makes them a checkpoint.
+"""Saving of checkpoints: every rank writes its file, then the first rank commits the index.
 
-Files have names of their own for every save. The document is replaced by a rename when all files
-are on disk, and only then the files of the last save go: whenever a process ends, one whole
-checkpoint is there.
+Every save has new file names. A rename replaces the index after all files are on disk, and then the
+first rank deletes the files of the previous save. At any time the folder has one whole checkpoint.
 """
 
 from __future__ import annotations
@@ -20,17 +19,13 @@ import torch.distributed as dist
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from meshwright.files import write_whole
-from meshwright.runtime.checkpoint.share import Share
-from meshwright.runtime.checkpoint.stored import MANIFEST, digest_of, key_of
+from meshwright.common.files import write_whole
+from meshwright.runtime.checkpoint.checkpoint_layout import MANIFEST, digest_of, key_of
+from meshwright.runtime.checkpoint.shard_ownership import RankShards
 from meshwright.runtime.torch.at_rest import local_of
-from meshwright.runtime.torch.checkpoint.optimizer_states import (
-    groups_of,
-    joined_groups,
-    states_of,
-)
+from meshwright.runtime.torch.checkpoint.collective_check import together
+from meshwright.runtime.torch.checkpoint.optimizer_states import groups_of, joined_groups, states_of
 from meshwright.runtime.torch.checkpoint.shards import Shards, first_shards
-from meshwright.runtime.torch.checkpoint.together import together
 from meshwright.schema import CheckpointError, InvalidInput
 from meshwright.schema.checkpoint import Checkpoint, CheckpointFile, HeldStage, OptimizerGroup
 from meshwright.schema.rank_strategy import RankStrategy
@@ -40,7 +35,7 @@ FILES = "rank-*-of-*.safetensors"
 
 
 class Written(NamedTuple):
-    """Of one rank. file: None where others hold all that it holds."""
+    """The result of one rank's save. `file` is None if replicas write all of its shards."""
 
     file: CheckpointFile | None
     stages: tuple[HeldStage, ...]
@@ -54,13 +49,16 @@ def save(
     optimizer: torch.optim.Optimizer | None,
     extra: Mapping[str, Any],
 ) -> None:
-    """Write a checkpoint. CheckpointError on all ranks where one fails; what was there stays."""
+    """Write a checkpoint.
+
+    Raises CheckpointError on all ranks if one fails. The previous checkpoint then stays.
+    """
     names: list[str | None] = [uuid.uuid4().hex[:8]]
     dist.broadcast_object_list(names)
     file = folder / f"rank-{strategy.rank:05}-of-{strategy.world_size:05}.{names[0]}.safetensors"
 
     def write() -> Written:
-        return _written(file, strategy, shards, optimizer)
+        return _write(file, strategy, shards, optimizer)
 
     def commit() -> None:
         if strategy.rank == 0:
@@ -70,7 +68,7 @@ def save(
         every = together(f"saving to {folder}", write)
         together(f"saving to {folder}", commit)
     except CheckpointError:
-        # some rank said so, and nothing was committed; of a broken group nobody knows
+        # a rank reported the failure, so that nothing is committed; other errors leave this open
         file.unlink(missing_ok=True)
         raise
 
@@ -78,28 +76,28 @@ def save(
 def local_values(
     shards: Shards, optimizer: torch.optim.Optimizer | None
 ) -> dict[tuple[str, str], T]:
-    """(parameter, state) -> this rank's part, of every state."""
-    found = {
-        (name, "value"): local_of(shards[own].detach())
-        for name, own in first_shards(shards).items()
+    """This rank's shards of all states, by (parameter, state)."""
+    values = {
+        (name, "value"): local_of(shards[which].detach())
+        for name, which in first_shards(shards).items()
     }
     if optimizer is not None:
         for name, states in states_of(optimizer, shards).items():
-            found |= {(name, state): value for state, value in states.items()}
-    return found
+            values |= {(name, state): value for state, value in states.items()}
+    return values
 
 
-def _written(
+def _write(
     file: Path, strategy: RankStrategy, shards: Shards, optimizer: torch.optim.Optimizer | None
 ) -> Written:
-    share = Share(strategy)
+    share = RankShards(strategy)
     groups = () if optimizer is None else groups_of(optimizer, shards)
     tensors = {
         key_of(*of): value.cpu().contiguous()
         for of, value in local_values(shards, optimizer).items()
         if share.writes(of[0])
     }
-    # of the ranks of a stage the first one tells
+    # the first rank of a stage reports it
     stages = tuple(stage for stage in share.stages if stage.ranks_from == strategy.rank)
     if not tensors:
         return Written(None, stages, groups)
@@ -113,10 +111,10 @@ def _written(
         raise CheckpointError(
             f"{file} cannot be written, the last checkpoint stays: {failure}"
         ) from None
-    made = CheckpointFile(
+    entry = CheckpointFile(
         name=file.name, rank=strategy.rank, bytes=size, digest=digest, tensors=tuple(tensors)
     )
-    return Written(made, stages, groups)
+    return Written(entry, stages, groups)
 
 
 def _commit(
@@ -142,7 +140,7 @@ def _commit(
     except (InvalidInput, OSError) as failure:
         raise CheckpointError(f"{failure}; the last checkpoint stays") from None
     names = {file.name for file in manifest.files}
-    with suppress(OSError):  # what is left over goes with the next save
+    with suppress(OSError):  # the next save deletes the remaining files
         _sync(folder)
         for old in folder.glob(FILES):
             if old.name not in names:
@@ -150,7 +148,7 @@ def _commit(
 
 
 def _sync(folder: Path) -> None:
-    """Let the names in a folder outlast a loss of power."""
+    """Write the entries of a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -159,9 +157,9 @@ def _sync(folder: Path) -> None:
 
 
 def plain_json(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """What a job keeps beside its checkpoint; InvalidInput where JSON does not hold it."""
+    """The job's extra values as JSON; raises InvalidInput if they are not valid JSON."""
     try:
-        found: dict[str, Any] = json.loads(json.dumps(dict(extra), allow_nan=False))
+        values: dict[str, Any] = json.loads(json.dumps(dict(extra), allow_nan=False))
     except (TypeError, ValueError) as failure:
         raise InvalidInput(f"what is kept beside a checkpoint must be JSON: {failure}") from None
-    return found
+    return values

@@ -1,7 +1,7 @@
-"""Shards of a rank as checkpoints have them: by parameter, and by the stage that holds it.
+"""Shards of a rank in checkpoints, by parameter and stage.
 
-A parameter that several stages of a rank hold is one parameter, of which the first stage's shard is
-written; each of them is read, as its stage has it laid out.
+A parameter of several stages on a rank is one parameter. The first stage's shard is written, and
+the shard of each stage is read in its own layout.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 
 class ShardId(NamedTuple):
-    """stage: by its number in the plan."""
+    """The id of a shard: the parameter, and the number of the stage in the plan."""
 
     name: str
     stage: int
@@ -23,8 +23,8 @@ Shards = Mapping[ShardId, torch.nn.Parameter]
 
 
 def first_shards(shards: Shards) -> dict[str, ShardId]:
-    """Of every parameter the shard that stands for all that the rank has of it."""
-    found: dict[str, ShardId] = {}
-    for own in sorted(shards, key=lambda own: own.stage):
-        found.setdefault(own.name, own)
-    return {own.name: own for own in shards if found[own.name] == own}
+    """The shard of the first stage of every parameter, which represents the others."""
+    firsts: dict[str, ShardId] = {}
+    for which in sorted(shards, key=lambda which: which.stage):
+        firsts.setdefault(which.name, which)
+    return {which.name: which for which in shards if firsts[which.name] == which}

@@ -1,0 +1,113 @@
+"""Options that several commands share: type, bounds and help text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from meshwright.cli.output import writable
+from meshwright.cli.stored import SERVER
+from meshwright.common.process_pool import MAX_PROCESSES
+from meshwright.schema import ScheduleKind
+
+GraphFile = Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")]
+TopologyOption = Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")]
+ServerOption = Annotated[
+    str | None, typer.Option(help="URL of a service that runs the search.", envvar=SERVER)
+]
+
+OutputFile = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="Plan file.", callback=writable),
+]
+Verify = Annotated[
+    bool,
+    typer.Option("--verify", help="Execute the plan in numpy, and compare."),
+]
+
+SetupFile = Annotated[Path | None, typer.Option(help="Setup file.")]
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option(help="Calibration file, as `meshwright fit` writes it."),
+]
+GlobalBatch = Annotated[int | None, typer.Option(min=1, help="Global batch size.")]
+SequenceLength = Annotated[int | None, typer.Option(min=1, help="Sequence length.")]
+Microbatches = Annotated[int | None, typer.Option(min=1, help="Microbatches of a step.")]
+ExpertImbalance = Annotated[
+    float | None,
+    typer.Option(min=1, help="Tokens of the busiest expert, divided by the mean of all."),
+]
+
+Pins = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Strategy of ops: op-glob:factor=axis,…; or :((8,1),(1,tp))->((8,tp),), the splits of "
+        "inputs and outputs; or :data_parallel. Repeatable."
+    ),
+]
+Schedule = Annotated[
+    str | None,
+    typer.Option(help=f"Pipeline schedule: {', '.join(get_args(ScheduleKind))}."),
+]
+Cuts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cut", help="First op of the next pipeline stage. Repeatable, in the order of the stages."
+    ),
+]
+Uneven = Annotated[
+    str | None,
+    typer.Option(help="Sizes that do not divide: refuse, chunk or pad."),
+]
+SequenceOrder = Annotated[
+    str | None,
+    typer.Option(
+        help="Order of positions under context parallelism: contiguous, or zigzag, which balances "
+        "causal attention."
+    ),
+]
+Copies = Annotated[
+    str | None,
+    typer.Option(
+        help="Interleaved microbatches: 2 overlaps the communication of one with the compute of "
+        "the other; auto: if faster."
+    ),
+]
+
+Recompute = Annotated[
+    str | None,
+    typer.Option(
+        help="Activation recomputation: none, selective, cheap, full, ops (op by op), or auto."
+    ),
+]
+RecomputeBlocks = Annotated[
+    int | None,
+    typer.Option(min=0, help="Recompute only in this number of blocks, the first of each stage."),
+]
+SparseGradients = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Tables, by glob, whose gradients may be ids and rows. Updates then leave all other "
+        "rows as they are (SparseAdam, LazyAdam), unlike Adam; off by default. Repeatable."
+    ),
+]
+
+SearchSeconds = Annotated[
+    float | None,
+    typer.Option("--budget", help="Seconds to search at most."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MAX_PROCESSES,
+        help="Processes that search pipelines; the plan does not depend on it. Default: one a "
+        "core, 8 at most.",
+    ),
+]
+PipelineRanks = Annotated[
+    str | None,
+    typer.Option(help="Pipeline ranks: a number, or auto to search; none by default."),
+]

@@ -1,0 +1,1 @@
+"""Files, processes, units and names: tools of the client that are independent of plans."""

@@ -1,1 +1,0 @@
-"""A plan read op by op, and two plans beside each other: what people and dashboards look at."""

@@ -1,0 +1,148 @@
+"""Megatron-LM's arguments, by the names of its megatron/training/arguments.py (main, 2026).
+
+Source: https://github.com/NVIDIA/Megatron-LM. ZeRO stages 2 and 3 use Megatron-FSDP; its page
+(megatron/core/distributed/fsdp) lists the other flags that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from meshwright.schema.uniform_degrees import Uniform
+
+_FSDP = {2: "optim_grads", 3: "optim_grads_params"}
+_RECOMPUTE = {"selective": ("selective",), "full": ("full", "uniform", "1")}
+
+
+def arguments(uniform: Uniform) -> list[tuple[str, str]]:
+    """Each argument with its value; flags have the value ""."""
+    degrees = uniform.degrees
+    options = [
+        ("--tensor-model-parallel-size", str(degrees.tp)),
+        ("--pipeline-model-parallel-size", str(uniform.pipeline_ranks)),
+        ("--context-parallel-size", str(degrees.cp)),
+        ("--expert-model-parallel-size", str(degrees.ep)),
+    ]
+    if degrees.ep > 1:
+        options.append(("--expert-tensor-parallel-size", str(degrees.tp)))
+        if uniform.copies > 1:
+            options.append(("--overlap-moe-expert-parallel-comm", ""))
+    if degrees.sequence_parallel:
+        options.append(("--sequence-parallel", ""))
+    if uniform.stages_per_rank > 1 and uniform.schedule == "interleaved_1f1b" and _is_even(uniform):
+        options.append(("--num-virtual-stages-per-pipeline-rank", str(uniform.stages_per_rank)))
+    options += _uneven_ends(uniform)
+    options += _sharding(uniform)
+    options += [("--micro-batch-size", str(uniform.microbatch_size))]
+    if uniform.global_batch is not None:
+        options.append(("--global-batch-size", str(uniform.global_batch)))
+    if uniform.sequence is not None:
+        options.append(("--seq-length", str(uniform.sequence)))
+    names = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
+    options += zip(names, _RECOMPUTE.get(uniform.recompute, ()), strict=False)
+    return options
+
+
+def text(uniform: Uniform) -> str:
+    """The arguments in shell syntax, one per line."""
+    return " \\\n".join(f"{name} {value}".rstrip() for name, value in arguments(uniform)) + "\n"
+
+
+def lost(uniform: Uniform) -> Iterator[str]:
+    """The parts of the plan that these arguments cannot express."""
+    if uniform.schedule not in (None, "1f1b", "interleaved_1f1b"):
+        yield f"Megatron-LM has no schedule {uniform.schedule}; without it runs 1f1b"
+    if not _is_even(uniform) and not _uneven_ends(uniform):
+        interleaved = uniform.stages_per_rank > 1 and uniform.schedule == "interleaved_1f1b"
+        virtual = (
+            f"; --num-virtual-stages-per-pipeline-rank {uniform.stages_per_rank} does not divide "
+            f"the {sum(uniform.layers)} layers over {uniform.pipeline_ranks} ranks so, and is left "
+            "out"
+        )
+        yield (
+            f"stages of {', '.join(map(str, uniform.layers))} layers: it wants as many in each"
+            + (virtual if interleaved else "")
+        )
+    if uniform.schedule == "interleaved_1f1b" and uniform.microbatches % uniform.pipeline_ranks:
+        yield (
+            f"{uniform.microbatches} microbatches on {uniform.pipeline_ranks} pipeline ranks: its "
+            f"interleaved schedule refuses all but multiples of {uniform.pipeline_ranks}"
+        )
+    if uniform.degrees.ep > 1 and uniform.degrees.tp > 1 and not uniform.degrees.sequence_parallel:
+        yield "it refuses experts with tensor parallelism but without sequence parallelism"
+    if (
+        uniform.degrees.cp > 1
+        and uniform.sequence is not None
+        and uniform.sequence % (2 * uniform.degrees.cp)
+    ):
+        yield (
+            f"a sequence of {uniform.sequence} over cp {uniform.degrees.cp}: it refuses all but "
+            f"multiples of {2 * uniform.degrees.cp}"
+        )
+    replicas = (uniform.degrees.dp or 1) * uniform.degrees.cp
+    if uniform.degrees.zero == 1 and replicas % uniform.zero_size:
+        yield (
+            f"optimizer state over {uniform.zero_size} devices, which do not divide "
+            f"dp·cp {replicas}"
+        )
+    if uniform.degrees.cp > 1 and not uniform.is_zigzag:
+        yield (
+            "sequences in contiguous parts: it gives every rank of cp an early and a late chunk, "
+            "which makes causal attention faster than in the plan (sequence_order zigzag)"
+        )
+    if uniform.copies > 1:
+        experts = uniform.degrees.ep > 1
+        yield (
+            f"{uniform.copies} microbatches that take turns: "
+            + (
+                "--overlap-moe-expert-parallel-comm runs the forward pass of one beside the "
+                "backward pass of another and hides the experts' all-to-alls only"
+                if experts
+                else "it runs one after the other; --tp-comm-overlap hides a product's "
+                "collective behind the product itself"
+            )
+        )
+    if uniform.recompute not in ("none", *_RECOMPUTE):
+        yield f"it does not recompute {uniform.recompute!r}"
+    if (
+        uniform.degrees.zero >= 2
+        and uniform.zero_size < (uniform.degrees.dp or 1) * uniform.degrees.cp
+    ):
+        yield f"shards over {uniform.zero_size} devices only: Megatron-FSDP uses all of dp"
+
+
+def _is_even(uniform: Uniform) -> bool:
+    return len(set(uniform.layers)) <= 1
+
+
+def _uneven_ends(uniform: Uniform) -> list[tuple[str, str]]:
+    """Options for plans whose first and last stage alone have another number of layers."""
+    if uniform.stages_per_rank > 1 or len(uniform.layers) < 3 or len(set(uniform.layers[1:-1])) > 1:
+        return []
+    first, middle, last = uniform.layers[0], uniform.layers[1], uniform.layers[-1]
+    if not first or not last:  # Megatron-LM requires a layer in each stage
+        return []
+    return [
+        (f"--decoder-{end}-pipeline-num-layers", str(count))
+        for end, count in (("first", first), ("last", last))
+        if count != middle
+    ]
+
+
+def _sharding(uniform: Uniform) -> list[tuple[str, str]]:
+    zero, replicas = uniform.degrees.zero, (uniform.degrees.dp or 1) * uniform.degrees.cp
+    if zero == 0:
+        return []
+    options = [("--use-distributed-optimizer", "")]
+    if zero == 1:
+        if uniform.zero_size < replicas and replicas % uniform.zero_size == 0:
+            count = str(replicas // uniform.zero_size)
+            options.append(("--num-distributed-optimizer-instances", count))
+        return options
+    return [
+        *options,
+        ("--use-megatron-fsdp", ""),
+        ("--data-parallel-sharding-strategy", _FSDP[zero]),
+        ("--no-gradient-accumulation-fusion", ""),
+        ("--ckpt-format", "fsdp_dtensor"),
+    ]

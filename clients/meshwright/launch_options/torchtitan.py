@@ -1,0 +1,152 @@
+"""torchtitan's TOML, by the names of its torchtitan/config/job_config.py (v0.2).
+
+Source: https://github.com/pytorch/torchtitan. Later versions are configured in Python: the sections
+are dataclasses, and `num_pp_microbatches` replaces `pipeline_parallel_microbatch_size`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from meshwright.schema.uniform_degrees import Uniform
+
+Value = int | str
+_SCHEDULES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved_1f1b": "Interleaved1F1B",
+    "zb_v": "ZBVZeroBubble",
+}
+_RECOMPUTE = ("none", "full")  # torchtitan's `selective` means every second layer, or some ops
+
+
+def sections(uniform: Uniform) -> dict[str, dict[str, Value]]:
+    """The options by section."""
+    degrees, dp = uniform.degrees, uniform.degrees.dp or 1
+    shard = _shard_degree(uniform)
+    parallelism: dict[str, Value] = {
+        "data_parallel_replicate_degree": dp // shard,
+        "data_parallel_shard_degree": shard,
+        "fsdp_reshard_after_forward": "always" if degrees.zero == 3 else "never",
+        "tensor_parallel_degree": degrees.tp,
+        "context_parallel_degree": degrees.cp,
+        "expert_parallel_degree": degrees.ep,
+        "pipeline_parallel_degree": uniform.pipeline_ranks,
+    }
+    if degrees.ep > 1:
+        parallelism["expert_tensor_parallel_degree"] = degrees.tp
+    local = uniform.microbatch_size
+    if uniform.pipeline_ranks > 1:
+        parallelism["pipeline_parallel_schedule"] = _SCHEDULES.get(uniform.schedule or "", "1F1B")
+        parallelism["pipeline_parallel_microbatch_size"] = uniform.microbatch_size
+        parallelism.update(_layers(uniform))
+        local *= uniform.microbatches
+    training: dict[str, Value] = {"local_batch_size": local}
+    if uniform.global_batch is not None:
+        training["global_batch_size"] = uniform.global_batch
+    if uniform.sequence is not None:
+        training["seq_len"] = uniform.sequence
+    mode = uniform.recompute if uniform.recompute in _RECOMPUTE else "none"
+    return {
+        "training": training,
+        "parallelism": parallelism,
+        "activation_checkpoint": {"mode": mode},
+    }
+
+
+def text(uniform: Uniform) -> str:
+    return "\n".join(_section(name, options) for name, options in sections(uniform).items())
+
+
+def lost(uniform: Uniform) -> Iterator[str]:
+    """The parts of the plan that these options cannot express."""
+    degrees, dp = uniform.degrees, uniform.degrees.dp or 1
+    shard = _shard_degree(uniform)
+    if dp % shard:
+        yield f"shards over {shard} devices, which do not divide dp {dp}"
+    if degrees.zero and shard * degrees.cp != uniform.zero_size:
+        yield (
+            f"shards over {uniform.zero_size} devices: its FSDP shards over {shard} of dp times cp "
+            f"{degrees.cp}"
+        )
+    if not degrees.zero and degrees.cp > 1:
+        yield "whole parameters on every device of cp: its FSDP shards them over cp"
+    if shard * degrees.cp % degrees.ep or (degrees.ep > 1 and degrees.ep % degrees.cp):
+        yield (
+            f"ep {degrees.ep}: it takes multiples of cp {degrees.cp} that divide "
+            f"data_parallel_shard_degree {shard} times cp"
+        )
+    yield from _microbatch_faults(uniform)
+    if degrees.zero == 1:
+        yield "torchtitan has no ZeRO-1: its FSDP shards gradients too (ZeRO-2)"
+    if degrees.tp > 1 and not degrees.sequence_parallel:
+        yield "its tensor parallelism comes with sequence parallelism"
+    if uniform.schedule is not None and uniform.schedule not in _SCHEDULES:
+        yield f"it has no schedule {uniform.schedule}; 1F1B is written"
+    if uniform.layers and uniform.pipeline_ranks > 1 and not _layers(uniform):
+        yield (
+            f"stages of {', '.join(map(str, uniform.layers))} layers: name their modules in "
+            "pipeline_parallel_module_fqns_per_model_part"
+        )
+    if degrees.cp > 1 and not uniform.is_zigzag:
+        yield (
+            "sequences in contiguous parts: PyTorch's context parallelism gives every rank an "
+            "early and a late chunk, which makes causal attention faster than in the plan "
+            "(sequence_order zigzag)"
+        )
+    if uniform.copies > 1:
+        yield f"{uniform.copies} microbatches that take turns: it runs one after the other"
+    if uniform.recompute not in _RECOMPUTE:
+        yield f"it does not recompute {uniform.recompute!r}"
+
+
+def _shard_degree(uniform: Uniform) -> int:
+    """The value of data_parallel_shard_degree; FSDP shards over it times cp."""
+    dp = uniform.degrees.dp or 1
+    if not uniform.degrees.zero:
+        return 1
+    return max(1, min(uniform.zero_size // uniform.degrees.cp, dp))
+
+
+def _layers(uniform: Uniform) -> dict[str, Value]:
+    """Layers of the stages, where only the first and the last have fewer than the others.
+
+    By default, torchtitan places one layer fewer in both.
+    """
+    most = max(uniform.layers, default=0)
+    if (
+        not uniform.layers
+        or any(count != most for count in uniform.layers[1:-1])
+        or not min(uniform.layers)
+    ):
+        return {}
+    return {
+        "pipeline_parallel_layers_per_stage": most,
+        "pipeline_parallel_first_stage_less_layers": most - uniform.layers[0],
+        "pipeline_parallel_last_stage_less_layers": most - uniform.layers[-1],
+    }
+
+
+def _microbatch_faults(uniform: Uniform) -> Iterator[str]:
+    """Messages for microbatch counts that torch.distributed.pipelining refuses."""
+    ranks, count = uniform.pipeline_ranks, uniform.microbatches
+    if ranks == 1:
+        return
+    stages = ranks * uniform.stages_per_rank
+    if uniform.schedule in ("1f1b", "zb_v", "zb_h1") and count < stages:
+        yield f"{count} microbatches: its schedule refuses fewer than the {stages} stages"
+    rounds = max(1, count // ranks)
+    if uniform.schedule == "interleaved_1f1b" and count % rounds:
+        yield (
+            f"{count} microbatches on {ranks} pipeline ranks: its interleaved schedule refuses all "
+            f"but multiples of {rounds}"
+        )
+
+
+def _section(name: str, options: Mapping[str, Value]) -> str:
+    lines = [f"{key} = {_value(value)}" for key, value in options.items()]
+    return "\n".join([f"[{name}]", *lines, ""])
+
+
+def _value(value: Value) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,18 @@
+"""Certificates as one line of text."""
+
+from __future__ import annotations
+
+from meshwright.schema import Certificate
+
+
+def certificate_text(certificate: Certificate) -> str:
+    """The outcome of the verification and its evidence."""
+    if certificate.outcome != "verified":
+        return f"{certificate.outcome}: {certificate.detail}"
+    equal = (
+        f"verified: {certificate.tensors} tensors and {certificate.gradients} gradients equal the "
+        f"unsharded run (worst difference {certificate.worst_error:.1e})"
+    )
+    if not certificate.buckets:
+        return equal
+    return f"{equal}; {certificate.buckets} buckets do what their tensors' own collectives do"

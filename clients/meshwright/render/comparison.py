@@ -1,0 +1,125 @@
+"""Comparison of two plans as tables: totals side by side, then the ops that differ."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.common.units import show_bytes, show_ns
+from meshwright.schema.comparison import ComparedOps, Comparison, PlanTotals
+
+MOST_ROWS = 40  # chosen: the largest differences; JSON has all
+
+
+def render_comparison(comparison: Comparison) -> RenderableType:
+    """Totals of both plans, and the ops that differ."""
+    return Group(_totals(comparison), _ops(comparison), Text(f"{comparison.alike} ops are alike."))
+
+
+def _totals(comparison: Comparison) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("", "first", "second", "second − first"):
+        table.add_column(column, justify="left" if not column else "right", overflow="fold")
+    first, second = comparison.first, comparison.second
+    for name, a, b in (
+        ("name", first.name or first.plan[:17], second.name or second.plan[:17]),
+        ("graph", first.graph[:14], second.graph[:14]),
+        ("topology", first.topology[:13], second.topology[:13]),
+        ("mesh", _meshes(first), _meshes(second)),
+        ("microbatches", str(first.microbatches), str(second.microbatches)),
+        ("schedule", first.schedule or "none", second.schedule or "none"),
+        ("recompute", ", ".join(first.recompute) or "none", ", ".join(second.recompute) or "none"),
+    ):
+        table.add_row(name, a, b, "" if a == b else "differs")
+    for name, x, y in _times(first, second):
+        table.add_row(name, show_ns(x), show_ns(y), _with_sign(y - x, show_ns(abs(y - x))))
+    for name, m, n in _bytes(first, second):
+        table.add_row(name, show_bytes(m), show_bytes(n), _with_sign(n - m, show_bytes(abs(n - m))))
+    return table
+
+
+def _times(first: PlanTotals, second: PlanTotals) -> list[tuple[str, float, float]]:
+    times = [
+        ("step", first.step_ns, second.step_ns),
+        ("compute", first.compute_ns, second.compute_ns),
+        ("bubble", first.bubble_ns, second.bubble_ns),
+    ]
+    for kind in dict.fromkeys((*first.exposed_ns, *second.exposed_ns)):
+        a, b = first.exposed_ns.get(kind, 0.0), second.exposed_ns.get(kind, 0.0)
+        times.append((f"waits for {kind}s", a, b))
+    return [row for row in times if row[1] or row[2]]
+
+
+def _bytes(first: PlanTotals, second: PlanTotals) -> list[tuple[str, int, int]]:
+    fields = (
+        "parameters", "gradients", "optimizer", "activations", "cache", "recomputed", "working",
+        "gathered", "buffers", "host",
+    )  # fmt: skip
+    rows = [("memory", first.memory_total_bytes, second.memory_total_bytes)]
+    for field in fields:
+        a, b = getattr(first.memory_bytes, field), getattr(second.memory_bytes, field)
+        if a or b:
+            rows.append((f"  {field}", a, b))
+    return rows
+
+
+def _ops(comparison: Comparison) -> Table:
+    table = Table(
+        title="\nOps that differ", title_justify="left", title_style="bold",
+        box=SIMPLE_HEAD, pad_edge=False,
+    )  # fmt: skip
+    for column in ("op", "differing", "first", "second", "compute", "communication"):
+        right = column in ("compute", "communication")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for difference in comparison.differences[:MOST_ROWS]:
+        count = f" ×{difference.count}" if difference.count > 1 else ""
+        table.add_row(
+            difference.label + count,
+            ", ".join(difference.differing),
+            _side(difference.first),
+            _side(difference.second),
+            _difference_text(
+                [
+                    0.0 if side is None else side.compute_ns
+                    for side in (difference.first, difference.second)
+                ]
+            ),
+            _difference_text(
+                [
+                    0.0 if side is None else side.communication_ns
+                    for side in (difference.first, difference.second)
+                ]
+            ),
+        )
+    left = len(comparison.differences) - MOST_ROWS
+    if left > 0:
+        table.add_row(f"and {left} more", "", "", "", "", "")
+    return table
+
+
+def _side(ops: ComparedOps | None) -> str:
+    if ops is None:
+        return "—"
+    parts = [f"{factor}@{'@'.join(axes)}" for factor, axes in ops.strategy.items()]
+    parts += [f"+{axis}" for axis in ops.partial]
+    parts += [f"?{axis}" for axis in ops.followers]
+    return " ".join(parts) or "replicated"
+
+
+def _meshes(totals: PlanTotals) -> str:
+    return "; ".join(
+        " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes) for mesh in totals.meshes
+    )
+
+
+def _difference_text(times: list[float]) -> str:
+    difference = times[1] - times[0]
+    return _with_sign(difference, show_ns(abs(difference)))
+
+
+def _with_sign(difference: float, text: str) -> str:
+    if difference == 0:
+        return ""
+    return f"{'+' if difference > 0 else '−'}{text}"

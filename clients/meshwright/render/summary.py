@@ -1,0 +1,251 @@
+"""Summary of a plan: cost, memory, search and verification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.common.units import show_bytes, show_ns, show_share
+from meshwright.render.axes import AxisNames
+from meshwright.render.certificate import certificate_text
+from meshwright.render.history import history_lines
+from meshwright.render.move import move_table
+from meshwright.render.pipeline import considered_rows, pipeline_rows
+from meshwright.render.recompute import recompute_rows
+from meshwright.render.wishes import wish_rows
+from meshwright.reports.overview import rates_of, symbols_of
+from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
+from meshwright.schema.waste import waste_of
+
+FEW = 3  # chosen: names shown of a long list
+
+
+def render_summary(
+    plan: Plan,
+    *,
+    graph: Graph | None = None,
+    topology: Topology | None = None,
+    setup: Setup | None = None,
+    certificate: Certificate | None = None,
+    seconds: Sequence[float] = (),
+) -> RenderableType:
+    """The plan's cost and memory, the search that produced it, and its verification."""
+    return Group(
+        *headline(plan, graph, setup),
+        _head(plan, graph, topology),
+        _numbers(plan, (graph, topology, setup), certificate, seconds),
+        *move_table(plan),
+        *_notes(plan),
+    )
+
+
+def headline(
+    plan: Plan, graph: Graph | None = None, setup: Setup | None = None
+) -> Iterator[RenderableType]:
+    """The warning line of a plan that wastes most of its devices."""
+    if text := waste_of(plan, graph, setup).headline:
+        yield Text(text, style="bold red")
+
+
+def _head(plan: Plan, graph: Graph | None, topology: Topology | None) -> RenderableType:
+    of = (graph and graph.name) or plan.name or plan.graph[:18]
+    on = (topology and topology.name) or plan.topology[:17]
+    return Text.assemble(("Plan ", "bold"), f"{of} on {on}", (f"  {plan.id}", "dim"))
+
+
+def _numbers(
+    plan: Plan,
+    documents: tuple[Graph | None, Topology | None, Setup | None],
+    certificate: Certificate | None,
+    seconds: Sequence[float],
+) -> RenderableType:
+    graph, topology, setup = documents
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    rows: list[tuple[str, RenderableType]] = [
+        _run(plan, graph, setup or Setup()),
+        *wish_rows(plan.wishes),
+        *(pipeline_rows(plan, topology) if plan.schedule is not None else _meshes(plan)),
+        *recompute_rows(plan),
+        _memory(plan),
+        _step(plan),
+        *_padding(plan),
+        *_order(plan),
+        *_buckets(plan),
+        _proof(plan),
+        *considered_rows(plan),
+        *_history(plan, seconds),
+        *_execution(certificate),
+    ]
+    for name, text in rows:
+        grid.add_row(name, text)
+    return grid
+
+
+def _run(plan: Plan, graph: Graph | None, setup: Setup) -> tuple[str, str]:
+    symbols = symbols_of(graph, setup)
+    parts = [", ".join(f"{name} {value}" for name, value in symbols.items())]
+    parts.append(f"{plan.microbatches} microbatch{'es' if plan.microbatches > 1 else ''}")
+    parts.append(_phase(setup))
+    samples_per_s, tokens_per_s = rates_of(plan, graph, setup)
+    if samples_per_s is not None:
+        parts.append(f"{samples_per_s:,.0f} samples/s")
+    if tokens_per_s is not None:
+        parts.append(f"{tokens_per_s:,.0f} tokens/s")
+    return "run", "; ".join(part for part in parts if part)
+
+
+def _phase(setup: Setup) -> str:
+    if setup.phase == "inference":
+        return "inference"
+    summed = ", gradients summed over the batch" if setup.gradients == "sum" else ""
+    return f"training, {setup.optimizer.name}{summed}"
+
+
+def _meshes(plan: Plan) -> Iterator[tuple[str, str]]:
+    for stage in plan.stages:
+        axes = " × ".join(
+            f"{axis.name}={axis.size}" + (f" ({axis.level})" if axis.level != axis.name else "")
+            for axis in stage.mesh.axes
+        )
+        legend = AxisNames(stage.mesh).legend
+        yield "mesh", f"{axes or 'one device'}: {stage.mesh.device_count} devices{legend}"
+
+
+_TRANSIENT_PARTS = ("cache", "recomputed", "working", "gathered", "buffers")
+
+
+def _memory(plan: Plan) -> tuple[str, str]:
+    use = plan.cost.memory_bytes
+    parts = ["parameters", "gradients", "optimizer", "activations"]
+    parts += [part for part in _TRANSIENT_PARTS if getattr(use, part)]
+    parts.append("reserved")
+    split = ", ".join(f"{part} {show_bytes(getattr(use, part))}" for part in parts)
+    share = show_share(use.total / use.capacity) if use.capacity else "?"
+    largest_bytes = plan.largest_redistribution_bytes
+    while_moved = (
+        f"; the largest redistribution takes {show_bytes(largest_bytes)} while it runs"
+        if largest_bytes
+        else ""
+    )
+    when = f"; most at the {use.moment}" if use.moment else ""
+    on_host = (
+        f"; on the host {show_bytes(use.host)} of {show_bytes(use.host_capacity)} a device"
+        if use.host
+        else ""
+    )
+    return "memory", (
+        f"{show_bytes(use.total)} of {show_bytes(use.capacity)} ({share}): "
+        f"{split}{when}{on_host}{while_moved}"
+    )
+
+
+def _step(plan: Plan) -> tuple[str, str]:
+    cost = plan.cost
+    exposed = sum(cost.exposed_ns.values())
+    in_ops = sum(op.compute_ns for stage in plan.stages for op in stage.ops)
+    waits = f" + bubble {show_ns(cost.bubble_ns)}" if plan.schedule is not None else ""
+    split = ", ".join(
+        f"{traffic} {show_ns(ns)} of {show_ns(cost.communication_ns.get(traffic, ns))}"
+        for traffic, ns in cost.exposed_ns.items()
+        if ns or cost.communication_ns.get(traffic)
+    )
+    repeated = (
+        f"; {show_share(plan.repeated_work)} of the arithmetic is repeated on several devices"
+        if plan.repeated_work
+        else ""
+    )
+    # compute is the sum of the ops' times and the optimizer's
+    update_ns = cost.compute_ns - in_ops
+    update = (
+        f"; the optimizer takes {show_ns(update_ns)} of compute"
+        if plan.schedule is None and 0 < in_ops < cost.compute_ns * 0.9999
+        else ""
+    )
+    return "step", (
+        f"{show_ns(cost.step_ns)} = compute {show_ns(cost.compute_ns)} + exposed communication "
+        f"{show_ns(exposed)}" + (f" ({split})" if split else "") + waits + update + repeated
+    )
+
+
+def _padding(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Padded sizes, with the dims that have them."""
+    dims: dict[tuple[int, int], list[str]] = {}
+    for padding in plan.padding:
+        dims.setdefault((padding.size, padding.padded), []).append(
+            f"{padding.tensor} dim {padding.dim}"
+        )
+    for place, ((size, padded), names) in enumerate(dims.items()):
+        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+        text = f"{size} -> {padded} in {', '.join(names[:FEW])}{more}"
+        yield "padding" if not place else "", text
+
+
+def _order(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The load order of sequences, and the ops that use original positions."""
+    for order in plan.order:
+        dims = [f"{dim.tensor} dim {dim.dim}" for dim in order.loaded]
+        ops = order.by_position
+        parts = order.chunks // 2
+        text = f"{order.size} positions in {order.chunks} chunks, "
+        text += f"i and {order.chunks - 1}-i for part i of {parts}: {_first_names(dims)}; "
+        text += f"by true positions: {_first_names(ops)}"
+        yield "order", text
+
+
+def _first_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return f"{', '.join(names[:FEW])}{more}"
+
+
+def _buckets(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The numbers of buckets and of their tensors, by collective."""
+    counts_by_kind: dict[str, list[int]] = {}
+    for stage in plan.stages:
+        for bucket in stage.buckets:
+            counts_by_kind.setdefault(bucket.collective, []).append(len(bucket.tensors))
+    if counts_by_kind:
+        yield (
+            "fusion",
+            ", ".join(
+                f"{sum(counts)} {kind} in {len(counts)} bucket{'s' if len(counts) > 1 else ''}"
+                for kind, counts in counts_by_kind.items()
+            ),
+        )
+
+
+def _proof(plan: Plan) -> tuple[str, str]:
+    search = plan.search
+    return "proof", (
+        f"{search.outcome}: {_bounded_quantity(plan)} {show_ns(search.cost_ns)}, lower bound "
+        f"{show_ns(search.lower_bound_ns)}, gap {show_share(search.gap)}, by {search.found_by} "
+        f"over {len(search.meshes)} mesh{'es' if len(search.meshes) != 1 else ''}"
+        + (f"; {show_ns(search.faster_ns)} more for a shorter step" if search.faster_ns else "")
+    )
+
+
+def _bounded_quantity(plan: Plan) -> str:
+    """The quantity of bound and gap: the step of a pipeline, else the objective."""
+    return "objective" if plan.schedule is None else "step"
+
+
+def _history(plan: Plan, seconds: Sequence[float]) -> Iterator[tuple[str, str]]:
+    for place, line in enumerate(history_lines(plan, seconds)):
+        yield "search" if not place else "", line
+
+
+def _execution(certificate: Certificate | None) -> Iterator[tuple[str, Text]]:
+    if certificate is not None:
+        good = certificate.outcome == "verified"
+        yield "execution", Text(certificate_text(certificate), style="" if good else "bold red")
+
+
+def _notes(plan: Plan) -> list[RenderableType]:
+    notes = [f"note: {note}" for note in plan.notes]
+    if plan.unknown_kinds:
+        notes.append(f"note: unknown kinds, kept replicated: {', '.join(plan.unknown_kinds)}")
+    return [Text(note, style="yellow") for note in notes]

@@ -1,0 +1,1 @@
+"""Reports on plans: by op, as a graph, as an overview, and compared with another plan."""

@@ -1,0 +1,109 @@
+"""Overview of a plan: its cost, stages and degrees, without its ops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from meshwright.launch_options.roles import axis_roles, op_roles
+from meshwright.launch_options.uniform import uniform_of
+from meshwright.reports.wishes import wish_texts
+from meshwright.schema import Calibration, Graph, MemoryUse, Plan, Setup, Stage, Topology
+from meshwright.schema.overview import Overview, StageOverview
+from meshwright.schema.waste import waste_of
+
+MOST_DIFFERING = 100  # chosen: kinds of differences; exports name all
+
+
+def overview_of(
+    plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
+) -> Overview:
+    """The overview of a plan; PlanError where the graph is not the plan's."""
+    often = Counter(op.op for stage in plan.stages for op in stage.ops)
+    samples_per_s, tokens_per_s = rates_of(plan, graph, setup)
+    uniform = uniform_of(plan, graph, setup)
+    differences = uniform.differing
+    return Overview(
+        plan=plan.id,
+        name=plan.name,
+        graph=plan.graph,
+        graph_name=graph.name,
+        topology=plan.topology,
+        topology_name=topology.name,
+        setup=setup,
+        calibration=plan.calibration,
+        calibration_name=calibration.name,
+        wishes=plan.wishes,
+        asked=(*wish_texts(plan.wishes), *(f"pin {pin}" for pin in plan.wishes.pins)),
+        samples_per_s=samples_per_s,
+        tokens_per_s=tokens_per_s,
+        microbatches=plan.microbatches,
+        schedule=plan.schedule,
+        uniform=uniform.model_copy(update={"differing": differences[:MOST_DIFFERING]}),
+        differing=sum(difference.count for difference in differences),
+        differing_kinds=len(differences),
+        stages=tuple(_stage(plan, graph, number, often) for number in range(len(plan.stages))),
+        cost=plan.cost,
+        search=plan.search,
+        repeated_work=plan.repeated_work,
+        waste=waste_of(plan, graph, setup).headline,
+        unknown_kinds=plan.unknown_kinds,
+        padding=plan.padding,
+        collectives=sum(len(bucket.tensors) for stage in plan.stages for bucket in stage.buckets),
+        buckets=sum(len(stage.buckets) for stage in plan.stages),
+        notes=plan.notes,
+    )
+
+
+def symbols_of(graph: Graph | None, setup: Setup) -> dict[str, int]:
+    """The symbol sizes of a step: the graph's, replaced by those of the setup."""
+    symbols = {**(graph.symbols if graph else {}), **setup.symbols}
+    if setup.global_batch is not None:
+        symbols["batch"] = setup.global_batch
+    return symbols
+
+
+def rates_of(plan: Plan, graph: Graph | None, setup: Setup) -> tuple[float | None, float | None]:
+    """Samples and tokens per second; None for a symbol that the graph does not have."""
+    symbols = symbols_of(graph, setup)
+    if "batch" not in symbols or not plan.cost.step_ns:
+        return None, None
+    samples_per_s = symbols["batch"] / plan.cost.step_ns * 1e9
+    return samples_per_s, samples_per_s * symbols["seq"] if "seq" in symbols else None
+
+
+def own_ops(stage: Stage, stage_counts: Mapping[str, int]) -> list[str]:
+    """The names of ops that belong to this stage only; all ops of the stage where none does.
+
+    `stage_counts` is the number of stages of each op.
+    """
+    names = [op.op for op in stage.ops if stage_counts[op.op] == 1 and op.kind != "receive"]
+    return names or [op.op for op in stage.ops]
+
+
+def _stage(plan: Plan, graph: Graph, number: int, often: Mapping[str, int]) -> StageOverview:
+    stage = plan.stages[number]
+    ops = own_ops(stage, often)
+    use = plan.cost.memory_bytes if plan.schedule is None else stage.memory_bytes or MemoryUse()
+    recompute = stage.recompute
+    roles = axis_roles(stage, op_roles(stage, graph))
+    return StageOverview(
+        stage=number,
+        pipeline_rank=stage.pipeline_rank,
+        first_rank=stage.ranks_from,
+        devices=stage.mesh.device_count,
+        mesh=stage.mesh,
+        roles={axis.name: role for axis in stage.mesh.axes if (role := roles[axis.name])},
+        ops=len(stage.ops),
+        first=ops[0],
+        last=ops[-1],
+        in_flight=stage.in_flight,
+        passes=stage.passes,
+        received_bytes=sum(receive.bytes for receive in stage.receives),
+        received_ns=sum(receive.forward_ns for receive in stage.receives),
+        recompute=None if recompute is None else recompute.policy,
+        again=0 if recompute is None else sum(len(segment.again) for segment in recompute.segments),
+        uneven=stage.uneven,
+        memory_bytes=use.total,
+        capacity_bytes=use.capacity or plan.cost.memory_bytes.capacity,
+    )

@@ -1,0 +1,1 @@
+"""Pipeline schedules: the order of the passes of pipeline stages."""

@@ -1,1 +1,0 @@
-"""In which order the stages of a pipeline make their passes."""

@@ -1,1 +1,0 @@
-"""Routes of a transfer: what devices hold of a tensor, and who sends which part of it to whom."""

@@ -1,1 +1,0 @@
-"""What a choice costs: hardware, collectives, operator time, memory."""

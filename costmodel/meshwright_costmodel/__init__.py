@@ -1,0 +1,1 @@
+"""Cost model: hardware, collectives, operator time and memory."""

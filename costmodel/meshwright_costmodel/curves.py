@@ -1,0 +1,147 @@
+"""Curves of a device: the stretch of arithmetic time in small shapes compared with large ones.
+
+A product of `groups` times m x k by k x n takes as long as a larger product at the full share:
+
+    stretch = (groups (m + h) (n + h) + fill) (k + h_k) / (groups m n k)
+
+h is the padding of tiles at the edges. fill is a partial wave of tiles, which leaves
+multiprocessors idle. h_k are the first and last steps along k, twice as many for 8-bit numbers.
+Attention with `rows` queries has the stretch:
+
+    stretch = (1 + h_rows / (rows + tile)) (1 + h_head / head) / (1 + h_head / 128)
+
+Cutting a shape into p parts never decreases the stretch: the total time of p devices is at least
+that of one. Lower bounds of steps rely on this (`solver/meshwright_solver/pipeline/step_bound.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.schema import DTYPE_BYTES, Calibration, Device, OpClass
+from meshwright.schema.curves import DeviceCurves, ProductCurve
+
+FloatArray = NDArray[np.float64]
+Sizes = float | FloatArray
+HEAD = 128.0  # published: the head dimension that FlashAttention-2 (arXiv:2307.08691) is tuned for
+
+# chosen: a tile of rows; a single query, as in generation, wastes at most one tile
+ROWS = 64.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of a product or of attention on one device, scalars or one entry per strategy.
+
+    For attention, groups are heads, rows queries, columns keys, and depth the head dimension.
+    """
+
+    groups: Sizes
+    rows: Sizes
+    columns: Sizes
+    depth: Sizes
+
+    @property
+    def of_left(self) -> Shape:
+        """The product that computes the gradient of the left factor."""
+        return Shape(self.groups, self.rows, self.depth, self.columns)
+
+    @property
+    def of_right(self) -> Shape:
+        """The product that computes the gradient of the right factor."""
+        return Shape(self.groups, self.depth, self.columns, self.rows)
+
+    def and_others(self, *others: Shape) -> Shape:
+        """This shape and the others, stacked on a new first dim for vectorized evaluation."""
+        shapes = (self, *others)
+        return Shape(
+            np.array([shape.groups for shape in shapes]),
+            np.array([shape.rows for shape in shapes]),
+            np.array([shape.columns for shape in shapes]),
+            np.array([shape.depth for shape in shapes]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The rates of one device by a calibration.
+
+    curves: of the device or its nearest relative; None for a calibration without curves. size: the
+    device's peak over the relative's, which scales the fill.
+    """
+
+    calibration: Calibration
+    curves: DeviceCurves | None
+    size: float = 1.0
+
+    @property
+    def memory(self) -> float:
+        """Share of the memory bandwidth."""
+        if self.curves is None:
+            return self.calibration.efficiency.memory
+        return self.curves.memory.value
+
+    def peak_share(self, op_class: OpClass, dtype: str) -> float:
+        """Share of peak for large shapes."""
+        if self.curves is None or op_class not in ("matmul", "attention"):
+            share: float = getattr(self.calibration.efficiency, op_class)
+            return share
+        if op_class == "attention":
+            return self.curves.attention.share.value
+        product = self.curves.product
+        eight_bit = product.eight_bit.value if DTYPE_BYTES[dtype] == 1 else 1.0
+        return product.share.value * eight_bit
+
+    def unhidden(self, op_class: OpClass) -> float:
+        """Share of the shorter of arithmetic and memory traffic that does not overlap."""
+        if self.curves is None or op_class != "matmul":
+            return 0.0
+        return self.curves.product.unhidden.value
+
+    def stretch(self, op_class: OpClass, shape: Shape | None, dtype: str) -> Sizes:
+        """Ratio of arithmetic time in this shape to the time at the full share."""
+        if self.curves is None or shape is None:
+            return 1.0
+        if op_class == "attention":
+            return _attention_stretch(self.curves, shape)
+        assert op_class == "matmul"
+        ends = 2.0 if DTYPE_BYTES[dtype] == 1 else 1.0
+        return _product_stretch(self.curves.product, shape, size=self.size, ends=ends)
+
+    @property
+    def attention_backward(self) -> float:
+        """Ratio of the backward share of attention to the forward share."""
+        return 1.0 if self.curves is None else self.curves.attention.backward.value
+
+
+def rates_of(calibration: Calibration, device: Device) -> Rates:
+    """The rates of a device, or of its nearest relative in the calibration."""
+    if not calibration.curves:
+        return Rates(calibration, None)
+    for curves in calibration.curves:
+        if curves.device == device.name:
+            return Rates(calibration, curves)
+    peak = device.peak_flops_per_s("bfloat16")
+    nearest = min(calibration.curves, key=lambda curves: abs(math.log(curves.flops_per_s / peak)))
+    return Rates(calibration, nearest, peak / nearest.flops_per_s)
+
+
+def _product_stretch(curve: ProductCurve, shape: Shape, *, size: float, ends: float) -> Sizes:
+    half, depth = curve.half_tile.value, ends * curve.half_depth.value
+    results = shape.groups * shape.rows * shape.columns
+    padded = shape.groups * (shape.rows + half) * (shape.columns + half) + curve.fill.value * size
+    return padded / results * (1.0 + depth / shape.depth)
+
+
+def _attention_stretch(curves: DeviceCurves, shape: Shape) -> Sizes:
+    curve = curves.attention
+    rows_stretch = 1.0 + curve.half_rows.value / (shape.rows + ROWS)
+    return (
+        rows_stretch
+        * (1.0 + curve.half_head.value / shape.depth)
+        / (1.0 + curve.half_head.value / HEAD)
+    )

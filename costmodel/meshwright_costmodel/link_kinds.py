@@ -1,0 +1,36 @@
+"""Kinds of links: the meaning of `Link.kind` for the cost of collectives.
+
+A kind is free text. Its first word decides, in any case and with any suffix: `NVLink 4` and
+`nvlink-c2c` are NVLinks. Every other kind is a switched network.
+"""
+
+from __future__ import annotations
+
+import re
+
+# links that join every pair of units by a wire of its own
+FULL_MESH_KINDS = ("hccs", "xgmi", "infinity fabric")
+# links whose switches can reduce (NVLink SHARP)
+SWITCH_KINDS = ("nvlink", "nvswitch")
+# links inside a node, to which the protocol times between nodes do not apply
+NODE_KINDS = (*FULL_MESH_KINDS, *SWITCH_KINDS, "pcie", "host")
+
+
+def is_full_mesh(kind: str) -> bool:
+    """Whether every pair of units has a wire of its own."""
+    return _is_one_of(kind, FULL_MESH_KINDS)
+
+
+def is_reducing_switch(kind: str) -> bool:
+    """Whether the switch of the link can reduce."""
+    return _is_one_of(kind, SWITCH_KINDS)
+
+
+def is_in_node(kind: str) -> bool:
+    """Whether the link is inside a node."""
+    return _is_one_of(kind, NODE_KINDS)
+
+
+def _is_one_of(kind: str, names: tuple[str, ...]) -> bool:
+    words = re.sub(r"[\s_-]+", " ", kind.strip().lower())
+    return words.startswith(names)

@@ -1,0 +1,1 @@
+"""The HTTP API: request bodies, routes, problem documents, OpenAPI."""

@@ -1,0 +1,151 @@
+"""The application: everything under one roof."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import Depends, FastAPI
+
+from meshwright_service.api import openapi, problem_details
+from meshwright_service.api.body_memory import BodyMemory
+from meshwright_service.api.long_polls import LongPolls
+from meshwright_service.api.middleware.authentication import Guard
+from meshwright_service.api.middleware.compression import Compression
+from meshwright_service.api.middleware.host_check import Hosts
+from meshwright_service.api.middleware.not_modified import Unchanged
+from meshwright_service.api.middleware.request_log import Requests
+from meshwright_service.api.query_parameters import check_parameters
+from meshwright_service.api.routes import (
+    agents,
+    alternatives,
+    calibrations,
+    comparisons,
+    cost_graphs,
+    create_plan,
+    events,
+    explanations,
+    exports,
+    graphs,
+    health,
+    jobs,
+    keys,
+    labels,
+    layout,
+    measurements,
+    memory,
+    metrics,
+    observations,
+    overview,
+    pages,
+    plan_requests,
+    plans,
+    redistributions,
+    samples,
+    setups,
+    simulations,
+    strategies,
+    topologies,
+    whoami,
+)
+from meshwright_service.api.state import State
+from meshwright_service.auth.api_keys import Keys
+from meshwright_service.auth.authentication import Authentication
+from meshwright_service.auth.schemes import SCHEMES, Scheme
+from meshwright_service.common.settings import Settings
+from meshwright_service.jobs.agents import Agents
+from meshwright_service.jobs.idempotency import Idempotency
+from meshwright_service.jobs.jobs import Jobs
+from meshwright_service.jobs.leases import Leases
+from meshwright_service.jobs.losses import RetryLimits
+from meshwright_service.jobs.retention import Retention
+from meshwright_service.observability.logs import log_changes
+from meshwright_service.observability.process_metrics import Metrics
+from meshwright_service.plan_views.explanations import Explanations
+from meshwright_service.plan_views.graph_view_cache import Drawings
+from meshwright_service.plan_views.plan_cache import Inspected
+from meshwright_service.plan_views.view_cache import PlanViews
+from meshwright_service.store.database import Database
+from meshwright_service.workers.retention_thread import Pruner
+from meshwright_service.workers.worker import Worker
+
+
+def create_app(
+    settings: Settings | None = None,
+    *,
+    planner: str | None = None,
+    schemes: Sequence[Scheme] = SCHEMES,
+) -> FastAPI:
+    """The service. The database is brought up to date, and the workers run, while the app does.
+
+    planner: over the one in the settings. schemes: of authentication.
+    """
+    settings = settings or Settings()
+    if planner is not None:
+        settings = settings.model_copy(update={"planner": planner})
+    app = FastAPI(
+        title="Meshwright",
+        version=version("meshwright-server"),
+        description="Plans for distributed training.",
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # behind a proxy they would name http:// and send a key there
+    )
+    service = build(settings, schemes)
+    app.state.service = service
+    resources = (
+        create_plan, plans, plan_requests, overview, strategies, layout, memory, alternatives,
+        explanations, labels, comparisons, observations, redistributions, simulations, exports,
+        graphs, cost_graphs, topologies, setups, calibrations, samples, measurements, agents, jobs,
+        events, keys, whoami, health, metrics,
+    )  # fmt: skip
+    for resource in resources:
+        app.include_router(resource.router, dependencies=[Depends(check_parameters)])
+    app.include_router(pages.router)  # the query of a page is the page's own
+    app.add_middleware(Unchanged, shelves=service.shelves)
+    app.add_middleware(Compression)
+    app.add_middleware(
+        Guard,
+        hosts=Hosts(settings.host, settings.allowed_hosts),
+        authentication=service.authentication,
+    )
+    app.add_middleware(Requests, metrics=service.metrics)  # the last one is the outermost
+    problem_details.install(app)
+    openapi.install(app)
+    return app
+
+
+def build(settings: Settings, schemes: Sequence[Scheme] = SCHEMES) -> State:
+    """What the API and workers share, nothing started."""
+    database = Database(settings.database)
+    registered = Agents(database, silent_s=settings.agent_silent_s)
+    tries = RetryLimits(settings.max_losses, settings.max_lapses, settings.retry_s)
+    leases = Leases(database, lease_s=settings.lease_s, tries=tries, agents=registered)
+    metrics_ = Metrics(database, settings)
+    log_changes(database)
+    workers = tuple(Worker(database, leases, settings, metrics_) for _ in range(settings.workers))
+    keys = Keys(database)
+    jobs_ = Jobs(database, lease_s=settings.lease_s, max_jobs=settings.max_jobs)
+    pruner = Pruner(Retention(database, settings), settings.prune_every_s, metrics_)
+    views = PlanViews(database, settings)
+    return State(
+        settings, database, keys, Authentication(keys, schemes=schemes), jobs_, registered, leases,
+        workers, metrics_, pruner, Inspected(database), views, Drawings(views),
+        Explanations(database, settings), BodyMemory(settings.max_buffer_bytes),
+        LongPolls(settings.max_waits), Idempotency(database, kept_s=settings.idempotency_s),
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: State = app.state.service
+    service.database.open()
+    service.start()
+    try:
+        yield
+    finally:
+        service.begin_to_stop()
+        await service.watch.close()
+        service.stop()

@@ -1,0 +1,1 @@
+"""Middleware: authentication, hosts, access log, compression, 304 answers."""

@@ -1,0 +1,335 @@
+"""The JSON of the API beside the documents themselves: jobs, list entries, pages."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from sqlalchemy import Row
+
+from meshwright.schema import Certificate, Infeasible, Progress
+from meshwright.schema.agent import Agent, Measure
+from meshwright.schema.cost_graph import CostGraphProgress
+from meshwright_service.common.clock import time_of
+from meshwright_service.jobs.agents import Heard
+from meshwright_service.jobs.kinds import JobKind
+from meshwright_service.store.documents import Entry
+from meshwright_service.store.observations import ObservationEntry
+
+Outcome = Literal["optimal", "feasible", "infeasible", "unknown"]
+JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+
+
+class JobResource(BaseModel):
+    """A search or a measurement, and what came of it; `plan` and `outcome` once that is found.
+
+    kind: a job that solves a cost graph has a `cost_graph`, and a `solution` once it has an answer;
+    its progress counts costs without a unit. A measurement has no `graph`, and a `topology`,
+    `samples` and `calibration` once it has succeeded. calibration: of a search, the stored one that
+    it is made with, named or found; else it is the planner's own. worker: who has it, or had it
+    last; of a measurement the agent's id.
+    key, key_name: of who asked for it, where keys are used.
+    seconds: how long after the start each entry of the plan's `search.history` was found.
+    ended_early: the search was cancelled, lost or took too much; the plan is the best until then.
+    problem: why it failed or, beside a plan, why that is not the plan of a search that has ended.
+
+    certificate: what executing the plan showed. Look at its outcome: a job whose plan turns out to
+    be wrong has succeeded all the same.
+    """
+
+    id: str
+    state: JobState
+    kind: JobKind = "plan"
+    request: str
+    graph: str | None = None
+    graph_name: str | None = None
+    cost_graph: str | None = None
+    cost_graph_name: str | None = None
+    topology: str | None = None
+    topology_name: str | None = None
+    key: str | None = None
+    key_name: str | None = None
+    attempt: int
+    worker: str | None = None
+    created_at: str
+    started_at: str | None = None
+    finished_at: str | None = None
+    progress: Progress | CostGraphProgress | None = None
+    outcome: Outcome | None = None
+    plan: str | None = None
+    solution: str | None = None
+    seconds: tuple[float, ...] | None = None
+    ended_early: bool = False
+    verify: bool = False
+    certificate: Certificate | None = None
+    infeasible: Infeasible | None = None
+    samples: str | None = None
+    calibration: str | None = None
+    problem: dict[str, Any] | None = None
+
+
+class JobList(BaseModel):
+    """A page of jobs."""
+
+    jobs: tuple[JobResource, ...]
+    next_page_token: str | None = None
+
+
+class DocumentEntry(BaseModel):
+    """A stored document in a list."""
+
+    id: str
+    name: str
+    created_at: str
+    content_bytes: int
+    summary: dict[str, Any]
+
+
+class GraphList(BaseModel):
+    """A page of graphs."""
+
+    graphs: tuple[DocumentEntry, ...]
+    next_page_token: str | None = None
+
+
+class CostGraphList(BaseModel):
+    """A page of cost graphs."""
+
+    cost_graphs: tuple[DocumentEntry, ...]
+    next_page_token: str | None = None
+
+
+class TopologyList(BaseModel):
+    """A page of topologies."""
+
+    topologies: tuple[DocumentEntry, ...]
+    next_page_token: str | None = None
+
+
+class CalibrationEntry(DocumentEntry):
+    """A calibration in a list. topologies: in which it was measured, or its steps were."""
+
+    topologies: tuple[str, ...] = ()
+
+
+class CalibrationList(BaseModel):
+    """A page of calibrations."""
+
+    calibrations: tuple[CalibrationEntry, ...]
+    next_page_token: str | None = None
+
+
+class SamplesList(BaseModel):
+    """A page of samples."""
+
+    samples: tuple[DocumentEntry, ...]
+    next_page_token: str | None = None
+
+
+class Measured(BaseModel):
+    """The answer to samples: their id, and those of what came of them.
+
+    median_error: of the samples' times by the calibration, as a share.
+    """
+
+    id: str
+    topology: str
+    calibration: str
+    median_error: float
+
+
+class Registered(BaseModel):
+    """The answer to a registration.
+
+    heartbeat_s: how often a sign of life is due, with a lease and without.
+    """
+
+    id: str
+    heartbeat_s: float
+
+
+class AgentEntry(BaseModel):
+    """An agent, and whether it is there. measuring: the job that it has. calibration: what came of
+    its last measurement, which ended at `measured_at`."""
+
+    id: str
+    state: Literal["alive", "silent"]
+    created_at: str
+    heard_at: str
+    measuring: str | None = None
+    calibration: str | None = None
+    measured_at: str | None = None
+    agent: Agent
+
+
+class AgentList(BaseModel):
+    """A page of agents."""
+
+    agents: tuple[AgentEntry, ...]
+    next_page_token: str | None = None
+
+
+class MeasurementLease(BaseModel):
+    """A measurement that an agent has for `lease_s`, and longer with every heartbeat."""
+
+    id: str
+    attempt: int
+    lease_s: float
+    asked: Measure
+
+
+class LeaseAnswer(BaseModel):
+    """What there is to measure; nothing where the wait is over."""
+
+    measurement: MeasurementLease | None = None
+
+
+class HeartbeatAnswer(BaseModel):
+    """holds: whether the measurement is still the agent's; if not it ends, and stores nothing."""
+
+    holds: bool
+
+
+class ResultsAnswer(BaseModel):
+    """What came of results. stored: ids, where samples were sent."""
+
+    job: str
+    stored: Measured | None = None
+
+
+class Observed(BaseModel):
+    """The answer to an observation.
+
+    ratio: its step over the predicted one. calibration: the plan's, corrected by the median of all
+    `observations` of the stack, which is `anchor`.
+    """
+
+    id: str
+    ratio: float
+    calibration: str
+    anchor: float
+    observations: int
+
+
+class ObservationList(BaseModel):
+    """A page of observations."""
+
+    observations: tuple[ObservationEntry, ...]
+    next_page_token: str | None = None
+
+
+class PlanEntry(BaseModel):
+    """A plan in a list. key, key_name: of who asked for it first, where keys are used."""
+
+    id: str
+    name: str
+    graph: str
+    topology: str
+    topology_name: str = ""
+    setup: str
+    created_at: str
+    meshes: tuple[dict[str, int], ...]
+    step_ns: float
+    compute_ns: float
+    memory_bytes: int
+    capacity_bytes: int
+    outcome: Literal["optimal", "feasible"]
+    solver: str
+    lower_bound_ns: float
+    gap: float
+    certificate: Literal["verified", "failed", "not verifiable"] | None = None
+    labels: tuple[str, ...] = ()
+    key: str | None = None
+    key_name: str | None = None
+
+
+class PlanLabels(BaseModel):
+    """The labels that a plan has."""
+
+    plan: str
+    labels: tuple[str, ...]
+
+
+class PlanList(BaseModel):
+    """A page of plans."""
+
+    plans: tuple[PlanEntry, ...]
+    next_page_token: str | None = None
+
+
+class UploadAnswer(BaseModel):
+    """The answer to an upload."""
+
+    id: str
+    name: str
+    summary: dict[str, Any]
+
+
+def job_of(row: Row[Any]) -> JobResource:
+    """A job as the API shows it."""
+    return JobResource(
+        id=row.id,
+        state=row.state,
+        kind=row.kind,
+        worker=row.worker,
+        samples=row.samples,
+        calibration=row.calibration,
+        request=row.request,
+        graph=row.graph,
+        graph_name=row.graph_name,
+        cost_graph=row.cost_graph,
+        cost_graph_name=row.cost_graph_name,
+        topology=row.topology,
+        topology_name=row.topology_name,
+        key=row.key,
+        key_name=row.key_name,
+        attempt=row.attempt,
+        created_at=time_of(row.created),
+        started_at=row.started and time_of(row.started),
+        finished_at=row.finished and time_of(row.finished),
+        progress=row.progress,
+        outcome=row.outcome,
+        plan=row.plan,
+        solution=row.solution,
+        seconds=row.seconds,
+        ended_early=row.ended_early,
+        verify=row.verify,
+        certificate=row.certificate,
+        infeasible=row.infeasible,
+        problem=row.problem and {**row.problem, "instance": f"/v1/jobs/{row.id}"},
+    )
+
+
+def agent_of(heard: Heard) -> AgentEntry:
+    """An agent as the API shows it."""
+    return AgentEntry(
+        id=heard.agent.id,
+        state="alive" if heard.is_alive else "silent",
+        created_at=time_of(heard.created),
+        heard_at=time_of(heard.heard),
+        measuring=heard.measuring,
+        calibration=heard.calibration,
+        measured_at=time_if(heard.measured),
+        agent=heard.agent,
+    )
+
+
+def entry_of(entry: Entry) -> DocumentEntry:
+    """A list entry as the API shows it."""
+    return DocumentEntry(
+        id=entry.id,
+        name=entry.name,
+        created_at=time_of(entry.created),
+        content_bytes=entry.content_bytes,
+        summary=entry.summary,
+    )
+
+
+def plan_entry_of(summary: dict[str, Any]) -> PlanEntry:
+    """A plan in a list as the API shows it."""
+    return PlanEntry(created_at=time_of(summary["created"]), **summary)
+
+
+def time_if(seconds: float | None) -> str | None:
+    """The same of what may not have been."""
+    return None if seconds is None else time_of(seconds)

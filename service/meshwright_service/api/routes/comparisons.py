@@ -1,0 +1,32 @@
+"""Comparisons: two plans beside each other. Nothing of them is stored."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from meshwright.reports.comparison import compare_plans
+from meshwright.schema.comparison import Comparison
+from meshwright_service.api import etags
+from meshwright_service.api.state import Service
+from meshwright_service.auth.principals import Reader
+from meshwright_service.common.errors import ParameterError
+
+router = APIRouter(prefix="/v1/comparisons", tags=["plans"])
+ANSWERS: dict[int | str, dict[str, Any]] = {200: {"model": Comparison}, 304: etags.NOT_MODIFIED}
+
+
+@router.get("", responses=ANSWERS, summary="Compare two plans")
+def get_comparison(
+    request: Request,
+    service: Service,
+    by: Reader,
+    plan: Annotated[list[str], Query(description="Ids of two stored plans: plan=a&plan=b")],
+) -> Response:
+    """Totals of both, and the ops that differ, repeats folded."""
+    if len(plan) != 2:
+        raise ParameterError(f"plan is given twice, for two plans; got {len(plan)}")
+    first, second = (service.inspected.of(by.tenant, own) for own in plan)
+    made = compare_plans(first.plan, first.graph, second.plan, second.graph)
+    return etags.recent(request, made)

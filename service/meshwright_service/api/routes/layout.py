@@ -1,0 +1,221 @@
+"""The layout of a plan's drawing: what is open, with positions; the page only paints."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, StringConstraints
+
+from meshwright.schema.mesh import Axis
+from meshwright_service.api import etags
+from meshwright_service.api.state import Service
+from meshwright_service.auth.principals import Reader
+from meshwright_service.common.errors import ParameterError
+from meshwright_service.plan_views.graph_view.graph_arrays import DIRECTIONS, GraphArrays
+from meshwright_service.plan_views.graph_view.op_details import (
+    Moved,
+    OpFacts,
+    OpTensor,
+    ParameterLayouts,
+)
+from meshwright_service.plan_views.graph_view.visible_part import (
+    GraphBox,
+    GraphEdge,
+    TooMuch,
+    sight_of,
+)
+
+router = APIRouter(prefix="/v1/plans/{plan}", tags=["plans"])
+MOST_FOUND = 100  # ops that a search names; chosen
+SUMMED = ("compute_ns", "communication_ns", "saved_bytes", "parameter_bytes")
+Id = Annotated[str, StringConstraints(max_length=1024)]
+
+
+class DrawnBox(BaseModel):
+    """A module or an op, x and y of its left upper corner. parent: the box it is in; none of the
+    outermost ones. times: so many it stands for. can_open: it has content that is not shown. Times
+    and bytes are of all that is in it, `times` over; axes: that shard something made in it."""
+
+    id: str
+    kind: Literal["module", "op"]
+    label: str
+    parent: str | None = None
+    x: float
+    y: float
+    width: float
+    height: float
+    times: int = 1
+    is_open: bool = False
+    can_open: bool = False
+    ops: int
+    compute_ns: float
+    communication_ns: float
+    saved_bytes: int
+    parameter_bytes: int
+    axes: tuple[str, ...] = ()
+    op: str | None = None
+    op_kind: str | None = None
+    stage: int | None = None
+    strategy: dict[str, tuple[Axis, ...]] | None = None
+    read: tuple[OpTensor, ...] = ()
+    made: tuple[OpTensor, ...] = ()
+    parameters: tuple[ParameterLayouts, ...] = ()
+
+
+class DrawnEdge(BaseModel):
+    """Tensors that go from one box to another, the first hundred, and so many more. moved: the
+    hundred that take longest, the longest first, and so many more. ns: of all redistributions on
+    the way over a step. up: from a later box to an earlier one."""
+
+    source: str
+    target: str
+    tensors: tuple[str, ...]
+    more_tensors: int = 0
+    moved: tuple[Moved, ...] = ()
+    more_moved: int = 0
+    ns: float = 0.0
+    up: bool = False
+    points: tuple[tuple[float, float], ...]
+
+
+class OpMatch(BaseModel):
+    """An op that a search found: its box, and the modules that have to be open to see it."""
+
+    op: str
+    box: str
+    open: tuple[str, ...]
+
+
+class PlanLayout(BaseModel):
+    """A drawing. open: the modules that are. found: at most a hundred of `matches`."""
+
+    plan: str
+    open: tuple[str, ...]
+    width: float
+    height: float
+    boxes: tuple[DrawnBox, ...]
+    edges: tuple[DrawnEdge, ...]
+    found: tuple[OpMatch, ...] = ()
+    matches: int = 0
+
+
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"model": PlanLayout},
+    304: etags.NOT_MODIFIED,
+}
+
+
+@router.get("/layout", responses=ANSWERS, summary="Draw a plan")
+def get_layout(
+    request: Request,
+    service: Service,
+    by: Reader,
+    plan: str,
+    open_: Annotated[
+        list[Id], Query(alias="open", max_length=500, description="Ids of modules: open=a&open=b")
+    ] = [],  # noqa: B006  # FastAPI's default of a list, which nobody changes
+    search: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+) -> Response:
+    """Boxes and edges of what is open. Ids that are no modules open nothing. search: a part of a
+    name, or a glob of one (`*`, `?`), upper or lower case alike."""
+    drawing = service.drawings.of(by.tenant, plan)
+    try:
+        sight = sight_of(drawing, open_)
+    except TooMuch as error:
+        raise ParameterError(f"parameter 'open': {error}") from None
+    shown = [box.op for box in sight.boxes if box.op is not None]
+    facts = service.drawings.facts(by.tenant, plan, shown)
+    found = _found(drawing, search) if search is not None else []
+    made = PlanLayout(
+        plan=plan,
+        open=tuple(box.id for box in sight.boxes if box.is_open),
+        width=sight.root.width,
+        height=sight.root.height,
+        boxes=tuple(_box(drawing, box, facts) for box in sight.boxes),
+        edges=tuple(_edge(drawing, line) for line in sight.lines),
+        found=tuple(_place(drawing, at) for at in found[:MOST_FOUND]),
+        matches=len(found),
+    )
+    return etags.recent_text(
+        request, made.model_dump_json(exclude_none=True, exclude_defaults=True)
+    )
+
+
+def _box(drawing: GraphArrays, box: GraphBox, facts: Mapping[int, OpFacts]) -> DrawnBox:
+    drawn = DrawnBox.model_construct(
+        id=box.id,
+        kind="module",
+        label=box.title,
+        parent=box.parent or None,
+        x=round(box.x, 1),
+        y=round(box.y, 1),
+        width=round(box.width, 1),
+        height=round(box.height, 1),
+        times=box.times,
+        is_open=box.is_open,
+    )
+    if box.module is None:
+        assert box.op is not None
+        own = facts[box.op]
+        more = {name: value for name, value in own if name not in SUMMED}
+        sums = {name: getattr(own, name) * box.times for name in SUMMED}
+        return drawn.model_copy(update={"kind": "op", "ops": 1, **more, **sums})
+    return drawn.model_copy(
+        update={
+            "can_open": not box.is_open,
+            "ops": int(drawing.ops[box.module]) * box.times,
+            "axes": tuple(drawing.texts.axes[drawing.axes[box.module]]),
+            **{name: getattr(drawing, name)[box.module].item() * box.times for name in SUMMED},
+        }
+    )
+
+
+def _edge(drawing: GraphArrays, line: GraphEdge) -> DrawnEdge:
+    a, b = line.source, line.target
+    up = b.y < a.y + a.height
+    ends = (
+        (a.x + a.width / 2, a.y if up else a.y + a.height),
+        (b.x + b.width / 2, b.y + b.height if up else b.y),
+    )
+    return DrawnEdge.model_construct(
+        source=a.id,
+        target=b.id,
+        tensors=tuple(drawing.texts.tensors[own] for own in line.tensors),
+        more_tensors=line.more_tensors,
+        moved=tuple(_moved(drawing, step) for step in line.steps),
+        more_moved=line.more_steps,
+        ns=line.ns,
+        up=up,
+        points=tuple((round(x, 1), round(y, 1)) for x, y in ends),
+    )
+
+
+def _moved(drawing: GraphArrays, step: int) -> Moved:
+    texts = drawing.texts
+    return Moved.model_construct(
+        tensor=texts.tensors[drawing.step_tensor[step]],
+        collective=texts.collectives[drawing.step_collective[step]],
+        axes=tuple(texts.axes[drawing.step_axes[step]]),
+        direction=DIRECTIONS[drawing.step_direction[step]],
+        payload_bytes=drawing.step_bytes[step].item(),
+        ns=drawing.step_ns[step].item(),
+    )
+
+
+def _found(drawing: GraphArrays, text: str) -> list[int]:
+    """Ops of the plan by a part of their names, or a glob of them."""
+    sought = text.lower()
+    names = enumerate(drawing.texts.ops)
+    if {"*", "?"} & set(sought):
+        wanted = re.compile(fnmatch.translate(sought))
+        return [at for at, name in names if wanted.match(name.lower())]
+    return [at for at, name in names if sought in name.lower()]
+
+
+def _place(drawing: GraphArrays, at: int) -> OpMatch:
+    op = int(drawing.stands[at])
+    return OpMatch(op=drawing.texts.ops[at], box=drawing.op_id(op), open=drawing.above(op))

@@ -1,0 +1,44 @@
+"""Memory: what every stage of a plan takes of its devices, and every rank over time."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from meshwright_service.api import etags
+from meshwright_service.api.state import Service
+from meshwright_service.auth.principals import Reader
+from meshwright_service.plan_views.memory_view import PlanMemory
+from meshwright_service.plan_views.simulation_view import CURVES, MOST_POINTS, SIMULATED, RankCurve
+from meshwright_service.plan_views.views import MEMORY
+
+router = APIRouter(prefix="/v1/plans/{plan}", tags=["simulations"])
+
+
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"model": PlanMemory},
+    304: etags.NOT_MODIFIED,
+}
+
+
+@router.get("/memory", responses=ANSWERS, summary="Where a plan's memory goes")
+def get_memory(
+    request: Request,
+    service: Service,
+    by: Reader,
+    plan: str,
+    points: Annotated[
+        int, Query(ge=0, le=MOST_POINTS, description="Of each rank over time; simulated")
+    ] = 0,
+) -> Response:
+    """The peak of every stage in parts, what is left of every rank's devices and, with `points`,
+    how much is held over a simulated step."""
+    made = PlanMemory.model_validate_json(service.views.part(by.tenant, plan, MEMORY))
+    if points:
+        numbers = range(CURVES, CURVES + len(made.ranks))
+        found = service.views.parts(by.tenant, plan, SIMULATED, numbers)
+        curves = [RankCurve.model_validate_json(found[number]) for number in numbers]
+        shown = tuple(curve.shown(points) for curve in curves)
+        made = made.model_copy(update={"over_time": shown})
+    return etags.recent_text(request, made.model_dump_json())

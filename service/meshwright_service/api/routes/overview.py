@@ -1,0 +1,54 @@
+"""Overviews: all that a person wants to know of a plan first, in one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+
+from meshwright.schema import Certificate
+from meshwright.schema.overview import Overview
+from meshwright_service.api import etags
+from meshwright_service.api.resources import PlanEntry, plan_entry_of
+from meshwright_service.api.state import Service
+from meshwright_service.auth.principals import Reader
+from meshwright_service.plan_views.views import OVERVIEW
+from meshwright_service.store import certificates, observations, plan_index
+from meshwright_service.store.observations import ObservationEntry
+from meshwright_service.store.pagination import PageRequest
+
+router = APIRouter(prefix="/v1/plans/{plan}", tags=["plans"])
+NEWEST = PageRequest(50)  # chosen: observations that are shown; the list has all
+
+
+class PlanOverview(BaseModel):
+    """A plan without its ops, and what is stored beside it. observations: the newest."""
+
+    entry: PlanEntry
+    overview: Overview
+    certificate: Certificate | None = None
+    observations: tuple[ObservationEntry, ...]
+
+
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"model": PlanOverview},
+    304: etags.NOT_MODIFIED,
+}
+
+
+@router.get("/overview", responses=ANSWERS, summary="A plan without its ops")
+def get_overview(request: Request, service: Service, by: Reader, plan: str) -> Response:
+    """Numbers, stages, degrees, certificate and observations of a plan."""
+    overview = Overview.model_validate_json(service.views.part(by.tenant, plan, OVERVIEW))
+    with service.database.reading() as connection:
+        entry = plan_index.entry(connection, by.tenant, plan)
+        certificate = certificates.find(connection, by.tenant, plan)
+        observed = observations.list_of_plan(connection, by.tenant, plan, NEWEST)
+    made = PlanOverview(
+        entry=plan_entry_of(entry),
+        overview=overview,
+        certificate=certificate,
+        observations=observed.items,
+    )
+    return etags.recent_text(request, made.model_dump_json(exclude_none=True))

@@ -1,0 +1,49 @@
+"""What plans and jobs were asked by: bodies to be changed, and sent again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from meshwright.schema.agent import Measure
+from meshwright.schema.canonical import canonical_json
+from meshwright_service.api import etags
+from meshwright_service.api.cost_graph_request import CostGraphRequest
+from meshwright_service.api.request_of_plan import asked_by, asked_for
+from meshwright_service.api.routes.create_plan import PlanRequest
+from meshwright_service.api.state import Service
+from meshwright_service.auth.principals import Reader
+
+router = APIRouter(prefix="/v1")
+OF_PLAN: dict[int | str, dict[str, Any]] = {
+    200: {"model": PlanRequest},
+    304: etags.NOT_MODIFIED,
+}
+OF_JOB: dict[int | str, dict[str, Any]] = {
+    200: {"model": PlanRequest | CostGraphRequest | Measure},
+    304: etags.NOT_MODIFIED,
+}
+
+
+@router.get(
+    "/plans/{plan}/request", tags=["plans"], responses=OF_PLAN,
+    summary="Read what a plan was asked by",
+)  # fmt: skip
+def get_plan_request(request: Request, service: Service, by: Reader, plan: str) -> Response:
+    """The body of POST /v1/plan that asks for the plan again."""
+    with service.database.reading() as connection:
+        asked = asked_for(connection, by.tenant, plan)
+    return etags.recent_text(request, canonical_json(asked))
+
+
+@router.get(
+    "/jobs/{job}/request", tags=["jobs"], responses=OF_JOB,
+    summary="Read what a job was asked by",
+)  # fmt: skip
+def get_job_request(request: Request, service: Service, by: Reader, job: str) -> Response:
+    """The body that asks the same again: of POST /v1/plan, POST /v1/cost-graphs:solve or POST
+    /v1/calibrations:measure."""
+    with service.database.reading() as connection:
+        asked = asked_by(connection, by.tenant, job)
+    return etags.recent_text(request, canonical_json(asked))

@@ -1,0 +1,100 @@
+"""Plans: the shelf."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from meshwright.runtime import rank_strategy
+from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
+from meshwright.schema.rank_strategy import RankStrategy
+from meshwright.schema.request_options import Solver
+from meshwright_service.api import etags
+from meshwright_service.api.resources import PlanList, plan_entry_of
+from meshwright_service.api.routes.documents import IN_USE, read_document
+from meshwright_service.api.state import Service
+from meshwright_service.auth.principals import Admin, Reader
+from meshwright_service.store import certificates, deletion, documents, plan_index
+from meshwright_service.store.pagination import Paging
+from meshwright_service.store.plan_index import PlanFilter
+from meshwright_service.store.time_range import During
+
+router = APIRouter(prefix="/v1/plans", tags=["plans"])
+ONE: dict[int | str, dict[str, Any]] = {200: {"model": Plan}}
+CERTIFICATE: dict[int | str, dict[str, Any]] = {200: {"model": Certificate}}
+STRATEGY: dict[int | str, dict[str, Any]] = {
+    200: {"model": RankStrategy},
+    304: etags.NOT_MODIFIED,
+}
+Filter = Annotated[str | None, Query(max_length=100)]
+Glob = Annotated[str | None, Query(min_length=1, max_length=200, description="`*` and `?`")]
+Outcome = Literal["verified", "failed", "not verifiable"]
+
+
+@router.get("", response_model_exclude_none=True, summary="List plans")
+def list_plans(
+    service: Service,
+    by: Reader,
+    page: Paging,
+    period: During,
+    graph: Filter = None,
+    topology: Filter = None,
+    model: Glob = None,
+    label: Glob = None,
+    outcome: Annotated[Literal["optimal", "feasible"] | None, Query()] = None,
+    solver: Annotated[Solver | None, Query()] = None,
+    certificate: Annotated[Outcome | None, Query()] = None,
+    key: Filter = None,
+    calibration: Filter = None,
+) -> PlanList:
+    """Plans, the newest first. model: a glob of names of graphs; label: of labels, of which one has
+    to match; key: the id of the key that asked for them; since, until: when they were stored."""
+    wanted = PlanFilter(
+        graph, topology, model, label, outcome, solver, certificate, key, calibration, period
+    )
+    with service.database.reading() as connection:
+        found = plan_index.list_plans(connection, by.tenant, page, wanted)
+    return PlanList(plans=tuple(map(plan_entry_of, found.items)), next_page_token=found.next_token)
+
+
+@router.get("/{plan}", responses=ONE, summary="Read a plan")
+def get_plan(request: Request, service: Service, by: Reader, plan: str) -> Response:
+    """A plan in canonical form."""
+    return read_document(request, service, by.tenant, "plan", plan)
+
+
+@router.delete("/{plan}", status_code=204, responses=IN_USE, summary="Delete a plan")
+def delete_plan(service: Service, by: Admin, plan: str) -> Response:
+    """Delete a plan with its certificate, labels and observations, and the jobs that found it. 409
+    while an open job needs it."""
+    with service.database.writing() as connection:
+        deletion.delete_plan(connection, by.tenant, plan, service.database.now)
+    return Response(status_code=204)
+
+
+@router.get("/{plan}/certificate", responses=CERTIFICATE, summary="Read a plan's certificate")
+def get_certificate(request: Request, service: Service, by: Reader, plan: str) -> Response:
+    """What executing a plan showed; 404 where nobody asked for that."""
+    with service.database.reading() as connection:
+        certificate = certificates.read(connection, by.tenant, plan)
+    return etags.recent(request, certificate)  # a later execution may replace it
+
+
+@router.get("/{plan}/ranks/{rank}/strategy", responses=STRATEGY, summary="Read one rank's share")
+def get_rank_strategy(
+    request: Request,
+    service: Service,
+    by: Reader,
+    plan: str,
+    rank: Annotated[int, Path(ge=0, le=2**20)],
+) -> Response:
+    """What one rank of a training job does: its coordinates, groups, local shapes, layouts and
+    collectives, which part of every input it loads, the order of its passes and what it sends to
+    other stages."""
+    with service.database.reading() as connection:
+        found = documents.parsed(connection, by.tenant, Plan, plan)
+        graph = documents.parsed(connection, by.tenant, Graph, found.graph)
+        setup = documents.parsed(connection, by.tenant, Setup, found.setup)
+        topology = documents.parsed(connection, by.tenant, Topology, found.topology)
+    return etags.recent(request, rank_strategy(found, graph, setup, rank, topology))

@@ -1,0 +1,100 @@
+"""What the endpoints share: settings, database, keys, jobs, agents, leases, workers, and so on."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from meshwright_service.api.body_memory import BodyMemory
+from meshwright_service.api.job_watch import JobWatch
+from meshwright_service.api.long_polls import LongPolls
+from meshwright_service.api.middleware.not_modified import Shelves
+from meshwright_service.api.request_cache import Remembered
+from meshwright_service.auth.api_keys import Keys
+from meshwright_service.auth.authentication import Authentication
+from meshwright_service.common.settings import Settings
+from meshwright_service.jobs.agents import Agents
+from meshwright_service.jobs.idempotency import Idempotency
+from meshwright_service.jobs.jobs import Jobs
+from meshwright_service.jobs.leases import Leases
+from meshwright_service.observability.process_metrics import Metrics
+from meshwright_service.plan_views.explanations import Explanations
+from meshwright_service.plan_views.graph_view_cache import Drawings
+from meshwright_service.plan_views.plan_cache import Inspected
+from meshwright_service.plan_views.view_cache import PlanViews
+from meshwright_service.store.database import Database
+from meshwright_service.workers.retention_thread import Pruner
+from meshwright_service.workers.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One service. Safe to share between threads."""
+
+    settings: Settings
+    database: Database
+    keys: Keys
+    authentication: Authentication
+    jobs: Jobs
+    agents: Agents
+    leases: Leases
+    workers: tuple[Worker, ...]
+    metrics: Metrics
+    pruner: Pruner
+    inspected: Inspected
+    views: PlanViews
+    drawings: Drawings
+    explanations: Explanations
+    bodies: BodyMemory
+    waits: LongPolls
+    idempotency: Idempotency
+    remembered: Remembered = field(default_factory=Remembered)
+    shelves: Shelves = field(default_factory=Shelves)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    watch: JobWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "watch", JobWatch(self.jobs, self.stopping))
+
+    def start(self) -> None:
+        """Begin to work, where this process has workers."""
+        for worker in self.workers:
+            worker.start()
+        if self.workers:
+            self.pruner.start()
+
+    def begin_to_stop(self) -> None:
+        """Claim no more jobs, release those that run, and let nobody wait; returns at once."""
+        self.stopping.set()
+        self.pruner.begin_to_stop()
+        for worker in self.workers:
+            worker.begin_to_stop()
+
+    def stop(self) -> None:
+        """Stop, and wait until the jobs are released."""
+        self.begin_to_stop()
+        self.views.stop()
+        for worker in self.workers:
+            worker.stop()
+        self.pruner.stop()
+        self.database.close()
+
+    def wake(self) -> None:
+        """A job was queued."""
+        for worker in self.workers:
+            worker.wake()
+
+
+def state_of(request: Request) -> State:
+    return cast(State, request.app.state.service)
+
+
+async def _service(request: Request) -> State:
+    # async: a dependency that is not costs every request a change of threads
+    return state_of(request)
+
+
+Service = Annotated[State, Depends(_service)]

@@ -1,0 +1,82 @@
+"""The job that answers a request: found, or queued once however often the request comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Row
+
+from meshwright_service.api.state import State
+from meshwright_service.auth.principals import Principal
+from meshwright_service.jobs.acceptance import OPEN, Acceptance
+from meshwright_service.jobs.idempotency import Once
+from meshwright_service.jobs.jobs import has_ended
+from meshwright_service.store.document_locks import referring
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The job that answers a request, as it was a moment ago. verify: its plan is to have a
+    certificate."""
+
+    job: Row[Any]
+    verify: bool = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the job has ended, or has a plan where no certificate is asked for."""
+        return has_ended(self.job) or (self.job.plan is not None and not self.verify)
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """job: the id. answering: the job that answered before. is_repeat: a request with the same
+    idempotency key came to the job."""
+
+    job: str
+    answering: Row[Any] | None
+    is_repeat: bool
+
+
+def answering_job(
+    service: State, by: Principal, acceptance: Acceptance | None, request: str, on: Connection
+) -> Row[Any] | None:
+    """The newest job that answers a request. None without one, or where a new search is wanted."""
+    if acceptance is None:
+        return None
+    return service.jobs.find(on, by.tenant, request, acceptance)
+
+
+def queue_once(
+    service: State,
+    by: Principal,
+    once: Once | None,
+    request: str,
+    *,
+    answering: Callable[[Connection], Row[Any] | None],
+    queue: Callable[[Connection, Row[Any] | None], str],
+) -> Queued:
+    """The job of a request, in one transaction that no other process with the request shares.
+
+    answering: looks for the job that answers. queue: the id of that job, or of a new one; it is not
+    called for a repeated request.
+    """
+    tenant = by.tenant
+    with service.database.writing() as connection:
+        referring(connection)
+        first = None if once is None else service.idempotency.alone(connection, tenant, once)
+        service.database.alone(connection, f"{tenant} {request}")
+        job = answering(connection)
+        if first is not None:
+            return Queued(first, job, is_repeat=True)
+        queued = queue(connection, job)
+        if once is not None:
+            service.idempotency.keep(connection, tenant, once, queued)
+    return Queued(queued, job, is_repeat=False)
+
+
+def answer_of(job: Row[Any] | None) -> Literal["queued", "joined", "stored"]:
+    """For the metrics: whether a new job answers, one under way, or one that has ended."""
+    return "queued" if job is None else "joined" if job.state in OPEN else "stored"

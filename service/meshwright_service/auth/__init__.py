@@ -1,0 +1,1 @@
+"""Authentication and authorization: API keys, principals, scopes."""

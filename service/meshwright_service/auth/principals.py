@@ -1,0 +1,78 @@
+"""Who asks: a tenant, the key that speaks for it, and what that key may do.
+
+Scopes: `read` reads, `plan` stores documents, asks for plans, and reports steps, `agent` measures,
+`admin` does all of these and manages the tenant's keys. None but admin holds another. `metrics` is
+none of a tenant's: it reads the numbers of all together, and is given in the shell alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal, cast
+
+from fastapi import Depends, Request
+
+from meshwright.schema import Forbidden
+from meshwright_service.common.tenant import DEFAULT_TENANT, Tenant
+
+TenantScope = Literal["read", "plan", "agent", "admin"]
+Scope = Literal[TenantScope, "metrics"]
+SCOPES: tuple[Scope, ...] = ("read", "plan", "agent", "admin", "metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whom a request speaks for. key: the id of its key; None in a store without keys."""
+
+    tenant: Tenant
+    key: str | None
+    scopes: frozenset[Scope]
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes or (scope != "metrics" and "admin" in self.scopes)
+
+
+ANYBODY = Principal(DEFAULT_TENANT, None, frozenset(SCOPES))
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """A dependency of an endpoint: the principal, once it has the scope; raises Forbidden."""
+
+    scope: Scope
+
+    async def __call__(self, request: Request) -> Principal:
+        principal = cast(Principal, request.state.principal)
+        if not principal.may(self.scope):
+            raise Forbidden(
+                f"this needs a key with the scope {self.scope!r}, yours has {_listed(principal)}; "
+                + (
+                    "who runs the service can make one: meshwright-server keys create"
+                    if self.scope == "metrics"
+                    else "an admin of your tenant can make one"
+                )
+            )
+        return principal
+
+
+Reader = Annotated[Principal, Depends(Needs("read"))]
+Planner = Annotated[Principal, Depends(Needs("plan"))]
+Measurer = Annotated[Principal, Depends(Needs("agent"))]
+Admin = Annotated[Principal, Depends(Needs("admin"))]
+Operator = Annotated[Principal, Depends(Needs("metrics"))]
+
+
+def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
+    """The scopes of these names; ValueError of another."""
+    given = set(names)
+    wrong = sorted(given.difference(SCOPES))
+    if wrong or not given:
+        raise ValueError(
+            f"scopes are some of {', '.join(SCOPES)}, got {', '.join(wrong) or 'none'}"
+        )
+    return frozenset(scope for scope in SCOPES if scope in given)
+
+
+def _listed(principal: Principal) -> str:
+    return ", ".join(scope for scope in SCOPES if scope in principal.scopes)

@@ -1,0 +1,43 @@
+"""API keys as bearer tokens (RFC 6750): `Authorization: Bearer mw_…`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.datastructures import Headers
+
+from meshwright.schema import Unauthorized
+from meshwright_service.auth.api_keys import MARK, Keys
+from meshwright_service.auth.principals import Principal
+
+MAX_SECRET = 200  # characters
+
+
+class BearerKeys:
+    """The scheme of all clients of this repository."""
+
+    name = "key"
+    challenge = 'Bearer realm="meshwright"'
+    example = "Authorization: Bearer mw_…"
+
+    @property
+    def security(self) -> Mapping[str, Any]:
+        """The Security Scheme Object of OpenAPI."""
+        return {"type": "http", "scheme": "bearer", "description": "An API key, mw_…"}
+
+    def secret(self, headers: Headers) -> str | None:
+        """The API key; None of another scheme. Raises Unauthorized of what can be no key."""
+        values = headers.getlist("authorization")
+        scheme, _, secret = (values or [""])[0].partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        secret = secret.strip()
+        is_key = secret.startswith(MARK) and secret.isascii() and len(secret) <= MAX_SECRET
+        if len(values) > 1 or not is_key:
+            raise Unauthorized("the header Authorization has to be, once, Bearer mw_…")
+        return secret
+
+    def principal(self, keys: Keys, secret: str) -> Principal:
+        """Whom the key speaks for; raises Unauthorized."""
+        return keys.principal(secret)

@@ -1,0 +1,218 @@
+"""`meshwright-server`: run the service from the shell.
+
+What only `serve` and `worker` need is loaded by them: keys are made in half the time.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright.plugins.planner import find_planner, find_verifier
+from meshwright.schema import Unavailable
+from meshwright_service.auth.api_keys import Keys
+from meshwright_service.cli import health_check, metrics_server
+from meshwright_service.cli.db import db
+from meshwright_service.cli.keys import keys
+from meshwright_service.cli.shell import Folder, Store, refused, say, settings_of, shown, store
+from meshwright_service.common.malloc_arenas import keep_arenas_few
+from meshwright_service.common.settings import Settings
+from meshwright_service.common.sockets import is_loopback, listen, url_of
+from meshwright_service.observability import logs
+
+if TYPE_CHECKING:
+    from meshwright_service.api.state import State
+
+MetricsPort = Annotated[
+    int | None, typer.Option(help="Serve metrics there too, to this machine; 0 takes a free one.")
+]
+cli = typer.Typer(help="The Meshwright service.", no_args_is_help=True, add_completion=False)
+cli.add_typer(db, name="db")
+cli.add_typer(keys, name="keys")
+
+
+@cli.callback()
+def root() -> None:
+    """The Meshwright service."""
+
+
+@cli.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.")] = None,
+    database_url: Store = None,
+    data_dir: Folder = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Searches at the same time; 0 leaves them to `worker`.")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate chain in PEM: speak HTTPS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, for its owner alone.")] = None,
+    metrics_port: MetricsPort = None,
+) -> None:
+    """Run the API and its workers until a signal ends them."""
+    settings = settings_of(
+        host=host, port=port, database_url=database_url, data_dir=data_dir, workers=workers,
+        tls_cert=tls_cert, tls_key=tls_key, metrics_port=metrics_port,
+    )  # fmt: skip
+    logs.configure(settings.log)
+    keep_arenas_few()
+    from meshwright_service.cli.server import Web, check_tls
+
+    try:
+        check_tls(settings)
+    except ValueError as wrong:
+        raise refused(str(wrong)) from None
+    with _listener(settings) as listener, _opened(settings):
+        _check_keys(settings)
+        try:
+            web = Web(settings)
+            web.config.load()
+        except (ssl.SSLError, OSError) as wrong:
+            raise refused(f"--tls-cert, --tls-key: {wrong}") from None
+        with _metrics_served(web.service):
+            scheme = "https" if settings.tls_cert else "http"
+            say(f"Meshwright at {url_of(listener, scheme)} (store: {shown(settings.database)})")
+            web.run(sockets=[listener])
+
+
+@cli.command()
+def worker(
+    database_url: Store = None,
+    data_dir: Folder = None,
+    workers: Annotated[int | None, typer.Option(help="Searches at the same time.")] = None,
+    metrics_port: MetricsPort = None,
+) -> None:
+    """Run workers without an API until a signal ends them; any number, on one PostgreSQL."""
+    settings = settings_of(
+        database_url=database_url, data_dir=data_dir, workers=workers, metrics_port=metrics_port
+    )
+    if not settings.workers:
+        raise refused("a worker without workers does nothing: --workers 1 or more")
+    logs.configure(settings.log)
+    keep_arenas_few()
+    with _opened(settings):
+        from meshwright_service.api.app import build
+
+        state = build(settings)
+        _end_at_signals(state)
+        with _metrics_served(state):
+            state.start()
+            store_ = shown(settings.database)
+            say(f"Meshwright works (store: {store_}, searches: {settings.workers})")
+            for one in state.workers:
+                while one.is_alive():
+                    one.wait(timeout_s=1)  # a wait without an end would keep signals waiting
+            state.stop()
+
+
+@cli.command()
+def config(database_url: Store = None, data_dir: Folder = None) -> None:
+    """Print the settings that would be used, as JSON, without secrets."""
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    found = settings.model_dump(mode="json") | {"database_url": shown(settings.database)}
+    say(json.dumps(found, indent=2))
+
+
+@cli.command()
+def health(
+    host: Annotated[str | None, typer.Option(help="Address that the service listens on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Its port.")] = None,
+) -> None:
+    """Ask the service of this configuration for /healthz; exit code 1 where it does not answer."""
+    try:
+        say(f"{health_check.check(settings_of(host=host, port=port))} answers")
+    except health_check.Unhealthy as why:
+        typer.echo(f"meshwright-server: {why}", err=True)
+        raise typer.Exit(1) from None
+
+
+def main() -> None:
+    """The console script."""
+    cli()
+
+
+def _check_keys(settings: Settings) -> None:
+    with store(settings) as database:
+        if is_loopback(settings.host) or Keys(database).any():
+            return
+    raise refused(
+        f"{settings.host} can be reached from other machines, and without keys nobody is asked who "
+        "they are; make the first one: meshwright-server keys create"
+    )
+
+
+def _end_at_signals(state: State) -> None:
+    """At the first one in good order; at the second at once."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def end(*_: object) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+        state.begin_to_stop()
+
+    for number in numbers:
+        signal.signal(number, end)
+
+
+@contextmanager
+def _metrics_served(state: State) -> Iterator[None]:
+    """Serve this process's metrics on a port of their own, where one is set."""
+    settings = state.settings
+    if settings.metrics_port is None:
+        yield
+        return
+    at = settings.metrics_host, settings.metrics_port
+    served = metrics_server.serving(
+        *at, registry=state.metrics.registry, allowed_hosts=settings.allowed_hosts
+    )
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(served)
+        except OSError as failure:
+            raise refused(
+                f"cannot serve metrics on {at[0]} port {at[1]}: {failure.strerror}; "
+                "--metrics-port 0 takes a free port"
+            ) from None
+        say(f"Metrics at {url}")
+        yield
+
+
+def _listener(settings: Settings) -> socket.socket:
+    try:
+        return listen(settings.host, settings.port)
+    except OSError as failure:
+        raise refused(
+            f"cannot listen on {settings.host} port {settings.port}: {failure.strerror}; "
+            "--port 0 takes a free port"
+        ) from None
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[None]:
+    """Run with a store of the right schema, and a planner and a verifier that are there."""
+    _check_found("planner", settings.planner, find_planner)
+    _check_found("verifier", settings.verifier, find_verifier)
+    if settings.dask and find_spec("distributed") is None:
+        raise refused("MESHWRIGHT_DASK_SCHEDULER needs Dask: pip install 'meshwright-server[dask]'")
+    with store(settings) as database:
+        database.open()
+    yield
+
+
+def _check_found(what: str, name: str, find: Callable[[str], object]) -> None:
+    try:
+        find(name)
+    except (Unavailable, AttributeError, ImportError) as failure:
+        setting = f"MESHWRIGHT_{what.upper()}"
+        raise refused(f"{setting}: {name!r} cannot be used: {failure}") from None

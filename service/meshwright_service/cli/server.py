@@ -1,0 +1,76 @@
+"""The web server, and how it ends: at a first signal in good order, at a second at once.
+
+In good order: it accepts nothing more, says so at /readyz, ends the searches of its workers and
+queues their jobs again, so that another worker goes on at once, answers whoever waits for a job
+with how that stands, and finishes what it was asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from meshwright_service.api.app import create_app
+from meshwright_service.api.state import State
+from meshwright_service.cli.http_connection import connection
+from meshwright_service.common.settings import Settings
+
+FINISH_S = 20  # chosen: below the 30 s that supervisors leave between two signals
+
+
+class Web(uvicorn.Server):
+    """The service's server, not yet started."""
+
+    def __init__(self, settings: Settings) -> None:
+        app = create_app(settings)
+        self._service: State = app.state.service
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=connection(settings.headers_s),
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                lifespan="on",
+                timeout_graceful_shutdown=FINISH_S,
+                server_header=False,
+                ssl_certfile=settings.tls_cert,
+                ssl_keyfile=settings.tls_key,
+            )
+        )
+
+    @property
+    def service(self) -> State:
+        return self._service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Of SIGINT and SIGTERM."""
+        if self.should_exit:
+            self.force_exit = True
+        self._service.begin_to_stop()
+        super().handle_exit(sig, frame)
+
+
+def check_tls(settings: Settings) -> None:
+    """Raises ValueError where certificate and key are not both there, or others can read the key.
+
+    The rule for the key is PostgreSQL's: its owner's alone, or root's and readable by one group.
+    """
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise ValueError("--tls-cert and --tls-key: one is of no use without the other")
+    if settings.tls_key is None:
+        return
+    for option, path in (("--tls-cert", settings.tls_cert), ("--tls-key", settings.tls_key)):
+        try:
+            Path(str(path)).read_bytes()
+        except OSError as failure:
+            raise ValueError(f"{option}: {path}: {failure.strerror}") from None
+    status = settings.tls_key.stat()
+    others = 0o037 if status.st_uid == 0 else 0o077
+    if status.st_mode & others:
+        raise ValueError(
+            f"--tls-key: {settings.tls_key} can be read by others (mode "
+            f"{status.st_mode & 0o777:04o}); chmod 600 it, or 640 where it is root's"
+        )

@@ -1,0 +1,64 @@
+"""What the commands of `meshwright-server` share: settings, the store, and lines of text."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from alembic.util import CommandError
+from pydantic import ValidationError
+from sqlalchemy.exc import SQLAlchemyError
+
+from meshwright_service.common.settings import Settings
+from meshwright_service.store.database import SERVICE, Database, OldSchema
+
+Store = Annotated[str | None, typer.Option("--database", help="SQLAlchemy URL of the store.")]
+Folder = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the SQLite store.")]
+
+
+def say(line: str) -> None:
+    """Write a line that whoever reads standard output has at once."""
+    typer.echo(line)
+    sys.stdout.flush()
+
+
+def settings_of(**options: Any) -> Settings:
+    """The settings of the environment, under the options of the command line."""
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as failure:
+        first = failure.errors()[0]
+        name = str(first["loc"][0])
+        what = f"--{name.replace('_', '-')}" if name in given else f"MESHWRIGHT_{name.upper()}"
+        raise refused(f"{what}: {first['msg']}, got {first['input']!r}") from None
+
+
+@contextmanager
+def store(settings: Settings, *, application: str = SERVICE) -> Iterator[Database]:
+    """The database; what it cannot do is said in one line. application: see Database."""
+    try:
+        database = Database(settings.database, application=application)
+        try:
+            yield database
+        finally:
+            database.close()
+    except (OSError, ValueError, ImportError, OldSchema, SQLAlchemyError, CommandError) as failure:
+        said = str(getattr(failure, "orig", None) or failure).partition("\n")[0]
+        raise refused(f"the store {shown(settings.database)} cannot be used: {said}") from None
+
+
+def shown(url: str) -> str:
+    """A database URL without its password."""
+    return re.sub(r"(://[^/@]*:)[^/@]*@", r"\1***@", url)
+
+
+def refused(why: str) -> typer.Exit:
+    """The end of a command that cannot do what it was told; to be raised."""
+    typer.echo(f"meshwright-server: {why}", err=True)
+    return typer.Exit(2)

@@ -1,0 +1,1 @@
+"""Settings, errors, tenants, the clock, and small tools that know no store."""

@@ -1,0 +1,53 @@
+"""Where a Dask scheduler is, and how it is spoken to: plain on this machine, else by mutual TLS.
+
+Dask's messages are pickles: who may send one runs code here. So beyond the loopback nobody is
+listened to without a certificate of the one authority that the settings name.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from urllib.parse import urlsplit
+
+from meshwright_service.common.sockets import is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """An address, tcp://host:port or tls://host:port, and files in PEM; empty without TLS.
+
+    Raises ValueError where it cannot be spoken to, or must not be.
+    """
+
+    address: str
+    authority: str = ""
+    certificate: str = ""
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.address)
+        if parts.scheme not in ("tcp", "tls") or not parts.hostname or not parts.port:
+            raise ValueError(
+                f"{self.address!r} is no address: tcp://127.0.0.1:8786, tls://host:8786"
+            )
+        if parts.scheme == "tls":
+            if not (self.authority and self.certificate and self.key):
+                raise ValueError(
+                    f"{self.address} needs MESHWRIGHT_DASK_AUTHORITY, MESHWRIGHT_DASK_CERTIFICATE "
+                    "and MESHWRIGHT_DASK_KEY: files in PEM"
+                )
+        elif not is_loopback(parts.hostname):
+            raise ValueError(
+                f"{self.address} is beyond this machine: Dask's messages are pickles, so only "
+                "mutual TLS is spoken there, tls://"
+            )
+
+    def written(self) -> str:
+        """For the command line of a child process."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def read(text: str) -> Scheduler | None:
+        """As it is written; None of an empty text."""
+        return Scheduler(**json.loads(text)) if text else None

@@ -1,0 +1,22 @@
+"""The processes that the Linux kernel has killed for lack of memory, as far as it tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOR_MEMORY = "killed for lack of memory"
+# of this machine since it started; of this container's group since that was made
+COUNTERS = (Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events"))
+
+
+def oom_kills() -> int:
+    """How many there were so far; 0 where the system does not count them."""
+    return max(_count(path) for path in COUNTERS)
+
+
+def _count(path: Path) -> int:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.split()[:1] == ["oom_kill"])

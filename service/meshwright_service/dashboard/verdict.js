@@ -1,0 +1,30 @@
+// The verdict on a plan: whether it fits, and only of one that fits what its search proved.
+import { h } from "./element.js";
+
+const OVERFULL = "does not fit";
+
+/** Whether the fullest device needs more memory, the reserve included, than it has. */
+export function isOverfull({ memory_bytes: needs, capacity_bytes: has }) {
+  return needs > has;
+}
+
+/** {kind, word} of a plan's entry in a list: kind as a class of colour. */
+export function verdictOf(entry) {
+  if (isOverfull(entry)) return { kind: "bad", word: OVERFULL };
+  return entry.outcome === "optimal" ? { kind: "good", word: "optimal" } : { kind: "", word: entry.outcome };
+}
+
+/** The verdict as a tag: a mark and a colour that say the same. */
+export function verdict(entry) {
+  const { kind, word } = verdictOf(entry);
+  return tag(kind, word);
+}
+
+/** The same tag for whatever needs more memory than a device has. */
+export function overfull() {
+  return tag("bad", OVERFULL);
+}
+
+function tag(kind, word) {
+  return h("span", { class: `tag verdict ${kind}`.trim() }, kind ? `${{ good: "✓", bad: "✗" }[kind]} ${word}` : word);
+}

@@ -1,0 +1,1 @@
+"""Jobs: leases, events, incumbents, agents, fair shares, retention, backup."""

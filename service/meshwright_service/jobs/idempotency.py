@@ -1,0 +1,94 @@
+"""Idempotency keys (draft-ietf-httpapi-idempotency-key-header-07): one request, however often sent.
+
+A key names the job that its request came to, in the transaction that queues that job: who sends the
+same at the same time, to another process too, waits for that transaction and gets the same job. No
+state says "under way" that a killed process could leave behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Header
+from sqlalchemy import Connection, and_, delete, insert, select
+
+from meshwright_service.common.content_encodings import Bytes
+from meshwright_service.common.errors import KeyReused, ParameterError
+from meshwright_service.common.tenant import Tenant
+from meshwright_service.store.database import Database
+from meshwright_service.store.tables import IdempotencyRow
+
+MAX_KEY = 255  # characters; chosen: an UUID has 36
+
+Given = Annotated[
+    str | None,
+    Header(
+        description="Sent again with the same request, however often: one job, always the same. "
+        "1 to 255 printable ASCII characters"
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A key and the digest of the request that came with it."""
+
+    key: str
+    digest: str
+
+    @classmethod
+    def of(cls, key: str | None, *said: object, body: Bytes) -> Once | None:
+        """said: what decides the answer beside the bytes of the body. None without a key."""
+        if key is None:
+            return None
+        if not (1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
+            raise ParameterError(
+                f"Idempotency-Key has 1 to {MAX_KEY} printable ASCII characters, got {key[:40]!a}"
+            )
+        digest = hashlib.sha256(repr(said).encode() + b"\n")
+        digest.update(body)
+        return cls(key, digest.hexdigest())
+
+
+class Idempotency:
+    """The keys of one database, each kept for `kept_s`. Safe to share."""
+
+    def __init__(self, database: Database, *, kept_s: float) -> None:
+        self._database = database
+        self._kept_s = kept_s
+
+    def find(self, connection: Connection, tenant: Tenant, once: Once) -> str | None:
+        """The job of the request; None of a new one. Raises KeyReused of another with this key."""
+        mine = and_(IdempotencyRow.tenant == tenant, IdempotencyRow.key == once.key)
+        live = IdempotencyRow.created > self._database.now - self._kept_s
+        found = select(IdempotencyRow.digest, IdempotencyRow.job).where(mine, live)
+        row = connection.execute(found).first()
+        if row is None:
+            return None
+        if row.digest != once.digest:
+            raise KeyReused(
+                f"the Idempotency-Key {once.key[:80]!r} came with another request; a new request "
+                "needs a new one"
+            )
+        return str(row.job)
+
+    def alone(self, connection: Connection, tenant: Tenant, once: Once) -> str | None:
+        """The same in a writing transaction, to whose end nobody else comes with this key."""
+        self._database.alone(connection, f"idempotency {tenant} {once.key}")
+        return self.find(connection, tenant, once)
+
+    def keep(self, connection: Connection, tenant: Tenant, once: Once, job: str) -> None:
+        """Note the job of a new request, and forget what the tenant asked too long ago."""
+        old = IdempotencyRow.created <= self._database.now - self._kept_s
+        connection.execute(delete(IdempotencyRow).where(IdempotencyRow.tenant == tenant, old))
+        connection.execute(
+            insert(IdempotencyRow).values(
+                tenant=tenant,
+                key=once.key,
+                digest=once.digest,
+                job=job,
+                created=self._database.now,
+            )
+        )

@@ -1,0 +1,1 @@
+"""Views of a plan that pages show, computed once and cached."""

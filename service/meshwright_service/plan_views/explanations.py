@@ -1,0 +1,75 @@
+"""Explanations: made in processes of their own, a few at a time, and remembered by content."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from meshwright.client.problems import error_of
+from meshwright.schema import TooManyJobs
+from meshwright.schema.explanation import Explanation
+from meshwright_service.common.errors import Internal
+from meshwright_service.common.lru_cache import Latest
+from meshwright_service.common.settings import Settings
+from meshwright_service.common.tenant import Tenant
+from meshwright_service.processes.child_client import Child
+from meshwright_service.store import documents
+from meshwright_service.store.database import Database
+
+log = logging.getLogger(__name__)
+AT_ONCE = 2  # processes; chosen: a search has a core, and the API answers beside it
+KEPT = 256  # explanations; chosen: some 50 kB each
+GRACE_S = 60.0  # chosen: reading a plan of 100,000 ops, on a busy machine
+TRIED_S = 1.0  # how long an explanation waits for its turn
+
+
+class Explanations:
+    """Why plans are as they are. Safe to share between threads; each process has its own."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._turns = threading.BoundedSemaphore(AT_ONCE)
+        self._kept: Latest[tuple[str, str], Explanation] = Latest(KEPT)
+
+    def of(self, tenant: Tenant, plan: str, glob: str, seconds: float) -> Explanation:
+        """Of the ops of a plan that a glob means, within so many seconds.
+
+        Raises NotFound where the tenant has no such plan, what is wrong with the glob, and
+        TooManyJobs where others are being made.
+        """
+        sent = self._sent(tenant, plan)
+        known = self._kept.get((plan, glob))
+        if known is not None and (known.complete or known.seconds >= seconds):
+            return known
+        if not self._turns.acquire(timeout=TRIED_S):
+            raise TooManyJobs(
+                f"{AT_ONCE} explanations are being worked out, and no more are at once; ask again"
+            )
+        try:
+            made = self._made(sent, glob, seconds)
+        finally:
+            self._turns.release()
+        self._kept.keep((plan, glob), made)
+        return made
+
+    def _sent(self, tenant: Tenant, plan: str) -> bytes:
+        """A plan file; NotFound where the tenant has no such plan."""
+        with self._database.reading() as connection:
+            return documents.join(documents.of_plan(connection, tenant, plan), {})
+
+    def _made(self, sent: bytes, glob: str, seconds: float) -> Explanation:
+        arguments = (glob, seconds, self._settings.verify_memory_bytes)
+        child = Child("meshwright_service.workers.explain_process:explain", arguments, sent)
+        try:
+            message = child.next(seconds + GRACE_S)
+        finally:
+            child.end()
+        match message:
+            case {"explanation": body}:
+                return Explanation.from_dict(body)
+            case {"problem": body}:
+                raise error_of(body)
+            case {"fault": trace} | {"lost": trace}:
+                log.error("an explanation failed\n%s", trace)
+        raise Internal("the explanation failed or took too long; the server's log has the trace")

@@ -1,0 +1,142 @@
+"""What is said of an op that is drawn, and of what moves on an edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from meshwright.reports.ops import Lying, OpShare, received
+from meshwright.schema import Redistribution, Step
+from meshwright.schema.mesh import Axis
+from meshwright.schema.plan import Direction
+
+
+class ParameterLayouts(BaseModel):
+    """A parameter of an op, with the layouts of its value, gradient and optimizer state."""
+
+    tensor: str
+    value: str
+    gradient: str | None = None
+    optimizer: str | None = None
+    resting_bytes: int
+
+
+class OpTensor(BaseModel):
+    """A tensor that an op makes or reads, and the axes on each of its dims; none where any device
+    can make or load any part."""
+
+    tensor: str
+    axes: tuple[tuple[str, ...], ...] | None = None
+    partial: tuple[str, ...] = ()
+
+
+class OpFacts(BaseModel):
+    """An op. Times are of a step; saved_bytes: kept for the backward pass of one microbatch;
+    parameter_bytes: of values, gradients and optimizer states; axes: that shard what it makes."""
+
+    compute_ns: float
+    communication_ns: float
+    saved_bytes: int
+    parameter_bytes: int
+    axes: tuple[str, ...] = ()
+    op: str
+    op_kind: str
+    stage: int
+    strategy: dict[str, tuple[Axis, ...]]
+    read: tuple[OpTensor, ...] = ()
+    made: tuple[OpTensor, ...] = ()
+    parameters: tuple[ParameterLayouts, ...] = ()
+
+
+class Moved(BaseModel):
+    """A collective on an edge: forward, backward or once a step. payload_bytes: of one; ns: of one,
+    and of what is sent between stages of all in a step."""
+
+    tensor: str
+    collective: str
+    axes: tuple[str, ...]
+    direction: Direction
+    payload_bytes: int
+    ns: float
+
+
+def facts_of(share: OpShare) -> OpFacts:
+    """What is said of an op."""
+    own = share.own
+    return OpFacts(
+        compute_ns=own.compute_ns,
+        communication_ns=share.communication_ns,
+        saved_bytes=share.saved_bytes,
+        parameter_bytes=share.parameter_bytes,
+        axes=tuple(sorted(axes_of(share))),
+        op=own.op,
+        op_kind=own.kind,
+        stage=share.stage,
+        strategy={factor: on for factor, on in own.strategy.items() if on},
+        read=_lying(share.inputs),
+        made=_lying(share.outputs),
+        parameters=_at_rest(share),
+    )
+
+
+def axes_of(share: OpShare) -> set[str]:
+    """The mesh axes that shard anything that an op makes."""
+    return {axis for lying in share.outputs for dim in lying.axes or () for axis in dim}
+
+
+def moved_by(move: Redistribution) -> Iterator[Moved]:
+    """The collectives of a redistribution, first those forward."""
+    yield from _steps(move, "forward", move.forward)
+    yield from _steps(move, "backward", move.backward)
+    yield from _steps(move, "step", move.per_step)
+
+
+def sent_to(share: OpShare) -> Iterator[Moved]:
+    """What an op gets from another stage, and the gradient that it gives back."""
+    for own in share.own.own_steps:
+        if own.what in ("receive", "return"):
+            yield Moved(
+                tensor=received(share.own) or "",
+                collective="send",
+                axes=own.axes,
+                direction=own.direction,
+                payload_bytes=own.payload_bytes,
+                ns=own.ns,
+            )
+
+
+def _steps(move: Redistribution, direction: Direction, steps: tuple[Step, ...]) -> Iterator[Moved]:
+    for step in steps:
+        yield Moved(
+            tensor=move.tensor,
+            collective=step.kind,
+            axes=step.axes,
+            direction=direction,
+            payload_bytes=step.payload_bytes,
+            ns=step.ns,
+        )
+
+
+def _lying(tensors: tuple[Lying, ...]) -> tuple[OpTensor, ...]:
+    return tuple(
+        OpTensor(
+            tensor=lying.tensor,
+            axes=lying.axes,
+            partial=() if lying.layout is None else tuple(sorted(lying.layout.partial)),
+        )
+        for lying in tensors
+    )
+
+
+def _at_rest(share: OpShare) -> tuple[ParameterLayouts, ...]:
+    return tuple(
+        ParameterLayouts(
+            tensor=own.tensor,
+            value=str(own.value),
+            gradient=None if own.gradient is None else str(own.gradient),
+            optimizer=None if own.optimizer is None else str(own.optimizer),
+            resting_bytes=own.value_bytes + own.gradient_bytes + own.optimizer_bytes,
+        )
+        for own in share.parameters
+    )

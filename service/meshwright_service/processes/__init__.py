@@ -1,0 +1,1 @@
+"""Child processes: the forkserver, the pool, and executors of other machines."""

@@ -1,0 +1,1 @@
+"""The store: rows and documents of tenants, the list of plans, deletion, pagination."""

@@ -1,0 +1,58 @@
+"""What is worked out from a document, kept beside it: documents never change, so neither does this.
+
+A name says what it is and in which version: a service that works it out in another way gives it
+another name. It is no document: it can be made again at any time, and goes when the tenant for whom
+it was made lets go of the document.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import DBAPIError
+
+from meshwright_service.common.tenant import Tenant
+from meshwright_service.common.zstd import unpack
+from meshwright_service.store.database import Database
+from meshwright_service.store.document_locks import referring
+from meshwright_service.store.encoded_documents import Parts
+from meshwright_service.store.insert_if_absent import insert_new
+from meshwright_service.store.tables import DerivedRow, HoldingRow
+
+log = logging.getLogger(__name__)
+
+
+def put(connection: Connection, tenant: Tenant, document: str, name: str, parts: Parts) -> None:
+    """Keep packed parts of a document that a tenant has."""
+    own = {"tenant": tenant, "document": document, "name": name}
+    for number, body in parts.items():
+        insert_new(connection, DerivedRow, **own, part=number, body=body)
+
+
+def keep(database: Database, tenant: Tenant, document: str, name: str, parts: Parts) -> None:
+    """The same in a transaction of its own, if that is possible: an answer needs none of it."""
+    try:
+        with database.writing() as connection:
+            referring(connection)
+            held = (HoldingRow.tenant == tenant, HoldingRow.id == document)
+            if connection.execute(select(HoldingRow.id).where(*held)).first() is not None:
+                put(connection, tenant, document, name, parts)
+    except DBAPIError as failure:
+        log.warning("%s of %s could not be kept: %s", name, document, failure.orig)
+
+
+def read(
+    connection: Connection, tenant: Tenant, document: str, name: str, numbers: Iterable[int]
+) -> dict[int, bytes]:
+    """Those of the parts that are there."""
+    rows = connection.execute(
+        select(DerivedRow.part, DerivedRow.body).where(
+            DerivedRow.tenant == tenant,
+            DerivedRow.document == document,
+            DerivedRow.name == name,
+            DerivedRow.part.in_(list(numbers)),
+        )
+    )
+    return {number: unpack(body) for number, body in rows}

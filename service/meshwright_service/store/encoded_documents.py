@@ -1,0 +1,116 @@
+"""Documents as they are stored: made where the document is, which may be another process.
+
+A plan of a large graph takes seconds to write, and as long to read again. Who found it writes it,
+and what its pages show; who stores it needs to read nothing of it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshwright.schema import Document, Plan
+from meshwright.schema.canonical import digest_of_text
+from meshwright.schema.cost_graph import CostGraphFile
+from meshwright.schema.json_writer import written_canonically
+from meshwright_service.common.zstd import pack
+from meshwright_service.store.summaries import plan_summary, summary_of
+
+Parts = Mapping[int, bytes]  # packed, by number
+FIELDS = ("id", "kind", "name", "content_bytes", "summary")  # of a message, beside the body
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """content_bytes: of the canonical JSON. body: that, packed."""
+
+    id: str
+    kind: str
+    name: str
+    content_bytes: int
+    summary: dict[str, Any]
+    body: bytes
+
+    def to_message(self) -> dict[str, Any]:
+        """As JSON; see `from_message`."""
+        fields = {name: getattr(self, name) for name in FIELDS}
+        return {**fields, "body": b64encode(self.body).decode()}
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> StoredDocument:
+        """What `to_message` gave."""
+        fields = {name: message[name] for name in FIELDS}
+        return cls(body=b64decode(message["body"]), **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """columns: what lists and filters of plans need. derived: by name, see
+    meshwright_service.store.derived_documents."""
+
+    document: StoredDocument
+    columns: dict[str, Any]
+    derived: Mapping[str, Parts] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.document.id
+
+    @property
+    def outcome(self) -> str:
+        return str(self.columns["outcome"])
+
+    @property
+    def step_ns(self) -> float:
+        return float(self.columns["summary"]["step_ns"])
+
+    def to_message(self) -> dict[str, Any]:
+        """As JSON; see `from_message`."""
+        return {
+            **self.document.to_message(),
+            "columns": self.columns,
+            "derived": {
+                name: {str(part): b64encode(body).decode() for part, body in parts.items()}
+                for name, parts in self.derived.items()
+            },
+        }
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> StoredPlan:
+        """What `to_message` gave."""
+        derived = {
+            name: {int(part): b64decode(body) for part, body in parts.items()}
+            for name, parts in message["derived"].items()
+        }
+        return cls(StoredDocument.from_message(message), message["columns"], derived)
+
+
+def stored(document: Document) -> StoredDocument:
+    """A document as it is stored."""
+    text = written_canonically(document)
+    body = text.encode()
+    named = document.problem if isinstance(document, CostGraphFile) else document
+    return StoredDocument(
+        id=digest_of_text(document.prefix, text),
+        kind=document.prefix,
+        name=getattr(named, "name", ""),
+        content_bytes=len(body),
+        summary=summary_of(document),
+        body=pack(body),
+    )
+
+
+def stored_plan(plan: Plan, derived: Mapping[str, Parts] | None = None) -> StoredPlan:
+    """A plan as it is stored."""
+    columns = {
+        "graph": plan.graph,
+        "topology": plan.topology,
+        "summary": plan_summary(plan),
+        "model": plan.name,
+        "outcome": plan.search.outcome,
+        "solver": plan.wishes.solver,
+        "calibration": plan.calibration,
+    }
+    return StoredPlan(stored(plan), columns, derived or {})

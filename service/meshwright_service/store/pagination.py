@@ -1,0 +1,97 @@
+"""Keyset pagination on (created, id), the newest first (AIP-158)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+from fastapi import Depends, Query
+from sqlalchemy import ColumnElement, Connection, Select, and_, or_
+from sqlalchemy.orm import InstrumentedAttribute
+
+from meshwright_service.common.errors import ParameterError
+
+T = TypeVar("T")
+MAX_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """How much of a list is wanted, and after what."""
+
+    size: int = 50
+    after: tuple[float, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list; `next_token` is None on the last one."""
+
+    items: tuple[T, ...]
+    next_token: str | None
+
+
+async def page_request(
+    page_size: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    page_token: Annotated[str | None, Query(max_length=400)] = None,
+) -> PageRequest:
+    """The page that a request's parameters ask for."""
+    return PageRequest(page_size, _place(page_token) if page_token else None)
+
+
+Paging = Annotated[PageRequest, Depends(page_request)]
+
+
+def read_page(
+    connection: Connection,
+    statement: Select[Any],
+    created: InstrumentedAttribute[float],
+    id_: InstrumentedAttribute[str],
+    page: PageRequest,
+) -> tuple[Sequence[Any], str | None]:
+    """The rows of one page and the token of the next."""
+    if page.after is not None:
+        statement = statement.where(_older(created, id_, page.after))
+    statement = statement.order_by(created.desc(), id_.desc()).limit(page.size + 1)
+    rows = connection.execute(statement).all()
+    if len(rows) <= page.size:
+        return rows, None
+    last = rows[page.size - 1]
+    return rows[: page.size], _token(last.created, last.id)
+
+
+def page_of(items: Sequence[T], page: PageRequest) -> Page[T]:
+    """A part of a list that never changes, in its own order."""
+    start = 0 if page.after is None else max(0, int(page.after[0]))
+    end = start + page.size
+    token = _token(end, "") if end < len(items) else None
+    return Page(tuple(items[start:end]), token)
+
+
+def _older(
+    created: InstrumentedAttribute[float], id_: InstrumentedAttribute[str], after: tuple[float, str]
+) -> ColumnElement[bool]:
+    return or_(created < after[0], and_(created == after[0], id_ < after[1]))
+
+
+def _token(created: float, id_: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([created, id_]).encode()).decode().rstrip("=")
+
+
+def _place(token: str) -> tuple[float, str]:
+    try:
+        created, id_ = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        if isinstance(created, (int, float)) and isinstance(id_, str) and id_.isprintable():
+            place = float(created)
+            if math.isfinite(place):
+                return place, id_
+    except (binascii.Error, ValueError, TypeError, RecursionError, OverflowError):
+        pass
+    raise ParameterError(
+        f"page_token {token[:40]!r} was not made by this service; take next_page_token as it is"
+    )

@@ -1,0 +1,192 @@
+"""The shelf: a tenant's plans as lists show them, filtered; and what people call them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    delete,
+    exists,
+    func,
+    select,
+)
+from sqlalchemy.orm import InstrumentedAttribute
+
+from meshwright.schema import Plan, RequestError
+from meshwright_service.common.tenant import Tenant
+from meshwright_service.store import documents
+from meshwright_service.store.document_locks import referring
+from meshwright_service.store.insert_if_absent import insert_new
+from meshwright_service.store.pagination import Page, PageRequest, read_page
+from meshwright_service.store.tables import CertificateRow, DocumentRow, KeyRow, LabelRow, PlanRow
+from meshwright_service.store.time_range import ALWAYS, Period
+
+MOST_LABELS = 32  # of a plan; chosen: a person reads them
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFilter:
+    """Which plans are wanted; None for any. model, label: globs, upper or lower case alike; of
+    several labels one has to match. key: the id of the key that asked for it. period: in
+    which it was stored."""
+
+    graph: str | None = None
+    topology: str | None = None
+    model: str | None = None
+    label: str | None = None
+    outcome: str | None = None
+    solver: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    calibration: str | None = None
+    period: Period = ALWAYS
+
+    def conditions(self) -> Iterable[ColumnElement[bool]]:
+        """Of a plan and its certificate."""
+        yield from self.period.conditions(PlanRow.created)
+        for column, wanted in (
+            (PlanRow.graph, self.graph),
+            (PlanRow.topology, self.topology),
+            (PlanRow.outcome, self.outcome),
+            (PlanRow.solver, self.solver),
+            (PlanRow.key, self.key),
+            (PlanRow.calibration, self.calibration),
+            (CertificateRow.outcome, self.certificate),
+        ):
+            if wanted is not None:
+                yield column == wanted
+        if self.model is not None and self.model.strip("*"):
+            yield matches(PlanRow.model, self.model)
+        if self.label is not None:
+            yield exists().where(
+                LabelRow.tenant == PlanRow.tenant,
+                LabelRow.plan == PlanRow.id,
+                matches(LabelRow.label, self.label),
+            )
+
+
+EVERY = PlanFilter()
+
+
+def list_plans(
+    connection: Connection, tenant: Tenant, page: PageRequest, wanted: PlanFilter = EVERY
+) -> Page[dict[str, Any]]:
+    """Summaries of plans with their labels, certificates' outcomes and who asked for them, the
+    newest first."""
+    statement = _entries(tenant).where(*wanted.conditions())
+    rows, token = read_page(connection, statement, PlanRow.created, PlanRow.id, page)
+    return Page(_shown(connection, tenant, rows), token)
+
+
+def entry(connection: Connection, tenant: Tenant, plan: str) -> dict[str, Any]:
+    """The same of one plan; NotFound where there is no such plan."""
+    _check(connection, tenant, plan)
+    rows = connection.execute(_entries(tenant).where(PlanRow.id == plan)).all()
+    (found,) = _shown(connection, tenant, rows)
+    return found
+
+
+def labels_of(connection: Connection, tenant: Tenant, plan: str) -> tuple[str, ...]:
+    """A plan's labels, in order; NotFound where there is no such plan."""
+    _check(connection, tenant, plan)
+    return tuple(_labels(connection, tenant, [plan]).get(plan, ()))
+
+
+def label(
+    connection: Connection,
+    tenant: Tenant,
+    plan: str,
+    *,
+    add: Collection[str],
+    remove: Collection[str],
+) -> tuple[str, ...]:
+    """Give a plan labels and take some away, as it then has them; what is added wins.
+
+    Raises NotFound where there is no such plan, RequestError where they are too many.
+    """
+    referring(connection)
+    _check(connection, tenant, plan)
+    own = LabelRow.tenant == tenant, LabelRow.plan == plan
+    if remove:
+        connection.execute(delete(LabelRow).where(*own, LabelRow.label.in_(sorted(remove))))
+    for one in sorted(add):
+        insert_new(connection, LabelRow, tenant=tenant, plan=plan, label=one)
+    found = tuple(_labels(connection, tenant, [plan]).get(plan, ()))
+    if len(found) > MOST_LABELS:
+        raise RequestError(
+            f"a plan has at most {MOST_LABELS} labels, this one would have {len(found)}",
+            pointer="/add",
+        )
+    return found
+
+
+def matches(column: InstrumentedAttribute[str], glob: str) -> ColumnElement[bool]:
+    """Whether a text matches a glob of `*` and `?`, upper or lower case alike."""
+    for plain in ("\\", "%", "_"):
+        glob = glob.replace(plain, "\\" + plain)
+    pattern = glob.replace("*", "%").replace("?", "_")
+    return func.lower(column).like(func.lower(pattern), escape="\\")
+
+
+def _entries(tenant: Tenant) -> Select[Any]:
+    own = and_(CertificateRow.plan == PlanRow.id, CertificateRow.tenant == PlanRow.tenant)
+    return (
+        select(
+            PlanRow.id,
+            PlanRow.created,
+            PlanRow.summary,
+            PlanRow.key,
+            KeyRow.name.label("key_name"),
+            DocumentRow.name.label("topology_name"),
+            CertificateRow.outcome,
+        )
+        .outerjoin(CertificateRow, own)
+        .outerjoin(KeyRow, KeyRow.id == PlanRow.key)
+        .join(DocumentRow, DocumentRow.id == PlanRow.topology)
+        .where(PlanRow.tenant == tenant)
+    )
+
+
+def _shown(
+    connection: Connection, tenant: Tenant, rows: Sequence[Row[Any]]
+) -> tuple[dict[str, Any], ...]:
+    labels = _labels(connection, tenant, [row.id for row in rows])
+    return tuple(
+        {
+            "id": row.id,
+            "created": row.created,
+            "certificate": row.outcome,
+            "labels": tuple(labels.get(row.id, ())),
+            "key": row.key,
+            "key_name": row.key_name,
+            "topology_name": row.topology_name,
+            **row.summary,
+        }
+        for row in rows
+    )
+
+
+def _labels(connection: Connection, tenant: Tenant, plans: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    if plans:
+        rows = (
+            select(LabelRow.plan, LabelRow.label)
+            .where(LabelRow.tenant == tenant, LabelRow.plan.in_(plans))
+            .order_by(LabelRow.label)
+        )
+        for row in connection.execute(rows):
+            found.setdefault(row.plan, []).append(row.label)
+    return found
+
+
+def _check(connection: Connection, tenant: Tenant, plan: str) -> None:
+    mine = select(PlanRow.id).where(PlanRow.tenant == tenant, PlanRow.id == plan)
+    if connection.execute(mine).first() is None:
+        raise documents.missing(Plan.prefix, plan)

@@ -1,0 +1,1 @@
+"""Workers: claim a job, search, verify, report."""

@@ -1,1 +1,0 @@
-"""What to choose: layouts, strategies, searches, plans."""

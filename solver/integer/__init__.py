@@ -1,1 +1,0 @@
-"""Cost graphs as integer programs: reductions, dual bounds, fixed point and the encoding."""

@@ -1,1 +1,0 @@
-"""Lagrange multipliers, message passing and block moves over flat cost graphs."""

@@ -1,0 +1,10 @@
+"""Types of numpy arrays. Shapes stand in the docstrings of the functions that take them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]

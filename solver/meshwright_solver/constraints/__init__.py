@@ -1,0 +1,1 @@
+"""Constraints of a request on strategies: pins, stated degrees, filters, meshes."""

@@ -1,0 +1,1 @@
+"""The evaluator: cost, peak memory, step time and document of an assignment."""

@@ -1,0 +1,1 @@
+"""Accounting: an assignment of strategies and layouts, and its cost item by item."""

@@ -1,0 +1,356 @@
+"""What the items of a plan cost, each content once: ops by strategy, values by layouts.
+
+Ops and values of repeated layers are a few contents over and over. Here an op is its model and its
+strategy, a value the space of its states and the states it goes through; names come in only where
+an error has to say one. Spaces and models are told apart by identity: `OpModels` and `Models` keep
+one object of each content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.schema import PlanError
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.evaluation.accounting.assignment import Codes, Read
+from meshwright_solver.layouts.redistribution import Path
+from meshwright_solver.layouts.states import StateSpace
+from meshwright_solver.lowering.read_states import (
+    ReadStates,
+    saved_as_read_bytes,
+    saved_bytes,
+    working_bytes,
+)
+from meshwright_solver.problem.values import BackwardNeed
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_collectives import own_moves_ns
+from meshwright_solver.strategies.op_model import OpModel
+from meshwright_solver.strategies.parameter_model import ParameterModel
+from meshwright_solver.strategies.parameter_owners import Dealt
+
+Pair = tuple[float, float]
+
+
+class RedistributionItem(NamedTuple):
+    """A redistribution: paths in each microbatch, whether forward runs again, time of one step."""
+
+    forward: Path
+    backward: Path
+    again: bool
+    ns: float
+
+
+class ValueItems(NamedTuple):
+    """A value as it is made and as its readers share it, and the ways between.
+
+    From the producer to all readers together, where they share one, and from there to each; None
+    where nothing moves. saved_bytes: None where nothing is saved. working_bytes: of what is made
+    again, until its segment's gradients are done.
+    """
+
+    made: Codes
+    read: Read | None
+    shared: RedistributionItem | None
+    to_readers: tuple[RedistributionItem | None, ...]
+    saved_bytes: float | None
+    working_bytes: float = 0.0
+
+
+class Gathered(NamedTuple):
+    """What a sparse gradient takes: ids and rows of all members, gathered over axes once a step.
+
+    made_bytes: of one microbatch on a device. payload_bytes: of all.
+    """
+
+    axes: tuple[int, ...]
+    made_bytes: float
+    payload_bytes: float
+    ns: float
+
+
+class ParameterBytes(NamedTuple):
+    """Bytes at rest of a parameter on a device, and of all in the device's share of its host."""
+
+    value: float
+    gradient: float
+    optimizer: float
+    host: float
+
+
+class ParameterItems(NamedTuple):
+    """A parameter in a state.
+
+    targets: the states to which it is gathered, and from which its gradient is reduced: the one
+    that readers share, or that of each. gathers_ns, reductions_ns: in one step, by target.
+    to_readers: ways from the shared state, None where nothing moves. host_ns, up_ns, down_ns: in
+    one step, of hosts and of the links from and to them. rows: of a sparse gradient. dealt: where
+    one device of a group has the optimizer state; bytes are then the mean.
+    """
+
+    codes: Codes
+    targets: tuple[Codes, ...]
+    update_ns: float
+    spread_ns: float
+    bytes: ParameterBytes
+    gathers_ns: tuple[float, ...]
+    reductions_ns: tuple[float, ...]
+    to_readers: tuple[RedistributionItem | None, ...]
+    host_ns: float
+    up_ns: float
+    down_ns: float
+    rows: Gathered | None = None
+    dealt: Dealt | None = None
+
+
+@dataclass(slots=True)
+class Items:
+    """The items of one problem on one mesh."""
+
+    models: Models
+    _ops: dict[Hashable, Pair] = field(default_factory=dict)
+    _states: dict[Hashable, Codes] = field(default_factory=dict)
+    _ways: dict[Hashable, RedistributionItem] = field(default_factory=dict)
+    _values: dict[Hashable, ValueItems] = field(default_factory=dict)
+    _parameters: dict[Hashable, ParameterItems] = field(default_factory=dict)
+
+    @staticmethod
+    def of(models: Models) -> Items:
+        """The one object of these models."""
+        return models.shared("items", lambda: Items(models))
+
+    def op(self, model: OpModel, codes: Codes) -> Pair:
+        """ns of compute, and of what the op moves by itself."""
+        key = (self.models.key_of(model), codes)
+        found = self._ops.get(key)
+        if found is None:
+            models, row = self.models, np.array([codes])
+            count = models.problem.microbatches
+            found = self._ops[key] = (
+                count * float(models.compute_ns(model, row)[0]),
+                count * float(own_moves_ns(model, row, models.interconnect)[0]),
+            )
+        return found
+
+    def needed(self, model: OpModel, codes: Codes, port: int) -> Codes:
+        """The state in which a strategy needs an input."""
+        key = (self.models.key_of(model), codes, port)
+        found = self._states.get(key)
+        if found is None:
+            row = model.required(np.array([codes]), port)[0]
+            found = self._states[key] = tuple(row.tolist())
+        return found
+
+    def made(self, model: OpModel, codes: Codes, port: int) -> Codes:
+        """The state in which an output comes out."""
+        key = (self.models.key_of(model), codes, -1 - port)
+        found = self._states.get(key)
+        if found is None:
+            row = model.made(np.array([codes]), port)[0]
+            found = self._states[key] = tuple(row.tolist())
+        return found
+
+    def way(
+        self, space: StateSpace, source: Codes, target: Codes, again: bool
+    ) -> RedistributionItem | None:
+        """The redistribution between two states; None where they are one."""
+        if source == target:
+            return None
+        key = (self.models.key_of(space), source, target, again)
+        found = self._ways.get(key)
+        if found is None:
+            moves = self.models.redistributions(space)
+            a, b = (space.index(np.array([codes])) for codes in (source, target))
+            ns = float(moves.total_ns(a, b)[0])
+            ns += float(moves.forward_ns(a, b)[0]) if again else 0.0
+            found = self._ways[key] = RedistributionItem(
+                moves.forward_path(int(a[0]), int(b[0])),
+                moves.backward_path(int(a[0]), int(b[0])),
+                again,
+                ns * self.models.problem.microbatches,
+            )
+        return found
+
+    def value(
+        self,
+        space: StateSpace,
+        made: Codes,
+        read: Read | None,
+        readers: tuple[tuple[Codes, bool], ...],
+        kept: BackwardNeed,
+    ) -> ValueItems:
+        """readers: what each needs, and whether it gets that again in the backward pass."""
+        key = (self.models.key_of(space), made, read and (read.codes, read.again), readers, kept)
+        found = self._values.get(key)
+        if found is None:
+            if read is None:
+                found = self._value_as_made(space, made, readers, kept)
+            else:
+                found = self._value_as_read(space, made, read, readers, kept)
+            self._values[key] = found
+        return found
+
+    def _value_as_made(
+        self,
+        space: StateSpace,
+        made: Codes,
+        readers: tuple[tuple[Codes, bool], ...],
+        kept: BackwardNeed,
+    ) -> ValueItems:
+        saved: float | None = None
+        for needed, _ in readers if kept.again else ():
+            moves = self.models.redistributions(space)
+            copy = saved_as_read_bytes(moves, np.array([made]), np.array([needed]), kept.is_at_hand)
+            saved = float(copy[0, 0])
+        if kept.is_held:
+            saved = (saved or 0.0) + _local(space, made)
+        working = _local(space, made) if kept.is_remade and kept.at_rest else 0.0
+        ways = tuple([self.way(space, made, needed, False) for needed, _ in readers])
+        return ValueItems(made, None, None, ways, saved, working)
+
+    def _value_as_read(
+        self,
+        space: StateSpace,
+        made: Codes,
+        read: Read,
+        readers: tuple[tuple[Codes, bool], ...],
+        kept: BackwardNeed,
+    ) -> ValueItems:
+        moves, row = self.models.redistributions(space), np.array([made])
+        states = ReadStates(np.array([read.codes]), np.array([read.again]))
+        saved: float | None = None
+        if kept.again:
+            saved = float(saved_bytes(moves, row, states, kept.is_at_hand)[0, 0])
+        if kept.is_held:
+            saved = (saved or 0.0) + _local(space, made)
+        working = _local(space, made) if kept.is_remade and kept.at_rest else 0.0
+        if kept.is_remade and kept.as_read:
+            working += float(working_bytes(moves, row, states, kept.at_rest)[0, 0])
+        shared = self.way(space, made, read.codes, read.again)
+        ways = tuple([self.way(space, read.codes, needed, again) for needed, again in readers])
+        return ValueItems(made, read, shared, ways, saved, working)
+
+    def parameter(
+        self,
+        model: ParameterModel,
+        codes: Codes,
+        read: Codes | None,
+        needed: tuple[Codes, ...],
+        lookup: tuple[OpModel, Codes] | None,
+        name: str,
+    ) -> ParameterItems:
+        """read: the state that readers share; needed: what each needs; lookup: of a table, the op
+        that looks rows up, with its strategy.
+
+        Raises PlanError, with the parameter's name, where it rests coarser than what is read.
+        """
+        key = (
+            self.models.key_of(model),
+            codes,
+            read,
+            needed,
+            lookup and (self.models.key_of(lookup[0]), lookup[1]),
+        )
+        found = self._parameters.get(key)
+        if found is None:
+            targets = needed if read is None else (read,)
+            pairs = [self._target(model, codes, target, name) for target in targets]
+            states = np.array([codes])
+            value, gradient, optimizer = (float(own[0]) for own in model.memory_bytes(states))
+            on_host = float(model.host_bytes(states)[0])
+            host_ns, up_ns, down_ns = self._host_times(model, states, lookup)
+            update_ns = float(model.update_ns(states)[0])
+            reductions_ns = tuple([reduce_ns for _, reduce_ns in pairs])
+            rows = None
+            if lookup is not None and model.is_sparse(states)[0]:
+                rows, update_ns = self._rows(model, states, targets[0], lookup)
+                gradient, reductions_ns = rows.payload_bytes, (rows.ns,)
+            found = self._parameters[key] = ParameterItems(
+                codes=codes,
+                targets=targets,
+                update_ns=update_ns,
+                spread_ns=float(model.spread_ns(states)[0]),
+                bytes=ParameterBytes(value, gradient, optimizer, on_host),
+                gathers_ns=tuple([gather_ns for gather_ns, _ in pairs]),
+                reductions_ns=reductions_ns,
+                to_readers=()
+                if read is None
+                else tuple([self.way(model.space, read, state, False) for state in needed]),
+                host_ns=host_ns,
+                up_ns=up_ns,
+                down_ns=down_ns,
+                rows=rows,
+                dealt=_dealt(model, states, gradient, optimizer),
+            )
+        return found
+
+    def _rows(
+        self, model: ParameterModel, states: IntArray, target: Codes, lookup: tuple[OpModel, Codes]
+    ) -> tuple[Gathered, float]:
+        """A sparse gradient, and ns of updating its rows in one step."""
+        reader, strategy = lookup
+        looked_up = reader.looked_up_bytes(np.array([strategy])) / model.element_bytes.value
+        found = model.row_gradients(np.array([target]), looked_up)
+        axes = tuple([a for a, code in enumerate(target) if code == model.space.slots + 2])
+        made, held, ns = (
+            float(own[0]) for own in (found.made_bytes, found.held_bytes, found.gather_ns)
+        )
+        return Gathered(axes, made, held, ns), float(model.row_update_ns(states, found)[0, 0])
+
+    def _host_times(
+        self, model: ParameterModel, states: IntArray, lookup: tuple[OpModel, Codes] | None
+    ) -> tuple[float, float, float]:
+        """ns of a step: work on the host, up, down."""
+        once = model.host_times(states)
+        found = [float(own[0]) for own in (once.work, once.up, once.down)]
+        if lookup is not None:
+            reader, strategy = lookup
+            looked_up = reader.looked_up_bytes(np.array([strategy])) / model.element_bytes.value
+            rows = model.lookup_times(states, looked_up)
+            parts = (rows.work, rows.up, rows.down)
+            found = [a + float(b[0, 0]) for a, b in zip(found, parts, strict=True)]
+        return found[0], found[1], found[2]
+
+    def _target(self, model: ParameterModel, codes: Codes, target: Codes, name: str) -> Pair:
+        states, needed = np.array([codes]), np.array([target])
+        count = self.models.problem.rounds
+        gathers = 2 if model.trained else 1
+        gather = float(model.gather_ns(states, needed)[0, 0]) * gathers * count
+        often, once = model.reduce_ns(states, needed)
+        if bool(model.not_on_host(states, needed)[0, 0]):
+            raise PlanError(
+                f"parameter {name!r} cannot lie on hosts in the state {codes} while its reader "
+                f"needs it in the state {target}"
+            )
+        if bool(model.not_in_rows(states, needed)[0, 0]):
+            raise PlanError(
+                f"parameter {name!r} has a sparse gradient and rests in the state {codes}; its "
+                f"reader needs it in the state {target}, and it has to lie so"
+            )
+        if not np.isfinite(gather + float(often[0, 0]) + float(once[0, 0])):
+            raise PlanError(
+                f"parameter {name!r} rests in the state {codes}, which is coarser than the "
+                f"state {target} that its reader needs"
+            )
+        return gather, float(often[0, 0]) * count + float(once[0, 0])
+
+
+def _dealt(
+    model: ParameterModel, states: IntArray, gradient: float, optimizer: float
+) -> Dealt | None:
+    """What an owner has; gradient, optimizer: bytes, the means of its group."""
+    has_gradient = bool(model.deals_gradient(states)[0])
+    mean_bytes = optimizer + (gradient if has_gradient else 0.0)
+    axes = np.flatnonzero(model.dealt_axes(states)[0]).tolist()
+    if not axes:
+        return None
+    ways = prod([model.space.axis_sizes[axis] for axis in axes])
+    return Dealt(tuple(axes), round(mean_bytes * ways), model.space.axis_sizes, has_gradient)
+
+
+def _local(space: StateSpace, codes: Codes) -> float:
+    return float(space.local_bytes(np.array([codes]))[0])

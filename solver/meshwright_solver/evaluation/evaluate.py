@@ -1,0 +1,182 @@
+"""The one judge: what an assignment costs, recomputed from its layouts. Two numbers:
+
+    objective = sum over ops of compute + inner communication
+              + sum over values of the redistributions between the layouts that ops make and need
+              + sum over parameters of gathers, gradient reductions, update and spreading,
+                and of what goes to hosts and back
+    step      = the same ops and collectives, each beside what it need not wait for
+                (`meshwright_solver.evaluation.step_time.closed_form`)
+    memory    = parameters + gradients + optimizer state + cache + saved activations
+              + what passes by at the fullest moment (`meshwright_solver.evaluation.memory`) +
+              reserve
+
+In the objective communication counts with the calibration's exposed share, so that it adds up: it
+is what a search on one mesh minimises, and what its bound is of. The step is what people read, and
+by what plans of several meshes, microbatches, recompute policies and pipelines are ranked. No
+solver reports a number of its own: plans carry what stands here, and `evaluate(problem, plan)` says
+it of any plan document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError
+from meshwright_solver.evaluation.accounting.assignment import Assignment
+from meshwright_solver.evaluation.accounting.assignment_of_plan import assignment_of_stage
+from meshwright_solver.evaluation.accounting.ledger import Ledger, LedgerTotals
+from meshwright_solver.evaluation.memory.memory_use import alone, at_fullest
+from meshwright_solver.evaluation.memory.peak import Moments
+from meshwright_solver.evaluation.memory.stage_memory import stage_moments
+from meshwright_solver.evaluation.sequence_order import check_order
+from meshwright_solver.evaluation.step_time.closed_form import Lengths, lengths_of
+from meshwright_solver.evaluation.step_time.half_batches import in_halves
+from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, StageDag, course_of
+from meshwright_solver.problem.problem import Problem
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.parameter_owners import extra_bytes
+
+
+def evaluate(problem: Problem, plan: Plan) -> Cost:
+    """The cost of a plan document; raises PlanError where it does not fit the problem."""
+    check_documents(plan, problem.graph.id, problem.topology.id, problem.setup.id)
+    if plan.microbatches != problem.microbatches:
+        raise PlanError(
+            f"the plan has {plan.microbatches} microbatches, the problem {problem.microbatches}"
+        )
+    if len(plan.stages) != 1:
+        raise PlanError(f"expected one pipeline stage, the plan has {len(plan.stages)}")
+    stage, problem = plan.stages[0], problem.of_plan(plan)
+    check_mesh(problem, stage.mesh)
+    check_order(plan, problem)
+    models = Models.of_stage(problem, stage)
+    return cost_of_all(models, assignment_of_stage(models, stage))
+
+
+def check_documents(plan: Plan, graph: str, topology: str, setup: str) -> None:
+    """Raise PlanError where the plan is not of the documents with these ids."""
+    if plan.graph != graph or plan.topology != topology:
+        raise PlanError(
+            f"the plan is for graph {plan.graph} on {plan.topology}, not for {graph} on {topology}"
+        )
+    if plan.setup != setup:
+        raise PlanError(f"the plan is for the setup {plan.setup}, not for {setup}")
+
+
+def check_mesh(problem: Problem, mesh: Mesh) -> None:
+    """Raise PlanError where a plan's mesh is not of the problem's devices."""
+    if mesh.device_count != problem.topology.device_count:
+        raise PlanError(
+            f"the plan's mesh has {mesh.device_count} devices, the topology "
+            f"{problem.topology.device_count}"
+        )
+    for level in problem.topology.levels:
+        size = prod(axis.size for axis in mesh.axes if axis.level == level.name)
+        if size != level.size:
+            raise PlanError(
+                f"the plan's mesh has {size} devices along level {level.name!r}, the topology "
+                f"{level.size}"
+            )
+
+
+def cost_of_all(models: Models, assignment: Assignment) -> Cost:
+    """What an assignment of all there is costs. Raises PlanError for layouts that do not meet."""
+    part = AssignmentPart.whole(models, assignment)
+    course = course_of(models, [part], models.problem.position_of)
+    moments = stage_moments(models, assignment, part.ledger)
+    problem = models.problem
+    totals = CostTotals.of(problem, [part])
+    memory_bytes = memory_of(problem, totals, moments)
+    return cost_of(problem, totals, lengths_in_turn(problem, course), memory_bytes)
+
+
+def lengths_in_turn(problem: Problem, course: StageDag) -> Lengths:
+    """Of passes that are one rank's alone: backward ones are whole. Of both halves where they
+    take turns."""
+    own = in_halves(course) if problem.copies > 1 else course
+    return lengths_of(own, training=problem.training, split=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CostTotals:
+    """Sums over parts of an assignment, each part as often as it has copies.
+
+    items: with the optimizer state of the fullest device. parameter_bytes: of values on a device
+    without caches, which cache_bytes are.
+    """
+
+    items: LedgerTotals
+    parameter_bytes: float
+    cache_bytes: float
+
+    @staticmethod
+    def of(problem: Problem, parts: Iterable[AssignmentPart]) -> CostTotals:
+        ledgers = [(part.ledger, len(part.copies)) for part in parts]
+        cache_bytes = sum(times * ledger.value_bytes(problem.caches) for ledger, times in ledgers)
+        items = LedgerTotals()
+        for ledger, times in ledgers:
+            items = items.plus(ledger.totals(), times)
+        extra = _extra_bytes(ledgers)
+        items = items._replace(optimizer_bytes=items.optimizer_bytes + extra)
+        return CostTotals(items, items.value_bytes - cache_bytes, cache_bytes)
+
+
+def _extra_bytes(ledgers: Iterable[tuple[Ledger, int]]) -> int:
+    """What the fullest device has beyond the mean of what is dealt out."""
+    dealt = [
+        (item.dealt, times)
+        for ledger, times in ledgers
+        for item in ledger.parameters.values()
+        if item.dealt is not None
+    ]
+    return extra_bytes(dealt)
+
+
+def memory_of(problem: Problem, totals: CostTotals, moments: Moments) -> MemoryUse:
+    """What parts take together at their fullest. moments: of the passes of all of them."""
+    capacity = problem.topology.device.memory_bytes
+    items = totals.items
+    resting = MemoryUse(
+        parameters=round(totals.parameter_bytes),
+        gradients=round(items.gradient_bytes),
+        optimizer=round(items.optimizer_bytes),
+        activations=round(items.saved_bytes * problem.in_flight),
+        cache=round(totals.cache_bytes),
+        reserved=round(capacity * problem.setup.memory_reserve),
+        capacity=capacity,
+        host=round(items.host_bytes),
+        host_capacity=problem.topology.host.memory_bytes if problem.topology.host else 0,
+    )
+    return at_fullest(resting, alone(moments, problem.in_flight, problem.copies))
+
+
+def cost_of(
+    problem: Problem, totals: CostTotals, lengths: Lengths, memory_bytes: MemoryUse
+) -> Cost:
+    """What parts cost together. lengths: of the passes of all of them."""
+    items = totals.items
+    moved = {
+        "activation": items.activation_ns,
+        "parameter": items.gather_ns,
+        "gradient": items.reduction_ns,
+    }
+    exposed = lengths.exposed_ns(problem.rounds)
+    if items.host_ns or items.host_up_ns or items.host_down_ns:
+        moved["host"] = items.host_ns + items.host_up_ns + items.host_down_ns
+    else:
+        del exposed["host"]
+    shares = problem.calibration.exposed
+    return Cost(
+        step_ns=items.compute_ns + sum(exposed.values()),
+        objective_ns=items.compute_ns
+        + items.activation_ns * shares.activation
+        + (items.gather_ns + items.host_up_ns) * shares.parameter
+        + (items.reduction_ns + items.host_down_ns) * shares.gradient
+        + items.host_ns,
+        compute_ns=items.compute_ns,
+        communication_ns=moved,
+        exposed_ns=exposed,
+        memory_bytes=memory_bytes,
+    )

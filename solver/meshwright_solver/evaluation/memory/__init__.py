@@ -1,0 +1,1 @@
+"""Peak memory of a stage over the events of one microbatch."""

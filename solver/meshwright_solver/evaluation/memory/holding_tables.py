@@ -1,0 +1,75 @@
+"""What is held from one event of a microbatch until another, as tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.evaluation.memory.event_order import EventOrder
+
+WIDTH = 7  # of a row: table, event, position, event, position, bytes, what
+POSITIONS = (2, 4)
+
+
+class What(IntEnum):
+    """saved, recomputed: for the backward pass. working: values and gradients on their way from
+    op to op. gathered: parameters, and gradients of parameters before they are reduced."""
+
+    SAVED = 0
+    RECOMPUTED = 1
+    WORKING = 2
+    GATHERED = 3
+
+
+class HoldingTable(IntEnum):
+    """Of what a row says something; BUFFERS: bytes that are held all the time."""
+
+    ROWS = 0
+    GATHERS = 1
+    UNREDUCED = 2
+    BUFFERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Rows (event, position, event, position, bytes, what): held from the one to the other.
+
+    gathers, unreduced: without what: parameters, of which the next is gathered ahead, and
+    gradients, of which one is still reduced while the next is made. buffers_bytes: of what other
+    stages send while a microbatch is worked on.
+    """
+
+    rows: IntArray
+    gathers: IntArray
+    unreduced: IntArray
+    buffers_bytes: int
+
+    @property
+    def positions(self) -> IntArray:
+        """All that are named, in order."""
+        tables = (self.rows, self.gathers, self.unreduced)
+        return np.unique(np.concatenate([own[:, [1, 3]].ravel() for own in tables]))
+
+    @staticmethod
+    def of(rows: IntArray) -> Holdings:
+        """Of rows that begin with their table."""
+
+        def of_table(table: HoldingTable, columns: int) -> IntArray:
+            own: IntArray = rows[rows[:, 0] == table, 1 : 1 + columns]
+            return own
+
+        buffers = int(of_table(HoldingTable.BUFFERS, 6)[:, 4].sum())
+        gathers, unreduced = of_table(HoldingTable.GATHERS, 5), of_table(HoldingTable.UNREDUCED, 5)
+        return Holdings(of_table(HoldingTable.ROWS, 6), gathers, unreduced, buffers)
+
+
+def placed(rows: IntArray, order: EventOrder, names: IntArray) -> IntArray:
+    """Rows (first place, last place, bytes, ..) of rows of events, copy by copy; names: (copies,
+    positions), the position in the order's graph of each."""
+    first = order.at[rows[:, 0], names[:, rows[:, 1]]]
+    last = order.at[rows[:, 2], names[:, rows[:, 3]]]
+    rest = np.tile(rows[:, 4:], (len(names), 1))
+    return np.concatenate([first.reshape(-1, 1), last.reshape(-1, 1), rest], axis=1)

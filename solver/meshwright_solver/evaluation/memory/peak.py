@@ -1,0 +1,185 @@
+"""When most is held: holdings added up over the order of a microbatch.
+
+A parameter that is gathered has the next one gathered beside it, as FSDP does; more are gathered
+ahead only where memory is left. A gradient is reduced while the next is made. Both reach over the
+borders of passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.evaluation.memory.event_order import EventOrder, OpEvent
+from meshwright_solver.evaluation.memory.holding_tables import Holdings, What, placed
+
+_DOING = {
+    OpEvent.FORWARD: "forward of",
+    OpEvent.AGAIN: "recomputing",
+    OpEvent.INPUTS: "backward of",
+    OpEvent.WEIGHTS: "backward of",
+    OpEvent.SENT: "sending to the next stage",
+    OpEvent.GIVEN: "gradients from the next stage",
+}
+_OF_NO_OP = (OpEvent.SENT, OpEvent.GIVEN)
+_NO_BYTES = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class PassPeak:
+    """The fullest of a pass: what one microbatch then holds, in bytes. doing, op: what then
+    runs; None where it is no op. before: what it held when the pass began."""
+
+    doing: str
+    op: str | None
+    saved: int
+    recomputed: int
+    working: int
+    gathered: int
+    before: int
+
+    @property
+    def at(self) -> str:
+        return self.doing if self.op is None else f"{self.doing} {self.op}"
+
+    @property
+    def total(self) -> int:
+        return self.saved + self.recomputed + self.working + self.gathered
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The fullest moment of every pass over a microbatch: forward, backward, and weights where the
+    backward pass is split. saved_bytes: between forward and backward. buffers_bytes: all the time.
+    passing_bytes: by position, the most that is held beside what is saved while the op runs.
+    gathered_bytes: of all parameters that are gathered, and gradients that are reduced.
+    """
+
+    passes: tuple[PassPeak, ...]
+    saved_bytes: int
+    buffers_bytes: int
+    gathered_bytes: int
+    passing_bytes: IntArray = field(default_factory=lambda: _NO_BYTES, compare=False, repr=False)
+
+    @property
+    def fullest(self) -> PassPeak:
+        """Of all, where a microbatch is worked on alone; the last of equal ones."""
+        return max(reversed(self.passes), key=lambda own: own.total)
+
+    def renamed(self, names: Mapping[str, str]) -> Moments:
+        """Of a stage whose ops have other names."""
+        passes = [replace(own, op=names.get(own.op or "", own.op)) for own in self.passes]
+        return replace(self, passes=tuple(passes))
+
+
+def rows_of(
+    order: EventOrder, holdings: Iterable[tuple[Holdings, IntArray]]
+) -> tuple[IntArray, IntArray, int, int]:
+    """(first place, last place, bytes, what) of all that is held, those that stand ahead of or
+    behind their turn apart, the bytes of buffers, and those of all that is gathered or reduced.
+
+    holdings: each with the positions, in the order's graph, of those that it names, for each of
+    its copies.
+    """
+    own, gathers, unreduced, buffers = [], [], [], 0
+    for held, names in holdings:
+        own.append(placed(held.rows, order, names))
+        gathers.append(placed(held.gathers, order, names))
+        unreduced.append(placed(held.unreduced, order, names))
+        buffers += held.buffers_bytes * len(names)
+    gathered, left = _by_start(gathers), _by_start(unreduced)
+    rows = [_of(array, None) for array in own]
+    rows += [_of(gathered, What.GATHERED), _of(left, What.GATHERED)]
+    beside = np.concatenate([_ahead(gathered), _behind(left)])
+    gathered_bytes = int(gathered[:, 2].sum() + left[:, 2].sum())
+    return np.concatenate(rows), beside, buffers, gathered_bytes
+
+
+def moments_of(
+    order: EventOrder,
+    name: Callable[[int], str],
+    rows: IntArray,
+    beside: IntArray,
+    buffers: int,
+    gathered_bytes: int,
+) -> Moments:
+    """The fullest moment of every pass; of several that are as full, the latest op. name: of the op
+    at a position. The rest is what `rows_of` finds."""
+    held = _held(order, np.concatenate([rows, beside]))
+    total = held.sum(axis=0)
+    found = []
+    for begin, end in zip(order.passes, order.passes[1:], strict=False):
+        own = total[begin:end]
+        positions = order.positions[begin:end]
+        full = np.flatnonzero(own == own.max())
+        at = begin + int(full[np.argmax(positions[full])])
+        crossing = (rows[:, 0] < begin) & (rows[:, 1] >= begin)
+        saved, recomputed, working, gathered = (int(part) for part in held[:, at])
+        event = OpEvent(int(order.kinds[at]))
+        found.append(
+            PassPeak(
+                _DOING[event],
+                None if event in _OF_NO_OP else name(int(order.positions[at])),
+                saved,
+                recomputed,
+                working,
+                gathered,
+                int(rows[crossing, 2].sum()),
+            )
+        )
+    saved_bytes = int(rows[rows[:, 3] == What.SAVED, 2].sum())
+    passing_bytes = _passing_bytes(order, held)
+    return Moments(tuple(found), saved_bytes, buffers, gathered_bytes, passing_bytes)
+
+
+def _passing_bytes(order: EventOrder, held: IntArray) -> IntArray:
+    of_ops = ~np.isin(order.kinds, _OF_NO_OP)
+    found = np.zeros(order.at.shape[1], dtype=np.int64)
+    np.maximum.at(found, order.positions[of_ops], held[What.RECOMPUTED :, of_ops].sum(axis=0))
+    return found
+
+
+def _held(order: EventOrder, rows: IntArray) -> IntArray:
+    """(what, places): bytes."""
+    change = np.zeros((len(What), len(order.kinds) + 1), dtype=np.int64)
+    np.add.at(change, (rows[:, 3], rows[:, 0]), rows[:, 2])
+    np.add.at(change, (rows[:, 3], rows[:, 1] + 1), -rows[:, 2])
+    held: IntArray = np.cumsum(change, axis=1)[:, :-1]
+    return held
+
+
+def _of(rows: IntArray, what: What | None) -> IntArray:
+    kind = rows[:, 3:4] if what is None else np.full((len(rows), 1), int(what))
+    return np.concatenate([rows[:, :3], kind], axis=1)
+
+
+def _by_start(rows: Sequence[IntArray]) -> IntArray:
+    found = np.concatenate([own[:, :3] for own in rows])
+    return found[np.argsort(found[:, 0], kind="stable")]
+
+
+def _ahead(gathers: IntArray) -> IntArray:
+    """What the next op that gathers gathers, from the begin of the one before."""
+    starts = np.unique(gathers[:, 0])
+    number = np.searchsorted(starts, gathers[:, 0])
+    later = gathers[number > 0]
+    before = starts[number[number > 0] - 1]
+    return np.stack(
+        [before, later[:, 0] - 1, later[:, 2], np.full(len(later), What.GATHERED)], axis=1
+    )
+
+
+def _behind(unreduced: IntArray) -> IntArray:
+    """Gradients of an op, until those of the next are made."""
+    starts = np.unique(unreduced[:, 0])
+    number = np.searchsorted(starts, unreduced[:, 1], side="right")
+    is_last = number >= len(starts)
+    until = np.where(is_last, unreduced[:, 1], starts[np.minimum(number, len(starts) - 1)])
+    found = np.stack(
+        [unreduced[:, 1] + 1, until, unreduced[:, 2], np.full(len(unreduced), What.GATHERED)],
+        axis=1,
+    )
+    return found[found[:, 0] <= found[:, 1]]

@@ -1,0 +1,221 @@
+"""Notes on a plan: what a person should know that no number of it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from meshwright.schema import Pin, Request, Stage
+from meshwright_costmodel.curves import rates_of
+from meshwright_solver.common.identity_keys import IdentityKey, IdentityKeys
+from meshwright_solver.evaluation.accounting.assignment import Codes
+from meshwright_solver.problem.expert_dims import DISPATCH
+from meshwright_solver.problem.problem import Problem
+from meshwright_solver.problem.uneven import uneven_of
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_model import OpModel
+
+NAMED = 3  # chosen: of many alike
+
+LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # its number in a dotted name
+UNEVEN_WOULD_DO = "sizes need not divide where the setup says `uneven: chunk` or `uneven: pad`"
+
+
+Chosen = Sequence[tuple[int, Codes, int]]  # position of an op, its strategy, how often
+
+
+def once(notes: Iterable[str]) -> tuple[str, ...]:
+    """Notes that differ in nothing but numbers of layers are said once."""
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        alike.setdefault(LAYER.sub("*", note), []).append(note)
+    return tuple(
+        own[0] + ("; other layers alike" if len(own) > 1 else "") for own in alike.values()
+    )
+
+
+def borrowed_curves(problem: Problem) -> list[str]:
+    """Whose curves are taken for a device of which none were measured."""
+    device = problem.topology.device
+    curves = rates_of(problem.calibration, device).curves
+    if curves is None or (curves.device == device.name and curves.relative is None):
+        return []
+    known = curves.relative or curves.device
+    return [f"shapes and messages count as on {known}: none of {device.name} are known"]
+
+
+def replaced_pins(pins: Sequence[Pin], kept: Iterable[Pin]) -> list[str]:
+    """Of these objects, pins that later ones replace on every op; kept: those that hold for one."""
+    key_of = IdentityKeys()
+    held = set(key_of.each(kept))
+    return [
+        f"the pin {str(pin)!r} holds for no op: later pins match all that it does"
+        for pin in pins
+        if key_of(pin) not in held
+    ]
+
+
+def repeated_work(models: Models, chosen: Chosen) -> float:
+    """The share of all arithmetic that is done by more devices than need to.
+
+    Every device counts with the valid part of its chunk: padding is not computed on, and waiting
+    for the longest chunk is no work.
+    """
+    useful = done = 0.0
+    devices = models.mesh.device_count
+    workers: dict[tuple[IdentityKey, Codes], float] = {}
+    for position, codes, times in chosen:
+        model = models.ops.model(position)
+        key = (models.key_of(model), codes)
+        if key not in workers:
+            workers[key] = float(model.workers(np.array([codes]))[0])
+        useful += times * model.flops
+        done += times * model.flops * devices / workers[key]
+    return max(0.0, 1 - useful / done) if done else 0.0
+
+
+def idle_axes(models: Models, chosen: Chosen, why_not: str) -> list[str]:
+    """Axes on which hardly anything is sharded: their devices repeat each other's work.
+
+    why_not: the reason, in words.
+    """
+    notes = []
+    shares: dict[tuple[IdentityKey, Codes], list[bool]] = {}
+    useful = [0.0] * len(models.mesh.axes)
+    flops = 0.0
+    for position, codes, times in chosen:
+        model = models.ops.model(position)
+        key = (models.key_of(model), codes)
+        if key not in shares:
+            shares[key] = _shares(model, codes)
+        flops += model.flops * times
+        for a, is_shared in enumerate(shares[key]):
+            useful[a] += model.flops * times if is_shared else 0.0
+    for axis, own in zip(models.mesh.axes, useful, strict=True):
+        # chosen: an axis that carries less than half of the arithmetic is worth a word
+        if axis.size == 1 or own >= flops / 2:
+            continue
+        why = why_not
+        if _possible(models, chosen, axis.size) < flops / 2:
+            why = f"a batch, sequence or head count that divides by {axis.size} would use them"
+            refused = models.problem.setup.uneven == "refuse"
+            if refused and _possible(_uneven(models), chosen, axis.size) >= flops / 2:
+                why += f"; {UNEVEN_WOULD_DO}"
+        notes.append(
+            f"axis {axis.name!r} of size {axis.size} shards {own / max(flops, 1):.0%} of "
+            f"the arithmetic, the rest is repeated on its devices: {why}"
+        )
+    return notes
+
+
+def _shares(model: OpModel, codes: Codes) -> list[bool]:
+    """For every axis, whether more devices share the work of an op for having it."""
+    without = [(*codes[:a], model.idle, *codes[a + 1 :]) for a in range(len(codes))]
+    with_all, *alone = model.workers(np.array([codes, *without])).tolist()
+    return [with_all > own for own in alone]
+
+
+def _uneven(models: Models) -> Models:
+    """The same ops where sizes may be cut unevenly."""
+    problem = models.problem
+    uneven = uneven_of(problem.ops, problem.tensors, "chunk")
+    return Models(replace(problem, uneven=uneven), models.values, models.mesh)
+
+
+def _possible(models: Models, chosen: Chosen, ways: int) -> float:
+    """The arithmetic of ops of which a part can be cut into so many chunks."""
+    return sum(
+        model.flops * times
+        for model, times in ((models.ops.model(position), times) for position, _, times in chosen)
+        if _divides(model, ways)
+    )
+
+
+def _divides(model: OpModel, ways: int) -> bool:
+    lengths = model.spans or model.sizes
+    return any(
+        length % ways == 0 for length, may in zip(lengths, model.shardable, strict=True) if may
+    )
+
+
+def idle_wishes(request: Request) -> list[str]:
+    """What is wished for training and means nothing in inference."""
+    if request.setup.phase == "training":
+        return []
+    found, constraints = [], request.constraints
+    if constraints.optimizer_parallel is not None:
+        found.append("optimizer_parallel: inference has no optimizer")
+    if constraints.offload in ("optimizer", "auto"):
+        rest = "; only embedding tables may lie on hosts" if constraints.offload == "auto" else ""
+        found.append(f"offload {constraints.offload}: inference has no optimizer state{rest}")
+    if constraints.sparse_gradients:
+        found.append("sparse_gradients: inference has no gradients")
+    if request.recompute.policy != "none":
+        found.append(f"recompute {request.recompute.policy}: inference has no backward pass")
+    return found
+
+
+def nothing_again(request: Request, problem: Problem) -> list[str]:
+    """Why nothing is recomputed where that was asked for."""
+    asked = request.recompute
+    if asked.policy in ("none", "auto") or asked.blocks == 0 or problem.remade:
+        return []
+    if not problem.training:
+        return []  # `idle_wishes` says it
+    return [
+        f"recompute {asked.policy}: nothing is done again; no repeated block has ops that this "
+        "policy may repeat and whose results take memory"
+    ]
+
+
+def busiest_experts(models: Models, chosen: Chosen) -> list[str]:
+    """What an imbalance of experts comes to on the devices of a plan."""
+    problem = models.problem
+    imbalance = problem.setup.expert_imbalance
+    if imbalance == 1:
+        return []
+    if not problem.loads.experts:
+        if not any(op.op.kind == DISPATCH for op in problem.ops):
+            return []  # a stage without experts
+        return ["expert_imbalance changes nothing: experts have a fixed capacity in this graph"]
+    most, ways = 1.0, 1
+    for position, codes, _ in chosen:
+        load = models.ops.model(position).load
+        if load is not None:
+            own = models.ops.model(position).load_of(np.array([codes]))
+            most = max(most, float(np.max(own)))
+            on = zip(codes, models.ops.axis_sizes, strict=True)
+            ways = max(ways, prod(size for code, size in on if code in load.on))
+    experts = max(problem.loads.experts.values())
+    said = f"the busiest of {experts} experts is taken to have {min(imbalance, experts):g} times "
+    said += "the mean of tokens"
+    if ways == 1:
+        return [f"{said}; no device waits for it, as experts are not cut over devices"]
+    return [f"{said}, the busiest device, with experts cut {ways} ways, {most:.3g} times"]
+
+
+def sparse_updates(stages: Sequence[Stage]) -> list[str]:
+    """Which parameters are updated row by row."""
+    names = [own.tensor for stage in stages for own in stage.parameters if own.sparse_gradient]
+    if not names:
+        return []
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return [
+        f"sparse gradients of {', '.join(names[:NAMED])}{more}: the optimizer updates rows that "
+        "were looked up and no others (torch.optim.SparseAdam, MindSpore's LazyAdam)"
+    ]
+
+
+def in_turns(problem: Problem) -> list[str]:
+    """That microbatches take turns, where they do."""
+    copies = problem.copies
+    if copies == 1:
+        return []
+    return [
+        f"microbatches go in groups of {copies} that take turns: while one computes, what another "
+        "sends moves beside it (docs/simulation.md)"
+    ]

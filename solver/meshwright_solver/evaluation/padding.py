@@ -1,0 +1,63 @@
+"""What a plan fills up: dims of parameters and inputs that are stored longer than they are.
+
+A parameter is as long as the widest of its layouts of value, gradient and optimizer state. An input
+is cut where ops that read it have axes on its dims, over the span that they all share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from meshwright.schema import Axis, Layout, Padding, Stage
+from meshwright_solver.problem.values import ProblemValue
+from meshwright_solver.strategies.mesh_models import Models
+
+
+def paddings(models: Models, stage: Stage) -> tuple[Padding, ...]:
+    """Every padded dim of every parameter and input, in the order of the graph's tensors."""
+    if not models.problem.uneven.padded:
+        return ()
+    spans: dict[str, dict[int, int]] = {}
+    for planned in stage.parameters:
+        for layout in (planned.value, planned.gradient, planned.optimizer):
+            if layout is not None:
+                spans.setdefault(planned.tensor, {}).update(_spans_in(layout))
+    strategies = {planned.op: planned.strategy for planned in stage.ops}
+    for value in models.values.values:
+        role = models.problem.tensors[value.root].tensor.role
+        if value.is_free and role in ("input", "label"):
+            spans[value.root] = _spans_read(models, value, strategies)
+    found = []
+    for name, info in models.problem.tensors.items():
+        own = spans.get(name, {})
+        for d, size in enumerate(info.shape):
+            slots = [k for k, slot in enumerate(info.slots) if slot.dim == d]
+            padded = prod(own.get(k, info.slots[k].size) for k in slots)
+            if slots and padded > size and d not in info.segments:
+                found.append(Padding(tensor=name, dim=d, size=size, padded=padded))
+    return tuple(found)
+
+
+def _spans_in(layout: Layout) -> dict[int, int]:
+    """Slot -> its span, where a layout has one."""
+    parts = [part for dim in layout.dims for part in dim.parts if part.size > 1]
+    return {k: part.span for k, part in enumerate(parts) if part.span is not None}
+
+
+def _spans_read(
+    models: Models, value: ProblemValue, strategies: Mapping[str, Mapping[str, tuple[Axis, ...]]]
+) -> dict[int, int]:
+    """Slot of an input -> its span, where an op that reads it has axes there."""
+    problem = models.problem
+    sizes = models.ops.axis_sizes
+    found = {}
+    for position, k in value.readers:
+        op = problem.ops[position]
+        port = op.inputs[k]
+        for part, slot in port.slot_of.items():
+            root_slot = value.slot_of[port.tensor][slot]
+            span = problem.uneven.span((value.root, root_slot), sizes)
+            if span is not None and strategies.get(op.name, {}).get(op.parts[part].name):
+                found[root_slot] = span
+    return found

@@ -1,0 +1,158 @@
+"""Parameters in plan documents: their layouts at rest, gathers, reductions and spreading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.schema import (
+    ParameterPlan,
+    Redistribution,
+    Step,
+)
+from meshwright.schema.plan import Resting
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.evaluation.accounting.assignment import (
+    Codes,
+    parameter_layouts,
+)
+from meshwright_solver.evaluation.accounting.ledger_items import (
+    Gathered,
+    ParameterItems,
+)
+from meshwright_solver.evaluation.redistribution_steps import UNNAMED, steps_of
+from meshwright_solver.layouts.redistribution import Redistributions
+from meshwright_solver.problem.values import ProblemValue
+from meshwright_solver.strategies.mesh_models import Models
+
+
+class ParameterDocument(NamedTuple):
+    """A parameter's plan, and what moves: for which of the readers, or for all together."""
+
+    plan: ParameterPlan
+    moves: tuple[tuple[int | None, Redistribution], ...]
+
+
+def parameter_document(
+    models: Models, value: ProblemValue, own: ParameterItems
+) -> ParameterDocument:
+    """One object for all parameters of equal content, without their names."""
+    key = ("parameter plan", models.look(value), models.key_of(own))
+    return models.shared(key, lambda: _parameter_of(models, value, own))
+
+
+def _parameter_of(models: Models, value: ProblemValue, own: ParameterItems) -> ParameterDocument:
+    model = models.parameter(value)
+    # the order of its axes follows what the first reader needs, or all together
+    order = model.order(np.array(own.codes), np.array(own.targets[0]))
+    layouts = parameter_layouts(models, value, own.codes, order)
+    plan = ParameterPlan(
+        tensor=UNNAMED,
+        value=layouts[0],
+        gradient=layouts[1],
+        optimizer=layouts[2],
+        value_bytes=round(own.bytes.value),
+        gradient_bytes=round(own.bytes.gradient),
+        optimizer_bytes=round(own.bytes.optimizer),
+        on_host=model.on_host(np.array(own.codes)),
+        host_bytes=round(own.bytes.host),
+        sparse_gradient=own.rows is not None,
+        owner={models.mesh.names[axis]: 0 for axis in own.dealt.axes} if own.dealt else {},
+        owned=_owned(own),
+        dealt_bytes=own.dealt.bytes if own.dealt else 0,
+        host_ns=own.host_ns,
+        link_ns=own.up_ns + own.down_ns,
+    )
+    moves: list[tuple[int | None, Redistribution]] = []
+    moves += [(None, moved) for moved in _spread(models, value, own, order)]
+    for k in range(len(own.targets)):
+        reader = None if models.reads_shared(value) else k
+        moves += [(reader, moved) for moved in _served(models, value, own, k, order)]
+    return ParameterDocument(plan, tuple(moves))
+
+
+def _owned(own: ParameterItems) -> tuple[Resting, ...]:
+    if own.dealt is None:
+        return ()
+    return ("gradient", "optimizer") if own.dealt.has_gradient else ("optimizer",)
+
+
+def _spread(
+    models: Models, value: ProblemValue, own: ParameterItems, order: tuple[int, ...]
+) -> Iterator[Redistribution]:
+    """What follows the update."""
+    model, row = models.parameter(value), np.array([own.codes])
+    steps = steps_of(models, value, model.value_moves, model.spread_path(row), order)
+    if steps:
+        counted_ns = own.spread_ns * models.problem.calibration.exposed.parameter
+        yield Redistribution(
+            tensor=UNNAMED, op=None, traffic="parameter", per_step=steps,
+            ns=own.spread_ns, counted_ns=counted_ns,
+        )  # fmt: skip
+
+
+def _served(
+    models: Models, value: ProblemValue, own: ParameterItems, target: int, order: tuple[int, ...]
+) -> Iterator[Redistribution]:
+    """Gathers for one target, and reductions of its gradient."""
+    model, row = models.parameter(value), np.array([own.codes])
+    needed = np.array([own.targets[target]])
+    exposed = models.problem.calibration.exposed
+    gather = _parameter_path(
+        models, value, model.value_moves, model.value(row), model.read_value(needed), order
+    )
+    if gather:
+        ns = own.gathers_ns[target]
+        yield Redistribution(
+            tensor=UNNAMED, op=None, traffic="parameter", forward=gather,
+            again=model.trained, ns=ns, counted_ns=ns * exposed.parameter,
+        )  # fmt: skip
+    if not model.trained:
+        return
+    if own.rows is not None:
+        yield from _gathered_rows(models, value, own.rows, own.codes, order)
+        return
+    moves, paths = model.gradient_moves, model.reduction_paths(row, needed)
+    often, once = (steps_of(models, value, moves, path, order) for path in paths)
+    if often or once:
+        ns = own.reductions_ns[target]
+        yield Redistribution(
+            tensor=UNNAMED, op=None, traffic="gradient", backward=often, per_step=once,
+            ns=ns, counted_ns=ns * exposed.gradient,
+        )  # fmt: skip
+
+
+def _gathered_rows(
+    models: Models, value: ProblemValue, own: Gathered, codes: Codes, order: tuple[int, ...]
+) -> Iterator[Redistribution]:
+    """The reduction of a sparse gradient, once a step."""
+    if not own.axes:
+        return
+    made_bytes = own.made_bytes * models.problem.microbatches
+    step = Step(
+        kind="sparse_all_reduce",
+        axes=tuple(models.mesh.names[axis] for axis in own.axes),
+        payload_bytes=round(own.payload_bytes),
+        peak_bytes=round(own.payload_bytes + made_bytes),
+        ns=own.ns,
+        to=parameter_layouts(models, value, codes, order)[0],
+    )
+    counted_ns = own.ns * models.problem.calibration.exposed.gradient
+    yield Redistribution(
+        tensor=UNNAMED, op=None, traffic="gradient", per_step=(step,),
+        ns=own.ns, counted_ns=counted_ns,
+    )  # fmt: skip
+
+
+def _parameter_path(
+    models: Models,
+    value: ProblemValue,
+    moves: Redistributions,
+    source: IntArray,
+    target: IntArray,
+    order: tuple[int, ...],
+) -> tuple[Step, ...]:
+    a, b = int(moves.space.index(source)[0]), int(moves.space.index(target)[0])
+    return steps_of(models, value, moves, moves.forward_path(a, b), order)

@@ -1,0 +1,223 @@
+"""Plan documents from assignments: names instead of codes, steps with groups, bytes and times.
+
+What is written is written once for each content, and named for all that have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from meshwright.schema import (
+    Axis,
+    OpPlan,
+    OwnStep,
+    Redistribution,
+    Stage,
+    TensorPlan,
+)
+from meshwright.schema.plan import Saved
+from meshwright_solver.evaluation.accounting.assignment import (
+    Assignment,
+    Codes,
+    pair_of,
+)
+from meshwright_solver.evaluation.accounting.ledger import AssignmentShare, Ledger
+from meshwright_solver.evaluation.accounting.ledger_items import (
+    RedistributionItem,
+    ValueItems,
+)
+from meshwright_solver.evaluation.parameter_document import parameter_document
+from meshwright_solver.evaluation.redistribution_steps import UNNAMED, steps_of
+from meshwright_solver.problem.shardable_slots import Reader
+from meshwright_solver.problem.values import ProblemValue
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_collectives import own_moves
+from meshwright_solver.strategies.op_model import OpModel
+
+
+def stage_document(
+    models: Models, assignment: Assignment, ledger: Ledger, share: AssignmentShare | None = None
+) -> Stage:
+    """The one stage of a plan, or a share of it; the ledger is of the same."""
+    share = share or AssignmentShare.all_of(models, assignment)
+    value_of = models.values.value_of
+    contents = {
+        root: parameter_document(models, value_of[root], own)
+        for root, own in ledger.parameters.items()
+    }
+    return Stage(
+        mesh=models.mesh,
+        uneven=models.problem.uneven.mode,
+        ops=tuple(
+            [_op(models, position, assignment.ops[position], ledger) for position in share.ops]
+        ),
+        tensors=tuple(_tensors(models, share, ledger)),
+        parameters=tuple(
+            [
+                contents[root].plan.like(tensor=root)
+                for root in assignment.parameters
+                if root in contents
+            ]
+        ),
+        redistributions=(
+            *_activations(models, share, ledger),
+            *(
+                _named(models, moved, root, None if k is None else value_of[root].readers[k])
+                for root, own in contents.items()
+                for k, moved in own.moves
+            ),
+        ),
+    )
+
+
+def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
+    op, model = models.problem.ops[position], models.ops.model(position)
+    times = ledger.ops[position]
+    # ops of equal parts hold the same tuple of them
+    key = (
+        "op plan",
+        models.key_of(model),
+        models.key_of(op.parts),
+        op.op.kind,
+        op.notation,
+        codes,
+        times,
+    )
+    return models.shared(key, lambda: op_of_codes(models, position, codes, times)).like(op=op.name)
+
+
+def op_of_codes(models: Models, position: int, codes: Codes, times: tuple[float, float]) -> OpPlan:
+    """A strategy of an op as plans say it, without the op's name."""
+    op = models.problem.ops[position]
+    model = models.ops.model(position)
+    strategy: dict[str, tuple[Axis, ...]] = {}
+    partial: dict[Axis, int] = {}
+    for axis, code in zip(models.mesh.names, codes, strict=True):
+        own = model.parts_of_code[code]
+        if own:
+            name = op.parts[own[0]].name
+            strategy[name] = (*strategy.get(name, ()), axis)
+        elif code > model.idle:
+            partial[axis] = model.groups[code - model.parts - 1][0]
+    return OpPlan(
+        op=UNNAMED,
+        kind=op.op.kind,
+        rule=op.notation,
+        strategy=strategy,
+        partial=partial,
+        followers=tuple(
+            axis
+            for axis, code in zip(models.mesh.names, codes, strict=True)
+            if len(model.parts_of_code[code]) > 1
+        ),
+        own_steps=_own_steps(models, model, codes),
+        compute_ns=times[0],
+        communication_ns=times[1],
+    )
+
+
+def _own_steps(models: Models, model: OpModel, codes: Codes) -> tuple[OwnStep, ...]:
+    row = np.array([codes])
+    return tuple(
+        OwnStep(
+            what=move.what,
+            kind=move.kind,
+            axes=tuple(models.mesh.names[axis] for axis in move.axes),
+            direction="backward" if move.backward else "forward",
+            times=move.times,
+            again=move.again,
+            payload_bytes=round(float(move.payload_bytes[0])),
+            ns=float(move.ns[0]),
+        )
+        for move in own_moves(model, row, models.interconnect)
+    )
+
+
+def _tensors(models: Models, share: AssignmentShare, ledger: Ledger) -> Iterator[TensorPlan]:
+    """Of all values that an op makes, and of parameters that readers share."""
+    for value in share.values:
+        made = ledger.values.get(value.root)
+        if made is not None:
+            key = ("tensor plan", models.look(value), models.key_of(made))
+            # what the ledger holds is one object for all that is equal, as long as there are models
+            found = models.shared(key, lambda own=made, value=value: _tensor(models, value, own))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+            yield found.like(tensor=value.root)
+        elif value.root in ledger.parameters and models.reads_shared(value):
+            own = ledger.parameters[value.root]
+            yield TensorPlan(
+                tensor=value.root,
+                rest=pair_of(models, value, _value_codes(models, value, own.codes)),
+                read=pair_of(models, value, own.targets[0]),
+            )
+
+
+def _tensor(models: Models, value: ProblemValue, own: ValueItems) -> TensorPlan:
+    saved: Saved = "none"
+    if value.kept.wanted:
+        as_read = value.kept.again and not (own.read is not None and own.read.again)
+        saved = "read" if as_read else "rest"
+        if value.is_remade and (saved == "rest" or own.read is None):
+            saved = "recomputed"
+    return TensorPlan(
+        tensor=UNNAMED,
+        rest=pair_of(models, value, own.made),
+        read=pair_of(models, value, own.read.codes) if own.read is not None else None,
+        saved=saved,
+        saved_bytes=round(own.saved_bytes or 0.0),
+    )
+
+
+def _value_codes(models: Models, value: ProblemValue, codes: Codes) -> Codes:
+    row = models.parameter(value).value(np.array([codes]))[0]
+    return tuple(row.tolist())
+
+
+def _activations(
+    models: Models, share: AssignmentShare, ledger: Ledger
+) -> Iterator[Redistribution]:
+    """On the way to readers; of parameters, from the layout that these share."""
+    for value in share.values:
+        made = ledger.values.get(value.root)
+        parameter = ledger.parameters.get(value.root)
+        if made is not None and made.shared is not None:
+            yield from _transfer(models, value, made.shared, None)
+        ways = made.to_readers if made is not None else ()
+        ways = parameter.to_readers if parameter is not None else ways
+        for reader, way in zip(value.readers, ways, strict=False):
+            if way is not None:
+                yield from _transfer(models, value, way, reader)
+
+
+def _transfer(
+    models: Models, value: ProblemValue, way: RedistributionItem, reader: Reader | None
+) -> Iterator[Redistribution]:
+    """None where only the price of a state changes, and nothing moves."""
+    if not (way.forward or way.backward):
+        return
+
+    def written() -> Redistribution:
+        moves = models.redistributions(models.ops.space(value.root))
+        return Redistribution(
+            tensor=UNNAMED,
+            op=None,
+            traffic="activation",
+            forward=steps_of(models, value, moves, way.forward),
+            backward=steps_of(models, value, moves, way.backward),
+            again=way.again,
+            ns=way.ns,
+            counted_ns=way.ns * models.problem.calibration.exposed.activation,
+        )
+
+    found = models.shared(("transfer", models.look(value), models.key_of(way)), written)
+    yield _named(models, found, value.root, reader)
+
+
+def _named(
+    models: Models, content: Redistribution, root: str, reader: Reader | None
+) -> Redistribution:
+    """Under the names of its tensor, of the op that reads it and of which input."""
+    if reader is None:
+        return content.like(tensor=root)
+    return content.like(tensor=root, op=models.problem.ops[reader[0]].name, input=reader[1])

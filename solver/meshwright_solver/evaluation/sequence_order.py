@@ -1,0 +1,142 @@
+"""The order of sequences that a plan needs, and whether it says so.
+
+Of p equal parts along the rows of a causal mask the last has (2 - 1/p) times the mean work. In the
+order `zigzag` part i has chunks i and 2p-1-i of 2p: of n positions a row r sees r + 1 keys, chunk
+i the sum over its n/2p rows, and both together the same for every i. The order for p suits every
+number of parts that divides p: a part is then some of these pairs. What 2p does not divide, and
+what is cut unevenly, is contiguous.
+
+A plan is priced with even work only where `in_even_parts` says so of the number of parts, and
+`check_order` that it says the order for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import lcm, prod
+
+from meshwright.schema import (
+    Calibration,
+    Graph,
+    Plan,
+    PlanError,
+    Setup,
+    SetupError,
+    Stage,
+    Topology,
+)
+from meshwright.schema.sequence_order import SequenceOrder
+from meshwright_solver.problem.problem import Problem, build_problem
+from meshwright_solver.problem.sequence_classes import Sequences, rows_of
+from meshwright_solver.strategies.op_model import in_even_parts
+
+
+def whole_problem(
+    graph: Graph,
+    topology: Topology,
+    setup: Setup,
+    calibration: Calibration,
+    microbatches: int | None = None,
+) -> Problem:
+    """The whole graph as one stage, on whatever devices: what its ops are does not depend on it."""
+    return build_problem(graph, topology.groups[0], setup, calibration, microbatches)
+
+
+def order_of(
+    problem: Problem, rows: Sequences, stages: Sequence[Stage]
+) -> tuple[SequenceOrder, ...]:
+    """The order that these stages of a problem's whole graph need; () for what is not cut."""
+    ways: list[list[int]] = [[] for _ in rows.sizes]
+    for stage in stages:
+        sizes = {axis.name: axis.size for axis in stage.mesh.axes}
+        uneven = _uneven(problem, rows, stage)
+        for op in stage.ops:
+            part, number = rows.masked.get(op.op, ("", -1))
+            own = prod(sizes[axis] for axis in op.strategy.get(part, ()))
+            if number >= 0 and number not in uneven and in_even_parts(rows.sizes[number], own):
+                ways[number].append(own)
+    found = []
+    for number, size in enumerate(rows.sizes):
+        parts = lcm(*ways[number])
+        if parts > 1:
+            found.append(
+                SequenceOrder(
+                    size=size,
+                    chunks=2 * parts,
+                    loaded=rows.loaded[number],
+                    by_position=rows.by_position[number],
+                    turned=rows.turned[number],
+                )
+            )
+    return tuple(found)
+
+
+def _uneven(problem: Problem, rows: Sequences, stage: Stage) -> set[int]:
+    """Sequences that the stage's mesh does not divide, where it may cut them all the same."""
+    if stage.uneven == "refuse":
+        return set()
+    sizes = tuple(axis.size for axis in stage.mesh.axes)
+    slots = rows.in_problem(problem)
+    return {number for key, number in slots.items() if problem.uneven.span(key, sizes) is not None}
+
+
+def with_order(plan: Plan, problem: Problem) -> Plan:
+    """The plan with the order that its cuts need. problem: of the whole graph."""
+    return plan.model_copy(update={"order": order_of(problem, rows_of(problem), plan.stages)})
+
+
+def check_order(plan: Plan, problem: Problem) -> Sequences | None:
+    """The sequences of a plan that says an order; None where none was asked for.
+
+    Raises PlanError where the plan says another order than its cuts need, or an order where the
+    graph has none. problem: of the whole graph.
+    """
+    if problem.setup.sequence_order == "contiguous":
+        if plan.order:
+            raise PlanError("the plan says an order of a sequence, its setup says contiguous")
+        return None
+    try:
+        rows = rows_of(problem)
+    except SetupError as wrong:
+        raise PlanError(f"the plan cannot say an order: {wrong.detail}") from None
+    needed = order_of(problem, rows, plan.stages)
+    said = {own.loaded: own for own in plan.order}
+    if len(said) != len(needed) or len(plan.order) != len(needed):
+        raise PlanError(
+            f"the plan says the order of {len(plan.order)} sequences, its cuts need {len(needed)}"
+        )
+    for own in needed:
+        found = said.get(own.loaded)
+        if found is None or not _agree(found, own):
+            raise PlanError(
+                f"the plan does not say right what is loaded in order: {_names(own)} in "
+                f"{own.chunks} chunks of {own.size} positions, and by position "
+                f"{', '.join(own.by_position[:3])}"
+            )
+        if found.chunks % own.chunks:
+            raise PlanError(
+                f"{_names(own)} in {found.chunks} chunks leave the work of causal attention uneven:"
+                f" {own.chunks} are needed"
+            )
+    return rows
+
+
+def order_checked(
+    plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
+) -> Sequences | None:
+    """`check_order` of a plan of several stages."""
+    if setup.sequence_order == "contiguous" and not plan.order:
+        return None
+    whole = whole_problem(graph, topology, setup, calibration, plan.microbatches)
+    return check_order(plan, whole)
+
+
+def _agree(found: SequenceOrder, own: SequenceOrder) -> bool:
+    # older plans do not say what is turned
+    turned = found.turned or own.turned
+    said, needed = (found.size, found.by_position, turned), (own.size, own.by_position, own.turned)
+    return said == needed
+
+
+def _names(order: SequenceOrder) -> str:
+    return ", ".join(f"dim {own.dim} of {own.tensor!r}" for own in order.loaded[:3])

@@ -1,0 +1,1 @@
+"""Step time of a stage with overlapped communication, in closed form."""

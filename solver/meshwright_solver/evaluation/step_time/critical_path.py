@@ -1,0 +1,416 @@
+"""The longest way through a pass: compiled, over the arrays of a `StageDag`.
+
+Work waits for what it needs and for the work before it, a collective for what it needs and for
+those of its kind on its link. What may wait, parameters and gradients where they are *timed*, goes
+bucket by bucket: an activation waits for the end of the bucket that it meets on its link, what is
+left of that and all behind it for the end of the activation.
+
+One file, so that what is called in the inner loops is compiled into them; `_sent` is written into
+its callers, since most chains are empty and handing arrays on would cost more than all the rest.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.common.compilation import njit
+from meshwright_solver.evaluation.step_time.collective_chains import NOTHING, Chains
+from meshwright_solver.evaluation.step_time.columns import (
+    ALL,
+    EDGE_AGAIN,
+    EDGE_BACK,
+    EDGE_GATHER,
+    EDGE_HAS_GRADIENT,
+    EDGE_OFTEN,
+    EDGE_ONCE,
+    EDGE_READER,
+    EDGE_SAVING,
+    EDGE_THERE,
+    EDGE_VALUE,
+    OP_AFTER,
+    OP_AGAIN,
+    OP_BACK_AFTER,
+    OP_BACK_BEFORE,
+    OP_BACK_BESIDE,
+    OP_BEFORE,
+    OP_BESIDE,
+    OP_RUNS_BACKWARD,
+    OP_SEGMENT,
+    OP_WEIGHTS,
+    VALUE_AGAIN,
+    VALUE_BACK,
+    VALUE_GATHER,
+    VALUE_GATHER_AGAIN,
+    VALUE_OFTEN,
+    VALUE_ONCE,
+    VALUE_PRODUCER,
+    VALUE_SPREAD,
+    VALUE_THERE,
+)
+
+ACTIVATION, PARAMETER, GRADIENT = range(3)
+COUNT, TIME, SQUARES = range(3)
+# of what may wait; of a link's row 0: how many rows follow, how many of those were done before its
+# last activation began, and when that was
+READY, START, END, BUCKETS = range(4)
+ROWS, DONE, BEGUN = range(3)
+NOWHERE = 0
+CLOSE = 1e-9  # of a bucket: sums of the same times differ by less
+
+
+class LinkState(NamedTuple):
+    """ends: by kind and link, of what was sent last. moved: by kind and link, how many collectives,
+    their time, and the sum of its squares. waiting: by link, what may wait, in its order."""
+
+    ends: FloatArray
+    moved: FloatArray
+    waiting: FloatArray
+
+
+@njit(cache=True, nogil=True)
+def walk_forward(
+    chains: Chains,
+    ops: IntArray,
+    ns: FloatArray,
+    edges: IntArray,
+    edge_first: IntArray,
+    values: IntArray,
+    with_parameters: bool,
+    links: LinkState,
+) -> float:
+    count = len(values)
+    ready = np.full(count, -1.0)  # of values as their readers share them
+    known = np.zeros(count, dtype=np.bool_)
+    # of what brings a parameter, to all of its readers and to one
+    link, place = np.zeros(count, dtype=np.int64), np.full(count, NOWHERE)
+    own_link, own_place = np.zeros(len(edges), dtype=np.int64), np.full(len(edges), NOWHERE)
+    done = np.zeros(len(ops))
+    work = 0.0
+    if with_parameters:
+        for e in range(len(edges)):
+            v = edges[e, EDGE_VALUE]
+            if values[v, VALUE_PRODUCER] < 0 and not known[v]:
+                known[v] = True
+                _sent(chains, values[v, VALUE_SPREAD], 0.0, PARAMETER, True, links)
+                link[v], place[v] = _place_of(chains, values[v, VALUE_SPREAD], links)
+        known[:] = False
+    for e in range(len(edges)):
+        v = edges[e, EDGE_VALUE]
+        if values[v, VALUE_PRODUCER] >= 0:
+            continue
+        if not known[v]:
+            known[v] = True
+            gather = values[v, VALUE_GATHER]
+            spread = _end_of(link[v], place[v], links)
+            _sent(chains, gather, spread, PARAMETER, with_parameters, links)
+            if with_parameters and gather != NOTHING:
+                link[v], place[v] = _place_of(chains, gather, links)
+        own_link[e], own_place[e], gather = link[v], place[v], edges[e, EDGE_GATHER]
+        there = _end_of(link[v], place[v], links)
+        _sent(chains, gather, there, PARAMETER, with_parameters, links)
+        if with_parameters and gather != NOTHING:
+            own_link[e], own_place[e] = _place_of(chains, gather, links)
+    for i in range(len(ops)):
+        need = 0.0
+        for e in range(edge_first[i], edge_first[i + 1]):
+            v = edges[e, EDGE_VALUE]
+            producer = values[v, VALUE_PRODUCER]
+            if producer < 0:
+                there = _end_of(own_link[e], own_place[e], links)
+            else:
+                if ready[v] < 0:
+                    ready[v] = _sent(
+                        chains, values[v, VALUE_THERE], done[producer], ACTIVATION, True, links
+                    )
+                there = ready[v]
+            need = max(need, _sent(chains, edges[e, EDGE_THERE], there, ACTIVATION, True, links))
+        need = _sent(chains, ops[i, OP_BEFORE], need, ACTIVATION, True, links)
+        work = max(work, need) + ns[i, 0]
+        beside = _sent(chains, ops[i, OP_BESIDE], need, ACTIVATION, True, links)
+        done[i] = _sent(chains, ops[i, OP_AFTER], max(work, beside), ACTIVATION, True, links)
+    _settle(PARAMETER, links)
+    return work
+
+
+@njit(cache=True, nogil=True)
+def walk_backward(
+    chains: Chains,
+    ops: IntArray,
+    ns: FloatArray,
+    edges: IntArray,
+    edge_first: IntArray,
+    values: IntArray,
+    made_first: IntArray,
+    made: IntArray,
+    segment_first: IntArray,
+    segments: IntArray,
+    inputs: bool,
+    weights: bool,
+    with_gradients: bool,
+    links: LinkState,
+) -> float:
+    count = len(values)
+    left = np.zeros(count, dtype=np.int64)
+    gradient = np.zeros(count)
+    ready = np.full(count, -1.0)  # of gradients where the value was made
+    made_again = np.full(len(ops), -1.0)
+    shared_again = np.full(count, -1.0)
+    again = np.full(len(edges), -1.0)
+    gathered = np.zeros((count, 2), dtype=np.bool_)
+    written = np.zeros(len(segment_first), dtype=np.bool_)
+    once_chain = np.zeros(len(edges), dtype=np.int64)
+    once_need = np.zeros(len(edges))
+    reductions = 0
+    work = 0.0
+    for e in range(len(edges)):
+        if edges[e, EDGE_HAS_GRADIENT] and ops[edges[e, EDGE_READER], OP_RUNS_BACKWARD]:
+            left[edges[e, EDGE_VALUE]] += 1
+    for i in range(len(ops) - 1, -1, -1):
+        given = 0.0
+        for k in range(made_first[i], made_first[i + 1]):
+            v = made[k]
+            if ready[v] < 0:
+                ready[v] = _half(
+                    inputs, chains, values[v, VALUE_BACK], gradient[v], ACTIVATION, links
+                )
+            given = max(given, ready[v])
+        own = ops[i, OP_SEGMENT]
+        if own >= 0 and inputs and not written[own]:
+            written[own] = True
+            for k in range(segment_first[own], segment_first[own + 1]):
+                j = segments[k]
+                need = given
+                for e in range(edge_first[j], edge_first[j + 1]):
+                    if values[edges[e, EDGE_VALUE], VALUE_PRODUCER] >= 0:
+                        need = max(
+                            need,
+                            _read_again(
+                                e, given, chains, edges, values, made_again, shared_again, again,
+                                links,
+                            ),
+                        )  # fmt: skip
+                need = _sent(chains, ops[j, OP_AGAIN], need, ACTIVATION, True, links)
+                work = max(work, need) + ns[j, 0]
+                made_again[j] = work
+        if not ops[i, OP_RUNS_BACKWARD]:
+            continue
+        share = ops[i, OP_WEIGHTS]
+        first = weights if share == ALL else inputs
+        given = _half(first, chains, ops[i, OP_BACK_BEFORE], given, ACTIVATION, links)
+        need_inputs, need_weights = given, given
+        for e in range(edge_first[i], edge_first[i + 1]):
+            v = edges[e, EDGE_VALUE]
+            if values[v, VALUE_PRODUCER] < 0:
+                half = 1 if share == ALL else 0
+                if (weights if half else inputs) and values[v, VALUE_GATHER_AGAIN]:
+                    gathers = edges[e, EDGE_GATHER]
+                    if not gathered[v, half]:
+                        gathered[v, half] = True
+                        gathers = max(gathers, values[v, VALUE_GATHER])
+                    _sent(chains, gathers, 0.0, PARAMETER, False, links)
+            elif edges[e, EDGE_SAVING] and inputs:
+                there = _read_again(
+                    e, given, chains, edges, values, made_again, shared_again, again, links
+                )
+                if share > 0:
+                    need_weights = max(need_weights, there)
+                else:
+                    need_inputs = max(need_inputs, there)
+        done, of_weights = 0.0, 0.0
+        if share != ALL and inputs:
+            work = max(work, need_inputs) + ns[i, 1]
+            done = work
+        of_weights = done
+        if share != 0:
+            of_weights = 0.0
+            if weights:
+                work = max(work, need_weights) + ns[i, 2]
+                of_weights = work
+            if share == ALL:
+                done = of_weights
+        beside = _half(first, chains, ops[i, OP_BACK_BESIDE], given, ACTIVATION, links)
+        done = max(done, beside)
+        done = _half(first, chains, ops[i, OP_BACK_AFTER], done, ACTIVATION, links)
+        for e in range(edge_first[i], edge_first[i + 1]):
+            if not edges[e, EDGE_HAS_GRADIENT]:
+                continue
+            v = edges[e, EDGE_VALUE]
+            is_parameter = values[v, VALUE_PRODUCER] < 0
+            of_half = is_parameter and share > 0
+            back = _half(
+                weights if of_half or share == ALL else inputs,
+                chains, edges[e, EDGE_BACK], of_weights if of_half else done, ACTIVATION,
+                links,
+            )  # fmt: skip
+            gradient[v] = max(gradient[v], back)
+            left[v] -= 1
+            if is_parameter:
+                if weights:
+                    back = _sent(
+                        chains, edges[e, EDGE_OFTEN], back, GRADIENT, with_gradients, links
+                    )
+                    if edges[e, EDGE_ONCE]:
+                        once_chain[reductions], once_need[reductions] = edges[e, EDGE_ONCE], back
+                        reductions += 1
+                    if left[v] == 0:
+                        back = _sent(
+                            chains, values[v, VALUE_OFTEN], gradient[v], GRADIENT, with_gradients,
+                            links,
+                        )  # fmt: skip
+                        if values[v, VALUE_ONCE]:
+                            once_chain[reductions], once_need[reductions] = (
+                                values[v, VALUE_ONCE],
+                                back,
+                            )
+                            reductions += 1
+            elif left[v] == 0:
+                ready[v] = _half(
+                    inputs, chains, values[v, VALUE_BACK], gradient[v], ACTIVATION, links
+                )
+    if with_gradients:
+        for k in range(reductions):
+            _sent(chains, once_chain[k], once_need[k], GRADIENT, True, links)
+    _settle(GRADIENT, links)
+    return work
+
+
+@njit(cache=True, nogil=True)
+def _half(
+    runs: bool,
+    chains: Chains,
+    chain: int,
+    need: float,
+    kind: int,
+    links: LinkState,
+) -> float:
+    """The same in a half of the backward pass; nothing where that is not what runs."""
+    if not runs:
+        return 0.0
+    return _sent(chains, chain, need, kind, True, links)
+
+
+@njit(cache=True, nogil=True)
+def _read_again(
+    e: int,
+    given: float,
+    chains: Chains,
+    edges: IntArray,
+    values: IntArray,
+    made_again: FloatArray,
+    shared_again: FloatArray,
+    again: FloatArray,
+    links: LinkState,
+) -> float:
+    """When a value is there once more as a reader needs it, moved again where the plan says so."""
+    if again[e] < 0:
+        v = edges[e, EDGE_VALUE]
+        if shared_again[v] < 0:
+            base = made_again[values[v, VALUE_PRODUCER]]
+            base = base if base >= 0 else given
+            chain = values[v, VALUE_THERE] if values[v, VALUE_AGAIN] else 0
+            shared_again[v] = _sent(chains, chain, base, ACTIVATION, True, links)
+        chain = edges[e, EDGE_THERE] if edges[e, EDGE_AGAIN] else 0
+        again[e] = _sent(chains, chain, shared_again[v], ACTIVATION, True, links)
+    found: float = again[e]
+    return found
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _sent(
+    chains: Chains, chain: int, need: float, kind: int, timed: bool, links: LinkState
+) -> float:
+    """When a chain that begins at `need` ends, as far as is known so far."""
+    if chain != NOTHING:
+        need = _all_sent(chains, chain, need, kind, timed, links)
+    return need
+
+
+@njit(cache=True, nogil=True)
+def _all_sent(
+    chains: Chains, chain: int, need: float, kind: int, timed: bool, links: LinkState
+) -> float:
+    for k in range(chains.first[chain], chains.first[chain + 1]):
+        link, ns = chains.link[k], chains.ns[k]
+        parts = 1 if kind == ACTIVATION else chains.buckets[k]
+        links.moved[kind, link, COUNT] += parts
+        links.moved[kind, link, TIME] += ns
+        links.moved[kind, link, SQUARES] += ns * ns / parts
+        if not timed:
+            continue
+        own = links.waiting[link]
+        if kind == ACTIVATION:
+            need = _begin(max(need, links.ends[kind, link]), ns, own) + ns
+        else:
+            need = _beside(need, ns, parts, links.ends[ACTIVATION, link], own)
+        links.ends[kind, link] = max(links.ends[kind, link], need)
+    return need
+
+
+@njit(cache=True, nogil=True)
+def _place_of(chains: Chains, chain: int, links: LinkState) -> tuple[int, int]:
+    """Where the last collective of a chain stands that was sent just now, and may wait."""
+    if chain == NOTHING:
+        return 0, NOWHERE
+    link = chains.link[chains.first[chain + 1] - 1]
+    return link, int(links.waiting[link, 0, ROWS])
+
+
+@njit(cache=True, nogil=True)
+def _end_of(link: int, place: int, links: LinkState) -> float:
+    """When what stands there ends, as far as is known so far."""
+    found: float = 0.0 if place == NOWHERE else links.waiting[link, place, END]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _settle(kind: int, links: LinkState) -> None:
+    """Ends of a kind that may wait, once no activation comes any more."""
+    for link in range(len(links.waiting)):
+        rows = int(links.waiting[link, 0, ROWS])
+        if rows:
+            links.ends[kind, link] = max(links.ends[kind, link], links.waiting[link, rows, END])
+
+
+@njit(cache=True, nogil=True)
+def _begin(begin: float, ns: float, own: FloatArray) -> float:
+    """When an activation begins that could at `begin`; what has to makes room for it."""
+    rows, next_one = int(own[0, ROWS]), int(own[0, DONE]) + 1
+    while next_one <= rows and own[next_one, END] <= begin:
+        next_one += 1
+    behind, free = next_one, begin + ns
+    if next_one <= rows and own[next_one, START] < begin:
+        start, end, buckets = own[next_one, START], own[next_one, END], own[next_one, BUCKETS]
+        bucket = (end - start) / buckets
+        done = np.ceil((begin - start) / bucket - CLOSE)
+        begin = max(begin, start + done * bucket)
+        free, behind = begin + ns, next_one + 1
+        if done < buckets:
+            own[next_one, START], own[next_one, BUCKETS] = free, buckets - done
+            free += (buckets - done) * bucket
+            own[next_one, END] = free
+        else:
+            next_one += 1
+    own[0, DONE], own[0, BEGUN] = next_one - 1, begin
+    for k in range(behind, rows + 1):
+        start = max(own[k, READY], free)
+        if own[k, START] >= start:
+            break
+        free = start + own[k, END] - own[k, START]
+        own[k, START], own[k, END] = start, free
+    return begin
+
+
+@njit(cache=True, nogil=True)
+def _beside(need: float, ns: float, buckets: int, activations_end: float, own: FloatArray) -> float:
+    """The end of what may wait, if no activation comes before."""
+    rows = int(own[0, ROWS]) + 1
+    start = need if rows == 1 else max(need, own[rows - 1, END])
+    if start + ns > own[0, BEGUN]:
+        start = max(start, activations_end)
+    own[0, ROWS] = rows
+    own[rows, READY], own[rows, START] = need, start
+    own[rows, END], own[rows, BUCKETS] = start + ns, buckets
+    return start + ns

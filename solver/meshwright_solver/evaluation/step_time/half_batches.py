@@ -1,0 +1,106 @@
+"""The course of two halves of a batch that take turns
+(`meshwright_solver.evaluation.accounting.half_batch_segments`), from that of one.
+
+Each half has its ops, values and redistributions. Parameters are one for both: gathered for the
+half that comes first, their gradients reduced once both halves have added theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.evaluation.accounting.half_batch_segments import HALVES, in_legs, legs_of
+from meshwright_solver.evaluation.step_time.collective_chains import NOTHING
+from meshwright_solver.evaluation.step_time.columns import (
+    EDGE_BACK,
+    EDGE_GATHER,
+    EDGE_OFTEN,
+    EDGE_ONCE,
+    EDGE_PORT,
+    EDGE_READER,
+    EDGE_THERE,
+    EDGE_VALUE,
+    NOBODY,
+    OP_AGAIN,
+    OP_SEGMENT,
+    VALUE_BACK,
+    VALUE_GATHER,
+    VALUE_OFTEN,
+    VALUE_PRODUCER,
+    VALUE_THERE,
+)
+from meshwright_solver.evaluation.step_time.stage_dag import StageDag, indexed
+
+
+def in_halves(course: StageDag) -> StageDag:
+    """Both halves, each over what the course is of."""
+    count, values = len(course.ops), len(course.values)
+    half, op = in_legs(legs_of(_moves(course), _holds(course)))
+    place = np.zeros((HALVES, count), dtype=np.int64)
+    place[half, op] = np.arange(len(op))
+    ops = course.ops[op].copy()
+    segment = ops[:, OP_SEGMENT]
+    ops[:, OP_SEGMENT] = np.where(segment >= 0, HALVES * segment + half, NOBODY)
+    is_parameter = course.values[:, VALUE_PRODUCER] < 0
+    all_edges, all_values = [], []
+    for h in range(HALVES):
+        edges = course.edges.copy()
+        edges[:, EDGE_READER] = place[h, edges[:, EDGE_READER]]
+        of_parameter = is_parameter[edges[:, EDGE_VALUE]]
+        if h:
+            edges[of_parameter, EDGE_GATHER : EDGE_ONCE + 1] = NOTHING
+            edges[~of_parameter, EDGE_VALUE] += h * values
+        made = course.values.copy()
+        producer = made[:, VALUE_PRODUCER]
+        made[:, VALUE_PRODUCER] = np.where(is_parameter, NOBODY, place[h, producer])
+        all_edges.append(edges)
+        all_values.append(made)
+    edges = np.concatenate(all_edges)
+    edges = edges[np.lexsort((edges[:, EDGE_PORT], edges[:, EDGE_READER]))]
+    host = np.concatenate([course.host, np.zeros_like(course.host)])
+    return indexed(
+        replace(
+            course,
+            ops=ops,
+            ns=course.ns[op],
+            edges=edges,
+            values=np.concatenate(all_values),
+            host=host,
+        )
+    )
+
+
+def _moves(course: StageDag) -> NDArray[np.bool_]:
+    """Of every op, whether anything moves between it and those before it."""
+    found = np.zeros(len(course.ops) + 1, dtype=np.bool_)
+    own = (course.ops[:, : OP_AGAIN + 1] != NOTHING).any(axis=1)
+    found[:-1] |= own
+    found[1:] |= own
+    edges = course.edges
+    moved = (edges[:, [EDGE_THERE, EDGE_BACK]] != NOTHING).any(axis=1)
+    found[edges[moved, EDGE_READER]] = True
+    # readers that share a way share it from the first of them on
+    value, first = np.unique(edges[:, EDGE_VALUE], return_index=True)
+    ways = course.values[value][:, [VALUE_THERE, VALUE_BACK]]
+    shared = (ways != NOTHING).any(axis=1) & (course.values[value, VALUE_PRODUCER] >= 0)
+    found[edges[first[shared], EDGE_READER]] = True
+    return found[:-1]
+
+
+def _holds(course: StageDag) -> IntArray:
+    """Of every op, how many buckets of parameters it is the first to need, and of gradients
+    the last to make."""
+    chains, edges = course.chains, course.edges
+    behind = np.concatenate([[0], np.cumsum(chains.buckets)])
+    buckets = behind[chains.first[1:]] - behind[chains.first[:-1]]
+    found = np.zeros(len(course.ops), dtype=np.int64)
+    for chain in (EDGE_GATHER, EDGE_OFTEN):
+        np.add.at(found, edges[:, EDGE_READER], buckets[edges[:, chain]])
+    value, first = np.unique(edges[:, EDGE_VALUE], return_index=True)
+    for chain in (VALUE_GATHER, VALUE_OFTEN):
+        np.add.at(found, edges[first, EDGE_READER], buckets[course.values[value, chain]])
+    return found

@@ -1,0 +1,92 @@
+"""The passes of a course: how long their longest way takes, and what they move."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from meshwright_solver.common.arrays import FloatArray
+from meshwright_solver.evaluation.step_time.columns import OP_IS_AGAIN, OP_RUNS_BACKWARD
+from meshwright_solver.evaluation.step_time.critical_path import (
+    LinkState,
+    walk_backward,
+    walk_forward,
+)
+from meshwright_solver.evaluation.step_time.stage_dag import StageDag
+
+Half = Literal["whole", "inputs", "weights"]
+
+
+class PassTimes(NamedTuple):
+    """longest_ns: the end of what ends last. worked_ns: that of the last work. work_ns: of all work
+    alone. ends: of every kind on every link. moved: by kind and link, how many collectives, their
+    time, and the sum of its squares."""
+
+    longest_ns: float
+    worked_ns: float
+    work_ns: float
+    ends: FloatArray
+    moved: FloatArray
+
+
+def forward(course: StageDag) -> PassTimes:
+    """The forward pass, of parameters that are there."""
+    return _forward_found(course, with_parameters=False)
+
+
+def forward_from_rest(course: StageDag) -> PassTimes:
+    """The first forward pass, once parameters are spread and as they are gathered."""
+    return _forward_found(course, with_parameters=True)
+
+
+def backward(course: StageDag, half: Half) -> PassTimes:
+    """The backward pass or a half of it; gradients of parameters are reduced when there is time."""
+    return _backward_found(course, half, with_gradients=False)
+
+
+def backward_to_rest(course: StageDag, half: Half) -> PassTimes:
+    """The last one, with the reductions in it and behind it."""
+    return _backward_found(course, half, with_gradients=True)
+
+
+def _forward_found(course: StageDag, *, with_parameters: bool) -> PassTimes:
+    links = _links(course, chains_each=2 * with_parameters)
+    worked_ns = walk_forward(
+        course.chains, course.ops, course.ns, course.edges, course.edge_first, course.values,
+        with_parameters, links,
+    )  # fmt: skip
+    return _found(worked_ns, float(course.ns[:, 0].sum()), links)
+
+
+def _backward_found(course: StageDag, half: Half, *, with_gradients: bool) -> PassTimes:
+    links = _links(course, chains_each=2 * with_gradients)
+    worked_ns = walk_backward(
+        course.chains, course.ops, course.ns, course.edges, course.edge_first, course.values,
+        course.made_first, course.made, course.segment_first, course.segments,
+        half != "weights", half != "inputs", with_gradients, links,
+    )  # fmt: skip
+    work_ns = 0.0
+    if half != "weights":
+        again = course.ns[course.ops[:, OP_IS_AGAIN] > 0, 0]
+        runs = course.ops[:, OP_RUNS_BACKWARD] > 0
+        work_ns += float(course.ns[runs, 1].sum() + again.sum())
+    if half != "inputs":
+        work_ns += course.weights_ns
+    return _found(worked_ns, work_ns, links)
+
+
+def _found(worked_ns: float, work_ns: float, links: LinkState) -> PassTimes:
+    ends = links.ends
+    return PassTimes(
+        max(worked_ns, float(ends.max(initial=0.0))), worked_ns, work_ns, ends, links.moved
+    )
+
+
+def _links(course: StageDag, *, chains_each: int) -> LinkState:
+    """Nothing is sent yet. chains_each: of what may wait, at most for a value and for an edge."""
+    longest = int(np.diff(course.chains.first).max())
+    most = chains_each * longest * (len(course.values) + len(course.edges))
+    waiting = np.empty((course.links, most + 1, 4))
+    waiting[:, 0] = 0.0
+    return LinkState(np.zeros((3, course.links)), np.zeros((3, course.links, 3)), waiting)

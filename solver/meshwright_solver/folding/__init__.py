@@ -1,0 +1,1 @@
+"""Folding: equal layers as five, and the way back for cost graphs and plans."""

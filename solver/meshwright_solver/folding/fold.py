@@ -1,0 +1,340 @@
+"""Folding: a graph of many equal layers as a graph of five, and the way back.
+
+A *run* is a stretch of ops that repeats: op i and op i + period have the same kind, attributes,
+rule and tensors of the same shapes, and read alike: from their own copy, from the copy before, or
+a tensor that is free (constants, inputs), the same for all copies. Of such a run the first two
+copies are kept, one from the middle and the last two; whatever lies between is like the middle one.
+
+    copy of the graph    0  1  2 ... n-3  n-2  n-1
+    kept copy            0  1      2       3    4
+
+The ends are kept because sub-dims, values and what can be sharded may differ there. That the three
+in the middle do not differ is checked where costs are known (`meshwright_solver.folding.unfold`).
+
+Where the copies of a run have runs inside, these are folded first, in all of them. What is left is
+folded again, until nothing repeats: one *level* after the other. On the next level an op of a kept
+copy is only like one of the same kept copy of a run of as many copies, so that groups of seven and
+of nine layers are not alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from meshwright.schema import Graph, Op, Tensor
+from meshwright.schema.garbage_collection import uncollected
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.common.repeats import Span, alike_spans, stretches_of
+from meshwright_solver.folding.run_alignment import AlignedCopies, Stretches
+from meshwright_solver.problem.op_signature import OpLooks
+
+KEPT = 5  # two at each end, one that stands for all between
+MIDDLE = 2  # that one
+LEAST_COPIES = KEPT + 2  # chosen: fewer gain nothing
+
+Item = tuple[str, str]  # "op" or "tensor", its name
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedRun:
+    """A folded run: `period` ops from position `start` of the graph, and all its copies.
+
+    ops[j], tensors[j]: the names of copy j, in the same order for all; tensors are what its ops
+    make, and the parameters and inputs that they alone read.
+    """
+
+    start: int
+    period: int
+    ops: tuple[tuple[str, ...], ...]
+    tensors: tuple[tuple[str, ...], ...]
+
+    @property
+    def copies(self) -> int:
+        return len(self.ops)
+
+    @property
+    def stood_for(self) -> int:
+        """How many copies of the graph the middle one stands for."""
+        return self.copies - KEPT + 1
+
+    @property
+    def middle(self) -> range:
+        """The copies of the graph that the middle one stands for."""
+        return range(MIDDLE, self.copies - MIDDLE)
+
+    def number(self, kept: int) -> int:
+        """Which copy of the graph a kept copy is."""
+        return kept if kept <= MIDDLE else self.copies - KEPT + kept
+
+    def kept(self, copy: int) -> int:
+        """The kept copy that stands for a copy of the graph."""
+        return min(copy, MIDDLE) if copy < self.copies - MIDDLE else copy - self.copies + KEPT
+
+    def items(self, copy: int) -> Iterator[Item]:
+        """Ops and tensors of a copy, in the same order for all."""
+        for name in self.ops[copy]:
+            yield "op", name
+        for name in self.tensors[copy]:
+            yield "tensor", name
+
+    def renamed(self, kept: int, copy: int, other: FoldedRun | None = None) -> dict[str, str]:
+        """Names of a kept copy -> those of a copy of the graph, or of another run that is alike."""
+        number, theirs = self.number(kept), other or self
+        names = dict(zip(self.ops[number], theirs.ops[copy], strict=True))
+        names.update(zip(self.tensors[number], theirs.tensors[copy], strict=True))
+        return names
+
+
+@dataclass(frozen=True)
+class Folding:
+    """A graph, the runs folded on each level, innermost first, and the graph that is left.
+
+    The runs of a level are runs of what the levels before it left.
+    """
+
+    whole: Graph
+    graph: Graph
+    levels: tuple[tuple[FoldedRun, ...], ...]
+
+    @staticmethod
+    def none(graph: Graph) -> Folding:
+        """The graph as it is."""
+        return Folding(graph, graph, ())
+
+    @cached_property
+    def owners(self) -> tuple[dict[Item, tuple[int, int]], ...]:
+        """By level: item -> the run and the kept copy of it to which it belongs."""
+        return tuple(
+            {
+                item: (number, kept)
+                for number, run in enumerate(runs)
+                for kept in range(KEPT)
+                for item in run.items(run.number(kept))
+            }
+            for runs in self.levels
+        )
+
+    @cached_property
+    def stood_for(self) -> dict[Item, int]:
+        """Item of the folded graph -> how many of the whole one it stands for, where not one."""
+        found: dict[Item, int] = {}
+        for runs in self.levels:
+            for run in runs:
+                for item in run.items(MIDDLE):
+                    found[item] = found.get(item, 1) * run.stood_for
+        return found
+
+    @cached_property
+    def middle(self) -> tuple[dict[Item, Item], ...]:
+        """By level: item of another kept copy -> the same of the middle one."""
+        return tuple(
+            {
+                item: like
+                for run in runs
+                for kept in range(KEPT)
+                if kept != MIDDLE
+                for item, like in zip(run.items(run.number(kept)), run.items(MIDDLE), strict=True)
+            }
+            for runs in self.levels
+        )
+
+    @cached_property
+    def alike(self) -> tuple[tuple[Item, ...], ...]:
+        """Items of the folded graph for which one choice has to be made
+        (`meshwright_solver.folding.unfold` checks it): those of middle copies with the like of them
+        in the copies beside, the middle first."""
+        groups: dict[Item, list[Item]] = {}
+        left = [("op", op.name) for op in self.graph.ops]
+        left += [("tensor", tensor.name) for tensor in self.graph.tensors]
+        for item in left:
+            first = item
+            for owners, middle in zip(self.owners, self.middle, strict=True):
+                if first in owners and owners[first][1] in (MIDDLE - 1, MIDDLE + 1):
+                    first = middle[first]
+            group = groups.setdefault(first, [first])
+            if item != first:
+                group.append(item)
+        return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+
+@uncollected
+def fold(graph: Graph, marks: Mapping[str, Hashable], *, nested: bool = True) -> Folding:
+    """Fold every run; ops with different marks are never alike.
+
+    nested: runs inside of runs too.
+    """
+    looks = op_looks(graph, graph.topological_order(), marks)
+    levels: list[tuple[FoldedRun, ...]] = []
+    left = graph
+    while runs := _Level(left, looks).runs(nested):
+        levels.append(tuple(runs))
+        left, looks = _without(left, looks, runs)
+        if not nested:
+            break
+    return Folding(graph, left, tuple(levels))
+
+
+def foldings(graph: Graph, marks: Mapping[str, Hashable]) -> Iterator[Folding]:
+    """From the most folded on, for graphs whose copies turn out to differ; the last folds none."""
+    nested = fold(graph, marks)
+    yield nested
+    plain = fold(graph, marks, nested=False)
+    if plain.levels != nested.levels:
+        yield plain
+    if plain.levels:
+        yield Folding.none(graph)
+
+
+def op_looks(graph: Graph, order: Sequence[Op], marks: Mapping[str, Hashable]) -> IntArray:
+    """One number an op; equal numbers look alike but for what they read."""
+    kinds: dict[Hashable, int] = {}
+    tensors = {
+        tensor.name: kinds.setdefault(Tensor.content(tensor.__dict__), len(kinds))
+        for tensor in graph.tensors
+    }
+    numbers: dict[Hashable, int] = {}
+    known, kind_of = OpLooks(), tensors.__getitem__
+    looks = []
+    for op in order:
+        key = (
+            known.of(op),
+            tuple(map(kind_of, op.inputs)),
+            tuple(map(kind_of, op.outputs)),
+            marks.get(op.name),
+        )
+        looks.append(numbers.setdefault(key, len(numbers)))
+    return np.array(looks, dtype=np.int64)
+
+
+class _Level:
+    """The runs of one level: those that have none inside."""
+
+    def __init__(self, graph: Graph, looks: IntArray) -> None:
+        self.order = graph.topological_order()
+        self.looks = looks
+        self.graph = graph
+
+    def runs(self, nested: bool) -> list[FoldedRun]:
+        spans = alike_spans(self.looks, LEAST_COPIES)
+        if not spans:
+            return []
+        self.stretches = Stretches(self.graph, self.order)
+        spans = _aligned(self.looks, spans)
+        found = [own for span in spans for own in self._innermost(*span, nested)]
+        return [self._run(own) for own in found]
+
+    def _innermost(self, first: int, length: int, period: int, nested: bool) -> list[AlignedCopies]:
+        """The innermost runs in a span, in order; the span's own where there are none inside."""
+        found: list[AlignedCopies] = []
+        # two periods show every run inside, wherever the first begins; what repeats more often
+        # than a period is long is the span itself
+        most = period // (LEAST_COPIES - 1)
+        window = self.looks[first : first + min(length, 2 * period)]
+        inside = alike_spans(window, LEAST_COPIES, most) if nested and most else []
+        spans = [
+            (first + start, count, short)
+            for short in sorted({short for _, _, short in inside})
+            for start, count in stretches_of(
+                self.looks[first : first + length], short, LEAST_COPIES
+            )
+        ]
+        for span in _aligned(self.looks, spans):
+            found += self._innermost(*span, nested)
+        if found:
+            return _apart(found)
+        own = self.stretches.longest(first, length, period, LEAST_COPIES)
+        return [] if own is None else [own]
+
+    def _run(self, own: AlignedCopies) -> FoldedRun:
+        starts = range(own.start, own.stop, own.period)
+        names = [tuple([op.name for op in self.order[s : s + own.period]]) for s in starts]
+        return FoldedRun(own.start, own.period, tuple(names), own.tensors)
+
+
+def _aligned(looks: IntArray, spans: Sequence[Span]) -> list[Span]:
+    """Spans of the same blocks begin with the same op of them, where that costs them no copy.
+
+    What precedes a span may look like the end of a block, or not: spans that are inside of copies
+    that are alike should be cut alike.
+    """
+    groups: dict[tuple[int, bytes], list[tuple[Span, int]]] = {}
+    models: dict[tuple[int, bytes], IntArray] = {}
+    for span in spans:
+        first, _, period = span
+        block = looks[first : first + period]
+        key = (period, np.sort(block).tobytes())
+        phase = _rotation(models.setdefault(key, block), block)
+        if phase is not None:
+            groups.setdefault(key, []).append((span, phase))
+    moved: dict[Span, Span] = {}
+    for (period, _), own in groups.items():
+        # by phase: how many can begin there without losing a copy
+        votes = np.zeros(period, dtype=np.int64)
+        for (_, length, _), phase in own:
+            votes[(phase + np.arange(length % period + 1)) % period] += 1
+        best = int(votes.argmax())
+        for span, phase in own:
+            first, length, _ = span
+            ahead = (best - phase) % period
+            if ahead <= length % period:
+                moved[span] = (first + ahead, length - ahead, period)
+    return [moved.get(span, span) for span in spans]
+
+
+def _rotation(model: IntArray, block: IntArray) -> int | None:
+    """With which op of the model a block begins that is the model, turned; None where it is not."""
+    for k in np.flatnonzero(model == block[0]).tolist():
+        if (np.roll(model, -k) == block).all():
+            return int(k)
+    return None
+
+
+def _apart(found: Sequence[AlignedCopies]) -> list[AlignedCopies]:
+    """In order; where two share ops, the one that begins first."""
+    left: list[AlignedCopies] = []
+    for own in sorted(found, key=lambda own: own.start):
+        if not left or own.start >= left[-1].stop:
+            left.append(own)
+    return left
+
+
+def _without(graph: Graph, looks: IntArray, runs: Sequence[FoldedRun]) -> tuple[Graph, IntArray]:
+    """The graph without the copies that another stands for, and the looks of what is left."""
+    order = graph.topological_order()
+    gone = np.zeros(len(order), dtype=np.bool_)
+    dropped: set[str] = set()
+    renamed: dict[int, dict[str, str]] = {}
+    # what an op is: in a kept copy also which copy, and of how many
+    kinds = np.zeros((len(order), 3), dtype=np.int64)
+    kinds[:, 0] = looks
+    for run in runs:
+        starts = [run.start + copy * run.period for copy in range(run.copies)]
+        for kept in range(KEPT):
+            start = starts[run.number(kept)]
+            kinds[start : start + run.period, 1:] = (run.copies, kept)
+        gone[starts[MIDDLE + 1] : starts[-MIDDLE]] = True
+        for own in run.tensors[MIDDLE + 1 : -MIDDLE]:
+            dropped.update(own)
+        # the last but one now follows the one in the middle
+        before, after = run.tensors[run.copies - 3], run.tensors[MIDDLE]
+        for i in range(starts[-MIDDLE], starts[-MIDDLE] + run.period):
+            renamed[i] = dict(zip(before, after, strict=True))
+    ops = []
+    for i in np.flatnonzero(~gone).tolist():
+        op, names = order[i], renamed.get(i)
+        if names is not None:
+            inputs = tuple([names.get(name, name) for name in op.inputs])
+            op = op.model_copy(update={"inputs": inputs})
+        ops.append(op)
+    left = graph.model_copy(
+        update={
+            "ops": tuple(ops),
+            "tensors": tuple([t for t in graph.tensors if t.name not in dropped]),
+        }
+    )
+    _, numbers = np.unique(kinds[~gone], axis=0, return_inverse=True)
+    return left, numbers.reshape(-1).astype(np.int64)

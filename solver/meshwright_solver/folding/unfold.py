@@ -1,0 +1,263 @@
+"""Unfolding: the cost graph of a whole graph from that of its folded one, and plans the way back.
+
+Levels of folding are undone one after the other (`meshwright_solver.folding.unroll`), the innermost
+last. A plan is read back in portions (`meshwright_solver.folding.portions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import compress
+from typing import Any, TypeVar
+
+import numpy as np
+
+from meshwright.schema import Graph, Model, Padding, Stage
+from meshwright.schema.garbage_collection import uncollected
+from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.common.renaming import renamed_copies
+from meshwright_solver.evaluation.accounting.assignment import assignment_of_choice
+from meshwright_solver.evaluation.accounting.ledger import AssignmentShare, Ledger
+from meshwright_solver.evaluation.memory.holding_tables import Holdings
+from meshwright_solver.evaluation.memory.holdings import holdings_of
+from meshwright_solver.evaluation.memory.peak import Moments
+from meshwright_solver.evaluation.memory.stage_memory import (
+    folded_moments,
+    stage_moments,
+    stage_order,
+)
+from meshwright_solver.evaluation.padding import paddings
+from meshwright_solver.folding.fold import Folding, Item
+from meshwright_solver.folding.kept_copies import Place, RunPositions, items_of, states_of
+from meshwright_solver.folding.portions import Portion, portions_of
+from meshwright_solver.folding.unroll import Unrolled
+from meshwright_solver.lowering.lower import Lowered
+from meshwright_solver.lowering.read_states import ReadStates
+from meshwright_solver.search.core.cost_graph import CostEdge
+
+M = TypeVar("M", bound=Model)
+
+
+class Unfolding:
+    """A lowered folded problem and the cost graph of the whole one."""
+
+    @uncollected
+    def __init__(self, folding: Folding, lowered: Lowered) -> None:
+        """Raises NotAlikeError where copies that one stands for differ."""
+        self.folding = folding
+        self.lowered = lowered
+        self.graph = lowered.graph
+        # of every node of the whole graph the node of the folded one that it is or repeats
+        self._origin: IntArray = np.arange(len(self.graph.nodes), dtype=np.int64)
+        self._levels: list[Unrolled] = []
+        if not folding.levels:
+            return
+        items, states = items_of(lowered), self._states
+        for depth in reversed(range(len(folding.levels))):
+            level = Unrolled(
+                folding.levels[depth], folding.owners[depth], self.graph, items, states
+            )
+            self._levels.insert(0, level)
+            self.graph = level.graph
+            self._origin = self._origin[level.origin]
+            if depth:
+                items = level.items()
+                states = [states[node] for node in level.origin.tolist()]
+
+    def portions(self, choice: IntArray) -> list[Portion]:
+        """What a choice of the whole graph means, in portions."""
+        if not self._levels:
+            assignment = assignment_of_choice(self.lowered, choice)
+            return [Portion(assignment, AssignmentShare.all_of(self.lowered.models, assignment))]
+        return portions_of(self.folding, self.lowered, self._levels, choice)
+
+    def stage(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> Stage:
+        """The stage of the whole graph from those of its portions."""
+        if not self._levels:
+            return stages[0]
+        order, own = self._order, list(zip(portions, stages, strict=True))
+        return stages[0].model_copy(
+            update={
+                "ops": _joined(
+                    ((portion, stage.ops) for portion, stage in own), lambda op: order.op[op.op]
+                ),
+                "tensors": _joined(
+                    ((portion, stage.tensors) for portion, stage in own),
+                    lambda planned: order.tensor[planned.tensor],
+                ),
+                "parameters": _joined(
+                    ((portion, stage.parameters) for portion, stage in own),
+                    lambda planned: order.read[planned.tensor],
+                ),
+                "redistributions": _joined(
+                    ((portion, stage.redistributions) for portion, stage in own),
+                    lambda moved: (moved.traffic != "activation", order.tensor[moved.tensor]),
+                ),
+            }
+        )
+
+    def moments(self, portions: Sequence[Portion], ledgers: Sequence[Ledger]) -> Moments:
+        """The fullest moments of the whole graph; ledgers: of the portions."""
+        models = self.lowered.models
+        if not self._levels:
+            return stage_moments(models, portions[0].assignment, ledgers[0])
+        problem, places = models.problem, self._order.op
+        ran: dict[str, int] = {}
+        held: list[tuple[Holdings, IntArray]] = []
+        for portion, ledger in zip(portions, ledgers, strict=True):
+            order = stage_order(models, portion.assignment)
+            own = holdings_of(models, portion.assignment, ledger, portion.share, order)
+            positions = np.union1d(own.positions, np.array(portion.share.ops, dtype=np.int64))
+            ops = [problem.ops[position].name for position in positions.tolist()]
+            is_shared = np.isin(positions, portion.share.ops).tolist()
+            at = np.full((len(portion.copies), len(problem.ops)), -1, dtype=np.int64)
+            for copy, row in zip(portion.copies, at, strict=True):
+                called = [copy.names.get(name, name) for name in ops]
+                found = [places.get(name, -1) for name in called]
+                row[positions] = found
+                ran.update(compress(zip(called, found, strict=True), is_shared))
+            held.append((own, at))
+        return folded_moments(problem, ran, held)
+
+    def paddings(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> tuple[Padding, ...]:
+        """What the plan fills up."""
+        models = self.lowered.models
+        if not self._levels:
+            return paddings(models, stages[0])
+        places = RunPositions(self.folding)
+        # one portion of every place: the folded graph as a whole
+        firsts: dict[Place, Stage] = {}
+        for portion, stage in zip(portions, stages, strict=True):
+            firsts.setdefault(portion.place, stage)
+        ops = [op for stage in firsts.values() for op in stage.ops]
+        parameters = [own for stage in firsts.values() for own in stage.parameters]
+        found = []
+        for portion, stage in zip(portions, stages, strict=True):
+            whole = stage.model_copy(
+                update={
+                    "ops": (*ops, *stage.ops),
+                    "parameters": (*parameters, *stage.parameters),
+                }
+            )
+            padded = paddings(models, whole)
+            own = [p for p in padded if places.of(("tensor", p.tensor)) == portion.place]
+            found.append((portion, own))
+        return _joined(found, lambda padding: self._order.tensor[padding.tensor])
+
+    @property
+    def place_of_ops(self) -> Mapping[str, int]:
+        """Where every op stands in the whole graph."""
+        if not self._levels:
+            return self.lowered.models.problem.position_of
+        return self._order.op
+
+    def items(self) -> list[Item]:
+        """What every node of the whole graph stands for: the op, or the tensor of a value."""
+        return self._levels[0].items() if self._levels else items_of(self.lowered)
+
+    def ends(self, choice: IntArray) -> IntArray:
+        """The choice of the folded graph that the copies it kept have."""
+        for level in self._levels:
+            choice = choice[level.kept_at]
+        return choice
+
+    def choice_from(self, other: Unfolding, choice: IntArray) -> IntArray:
+        """A choice of another lowering of the same problem, of which this one has all states."""
+        found = np.empty(len(choice), dtype=np.int64)
+        for node, (mine, theirs) in enumerate(zip(self._states, other._states, strict=True)):
+            places = self.places(node)
+            found[places] = _positions(mine, theirs)[choice[places]]
+        return found
+
+    def places(self, node: int) -> IntArray:
+        """The nodes of the whole graph that a node of the folded one stands for, in order."""
+        return self._places[node]
+
+    def repeats(self) -> list[IntArray]:
+        """Nodes of the whole graph that are one op or parameter in copies of a run, in order.
+
+        Copies at the ends are left out where they can choose among other states.
+        """
+        lowered, nodes = self.lowered, self.lowered.graph.nodes
+        item_of = items_of(lowered)
+        counted = {*lowered.op_node.values(), *lowered.parameter_node.values()}
+        node_of = {item_of[node]: node for node in counted}
+        groups: dict[int, list[IntArray]] = {}
+        for node in sorted(counted):
+            first = item_of[node]
+            for middle in self.folding.middle:
+                first = middle.get(first, first)
+            like = node_of.get(first)
+            if like is not None and nodes[like].cost is nodes[node].cost:
+                groups.setdefault(like, []).append(self.places(node))
+        found = [np.sort(np.concatenate(places)) for places in groups.values()]
+        return [places for places in found if len(places) > 1]
+
+    def activation_tables(self) -> dict[int, FloatArray]:
+        """By identity, what edges hold on which values are redistributed; not those of
+        parameters."""
+        parameters = {*self.lowered.parameter_node.values()}
+        return {
+            id(edge.cost): edge.cost
+            for edge in self.lowered.graph.edges
+            if isinstance(edge, CostEdge) and edge.tail not in parameters
+        }
+
+    @cached_property
+    def _states(self) -> list[Any]:
+        return states_of(self.lowered)
+
+    @cached_property
+    def _places(self) -> list[IntArray]:
+        order = np.argsort(self._origin, kind="stable")
+        count = len(self.lowered.graph.nodes)
+        return np.split(order, np.searchsorted(self._origin[order], np.arange(1, count)))
+
+    @cached_property
+    def _order(self) -> _Order:
+        return _Order.of(self.folding.whole)
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Where ops and tensors stand in a graph. read: tensors by the first op that reads them."""
+
+    op: Mapping[str, int]
+    tensor: Mapping[str, int]
+    read: Mapping[str, int]
+
+    @staticmethod
+    def of(graph: Graph) -> _Order:
+        ops = graph.topological_order()
+        read: dict[str, int] = {}
+        for op in ops:
+            for name in op.inputs:
+                read.setdefault(name, len(read))
+        return _Order(
+            {op.name: place for place, op in enumerate(ops)},
+            {tensor.name: place for place, tensor in enumerate(graph.tensors)},
+            read,
+        )
+
+
+def _joined(own: Iterable[tuple[Portion, Sequence[M]]], place: Callable[[M], Any]) -> tuple[M, ...]:
+    """Items of portions, for all their copies, in the order of their places."""
+    found: list[M] = []
+    for portion, items in own:
+        copies = [copy.names for copy in portion.copies]
+        for item in items:
+            found += renamed_copies(item, copies) if any(copies) else [item] * len(copies)
+    found.sort(key=place)
+    return tuple(found)
+
+
+def _positions(mine: Any, theirs: Any) -> IntArray:
+    """Where the states of one node are among those of the same node in another lowering."""
+    if not isinstance(mine, np.ndarray):
+        return np.arange(len(mine.layouts) if isinstance(mine, ReadStates) else len(mine.states))
+    if mine is theirs:
+        return np.arange(len(mine))
+    known = {tuple(row): k for k, row in enumerate(mine.tolist())}
+    return np.array([known[tuple(row)] for row in theirs.tolist()], dtype=np.int64)

@@ -1,0 +1,180 @@
+"""Unrolling: one level of folding undone in a cost graph.
+
+The middle copy of a run is repeated as a node for every copy of the graph that it stands for. The
+edges within a copy and to the copy before come with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.common.shared_sequence import Repeated, parts_of
+from meshwright_solver.folding.fold import KEPT, MIDDLE, FoldedRun, Item
+from meshwright_solver.search.core.cost_graph import CostGraph, CostNode, RepeatedEdges
+
+Owner = tuple[int, int]  # run, kept copy
+Span = tuple[int, int, int]  # first node, nodes, period
+
+
+class NotAlikeError(Exception):
+    """The copies in the middle of a run differ in what they can do or cost."""
+
+
+class Unrolled:
+    """The cost graph of a level, from that of the next, in which runs have only their kept copies.
+
+    slots[run][kept]: nodes of the next level. places[run][copy]: the same of this one, in the same
+    order. kept_at: where the nodes of the next level are in this one. origin: of every node the one
+    of the next level that it is or repeats.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[FoldedRun],
+        owners: Mapping[Item, Owner],
+        folded: CostGraph,
+        items: Sequence[Item],
+        states: Sequence[Any],
+    ) -> None:
+        """items, states: by node of the next level, what it is and what its states mean."""
+        self.runs = runs
+        self.folded = folded
+        self._items = items
+        self._owner = [owners.get(item) for item in items]
+        self.slots: list[list[list[int]]] = [[[] for _ in range(KEPT)] for _ in runs]
+        # of a node of the next level: its place in its copy
+        self._index: IntArray = np.zeros(len(items), dtype=np.int64)
+        for node, owner in enumerate(self._owner):
+            if owner is not None:
+                own = self.slots[owner[0]][owner[1]]
+                self._index[node] = len(own)
+                own.append(node)
+        self._check_alike(states)
+        self.places: list[list[list[int]]] = [[[] for _ in run.ops] for run in runs]
+        self.kept_at: IntArray = np.empty(len(items), dtype=np.int64)
+        origin: list[int] = []
+        spans = self._place(origin)
+        self.origin: IntArray = np.array(origin, dtype=np.int64)
+        self.graph = CostGraph(
+            _repeated(folded.nodes, self.origin),
+            self._edges(),
+            folded.memory_limit_bytes,
+            (*self._moved_spans(), *spans),
+        )
+
+    def items(self) -> list[Item]:
+        """What every node of this level is."""
+        found = [self._items[node] for node in self.origin.tolist()]
+        for run, places in zip(self.runs, self.places, strict=True):
+            for copy in run.middle[1:]:
+                names = dict(zip(run.items(MIDDLE), run.items(copy), strict=True))
+                for node in places[copy]:
+                    found[node] = names[found[node]]
+        return found
+
+    def _check_alike(self, states: Sequence[Any]) -> None:
+        nodes = self.folded.nodes
+        for slots in self.slots:
+            first = slots[MIDDLE]
+            for kept in (MIDDLE - 1, MIDDLE + 1):
+                if len(slots[kept]) != len(first):
+                    raise NotAlikeError
+                for a, b in zip(first, slots[kept], strict=True):
+                    same = nodes[a].cost is nodes[b].cost and nodes[a].memory is nodes[b].memory
+                    if not same or states[a] is not states[b]:
+                        raise NotAlikeError
+
+    def _place(self, origin: list[int]) -> list[Span]:
+        """Give every node its place; the stretches of copies that are alike."""
+        spans: list[Span] = []
+        done: set[int] = set()
+        for node, owner in enumerate(self._owner):
+            if owner is not None:
+                number, kept = owner
+                run, places = self.runs[number], self.places[number]
+                if kept > MIDDLE and number not in done:
+                    done.add(number)
+                    middle = self.slots[number][MIDDLE]
+                    for copy in run.middle[1:]:
+                        places[copy] += range(len(origin), len(origin) + len(middle))
+                        origin += middle
+                    # the copies at positions 1 and n - 2 are alike too
+                    start = places[MIDDLE][0] - len(middle)
+                    spans.append((start, len(middle) * (run.copies - 2), len(middle)))
+                places[run.number(kept)].append(len(origin))
+            self.kept_at[node] = len(origin)
+            origin.append(node)
+        return spans
+
+    def _moved_spans(self) -> list[Span]:
+        """The stretches of the next level, with all copies in them."""
+        found = []
+        ends = [*self.kept_at.tolist(), len(self.origin)]
+        for first, count, period in self.folded.spans or ():
+            start, stop = ends[first], ends[first + count]
+            found.append((start, stop - start, (stop - start) // (count // period)))
+        return found
+
+    def _edges(self) -> RepeatedEdges:
+        """The copies of every edge of the next level, in its order."""
+        ends = np.stack(self.folded.ends)
+        counts = np.ones(ends.shape[1], dtype=np.int64)
+        single: list[tuple[int, int]] = []
+        repeated: dict[tuple[int, int, int], list[int]] = {}
+        for edge, (tail, head) in enumerate(ends.T.tolist()):
+            found = self._repeats(tail, head)
+            if found is None:
+                single.append(self._one(tail, head))
+            else:
+                repeated.setdefault(found, []).append(edge)
+                counts[edge] = len(self.runs[found[0]].middle)
+        found_ends = np.empty((2, int(counts.sum())), dtype=np.int64)
+        starts = np.cumsum(counts) - counts
+        is_single = np.ones(len(counts), dtype=np.bool_)
+        for (number, *back), edges in repeated.items():
+            is_single[edges] = False
+            places = starts[edges] + np.arange(len(self.runs[number].middle))[:, None]
+            # the copies beside the middle ones are alike too
+            alike = np.array(self.places[number][1:-1], dtype=np.int64)
+            for side, own in enumerate(back):
+                copies = alike[MIDDLE - 1 - own :][: len(places)]
+                found_ends[side, places] = copies[:, self._index[ends[side, edges]]]
+        found_ends[:, starts[is_single]] = np.array(single, dtype=np.int64).reshape(-1, 2).T
+        parts, numbers = parts_of(self.folded.edges)
+        return RepeatedEdges(parts, np.repeat(numbers, counts), found_ends[0], found_ends[1])
+
+    def _repeats(self, tail: int, head: int) -> tuple[int, int, int] | None:
+        """Of an edge in the middle copy of a run: which run, and of how many copies before each of
+        its ends is; None where there is one such edge."""
+        a, b = self._owner[tail], self._owner[head]
+        if a is None and b is None:
+            return None
+        if a is None or b is None or a[0] != b[0]:
+            if any(own is not None and own[1] not in (0, KEPT - 1) for own in (a, b)):
+                raise NotAlikeError
+            return None
+        kept = max(a[1], b[1])
+        back = kept - a[1], kept - b[1]
+        if max(back) > 1:
+            raise NotAlikeError
+        return (a[0], *back) if kept == MIDDLE else None
+
+    def _one(self, tail: int, head: int) -> tuple[int, int]:
+        """The ends of an edge that has no copies: of the last that are like the middle one, where
+        it leads behind them."""
+        found = [int(self.kept_at[tail]), int(self.kept_at[head])]
+        owners = self._owner[tail], self._owner[head]
+        for side, (own, other) in enumerate((owners, owners[::-1])):
+            if own is not None and other is not None and own[0] == other[0] and own[1] == MIDDLE:
+                last = self.runs[own[0]].middle[-1]
+                found[side] = self.places[own[0]][last][int(self._index[(tail, head)[side]])]
+        return found[0], found[1]
+
+
+def _repeated(nodes: Sequence[CostNode], origin: IntArray) -> Repeated[CostNode]:
+    parts, numbers = parts_of(nodes)
+    return Repeated(parts, numbers[origin])

@@ -1,0 +1,315 @@
+"""The nodes and edges of a graph of layouts, enumerated by compiled loops.
+
+`ordered` lists the layouts of some states; `edges` the edges between them and the rests, which are
+numbered behind the layouts. See `meshwright_solver.layouts.layout_graph` for what they mean. A
+layout is also a key: of every axis a digit (its place, its rank), the first axis the most
+significant. Edges are counted in one sweep and written in a second, each at its target's next free
+place: within a target they lie in the order of the sweep, group by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.common.compilation import njit
+from meshwright_solver.layouts.states import PARTIAL, REPLICATED
+
+Ints = NDArray[np.int32]
+Edges = tuple[Ints, Ints, Ints]
+
+# one price for each kind of move and group of axes; these are a kind's places among a group's
+PLACED = 0  # behind it come the groups', KINDS each
+KINDS = 9
+_GATHER, _UNEVEN, _EXCHANGE, _REDUCE, _SCATTER = range(1, 6)
+_SLICE, _MASK, _PERMUTE, _ARRIVE = range(6, KINDS + 1)
+
+_NOWHERE = 2  # the place of an axis in a rest, beyond the slots
+_compile = njit(cache=True, nogil=True)
+
+
+def _ordered(states: IntArray, slots: int, orders: IntArray) -> tuple[IntArray, IntArray]:
+    count, axes = states.shape
+    base = axes + 1
+    keys = np.empty(len(orders), dtype=np.int64)
+    of_state = np.empty(count * len(orders), dtype=np.int64)
+    ranks = np.empty((count * len(orders), axes), dtype=np.int64)
+    made = 0
+    for s in range(count):
+        for k in range(len(orders)):
+            key = 0
+            for a in range(axes):
+                rank = 0
+                if states[s, a] < slots:
+                    for b in range(axes):
+                        rank += states[s, b] == states[s, a] and orders[k, b] < orders[k, a]
+                key = key * base + rank
+            keys[k] = key
+        for key in np.unique(keys):
+            of_state[made] = s
+            for a in range(axes - 1, -1, -1):
+                ranks[made, a] = key % base
+                key //= base
+            made += 1
+    return of_state[:made], ranks[:made]
+
+
+ordered = cast(Callable[[IntArray, int, IntArray], tuple[IntArray, IntArray]], _compile(_ordered))
+ordered.__doc__ = """State and ranks of every layout: states in every order of the axes on a slot.
+
+orders: (permutations, axes), the positions of the axes in each."""
+
+
+@njit(nogil=True)
+def _put(
+    writes: bool,
+    cursor: IntArray,
+    edges: Edges,
+    source: int,
+    target: int,
+    price: int,
+    payload: int,
+) -> None:
+    place = cursor[target]
+    cursor[target] = place + 1
+    if writes:
+        edges[0][place] = source
+        edges[1][place] = price
+        edges[2][place] = payload
+
+
+@njit(nogil=True)
+def _find(keys: IntArray, order: IntArray, key: int) -> int:
+    at = np.searchsorted(keys, key)
+    if at < len(keys) and keys[at] == key:
+        return int(order[at])
+    return -1
+
+
+def _sweep(
+    places: IntArray,
+    ranks: IntArray,
+    slots: int,
+    groups: IntArray,
+    kind: IntArray,
+    by_kind: IntArray,
+    strides: IntArray,
+    weights: IntArray,
+    keys: IntArray,
+    order: IntArray,
+    writes: bool,
+    cursor: IntArray,
+    edges: Edges,
+) -> int:
+    """The number of nodes. groups: as sets of bits, 1 << axis; kind: -1 where nothing permutes.
+
+    by_kind: layouts in the order of their kinds. keys: layouts as numbers, in which an axis has
+    these weights; order: of layouts, by key.
+    """
+    count, axes = places.shape
+    digit = max(axes, 1)
+    in_order = keys[order]
+    nodes = count
+    fastest = np.empty(count, dtype=np.int64)
+    used = np.empty(count, dtype=np.int64)
+    rest = np.empty(count, dtype=np.int64)
+    for g in range(len(groups)):
+        bits = groups[g]
+        first_price = g * KINDS
+        nowhere = 0
+        to_whole = 0
+        to_partial = 0
+        for a in range(axes):
+            if bits >> a & 1:
+                nowhere += (slots + _NOWHERE) * digit * weights[a]
+                to_whole += (slots + REPLICATED) * digit * weights[a]
+                to_partial += (slots + PARTIAL) * digit * weights[a]
+        rows = 0
+        for r in range(count):
+            on_slots = True
+            cuts = 0
+            own = 0
+            for a in range(axes):
+                if bits >> a & 1:
+                    own += (places[r, a] * digit + ranks[r, a]) * weights[a]
+                    if places[r, a] < slots:
+                        cuts |= 1 << places[r, a]
+                    else:
+                        on_slots = False
+            if on_slots and _is_free(places, ranks, slots, bits, r):
+                fastest[rows] = r
+                used[rows] = cuts
+                rest[rows] = keys[r] - own + nowhere
+                rows += 1
+        known = np.unique(rest[:rows])
+        anywhere = nodes
+        nodes += len(known)
+        for i in range(rows):
+            r = fastest[i]
+            gathered = _find(in_order, order, rest[i] - nowhere + to_whole)
+            if gathered >= 0:
+                _put(writes, cursor, edges, r, gathered, first_price + _GATHER, gathered)
+            rest[i] = np.searchsorted(known, rest[i])
+            _put(writes, cursor, edges, anywhere + rest[i], r, PLACED, r)
+            _put(writes, cursor, edges, r, anywhere + rest[i], first_price + _UNEVEN, r)
+        avoiding = np.empty(len(known), dtype=np.int64)
+        for cuts in np.unique(used[:rows]):
+            avoiding.fill(-1)
+            for i in range(rows):
+                if used[i] == cuts:
+                    avoiding[rest[i]] = 0
+            for k in range(len(known)):
+                if avoiding[k] == 0:
+                    avoiding[k] = nodes
+                    nodes += 1
+            for i in range(rows):
+                r, node = fastest[i], avoiding[rest[i]]
+                if used[i] == cuts:
+                    _put(writes, cursor, edges, r, node, first_price + _EXCHANGE, r)
+                elif used[i] & cuts == 0 and node >= 0:
+                    _put(writes, cursor, edges, node, r, first_price + _ARRIVE, r)
+        for kept in (PARTIAL, REPLICATED):
+            for r in range(count):
+                own = 0
+                is_kept = low = True
+                for a in range(axes):
+                    if bits >> a & 1:
+                        own += (places[r, a] * digit + ranks[r, a]) * weights[a]
+                        is_kept &= places[r, a] == slots + kept
+                        low &= places[r, a] <= slots + REPLICATED
+                key = keys[r] - own
+                if is_kept:
+                    at = np.searchsorted(known, key + nowhere)
+                    if at < len(known) and known[at] == key + nowhere:
+                        price = first_price + (_SCATTER if kept == PARTIAL else _SLICE)
+                        _put(writes, cursor, edges, r, anywhere + at, price, r)
+                if kept == PARTIAL and is_kept:
+                    reduced = _find(in_order, order, key + to_whole)
+                    if reduced >= 0:
+                        _put(writes, cursor, edges, r, reduced, first_price + _REDUCE, r)
+                if kept == REPLICATED and low and _is_free(places, ranks, slots, bits, r):
+                    masked = _find(in_order, order, key + to_partial)
+                    if masked >= 0:
+                        _put(writes, cursor, edges, r, masked, first_price + _MASK, r)
+    _permutes(places, groups, kind, by_kind, strides, writes, cursor, edges)
+    return int(nodes)
+
+
+@njit(nogil=True)
+def _is_free(places: IntArray, ranks: IntArray, slots: int, bits: int, r: int) -> bool:
+    """Whether no other axis lies behind those of a group."""
+    axes = places.shape[1]
+    for a in range(axes):
+        if bits >> a & 1 and places[r, a] < slots:
+            for b in range(axes):
+                if not bits >> b & 1 and places[r, b] == places[r, a] and ranks[r, b] > ranks[r, a]:
+                    return False
+    return True
+
+
+@njit(nogil=True)
+def _permutes(
+    places: IntArray,
+    groups: IntArray,
+    kind: IntArray,
+    order: IntArray,
+    strides: IntArray,
+    writes: bool,
+    cursor: IntArray,
+    edges: Edges,
+) -> None:
+    """All pairs of layouts of one kind; a target's in the order of bits, then of sources.
+
+    order: of layouts, by kind.
+    """
+    count, axes = places.shape
+    group_of_bits = np.zeros(1 << axes, dtype=np.int64)
+    for g in range(len(groups)):
+        group_of_bits[groups[g]] = g
+    differs = np.empty(count, dtype=np.int64)
+    stop = 0
+    while stop < count:
+        start = stop
+        while stop < count and kind[order[stop]] == kind[order[start]]:
+            stop += 1
+        if kind[order[start]] < 0 or stop - start < 2:
+            continue
+        for t in range(start, stop):
+            target = order[t]
+            found = 0
+            for s in range(start, stop):
+                source = order[s]
+                differs[s] = 0
+                for a in range(axes):
+                    if (
+                        places[source, a] != places[target, a]
+                        or strides[source, a] != strides[target, a]
+                    ):
+                        differs[s] |= 1 << a
+                found |= 1 << differs[s]
+            for bits in range(1, 1 << axes):
+                if not found >> bits & 1:
+                    continue
+                price = group_of_bits[bits] * KINDS + _PERMUTE
+                for s in range(start, stop):
+                    if differs[s] == bits:
+                        _put(writes, cursor, edges, order[s], target, price, order[s])
+
+
+_compiled_sweep = cast(
+    Callable[
+        [
+            IntArray,
+            IntArray,
+            int,
+            IntArray,
+            IntArray,
+            IntArray,
+            IntArray,
+            IntArray,
+            IntArray,
+            IntArray,
+            bool,
+            IntArray,
+            Edges,
+        ],
+        int,
+    ],
+    _compile(_sweep),
+)
+
+
+def edges(
+    places: IntArray,
+    ranks: IntArray,
+    slots: int,
+    groups: IntArray,
+    kind: IntArray,
+    strides: IntArray,
+) -> tuple[IntArray, Edges]:
+    """Where each node's edges start, and the source, price and payload of every edge.
+
+    groups: sets of axes as bits, 1 << axis, in the order of their prices. kind: of a layout, equal
+    where a permute can lead; negative where none can. strides: as a permute sees them.
+    """
+    most = len(places) * (1 + 2 * len(groups))
+    counts = np.zeros(most, dtype=np.int64)
+    none = np.zeros(0, dtype=np.int32)
+    axes = places.shape[1]
+    digit = max(axes, 1)
+    weights = ((slots + 3) * digit) ** np.arange(axes - 1, -1, -1, dtype=np.int64)
+    keys = (places * digit + ranks) @ weights
+    by_kind, order = np.argsort(kind, kind="stable"), np.argsort(keys)
+    at = (weights, keys, order)
+    given = (places, ranks, slots, groups, kind, by_kind, strides, *at)
+    nodes = _compiled_sweep(*given, False, counts, (none, none, none))
+    start = np.zeros(nodes + 1, dtype=np.int64)
+    np.cumsum(counts[:nodes], out=start[1:])
+    made = tuple(np.empty(start[-1], dtype=np.int32) for _ in range(3))
+    found = (made[0], made[1], made[2])
+    _compiled_sweep(*given, True, start[:-1].copy(), found)
+    return start, found

@@ -1,0 +1,1 @@
+"""Lowering: a planning problem on a mesh as a cost graph."""

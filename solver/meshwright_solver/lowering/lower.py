@@ -1,0 +1,423 @@
+"""Lowering: a problem on one mesh as a cost graph.
+
+    node         states                          cost                       memory
+    op           its strategies                  compute, statistics, halo  -
+    rest         as its producer leaves a value  -                          saved by the producer
+    read         layout x saved as read or       -                          -
+                 gathered again
+    parameter    ParameterModel.states           update, spread             value, gradient, state
+
+    edge              cost                                         memory
+    op -> rest        projection: the strategy decides the layout
+    rest -> read      redistribution, forward and backward; its    the saved copy
+                      forward part again where the rest is saved
+    read -> op        the same, forward part again where the op
+                      needs this input in its backward pass, or
+                      is recomputed
+    rest -> op        (one reader) redistribution                  the saved copy
+    parameter -> op   ParameterModel.read_ns
+
+All costs are for one optimizer step: those of activations count once for each microbatch. A read
+node stands where several inputs share what they read, where a saved value feeds a matrix product,
+or where a value is recomputed; what has one other reader is saved as read. What passes by is left
+out, since a sum is all that a cost graph knows (`meshwright_solver.stage.memory_retries`). Arrays
+are shared by content, so that repeated blocks are built of the very same objects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.schema.garbage_collection import uncollected
+from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.layouts.states import StateSpace
+from meshwright_solver.lowering.elementwise_following import with_followers
+from meshwright_solver.lowering.node_content import (
+    OpContent,
+    ReadContent,
+    RestContent,
+    Table,
+    TableSource,
+)
+from meshwright_solver.lowering.read_states import (
+    ReadStates,
+    once_and_again,
+    saved_as_read_bytes,
+    saved_bytes,
+)
+from meshwright_solver.problem.values import BackwardNeed, ProblemValue
+from meshwright_solver.search.core.cost_graph import (
+    FORBIDDEN,
+    CostEdge,
+    CostGraph,
+    CostNode,
+    Projection,
+)
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_model import OpModel, StrategyFilter
+from meshwright_solver.strategies.parameter_model import ParameterModel
+
+__all__ = ["Lowered", "Models", "lower"]
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A cost graph and what its nodes stand for, by position of op and by root of value."""
+
+    graph: CostGraph
+    models: Models
+    op_node: dict[int, int]
+    op_choices: dict[int, IntArray]
+    rest_node: dict[str, int]
+    rest_states: dict[str, IntArray]
+    read_node: dict[str, int]
+    read_states: dict[str, ReadStates]
+    parameter_node: dict[str, int]
+
+
+@uncollected
+def lower(
+    models: Models,
+    pinned: Mapping[int, StrategyFilter],
+    memory_limit_bytes: float | None,
+) -> Lowered:
+    """The cost graph of a problem on a mesh; pinned: position of op -> strategies it may have.
+
+    Raises OutOfTime at the models' deadline.
+    """
+    lowered = _Lowering(models, pinned).run(memory_limit_bytes)
+    return with_followers(lowered) if models.followers else lowered
+
+
+class _Lowering:
+    """Node by node; what is in a node is made once for all of equal content."""
+
+    def __init__(self, models: Models, pinned: Mapping[int, StrategyFilter]) -> None:
+        self.models = models
+        self.key_of = models.key_of
+        self.pinned = pinned
+        self.nodes: list[CostNode] = []
+        self.edges: list[CostEdge | Projection] = []
+        self.out = Lowered(CostGraph((), ()), models, {}, {}, {}, {}, {}, {}, {})
+        problem = models.problem
+        self.per_step = problem.microbatches * problem.calibration.exposed.activation
+        self._limit_bytes = problem.moved_bytes
+        self._ops: dict[Hashable, OpContent] = {}
+        self._rests: dict[Hashable, RestContent] = {}
+        self._sources: dict[str, tuple[int, TableSource]] = {}  # root -> what its readers read
+
+    def run(self, memory_limit_bytes: float | None) -> Lowered:
+        problem, values = self.models.problem, self.models.values
+        for position, op in enumerate(problem.ops):
+            if position in values.views:
+                continue
+            self.models.deadline.check()
+            own = self._op(position)
+            for k in own.parameters:
+                value = values.value_of[op.inputs[k].tensor]
+                if value.root not in self._sources:
+                    self._add_parameter(value)
+            node = self._add_op(position, own)
+            for k, states, select in own.makes:
+                value = values.value_of[op.outputs[k].tensor]
+                self._add_rest(value, own, (k, states), Projection(node, len(self.nodes), select))
+        self.out.graph = CostGraph(tuple(self.nodes), tuple(self.edges), memory_limit_bytes)
+        return self.out
+
+    def _node(self, name: str, cost: FloatArray, memory: FloatArray | None = None) -> int:
+        self.nodes.append(CostNode(name, cost, memory))
+        return len(self.nodes) - 1
+
+    def _narrow(
+        self, cost: FloatArray, space: StateSpace, states: IntArray, needed: IntArray
+    ) -> FloatArray:
+        """The costs, without moves to more on a device than may be moved to at once."""
+        if math.isinf(self._limit_bytes):
+            return cost
+        large = space.local_bytes(needed) > self._limit_bytes
+        moved = (states[:, None, :] != needed[None, :, :]).any(axis=2)
+        return np.where(moved & large, FORBIDDEN, cost)
+
+    # --- ops -------------------------------------------------------------------------------------
+
+    def _add_op(self, position: int, own: OpContent) -> int:
+        op, value_of = self.models.problem.ops[position], self.models.values.value_of
+        node = self._node(op.name, own.cost)
+        self.out.op_node[position] = node
+        self.out.op_choices[position] = own.choices
+        for k, needed, again in own.reads:
+            value = value_of[op.inputs[k].tensor]
+            tail, source = self._sources[value.root]
+            table = source.table(needed, again)
+            if k in own.parameters:
+                model = self.models.parameter(value)
+                if model.may_be_looked_up_on_host:
+                    table = self._looked_up(model, own, table)
+                if model.rows is not None and model.rows.may_be_sparse:
+                    table = self._in_rows(model, own, needed, table)
+            self.edges.append(CostEdge(tail, node, *table))
+        return node
+
+    def _op(self, position: int) -> OpContent:
+        model, allowed = self.models.ops.model(position), self.pinned.get(position)
+        kept = None if allowed is None else allowed(model, model.choices)
+        key = (self.key_of(model), None if kept is None else kept.tobytes())
+        found = self._ops.get(key)
+        if found is None:
+            found = self._ops[key] = self._op_of(model, kept)
+        return found
+
+    def _op_of(self, model: OpModel, kept: NDArray[np.bool_] | None) -> OpContent:
+        models = self.models
+        if kept is None:
+            choices = model.choices
+            cost = models.shared(
+                ("op", self.key_of(model)), lambda: models.op_cost_ns(model, choices)
+            )
+        else:
+            key = ("pinned op", self.key_of(model), kept.tobytes())
+            choices, cost = models.shared(key, lambda: self._pinned(model, kept))
+        reads, makes = [], []
+        for k, port in enumerate(model.inputs):
+            if port.space is not None:
+                needed = models.shared(
+                    ("needed", self.key_of(model), k, self.key_of(choices)),
+                    lambda k=k, space=port.space: self._one(space, model.required(choices, k)),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                )
+                reads.append((k, needed, (port.saved or model.is_remade) and not port.is_parameter))
+        for k, port in enumerate(model.outputs):
+            if port.space is not None:
+                states, select = models.shared(
+                    ("rest", self.key_of(model), k, self.key_of(choices)),
+                    lambda k=k, space=port.space: self._made(space, model.made(choices, k)),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                )
+                makes.append((k, states, select))
+        parameters = tuple(k for k, port in enumerate(model.inputs) if port.is_parameter)
+        return OpContent(model, choices, cost, parameters, tuple(reads), tuple(makes))
+
+    def _pinned(self, model: OpModel, kept: NDArray[np.bool_]) -> tuple[IntArray, FloatArray]:
+        choices = model.choices[kept]
+        return choices, self.models.op_cost_ns(model, choices)
+
+    def _one(self, space: StateSpace, states: IntArray) -> IntArray:
+        """The one array of these states: what different ops need and make is often the same."""
+        return self.models.shared(("states", self.key_of(space), states.tobytes()), lambda: states)
+
+    def _made(self, space: StateSpace, made: IntArray) -> tuple[IntArray, IntArray]:
+        states, select = _unique(space, made)
+        return self._one(space, states), select
+
+    # --- values at rest --------------------------------------------------------------------------
+
+    def _add_parameter(self, value: ProblemValue) -> None:
+        model = self.models.parameter(value)
+        found = self._rests.get(self.key_of(model))
+        if found is None:
+            found = self._rests[self.key_of(model)] = self._parameter(model)
+        self.out.parameter_node[value.root] = self._add(value, found)
+
+    def _parameter(self, model: ParameterModel) -> RestContent:
+        node = self.models.shared(
+            ("parameter node", model),
+            lambda: (
+                model.rest_ns(model.states),
+                np.asarray(sum(model.memory_bytes(model.states)), dtype=np.float64),
+            ),
+        )
+
+        def table(needed: IntArray, _: bool) -> Table:
+            gathers = 2 if model.trained else 1
+            key = ("parameter edge", model, self.key_of(needed))
+            return self.models.shared(
+                key, lambda: (self._parameter_edge(model, needed, gathers), None)
+            )
+
+        return RestContent(model.space, model.states, node, TableSource(table))
+
+    def _parameter_edge(self, model: ParameterModel, needed: IntArray, gathers: int) -> FloatArray:
+        cost, limit_bytes = model.read_ns(model.states, needed, gathers), self._limit_bytes
+        if math.isinf(limit_bytes):
+            return cost
+        return np.where(model.moves_more(model.states, needed, limit_bytes), FORBIDDEN, cost)
+
+    def _looked_up(self, model: ParameterModel, reader: OpContent, table: Table) -> Table:
+        """The table, with what a lookup on hosts costs."""
+        cost, memory = table
+        key = ("looked up", *self.key_of.each([cost, reader.model, reader.choices]))
+
+        def made() -> Table:
+            exposed = self.models.problem.calibration.exposed
+            elements = reader.model.looked_up_bytes(reader.choices) / model.element_bytes.value
+            return cost + model.lookup_times(model.states, elements).exposed(exposed), memory
+
+        return self.models.shared(key, made)
+
+    def _in_rows(
+        self, model: ParameterModel, reader: OpContent, needed: IntArray, table: Table
+    ) -> Table:
+        """The table, with what sparse gradients cost and take."""
+        cost, _ = table
+        key = (
+            "in rows", self.key_of(cost), self.key_of(reader.model), self.key_of(reader.choices)
+        )  # fmt: skip
+
+        def made() -> Table:
+            elements = reader.model.looked_up_bytes(reader.choices) / model.element_bytes.value
+            rows, is_sparse = model.row_gradients(needed, elements), model.is_sparse(model.states)
+            moved_ns = rows.gather_ns * self.models.problem.calibration.exposed.gradient
+            return (
+                cost + np.where(is_sparse[:, None], moved_ns, 0.0)
+                + model.row_update_ns(model.states, rows),
+                np.where(is_sparse[:, None], rows.held_bytes, 0.0),
+            )  # fmt: skip
+
+        return self.models.shared(key, made)
+
+    def _add_rest(
+        self,
+        value: ProblemValue,
+        producer: OpContent,
+        made: tuple[int, IntArray],
+        projection: Projection,
+    ) -> None:
+        port, states = made
+        kept = value.kept
+        key = (self.key_of(producer), port, kept)
+        found = self._rests.get(key)
+        if found is None:
+            space = producer.model.outputs[port].space
+            assert space is not None
+            found = self._rests[key] = self._rest(space, states, kept)
+        self.edges.append(projection)
+        self.out.rest_states[value.root] = states
+        self.out.rest_node[value.root] = self._add(value, found)
+
+    def _rest(self, space: StateSpace, states: IntArray, kept: BackwardNeed) -> RestContent:
+        models, problem = self.models, self.models.problem
+        node = models.shared(
+            ("rest node", self.key_of(space), self.key_of(states), kept.is_held),
+            lambda: self._rest_node(space, states, kept),
+        )
+
+        def made(needed: IntArray) -> Table:
+            moves = models.redistributions(space)
+            rows, columns = space.index(states), space.index(needed)
+            cost = moves.total_ns(rows[:, None], columns[None, :]) * self.per_step
+            cost = self._narrow(cost, space, states, needed)
+            if not kept.again:
+                return cost, None
+            copy = saved_as_read_bytes(moves, states, needed, kept.is_at_hand)
+            return cost, copy * problem.in_flight
+
+        def table(needed: IntArray, _: bool) -> Table:
+            key = (
+                "rest op", self.key_of(space), self.key_of(states), self.key_of(needed), kept
+            )  # fmt: skip
+            return models.shared(key, lambda: made(needed))
+
+        return RestContent(space, states, node, TableSource(table))
+
+    def _rest_node(
+        self, space: StateSpace, states: IntArray, kept: BackwardNeed
+    ) -> tuple[FloatArray, FloatArray | None]:
+        local = space.local_bytes(states)
+        if kept.is_held:
+            return np.zeros(len(states)), local * self.models.problem.in_flight
+        return np.where(local > self._limit_bytes, FORBIDDEN, 0.0), None
+
+    def _add(self, value: ProblemValue, own: RestContent) -> int:
+        """The node of a value at rest, and of the value as it is read where readers share it."""
+        node = self._node(value.root, *own.node)
+        if not self.models.reads_shared(value):
+            self._sources[value.root] = (node, own.source)
+            return node
+        model = self.models.ops.model
+        readers = [(model(position), k) for position, k in value.readers]
+        again = not value.is_parameter and value.kept.again
+        key = (again, *[(self.key_of(reader), k) for reader, k in readers])
+        found = own.reads.get(key)
+        if found is None:
+            found = own.reads[key] = self._read(value, own, readers, again)
+        head = self._node(f"{value.root} (as read)", found.cost)
+        self.edges.append(CostEdge(node, head, *found.edge))
+        self.out.read_node[value.root] = head
+        self.out.read_states[value.root] = found.states
+        self._sources[value.root] = (head, found.source)
+        return node
+
+    # --- values as they are read -----------------------------------------------------------------
+
+    def _read(
+        self,
+        value: ProblemValue,
+        own: RestContent,
+        readers: Sequence[tuple[OpModel, int]],
+        again: bool,
+    ) -> ReadContent:
+        models, space, rest = self.models, own.space, own.states
+        states = models.shared(
+            ("read", self.key_of(space), *((self.key_of(model), k) for model, k in readers), again),
+            lambda: self._read_states(space, readers, again),
+        )
+        cost = models.shared(
+            ("read node", self.key_of(states)), lambda: np.zeros(len(states.layouts))
+        )
+        if value.is_parameter:
+            edge = own.source.table(states.layouts, False)
+        else:
+            key = ("rest read", *self.key_of.each([space, rest, states]), value.kept)
+            edge = models.shared(key, lambda: self._rest_to_read(space, rest, states, value.kept))
+
+        def made(needed: IntArray, moves_again: bool) -> Table:
+            moves = models.redistributions(space)
+            rows, columns = space.index(states.layouts)[:, None], space.index(needed)[None, :]
+            total = moves.total_ns(rows, columns)
+            if moves_again:
+                total = total + moves.forward_ns(rows, columns)
+            return self._narrow(total * self.per_step, space, states.layouts, needed), None
+
+        def table(needed: IntArray, moves_again: bool) -> Table:
+            key = ("read op", *self.key_of.each([space, states, needed]), moves_again)
+            return models.shared(key, lambda: made(needed, moves_again))
+
+        return ReadContent(states, cost, edge, TableSource(table))
+
+    def _read_states(
+        self, space: StateSpace, readers: Sequence[tuple[OpModel, int]], choices_again: bool
+    ) -> ReadStates:
+        """What any reader may need, once saved as read and, where it is saved, once gathered again.
+
+        One object wherever it is the same.
+        """
+        needed = [model.required(model.choices, k) for model, k in readers]
+        layouts, _ = _unique(space, np.concatenate(needed))
+        key = ("read states", self.key_of(space), layouts.tobytes(), choices_again)
+        return self.models.shared(key, lambda: once_and_again(layouts, choices_again))
+
+    def _rest_to_read(
+        self, space: StateSpace, rest: IntArray, read: ReadStates, kept: BackwardNeed
+    ) -> Table:
+        moves, problem = self.models.redistributions(space), self.models.problem
+        once = read.layouts[~read.again]
+        rows, columns = space.index(rest)[:, None], space.index(once)[None, :]
+        forward = moves.forward_ns(rows, columns)
+        total = forward + moves.backward_ns(rows, columns)
+        if read.again.any():  # the same layouts once more
+            total = np.concatenate([total, total + forward], axis=1)
+        cost = self._narrow(total * self.per_step, space, rest, read.layouts)
+        if not kept.again:
+            return cost, None
+        return cost, saved_bytes(moves, rest, read, kept.is_at_hand) * problem.in_flight
+
+
+def _unique(space: StateSpace, states: IntArray) -> tuple[IntArray, IntArray]:
+    """Those of a space that are among some, in its order, and which of them each is."""
+    places = space.index(states)
+    found = np.zeros(len(space.states), dtype=np.bool_)
+    found[places] = True
+    return space.states[found], (found.cumsum() - 1)[places]

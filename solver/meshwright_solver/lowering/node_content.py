@@ -1,0 +1,67 @@
+"""What nodes of a lowered graph have in common: states, tables, and what their readers find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.common.identity_keys import IdentityKey, IdentityKeys
+from meshwright_solver.layouts.states import StateSpace
+from meshwright_solver.lowering.read_states import ReadStates
+from meshwright_solver.strategies.op_model import OpModel
+
+Table = tuple[FloatArray, FloatArray | None]  # cost, memory
+
+
+@dataclass(frozen=True, slots=True)
+class OpContent:
+    """What ops of one model and the same choices lower to.
+
+    reads: of inputs that are not free, the port, the states needed, and whether these are gathered
+    again in the backward pass. makes: of such outputs, the port, the states and the projection.
+    """
+
+    model: OpModel
+    choices: IntArray
+    cost: FloatArray
+    parameters: tuple[int, ...]
+    reads: tuple[tuple[int, IntArray, bool], ...]
+    makes: tuple[tuple[int, IntArray, IntArray], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """What readers find: an edge's table by the states needed, and whether gathered again."""
+
+    make: Callable[[IntArray, bool], Table]
+    key_of: IdentityKeys = field(default_factory=IdentityKeys)
+    tables: dict[tuple[IdentityKey, bool], Table] = field(default_factory=dict)
+
+    def table(self, needed: IntArray, again: bool) -> Table:
+        key = (self.key_of(needed), again)
+        found = self.tables.get(key)
+        if found is None:
+            found = self.tables[key] = self.make(needed, again)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReadContent:
+    """A read node. edge: from the value at rest."""
+
+    states: ReadStates
+    cost: FloatArray
+    edge: Table
+    source: TableSource
+
+
+@dataclass(frozen=True, slots=True)
+class RestContent:
+    """A value at rest, or a parameter. reads: by the models of the readers."""
+
+    space: StateSpace
+    states: IntArray
+    node: Table
+    source: TableSource
+    reads: dict[Hashable, ReadContent] = field(default_factory=dict)

@@ -1,0 +1,62 @@
+"""States of a value as it is read, and the bytes that it takes for the backward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.layouts.redistribution import Redistributions
+
+
+@dataclass(slots=True)
+class ReadStates:
+    """States of a read node: layouts, and whether the value is gathered again (rest is saved)."""
+
+    layouts: IntArray
+    again: np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def once_and_again(layouts: IntArray, choices_again: bool) -> ReadStates:
+    again = np.zeros(len(layouts), dtype=np.bool_)
+    if not choices_again:
+        return ReadStates(layouts, again)
+    return ReadStates(np.concatenate([layouts, layouts]), np.concatenate([again, ~again]))
+
+
+def saved_bytes(moves: Redistributions, rest: IntArray, read: ReadStates, kept: bool) -> FloatArray:
+    """(rest, read): what the read copy adds to memory; kept: the rest layout is saved anyway."""
+    same = moves.space.key(rest)[:, None] == moves.space.key(read.layouts)[None, :]
+    at_rest = moves.space.local_bytes(rest)[:, None]
+    as_read = moves.space.local_bytes(read.layouts)[None, :]
+    copy = np.where(read.again[None, :], 0.0 if kept else at_rest, as_read)
+    return np.where(same, 0.0 if kept else at_rest, copy)
+
+
+def working_bytes(
+    moves: Redistributions, rest: IntArray, read: ReadStates, kept: bool
+) -> FloatArray:
+    """(rest, read): of a value made again, what its copy takes until the gradients are done.
+
+    kept: the rest layout is needed anyway. A copy saved as read takes none of it.
+    """
+    same = moves.space.key(rest)[:, None] == moves.space.key(read.layouts)[None, :]
+    at_rest = moves.space.local_bytes(rest)[:, None]
+    as_read = moves.space.local_bytes(read.layouts)[None, :]
+    copy = np.where(read.again[None, :], as_read, 0.0)
+    return np.where(same, 0.0 if kept else at_rest, copy)
+
+
+def saved_as_read_bytes(
+    moves: Redistributions, rest: IntArray, needed: IntArray, kept: bool
+) -> FloatArray:
+    """(rest, needed): the copy that one reader saves; a layout reached by slicing can be either."""
+    rows, columns = moves.space.index(rest), moves.space.index(needed)
+    free = moves.forward_ns(rows[:, None], columns[None, :]) == 0.0
+    at_rest = moves.space.local_bytes(rest)[:, None]
+    as_read = moves.space.local_bytes(needed)[None, :]
+    if kept:
+        return np.where(free, 0.0, as_read)
+    return np.where(free, np.minimum(at_rest, as_read), as_read)

@@ -1,0 +1,1 @@
+"""The search for pipelines: configurations, estimates, stages of consecutive ops, schedules."""

@@ -1,0 +1,51 @@
+"""A bound on every plan of the same cuts and schedule: all work at its fastest, nothing moved.
+
+A schedule takes no longer where passes are shorter, so that its run with the least that every
+stage's passes can take, on any of the meshes, and with free transfers, is below every plan's step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from meshwright.schema import Passes
+from meshwright_solver.common.identity_keys import IdentityKey
+from meshwright_solver.constraints.meshes import meshes
+from meshwright_solver.pipeline.pipeline_cost import step_of_passes_ns
+from meshwright_solver.pipeline.stage_problems import Staged
+from meshwright_solver.problem.problem import Problem
+from meshwright_solver.problem.values import find_values
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_templates import OpSketches
+
+
+def least_step_ns(staged: Staged, first: Sequence[int], max_axes: int) -> float:
+    """first: for every stage, the first that is like it."""
+    known = {number: least_passes(staged.problem(number), max_axes) for number in set(first)}
+    passes = [known[number] for number in first]
+    return step_of_passes_ns(staged.schedule, passes, np.zeros((2, len(passes) - 1)))
+
+
+def least_passes(problem: Problem, max_axes: int) -> Passes:
+    """The arithmetic alone of one microbatch, each op in the strategy in which it is fastest."""
+    values = find_values(problem)
+    sketches = OpSketches(problem, values)
+    found = np.full(3, np.inf)
+    for mesh in meshes(problem.topology, max_axes):
+        models = Models(problem, values, mesh, sketches)
+        known: dict[IdentityKey, tuple[float, float, float]] = {}
+        total = np.zeros(3)
+        for position in range(len(problem.ops)):
+            if position in values.views:
+                continue
+            model = models.ops.model(position)
+            key = models.key_of(model)
+            if key not in known:
+                forward, inputs, weights = models.passes_ns(model, model.choices)
+                known[key] = float(forward.min()), float(inputs.min()), float(weights.min())
+            total += known[key]
+        found = np.minimum(found, total)
+    forward_ns, inputs_ns, weights_ns = found.tolist()
+    return Passes(forward_ns=forward_ns, inputs_ns=inputs_ns, weights_ns=weights_ns, step_ns=0.0)

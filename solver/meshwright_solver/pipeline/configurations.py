@@ -1,0 +1,208 @@
+"""The pipelines that are tried: what the request leaves open, in numbers that can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from meshwright.schedules.kinds import check_schedule
+from meshwright.schema import (
+    InvalidInput,
+    Pipeline,
+    Request,
+    RequestError,
+    RequestPatch,
+    ScheduleKind,
+    step_batch,
+)
+from meshwright.schema.pipeline import MAX_STAGES_PER_RANK
+from meshwright_solver.pipeline.layers import layer_begins
+from meshwright_solver.pipeline.rank_placement import Placement, RankShare, placements
+from meshwright_solver.pipeline.rank_topology import rank_counts, split
+from meshwright_solver.pipeline.stage_graph import Anatomy
+
+# gpipe never beats 1f1b, which waits as long and holds less
+_TRIED: tuple[ScheduleKind, ...] = ("1f1b", "zb_h1", "interleaved_1f1b", "zb_v")
+_VIRTUAL = (2, 4)  # chosen: stages a rank of interleaved schedules of half a layer or less
+_MOST_RANKS = 64  # chosen: more than any published configuration has
+_MOST_ROUNDS = 32  # chosen: microbatches over ranks; beyond it a bubble is under 3 % of a step
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """cuts: of the user, as positions in `Anatomy.order`; None where they are to be found.
+
+    placement: of the ranks on the groups of a mixed cluster, none on others. on: their devices.
+    """
+
+    ranks: int
+    schedule: ScheduleKind
+    stages_per_rank: int
+    microbatches: int
+    cuts: tuple[int, ...] | None = None
+    placement: Placement = ()
+    on: tuple[str, ...] = ()
+
+    @property
+    def shares(self) -> Placement:
+        return self.placement or (RankShare(0, self.ranks),)
+
+    @property
+    def request_patch(self) -> RequestPatch | None:
+        """The change of the request that leaves only this configuration; None where ranks lie on
+        certain groups, which a request cannot state."""
+        if self.placement:
+            return None
+        pipeline: dict[str, int | str | None] = {"ranks": self.ranks, "schedule": self.schedule}
+        if self.stages_per_rank > 1:
+            pipeline["stages_per_rank"] = self.stages_per_rank
+        return {"pipeline": pipeline, "setup": {"microbatches": self.microbatches}}
+
+    def __str__(self) -> str:
+        virtual = f" of {self.stages_per_rank} stages" if self.stages_per_rank > 1 else ""
+        where = [
+            f"{own.ranks} on {name}" for own, name in zip(self.placement, self.on, strict=True)
+        ]
+        placed = f" ({', then '.join(where)})" if where else ""
+        return (
+            f"{self.schedule}, {self.ranks} pipeline ranks{virtual}{placed}, "
+            f"{self.microbatches} microbatches"
+        )
+
+
+def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration]:
+    """Every configuration to estimate. Raises InvalidInput where what is asked for cannot be."""
+    wanted = request.pipeline
+    cuts = _cuts(wanted.cuts, anatomy)
+    placed = _placed(request, min(_MOST_RANKS, len(anatomy.order)))
+    names = [group.device.name for group in request.topology.groups]
+    refused: list[InvalidInput] = []
+    made = False
+    layers = len(layer_begins(anatomy))
+    for ranks, placement in placed:
+        for microbatches in _microbatches(request, ranks):
+            tried = _kinds(wanted, layers, ranks)
+            for own in _of_ranks(
+                request, ranks, microbatches, cuts, tried, len(anatomy.order), refused
+            ):
+                made = True
+                on = tuple(names[share.group] for share in placement)
+                yield replace(own, placement=placement, on=on)
+    if made or (wanted.ranks is None and cuts is None):
+        return
+    if refused:
+        raise refused[0]
+    raise InvalidInput(
+        f"{len(wanted.cuts)} cuts make {len(wanted.cuts) + 1} stages, which no schedule asked for "
+        "has on these devices",
+        pointer="/pipeline/cuts",
+    )
+
+
+def _placed(request: Request, most: int) -> list[tuple[int, Placement]]:
+    """Numbers of ranks, each with where they lie."""
+    topology, wanted = request.topology, request.pipeline.ranks
+    if not topology.beside:
+        if wanted is not None:
+            split(topology, wanted)
+            return [(wanted, ())]
+        return [(count, ()) for count in rank_counts(topology) if 1 < count <= most]
+    every = list(placements(topology, most if wanted is None else max(most, wanted)))
+    found = [(sum(share.ranks for share in own), own) for own in every]
+    if wanted is None:
+        return found
+    counts = sorted({ranks for ranks, _ in found})
+    if wanted not in counts:
+        raise InvalidInput(
+            f"{wanted} pipeline ranks cannot be equal parts of each group of "
+            f"{topology.name or 'the topology'}; {', '.join(map(str, counts))} would do",
+            pointer="/pipeline/ranks",
+        )
+    return [(ranks, own) for ranks, own in found if ranks == wanted]
+
+
+def _of_ranks(
+    request: Request,
+    ranks: int,
+    microbatches: int,
+    cuts: tuple[int, ...] | None,
+    kinds: Sequence[tuple[ScheduleKind, tuple[int, ...]]],
+    ops: int,
+    refused: list[InvalidInput],
+) -> Iterator[Configuration]:
+    """refused: why others cannot be is added to it."""
+    wanted = request.pipeline
+    for kind, counts in kinds:
+        for count in counts:
+            if cuts is not None and len(cuts) != ranks * count - 1:
+                continue
+            try:
+                check_schedule(kind, ranks, microbatches, count)
+            except InvalidInput as wrong:
+                if wanted.schedule is not None and request.setup.microbatches is not None:
+                    raise
+                refused.append(wrong)
+                continue
+            if ranks * count > ops:
+                refused.append(
+                    InvalidInput(
+                        f"{ranks * count} stages need as many ops to begin with; the graph has "
+                        f"{ops} that are no views and depend on a parameter",
+                        pointer="/pipeline",
+                    )
+                )
+                continue
+            yield Configuration(ranks, kind, count, microbatches, cuts)
+
+
+def _kinds(wanted: Pipeline, layers: int, ranks: int) -> list[tuple[ScheduleKind, tuple[int, ...]]]:
+    """Schedules, and how many stages a rank has with each."""
+    usual = {"interleaved_1f1b": virtual_counts(layers, ranks), "zb_v": (2,)}
+    given = None if wanted.stages_per_rank is None else (wanted.stages_per_rank,)
+    kinds = _TRIED if wanted.schedule is None else (wanted.schedule,)
+    return [(kind, given or usual.get(kind, (1,))) for kind in kinds]
+
+
+def virtual_counts(layers: int, ranks: int) -> tuple[int, ...]:
+    """Stages a rank of interleaved schedules: for every number of layers that a stage may have, the
+    fewest stages that hold them all; two and four where a rank has but one layer."""
+    counts = {-(-layers // (ranks * each)) for each in range(1, layers // ranks + 1)}
+    return tuple(sorted(own for own in counts if 1 < own <= MAX_STAGES_PER_RANK)) or _VIRTUAL
+
+
+def _microbatches(request: Request, ranks: int) -> list[int]:
+    """The setup's own number, or the numbers of ranks, doubling, that divide the batch."""
+    if request.setup.microbatches is not None:
+        return [request.setup.microbatches]
+    batch = step_batch(request.graph, request.setup) or 1
+    most = min(batch, _MOST_ROUNDS * ranks)
+    found = [count for count in range(1, most + 1) if batch % count == 0]
+    useful = [count for count in found if count % ranks == 0]
+    if not useful:
+        # as few as keep all ranks busy, up to a sample each
+        useful = [count for count in range(ranks, batch + 1) if batch % count == 0] or found[-1:]
+    doubling = useful[:1]
+    for count in useful[1:]:
+        if count >= 2 * doubling[-1]:
+            doubling.append(count)
+    return doubling
+
+
+def _cuts(names: tuple[str, ...], anatomy: Anatomy) -> tuple[int, ...] | None:
+    if not names:
+        return None
+    for place, name in enumerate(names):
+        if name not in anatomy.place:
+            raise RequestError(
+                f"no stage can begin with {name!r}: the graph has no such op, or it is a view or "
+                "depends on no parameter, which every stage makes for itself",
+                pointer=f"/pipeline/cuts/{place}",
+            )
+    cuts = tuple(anatomy.place[name] for name in names)
+    if list(cuts) != sorted(set(cuts)) or cuts[0] == 0:
+        raise RequestError(
+            "the ops with which stages begin are named in the order in which they run, the first "
+            "stage's left out",
+            pointer="/pipeline/cuts",
+        )
+    return cuts

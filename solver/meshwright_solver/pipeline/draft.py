@@ -1,0 +1,212 @@
+"""A draft: plans of the whole graph on the devices of one rank.
+
+In all the memory there could be, where a draft is to say what configurations are worth at best;
+else along the price of memory (`meshwright_solver.stage.memory_tradeoff`), in that of all ranks,
+with so many microbatches in flight as a rank holds: what fits so would fit if every rank had an
+equal share of the graph. Where none of these does, or a search other than elimination is asked
+for, or needed, there is one plan in place of these: that of the search for that memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshwright.schema import (
+    Infeasible,
+    InvalidInput,
+    Pin,
+    RecomputePolicy,
+    Request,
+    RequestError,
+    Topology,
+    step_batch,
+)
+from meshwright.schema.dim_cuts import Cuts, axes_of, counts_of
+from meshwright.schema.garbage_collection import uncollected
+from meshwright_solver.common.deadline import Deadline, OutOfTime
+from meshwright_solver.folding.folded_plan import FoldedPlan
+from meshwright_solver.pipeline.cost_only_plan import Sketches
+from meshwright_solver.pipeline.cuts import crossing_bytes, places
+from meshwright_solver.pipeline.draft_plan import DraftPlan
+from meshwright_solver.pipeline.plan_items import OpLocator, profile_of_plan
+from meshwright_solver.pipeline.rank_placement import RankShare, parts_of
+from meshwright_solver.pipeline.stage_cost import split_passes, whole_passes
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.search.core.outcome import TableTooLarge
+from meshwright_solver.stage.engines.registry import portfolio_of
+from meshwright_solver.stage.request_check import check
+from meshwright_solver.stage.stage_planner import plan_stage, price_stage
+from meshwright_solver.stage.stage_position import StagePosition
+
+_LEAST_S = 0.01  # chosen: a budget is more than nothing
+_TOLERANCE = 1e-2  # chosen: an estimate is worth no more
+_MOST_LABELS = 50_000  # chosen: nor than some tenths of a second
+_MOST_VERTICES = 6  # chosen: neighbours then differ by few per cent; each takes some 30 ms
+_ANY_BYTES = 2**60  # more than any plan takes
+
+Drafted = tuple[DraftPlan, ...] | Infeasible | None  # () where it would take too long
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is planned, on a rank of a share. policy: what may be done again. held: microbatches in
+    flight; axes: of the finest mesh; groups: those that the pipeline has, whose memory counts as
+    that of its ranks; none where memory does not count, and there is one plan."""
+
+    share: RankShare
+    groups: tuple[int, ...]
+    policy: RecomputePolicy
+    microbatches: int
+    held: float
+    axes: int
+
+    def on(self, topology: Topology) -> Topology:
+        """The devices of a rank, in the memory of all ranks."""
+        (part, *_) = parts_of(topology, (self.share,))
+        every = [topology.groups[number] for number in self.groups]
+        pool = sum(own.device.memory_bytes * own.device_count for own in every)
+        memory = pool // part.topology.device_count if self.groups else _ANY_BYTES
+        device = part.topology.device.model_copy(update={"memory_bytes": memory})
+        return part.topology.model_copy(update={"device": device})
+
+
+@uncollected
+def drafted(request: Request, anatomy: Anatomy, own: Draft, deadline: Deadline) -> Drafted:
+    """From the cheapest to the leanest. Why no plan fits even so; None where the graph cannot be
+    run in so many microbatches, or the time was over.
+
+    Pins that the devices of a rank cannot keep are a reason where the number of ranks is open, and
+    raised as bad input where it was asked for.
+    """
+    part = own.on(request.topology)
+    whole_on_rank = request.model_copy(
+        update={
+            "topology": part,
+            "setup": request.setup.model_copy(update={"microbatches": own.microbatches}),
+            "recompute": request.recompute.model_copy(update={"policy": own.policy}),
+            "budget": request.budget.model_copy(update={"max_axes": own.axes, "simplicity": 0.0}),
+        }
+    )
+    try:
+        found = _plans(whole_on_rank, anatomy, own, deadline)
+    except RequestError as wrong:
+        used_up = _used_up(request, part, own.share)
+        said = RequestError(wrong.detail + used_up, pointer=wrong.pointer)
+        if request.pipeline.ranks is not None:
+            raise said from wrong
+        return Infeasible(constraint="pins", detail=said.detail)
+    except InvalidInput:
+        if request.setup.microbatches is not None:
+            raise
+        return None  # the graph cannot be run at so small a batch
+    except OutOfTime:
+        return None
+    if isinstance(found, Infeasible):
+        return found
+    return _ways(request, anatomy, own, found)
+
+
+def _plans(
+    request: Request, anatomy: Anatomy, own: Draft, deadline: Deadline
+) -> list[FoldedPlan] | Infeasible:
+    place = StagePosition(own.held, tolerance=_TOLERANCE, max_labels=_MOST_LABELS)
+    ways, policy = anatomy.foldings, own.policy
+    limited = within(request, deadline)
+    if portfolio_of(request.solver).first.floor is not None:
+        most = _MOST_VERTICES if own.groups else 1
+        try:
+            found = price_stage(limited, policy, place, ways, deadline, most)
+            if found:
+                return found
+        except TableTooLarge:
+            if own.axes > coarsest_axes(request, request.topology):
+                return []  # there are plans on coarser meshes
+        except InvalidInput:
+            check(limited)  # says it of the graph as it was given
+            raise
+    sketches = Sketches()
+    answer = plan_stage(limited, None, deadline.stop, place, sketches.write, ways)
+    if answer.plan is not None:
+        return [sketches.of(answer.plan)]
+    assert answer.infeasible is not None
+    return answer.infeasible
+
+
+def _ways(
+    request: Request, anatomy: Anatomy, own: Draft, plans: list[FoldedPlan]
+) -> tuple[DraftPlan, ...]:
+    batch = step_batch(request.graph, request.setup)
+    symbols = dict(request.setup.symbols)
+    if batch is not None:
+        symbols["batch"] = batch // own.microbatches
+    crossing = crossing_bytes(anatomy, symbols)
+    at, locator = places(crossing), OpLocator(anatomy)
+    drafts = []
+    for folded in plans:
+        whole = whole_passes(folded)
+        profile, step_shares = profile_of_plan(folded, anatomy, locator, whole, own.microbatches)
+        drafts.append(
+            DraftPlan(
+                profile=profile,
+                places=at,
+                crossing_bytes=crossing,
+                whole=whole,
+                split=split_passes(folded),
+                step_shares=step_shares,
+                mesh=folded.models.mesh,
+                policy=own.policy,
+                group=own.share.group,
+            )
+        )
+    return tuple(drafts)
+
+
+def within(request: Request, deadline: Deadline, share: float = 1.0) -> Request:
+    """The request with a share of what is left of the time as its budget."""
+    left = deadline.left_s()
+    if left is None:
+        return request
+    budget = request.budget.model_copy(update={"seconds": max(left * share, _LEAST_S)})
+    return request.model_copy(update={"budget": budget})
+
+
+def on_meshes(request: Request, axes: int, *, is_final: bool) -> Request:
+    """The request for meshes of so many axes; what is no answer need not be simple."""
+    update: dict[str, object] = {"max_axes": axes}
+    if not is_final:
+        update["simplicity"] = 0.0
+    return request.model_copy(update={"budget": request.budget.model_copy(update=update)})
+
+
+def coarsest_axes(request: Request, part: Topology) -> int:
+    """The axes of the coarsest mesh of a part; of the finest where pins name others than levels."""
+    levels = {level.name for group in request.topology.groups for level in group.levels}
+    for pin in request.pins:
+        if not _named(pin) <= levels or any(counts_of(own) for own in _cuts(pin)):
+            return request.budget.max_axes
+    return max(1, sum(level.size > 1 for level in part.levels))
+
+
+def _cuts(pin: Pin) -> list[Cuts]:
+    return [own for own in (*(pin.inputs or ()), *(pin.outputs or ())) if own is not None]
+
+
+def _named(pin: Pin) -> set[str]:
+    """The axes that a pin names."""
+    named = {axis for axes in (pin.strategy or {}).values() for axis in axes}
+    return named | {axis for own in _cuts(pin) for axis in axes_of(own)}
+
+
+def _used_up(request: Request, part: Topology, share: RankShare) -> str:
+    """Which levels pins name of which a rank has a single unit."""
+    named = {axis for pin in request.pins for axis in _named(pin)}
+    sizes = {level.name: level.size for level in part.levels}
+    gone = [
+        level.name
+        for level in request.topology.groups[share.group].levels
+        if level.size > 1 and level.name in named and sizes.get(level.name, 1) == 1
+    ]
+    if not gone:
+        return ""
+    levels = " and ".join(repr(name) for name in gone)
+    return f"; {share.ranks} pipeline ranks use up level {levels}: fewer ranks leave some of it"

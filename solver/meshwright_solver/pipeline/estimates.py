@@ -1,0 +1,105 @@
+"""Estimates of configurations: of each the best cuts that are found, and how long its step takes.
+
+They do not depend on each other. Another process that makes some is told the ways that there are
+and tells cuts and sums; whoever then needs more of an estimate makes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+
+from meshwright.schema import RecomputePolicy, Request
+from meshwright_costmodel.calibrations import calibration_for
+from meshwright_solver.pipeline.candidates import CutEstimate, Option, cut, leanest_cut
+from meshwright_solver.pipeline.configurations import Configuration
+from meshwright_solver.pipeline.draft_plan import DraftPlan
+from meshwright_solver.pipeline.estimate import Estimate
+from meshwright_solver.pipeline.layers import layer_begins
+from meshwright_solver.pipeline.rank_placement import parts_of, sends_ns
+from meshwright_solver.pipeline.schedule_length import Pace
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.pipeline.stage_limits import StageLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Estimating:
+    """Configurations of the same ranks and microbatches, and the ways in which their stages may be
+    planned. shift: see `cut`."""
+
+    ways: tuple[DraftPlan, ...]
+    configurations: tuple[Configuration, ...]
+    shift: bool = False
+
+
+class Estimator:
+    """Makes estimates for one request."""
+
+    def __init__(self, request: Request, anatomy: Anatomy) -> None:
+        self.usable = request.setup.usable_memory
+        self._topology = request.topology
+        self._calibration = calibration_for(request)
+        self._ops = len(anatomy.order)
+        self._layers = layer_begins(anatomy)
+        self._layers = self._layers[self._layers > 0]
+        self._paces: dict[tuple[str, int, int, int], Pace] = {}
+
+    def cuts(self, asked: Estimating) -> list[CutEstimate | None]:
+        """By configuration; None where no cuts keep the memory."""
+        return [self._cut(asked.ways, own, shift=asked.shift) for own in asked.configurations]
+
+    def options(
+        self, asked: Estimating, cuts: Sequence[CutEstimate | None], axes: int
+    ) -> list[Option]:
+        """Of the configurations that have cuts. axes: see `Option`."""
+        return [
+            self._option(asked.ways, own, found, axes)
+            for own, found in zip(asked.configurations, cuts, strict=True)
+            if found is not None
+        ]
+
+    def without(self, own: Option, more: Sequence[RecomputePolicy]) -> Option | None:
+        """The option with no stage that does again as much as these policies, if it fits so."""
+        ways = tuple(way for way in own.estimate.plans if way.policy not in more)
+        found = self._cut(ways, own.configuration, shift=True) if ways else None
+        return None if found is None else self._option(ways, own.configuration, found, own.axes)
+
+    def tight(self, ways: tuple[DraftPlan, ...], own: Configuration, axes: int) -> Option | None:
+        """With the cuts that hold least, whether that fits or not."""
+        found = leanest_cut(own, self.estimate(ways, own), self._ops, self.usable)
+        return None if found is None else self._option(ways, own, found, axes)
+
+    def estimate(self, ways: tuple[DraftPlan, ...], own: Configuration) -> Estimate:
+        key = own.schedule, own.ranks, own.microbatches, own.stages_per_rank
+        if key not in self._paces:
+            self._paces[key] = Pace.of(*key)
+        parts = parts_of(self._topology, own.shares)
+        pace = self._paces[key]
+        each = max(1, len(self._layers) // (own.ranks * own.stages_per_rank))
+        limits = StageLimits(
+            plans=tuple([way for way in ways if way.layers <= each]),
+            pace=pace,
+            limits_bytes=np.array(
+                [part.topology.device.memory_bytes * self.usable for part in parts]
+            ),
+            groups=np.array([part.group for part in parts]),
+        )
+        efficiency = self._calibration.link_efficiency
+        return Estimate(
+            limits,
+            sends_ns(parts, limits.order.rank_of, ways[0].crossing_bytes, efficiency),
+        )
+
+    def _cut(
+        self, ways: tuple[DraftPlan, ...], own: Configuration, *, shift: bool
+    ) -> CutEstimate | None:
+        estimate = self.estimate(ways, own)
+        return cut(own, estimate, self._layers, self._ops, self.usable, shift=shift)
+
+    def _option(
+        self, ways: tuple[DraftPlan, ...], own: Configuration, found: CutEstimate, axes: int
+    ) -> Option:
+        return Option(own, found, axes, cache(partial(self.estimate, ways, own)))

@@ -1,0 +1,42 @@
+"""What is said where no configuration of a pipeline has a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from meshwright.schema import Infeasible, Request
+from meshwright_solver.pipeline.candidates import Option
+
+
+def closest(options: Sequence[Option]) -> Infeasible | None:
+    """Of those that were planned and have no plan: which misses by least. Other cuts may fit."""
+
+    def missed(why: Infeasible) -> float:
+        if not why.needed_bytes or not why.available_bytes:
+            return np.inf
+        return why.needed_bytes / why.available_bytes
+
+    refused = [(own.configuration, own.refused) for own in options if own.refused is not None]
+    if not refused:
+        return None
+    configuration, why = min(refused, key=lambda own: missed(own[1]))
+    by = ""
+    if why.needed_bytes and why.available_bytes:
+        by = f" misses by {(why.needed_bytes - why.available_bytes) / 2**30:.2f} GiB"
+    detail = f"no configuration found fits; closest: {configuration}{by}: {why.detail}"
+    return why.model_copy(update={"detail": detail})
+
+
+def nothing_fits(request: Request) -> Infeasible:
+    groups = request.topology.groups
+    sizes = [f"{group.device.memory_bytes / 2**30:.0f}" for group in groups]
+    return Infeasible(
+        constraint="memory",
+        detail=(
+            "no configuration found fits: no cuts were found that keep the memory of the devices "
+            f"({' and '.join(sizes)} GiB each); more pipeline ranks or more microbatches may do"
+        ),
+        available_bytes=max(group.device.memory_bytes for group in groups),
+    )

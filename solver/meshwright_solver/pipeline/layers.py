@@ -1,0 +1,56 @@
+"""The layers of a graph: copies of its longest repeated run, with equal ops before and behind them.
+
+A folding (`meshwright_solver.folding.fold`) leaves out a first or a last copy that reads another
+tensor than the rest, as the first layer reads the embedding. It is a layer all the same. Where a
+run begins within its period is arbitrary: a norm behind the embedding looks like the norm that ends
+a layer of BERT. Layers begin where most names of ops go from one numbered module to the next
+(`layer.3.` to `layer.4.`); in a graph without such names, where the run does.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.folding.fold import fold, op_looks
+from meshwright_solver.pipeline.stage_graph import Anatomy
+
+_NUMBERED = re.compile(r"(?:^|.*?\.)\d+(?=\.|$)")  # the path of a module up to its first number
+
+
+def layer_begins(anatomy: Anatomy) -> IntArray:
+    """Positions in `anatomy.order` with which layers begin; none where nothing repeats."""
+    levels = fold(anatomy.graph, {}, nested=False).levels
+    if not levels:
+        return np.zeros(0, dtype=np.int64)
+    run = max(levels[0], key=lambda own: own.copies * own.period)
+    order, place = anatomy.graph.topological_order(), anatomy.place
+    looks = op_looks(anatomy.graph, order, {})
+    modules = [_NUMBERED.match(op.name) for op in order]
+    names = [None if found is None else found[0] for found in modules]
+    shifts = [_starts(looks, run.start + shift, run.period) for shift in range(run.period)]
+    starts = max(shifts, key=lambda own: sum(_is_first(names, start) for start in own))
+    begins = []
+    for start in starts:
+        places = [place[op.name] for op in order[start : start + run.period] if op.name in place]
+        begins += [min(places)] if places else []
+    return np.array(sorted(begins), dtype=np.int64)
+
+
+def _starts(looks: IntArray, start: int, period: int) -> range:
+    """Where ops that look like those of one period begin: there, before and behind it."""
+    layer = looks[start : start + period]
+    first, stop = start, start + period
+    while first >= period and np.array_equal(looks[first - period : first], layer):
+        first -= period
+    while np.array_equal(looks[stop : stop + period], layer):
+        stop += period
+    return range(first, stop, period)
+
+
+def _is_first(names: list[str | None], position: int) -> bool:
+    """Whether an op is the first of a numbered module."""
+    before = names[position - 1] if position else None
+    return names[position] is not None and names[position] != before

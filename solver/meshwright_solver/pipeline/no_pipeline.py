@@ -1,0 +1,150 @@
+"""Plans of one stage: what a pipeline has to beat.
+
+On a mixed cluster on each of its groups alone, since a stage has one kind of device. The fastest is
+the answer; what it leaves idle is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from meshwright.schema import Answer, InvalidInput, Pipeline, Request, RequestPatch, Topology
+from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.pipeline.draft import on_meshes, within
+from meshwright_solver.pipeline.shared_context import Searches, SharedContext
+from meshwright_solver.stage.stage_planner import plan_stage
+
+Planned = Callable[[Request], Answer]
+
+_SHARE = 0.3  # chosen: of the time, for the plan without a pipeline
+_FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
+_UNSURE = 1.05  # measured: estimates of pipelines short of memory are up to 4 % too low
+
+
+class Alone:
+    """The plan without a pipeline, in another process where there is one: on the coarsest meshes
+    of so many axes from the beginning, on the finest if that may win."""
+
+    def __init__(self, searches: Searches, axes: int, deadline: Deadline) -> None:
+        self._searches = searches
+        self._deadline = deadline
+        self._axes = axes
+        self._finest_axes = searches.shared.request.budget.max_axes
+        self._on_coarsest = self._begun(axes)
+        self._on_finest: Callable[[], Answer] | None = None
+
+    @cached_property
+    def _coarse(self) -> Answer:
+        return self._on_coarsest()
+
+    def expect(self, pipeline_ns: float) -> None:
+        """Begin with the finest meshes where pipelines of which the best is estimated to take so
+        long leave them a chance, and who asks can do other things meanwhile."""
+        if self._searches.executor is not None and not self._is_beaten(_UNSURE * pipeline_ns):
+            self._on_finest = self._begun(self._finest_axes)
+
+    def best(self, pipeline_ns: float) -> Answer:
+        """On the finest meshes too, unless pipelines on the coarsest are far ahead."""
+        coarse = self._coarse
+        if self._is_beaten(pipeline_ns):
+            return coarse
+        found = (self._on_finest or self._begun(self._finest_axes))()
+        if coarse.plan is None:
+            return found
+        if found.plan is None or coarse.plan.cost.step_ns < found.plan.cost.step_ns:
+            return coarse
+        return found
+
+    def _is_beaten(self, pipeline_ns: float) -> bool:
+        if self._finest_axes <= self._axes:
+            return True
+        plan = self._coarse.plan
+        if plan is None:
+            return False
+        return self._deadline.is_over() or plan.cost.step_ns > _FAR_AHEAD * pipeline_ns
+
+    def _begun(self, axes: int) -> Callable[[], Answer]:
+        """Where the time ends before another process has it: the best that is found at once."""
+        waiting = self._searches.begun(_planned, axes, self._deadline)
+        return lambda: waiting() or _planned(self._searches.shared, axes, self._deadline)
+
+
+def _planned(shared: SharedContext, axes: int, deadline: Deadline) -> Answer:
+    """On meshes of so many axes."""
+    request = shared.request
+    on_meshes_of = on_meshes(request, axes, is_final=axes == request.budget.max_axes)
+    own = within(on_meshes_of, deadline, _SHARE / len(request.topology.groups))
+    ways = shared.anatomy.foldings
+    return plan_on_one_group(own, lambda one: plan_stage(one, None, deadline.stop, foldings=ways))
+
+
+def no_pipeline_patch(wanted: Pipeline) -> RequestPatch:
+    """The change of a request for pipelines to one for a single stage, which has no schedule."""
+    pipeline: dict[str, int | str | None] = {"ranks": 1}
+    for name in ("schedule", "stages_per_rank"):
+        if getattr(wanted, name) is not None:
+            pipeline[name] = None
+    return {"pipeline": pipeline}
+
+
+def plan_on_one_group(request: Request, planned: Planned) -> Answer:
+    """planned: one stage on devices of one kind. Where no group has a plan, why the one that misses
+    by least has none."""
+    if not request.topology.beside:
+        return planned(request)
+    answers: list[Answer] = []
+    first = 0
+    for group in request.topology.groups:
+        own = request.model_copy(update={"topology": group})
+        answers.append(_placed(planned(own), request, group, first))
+        first += group.device_count
+    return min(answers, key=_worth)
+
+
+def check_on_groups(request: Request, check: Callable[[Request], None]) -> None:
+    """check: of devices of one kind. Raises what it raises where it refuses every group."""
+    refused: list[InvalidInput] = []
+    for group in request.topology.groups:
+        try:
+            check(request.model_copy(update={"topology": group}))
+        except InvalidInput as wrong:
+            refused.append(wrong)
+        else:
+            return
+    raise refused[0]
+
+
+def _worth(answer: Answer) -> tuple[bool, float]:
+    if answer.plan is not None:
+        return False, answer.plan.cost.step_ns
+    why = answer.infeasible
+    if why is None or not why.needed_bytes or not why.available_bytes:
+        return True, np.inf
+    return True, why.needed_bytes / why.available_bytes
+
+
+def _placed(answer: Answer, request: Request, group: Topology, first: int) -> Answer:
+    """The answer for the whole topology, whose devices from `first` on the group has."""
+    if answer.plan is None:
+        if answer.infeasible is None:
+            return answer
+        detail = f"on {group.device_count} {group.device.name} alone: {answer.infeasible.detail}"
+        why = answer.infeasible.model_copy(update={"detail": detail})
+        return answer.model_copy(update={"infeasible": why})
+    (stage,) = answer.plan.stages
+    idle = request.topology.device_count - group.device_count
+    note = (
+        f"one stage has one kind of device: the plan is for the {group.device_count} "
+        f"{group.device.name}, and {idle} other devices are idle; a pipeline can have all"
+    )
+    plan = answer.plan.model_copy(
+        update={
+            "topology": request.topology.id,
+            "stages": (stage.model_copy(update={"ranks_from": first}),),
+            "notes": (note, *answer.plan.notes),
+        }
+    )
+    return answer.model_copy(update={"plan": plan})

@@ -1,0 +1,148 @@
+"""Plans the stages of options: on coarse meshes, to choose between options; then more exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import replace
+
+from meshwright.schedules.kinds import schedule
+from meshwright.schema import Infeasible
+from meshwright_costmodel.calibrations import calibration_for
+from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.pipeline.candidates import Option
+from meshwright_solver.pipeline.configurations import Configuration
+from meshwright_solver.pipeline.draft import on_meshes
+from meshwright_solver.pipeline.drafts import Drafts, Say
+from meshwright_solver.pipeline.reduce_recompute import Lightening
+from meshwright_solver.pipeline.stage_plans import StageWishes, plan_stages_that_fit
+from meshwright_solver.pipeline.stage_problems import Staged
+
+COARSE_TOLERANCE = 1e-2  # chosen: gap of stages' plans that choose between configurations
+AS_GOOD = 1.03  # measured: gpt3-175b on 1,024 A100, estimates up to 3.6 % off
+_TOLERANCE = 3e-3  # chosen: gap of stages' plans in the answer
+
+
+class OptionPlanner:
+    """Returns options with plans; options themselves do not change.
+
+    report: called with an option whose plans are to be improved yet.
+    """
+
+    def __init__(
+        self,
+        drafts: Drafts,
+        deadline: Deadline,
+        executor: Executor | None,
+        *,
+        say: Say,
+        report: Callable[[Option], None],
+    ) -> None:
+        self.request = drafts.request
+        self.drafts = drafts
+        self.deadline = deadline
+        self.executor = executor
+        self.say = say
+        self.report = report
+        self.calibration = calibration_for(drafts.request)
+        self._staged: dict[tuple[Configuration, tuple[int, ...]], Staged] = {}
+
+    def coarse(self, option: Option, best_ns: float) -> Option:
+        """The option, planned on the meshes of its estimate. best_ns: of options planned before."""
+        planned = self._planned(option, option.axes, COARSE_TOLERANCE)
+        return self._without_recompute(planned, best_ns)
+
+    def refined(self, option: Option) -> tuple[Option, tuple[str, ...]]:
+        """The option, planned on the finest meshes, and notes on what was left out."""
+        axes, notes = self.request.budget.max_axes, list[str]()
+        if self.deadline.is_over():
+            return option, ()
+        if option.configuration.shares in self.drafts.coarse_only:
+            axes = option.axes
+            notes.append(f"meshes of more than {axes} axes were left out: large tables")
+        self.say(f"{option.configuration}, finest meshes", 0, 1)
+        fine = self._planned(option, axes, _TOLERANCE)
+        margin = 1 + self.request.budget.simplicity
+        is_coarse_better = fine.plans is None or (
+            option.plans is not None and option.plans.ns * margin <= fine.plans.ns
+        )
+        if is_coarse_better:
+            fine, axes = option, option.axes
+        return self._lightened(fine, axes), tuple(notes)
+
+    def staged(self, option: Option) -> Staged:
+        """The stages of an option as planning problems."""
+        configuration = option.configuration
+        key = configuration, option.cuts
+        if key not in self._staged:
+            self._staged[key] = Staged(
+                self.drafts.searches.shared.anatomy,
+                self.request.topology,
+                self.request.setup,
+                self.calibration,
+                schedule(
+                    configuration.schedule,
+                    configuration.ranks,
+                    configuration.microbatches,
+                    configuration.stages_per_rank,
+                ),
+                option.cuts,
+                configuration.placement,
+            )
+        return self._staged[key]
+
+    def _without_recompute(self, option: Option, best_ns: float) -> Option:
+        """The option with stages that recompute nothing, where that is faster.
+
+        Saved activations leave more to choose than drafts know of.
+        """
+        first, *more = self.drafts.policies
+        if option.policies == (first,):
+            return option
+        plainer = self.drafts.estimator.without(option, more)
+        if plainer is None or plainer.estimated_ns > AS_GOOD * min(best_ns, option.ns):
+            return option
+        planned = self._planned(plainer, plainer.axes, COARSE_TOLERANCE)
+        is_faster = planned.plans is not None and (option.plans is None or planned.ns < option.ns)
+        return planned if is_faster else option
+
+    def _lightened(self, option: Option, axes: int) -> Option:
+        """The option with stages that recompute less, where plans leave more room than drafts."""
+        if option.plans is None or self.request.recompute.policy != "auto":
+            return option
+        self.report(option)
+        self.say(f"{option.configuration}, less done again", 0, 1)
+        staged = self.staged(option)
+        plans = Lightening(
+            on_meshes(self.request, axes, is_final=True),
+            staged,
+            self._wishes(option, staged, axes, is_final=True),
+            _TOLERANCE,
+            self.deadline,
+            self.executor,
+        ).of(option.plans)
+        return replace(option, plans=plans)
+
+    def _planned(self, option: Option, axes: int, tolerance: float) -> Option:
+        """The option with the plans of its stages, or with the reason why there are none."""
+        is_final, staged = tolerance == _TOLERANCE, self.staged(option)
+        plans = plan_stages_that_fit(
+            on_meshes(self.request, axes, is_final=is_final),
+            option.configuration,
+            staged,
+            self._wishes(option, staged, axes, is_final=is_final),
+            self.deadline,
+            tolerance,
+            self.executor,
+        )
+        if isinstance(plans, Infeasible):
+            return replace(option, plans=None, refused=plans)
+        return replace(option, plans=plans, refused=None)
+
+    def _wishes(self, option: Option, staged: Staged, axes: int, *, is_final: bool) -> StageWishes:
+        wishes = option.wishes(staged.alike(self.request))
+        if axes != option.axes:
+            return replace(wishes, meshes=())
+        if is_final:
+            return replace(wishes, meshes=option.estimate.stages(option.cuts).every_mesh())
+        return wishes

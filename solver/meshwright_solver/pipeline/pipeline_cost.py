@@ -1,0 +1,254 @@
+"""What a pipeline costs: its stages' passes in the schedule's order, and what goes between them.
+
+    step      what the first stage lacks at the begin, then the last rank's end: its passes and
+              waits, and what it does once a step
+    memory    of the fullest rank: what its stages hold, the most that they save at one time (what
+              waits for the weights' half included), and what passes by at its fullest moment
+
+The numbers of a plan's `cost` are those of the rank that works longest; the rest of its step is
+`bubble_ns`. The gradient of a parameter that several stages hold is reduced between them once a
+step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from meshwright.schedules.schedule import ScheduleTable, stages_on
+from meshwright.schema import (
+    DTYPE_BYTES,
+    Cost,
+    LayoutPair,
+    MemoryUse,
+    Mesh,
+    Passes,
+    PlanError,
+    Received,
+    Stage,
+)
+from meshwright.transfers.holding import PlacedMesh
+from meshwright_costmodel.collectives import NS_PER_S
+from meshwright_solver.common.arrays import FloatArray
+from meshwright_solver.layouts.transfers.transfer import between_stages
+from meshwright_solver.pipeline.rank_peak import Fullest
+from meshwright_solver.pipeline.schedule_run import Durations, step_ns
+from meshwright_solver.pipeline.stage_cost import StageCost, passes_of, stage_cost
+from meshwright_solver.pipeline.stage_graph import received
+from meshwright_solver.pipeline.stage_problems import Staged
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """stages: with what they receive, their passes and memory. of_ranks: the memory of each."""
+
+    stages: tuple[Stage, ...]
+    cost: Cost
+    of_ranks: tuple[MemoryUse, ...]
+
+
+def priced(
+    staged: Staged,
+    stages: Sequence[Stage],
+    first: Sequence[int] = (),
+    judged: Mapping[int, StageCost] = MappingProxyType({}),
+) -> Priced:
+    """Judge stages that were planned one by one; raises PlanError where they do not fit.
+
+    first: for every stage, the first of which it is a copy under other names; none is by default.
+    judged: what `stage_cost` says of some.
+    """
+    costs: list[StageCost] = []
+    for number, like in enumerate(first or range(len(stages))):
+        if like < number:
+            costs.append(costs[like].of_copy(stages[like], stages[number]))
+        else:
+            own = judged.get(number)
+            costs.append(own or _judged_alone(staged, number, stages[number]))
+    receives = [_received(staged, stages, s) for s in range(len(stages))]
+    tied = tied_ns(staged, stages)
+    passes = [
+        passes_of(replace(own.lengths, end=own.lengths.end + extra))
+        for own, extra in zip(costs, tied, strict=True)
+    ]
+    held = Fullest(staged.schedule, costs)
+    complete = tuple(
+        stage.model_copy(
+            update={
+                "ranks_from": int(staged.devices(s)[0]),
+                "pipeline_rank": staged.schedule.rank_of[s],
+                "in_flight": staged.schedule.in_flight[s],
+                "receives": receives[s],
+                "passes": passes[s],
+                "memory_bytes": held.of_stage(s),
+                "moments": held.moments(s),
+            }
+        )
+        for s, stage in enumerate(stages)
+    )
+    of_ranks = [held.of_rank(rank) for rank in range(staged.schedule.ranks)]
+    fullest = max(of_ranks, key=lambda own: own.total / own.capacity)
+    cost = _cost(staged.schedule, costs, passes, receives, tied, fullest)
+    return Priced(complete, cost, tuple(of_ranks))
+
+
+def _judged_alone(staged: Staged, number: int, stage: Stage) -> StageCost:
+    """What a stage costs in its place."""
+    return stage_cost(staged.problem(number), stage, split=staged.schedule.is_split)
+
+
+def step_of_passes_ns(
+    schedule: ScheduleTable, passes: Sequence[Passes], transfer_ns: FloatArray
+) -> float:
+    """How long a step of stages with these passes takes; transfer_ns: see Durations."""
+    lasting = Durations(
+        np.array([own.forward_ns for own in passes]),
+        np.array([own.inputs_ns for own in passes]),
+        np.array([own.weights_ns for own in passes]),
+        transfer_ns,
+    )
+    once = np.array([own.step_ns for own in passes])
+    return passes[0].begin_ns + step_ns(schedule, lasting, once)
+
+
+def _cost(
+    schedule: ScheduleTable,
+    costs: Sequence[StageCost],
+    passes: Sequence[Passes],
+    receives: Sequence[Sequence[Received]],
+    tied: Sequence[float],
+    fullest: MemoryUse,
+) -> Cost:
+    there = [sum(own.forward_ns for own in given) for given in receives[1:]]
+    back = [sum(own.backward_ns for own in given) for given in receives[1:]]
+    transfer_ns = np.array([there, back])
+    total_ns = step_of_passes_ns(schedule, passes, transfer_ns)
+    ranks = [stages_on(schedule.rank_of, rank) for rank in range(schedule.ranks)]
+    # the first stage alone waits for parameters: others get theirs while they wait for it
+    exposed = [
+        cost.lengths.exposed_ns(schedule.microbatches, begins=stage == 0)
+        for stage, cost in enumerate(costs)
+    ]
+    busy = [
+        sum(costs[s].cost.compute_ns + sum(exposed[s].values()) + tied[s] for s in stages)
+        for stages in ranks
+    ]
+    longest = int(np.argmax(busy))
+    own = ranks[longest]
+    sent = schedule.microbatches * sum(
+        float(transfer_ns[way, stage - 1]) for stage in own for way in (0, 1) if stage > 0
+    )
+    extra = sum(tied[stage] for stage in own)
+    full = _summed([costs[stage].cost.communication_ns for stage in own])
+    waited = _summed([exposed[stage] for stage in own])
+    full["gradient"] += extra
+    waited["gradient"] += extra
+    return Cost(
+        step_ns=total_ns,
+        objective_ns=total_ns,
+        compute_ns=sum(costs[stage].cost.compute_ns for stage in own),
+        bubble_ns=max(0.0, total_ns - busy[longest]),
+        communication_ns={**full, "pipeline": sent},
+        exposed_ns=waited,
+        memory_bytes=fullest,
+    )
+
+
+def _summed(of_stages: Sequence[dict[str, float]]) -> dict[str, float]:
+    keys = dict.fromkeys(key for own in of_stages for key in own)
+    return {key: sum(own.get(key, 0.0) for own in of_stages) for key in keys}
+
+
+def _received(staged: Staged, stages: Sequence[Stage], number: int) -> tuple[Received, ...]:
+    """What a stage gets from the one before."""
+    names = received(staged.graphs[number])
+    if not names:
+        return ()
+    before, own = stages[number - 1], stages[number]
+    known, found = staged.received, []
+    for name in names:
+        dtype = staged.anatomy.graph.tensor(name).dtype
+        pairs = _pair(before, name), _pair(own, name)
+        # between other ranks that are as far apart, the same takes as long
+        key = (
+            *(pair.model_dump_json() for pair in pairs),
+            before.mesh,
+            own.mesh,
+            dtype,
+            staged.distance(number),
+        )
+        if key not in known:
+            known[key] = _sent(staged, number, pairs, (before.mesh, own.mesh), DTYPE_BYTES[dtype])
+        found.append(known[key].model_copy(update={"tensor": name}))
+    return tuple(found)
+
+
+def _sent(
+    staged: Staged,
+    number: int,
+    pairs: tuple[LayoutPair, LayoutPair],
+    meshes: tuple[Mesh, Mesh],
+    element_bytes: int,
+) -> Received:
+    here, there = (
+        (pair, PlacedMesh(mesh, staged.devices(stage)))
+        for pair, mesh, stage in zip(pairs, meshes, (number - 1, number), strict=True)
+    )
+    forward, backward = between_stages(
+        f"to stage {number}",
+        here,
+        there,
+        staged.wiring,
+        value_bytes=element_bytes,
+        gradient_bytes=element_bytes,
+    )
+    return Received(
+        tensor="",
+        bytes=forward.moved_bytes,
+        forward_ns=forward.ns,
+        backward_ns=0.0 if backward is None else backward.ns,
+        reduction=forward.tensors[0].reduction,
+        gradient_reduction=() if backward is None else backward.tensors[0].reduction,
+    )
+
+
+def _pair(stage: Stage, tensor: str) -> LayoutPair:
+    for own in stage.tensors:
+        if own.tensor == tensor:
+            return own.rest
+    raise PlanError(f"a stage has no layout for {tensor!r}, which goes from stage to stage")
+
+
+def tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
+    """By stage: reductions, once a step, of gradients of parameters that other stages have too."""
+    holders: dict[str, list[int]] = {}
+    local: dict[str, int] = {}
+    sparse: set[str] = set()
+    for number, stage in enumerate(stages):
+        for parameter in stage.parameters:
+            if parameter.gradient is not None:
+                holders.setdefault(parameter.tensor, []).append(number)
+                most = max(local.get(parameter.tensor, 0), parameter.gradient_bytes)
+                local[parameter.tensor] = most
+                if parameter.sparse_gradient:
+                    sparse.add(parameter.tensor)
+    found = [0.0] * len(stages)
+    for name, numbers in holders.items():
+        if name in sparse and len(numbers) > 1:
+            raise PlanError(
+                f"parameter {name!r} is in several stages: its gradient cannot be sparse there"
+            )
+        ranks = {staged.schedule.rank_of[number] for number in numbers}
+        count = len(ranks)
+        if count > 1:
+            link = staged.link_among(ranks)
+            bytes_per_s = link.device_bytes_per_s * staged.calibration.link_efficiency
+            steps = 2 * (count - 1).bit_length()
+            ns = 2 * (count - 1) / count * local[name] / bytes_per_s * NS_PER_S
+            # a rank reduces once, whatever number of its stages have the parameter
+            for number in {staged.schedule.rank_of[number]: number for number in numbers}.values():
+                found[number] += ns + steps * link.latency_ns
+    return found

@@ -1,0 +1,46 @@
+"""The plan document of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.schema import Considered, Plan, Request, Schedule, Search
+from meshwright_solver.pipeline.configuration_bound import least_step_ns
+from meshwright_solver.pipeline.stage_plans import StagePlans
+from meshwright_solver.pipeline.stage_problems import Staged
+
+
+def document(
+    request: Request,
+    staged: Staged,
+    found: StagePlans,
+    considered: Sequence[Considered],
+    notes: Sequence[str],
+) -> Plan:
+    """The plan of stages that were planned one by one."""
+    own, cost, plans = found.configuration, found.priced.cost, found.plans
+    bound = least_step_ns(staged, found.first, request.budget.max_axes)
+    return Plan(
+        name=request.graph.name,
+        graph=request.graph.id,
+        topology=request.topology.id,
+        setup=request.setup.id,
+        calibration=staged.calibration.id,
+        microbatches=own.microbatches,
+        stages=found.priced.stages,
+        schedule=Schedule(kind=own.schedule, ranks=own.ranks, stages_per_rank=own.stages_per_rank),
+        cost=cost,
+        search=Search(
+            found_by=plans[0].search.found_by,
+            outcome="feasible",
+            cost_ns=cost.step_ns,
+            lower_bound_ns=bound,
+            gap=(cost.step_ns - bound) / cost.step_ns,
+            meshes=tuple(dict.fromkeys(mesh for plan in plans for mesh in plan.search.meshes)),
+            considered=tuple(considered),
+        ),
+        repeated_work=max(plan.repeated_work for plan in plans),
+        unknown_kinds=tuple(sorted({kind for plan in plans for kind in plan.unknown_kinds})),
+        padding=tuple({str(own): own for plan in plans for own in plan.padding}.values()),
+        notes=tuple(dict.fromkeys([*notes, *(note for plan in plans for note in plan.notes)])),
+    )

@@ -1,0 +1,306 @@
+"""The search for pipelines: configurations first, then every stage.
+
+    1. For every number of pipeline ranks and of microbatches, the whole graph is planned on the
+       devices of one rank, on its coarsest mesh, with memory enough. Sums over its ops give the
+       least time of configurations (`drafts.py`, `draft.py`, `optimistic_step.py`).
+    2. In that order, while it is worth it, the graph is planned along the price of memory, for
+       every recompute policy (`draft_plan.py`). For every schedule, cuts balance the time and the
+       memory of ops (`cuts.py`). The schedule is run with each stage as in the fastest draft plan
+       that fits: the estimate of a configuration (`estimate.py`, `cut_stages.py`,
+       `schedule_run.py`, `candidates.py`).
+    3. The most promising numbers are estimated again on finer meshes.
+    4. The most promising configurations are planned stage by stage, stages that are alike once, and
+       judged (`option_planner.py`, `pipeline_cost.py`).
+    5. The best of them is planned again on the finest meshes. Stages that recompute do less of it
+       where there is room (`reduce_recompute.py`). That is the answer.
+
+Drafts and stages do not depend on each other: any executor runs them (`parallel_map.py`).
+
+The plan of every stage keeps the memory of its devices with the microbatches that its place in the
+schedule holds. The bound of the answer is that of its work alone, for these cuts and this schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
+
+import numpy as np
+
+from meshwright.schema import (
+    Answer,
+    Infeasible,
+    InvalidInput,
+    Plan,
+    Progress,
+    Request,
+    Topology,
+)
+from meshwright_solver.common.deadline import Deadline, Stop, never
+from meshwright_solver.pipeline.candidates import Option, all_considered
+from meshwright_solver.pipeline.configurations import Configuration, configurations
+from meshwright_solver.pipeline.draft import coarsest_axes
+from meshwright_solver.pipeline.drafts import DraftGroup, Drafts
+from meshwright_solver.pipeline.infeasible_pipeline import closest, nothing_fits
+from meshwright_solver.pipeline.mixed_cluster_prefilter import scouted
+from meshwright_solver.pipeline.no_pipeline import Alone, check_on_groups, no_pipeline_patch
+from meshwright_solver.pipeline.option_planner import AS_GOOD, COARSE_TOLERANCE, OptionPlanner
+from meshwright_solver.pipeline.pipeline_document import document
+from meshwright_solver.pipeline.shared_context import Searches, SharedContext
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.pipeline.step_bound import least_step_ns
+from meshwright_solver.stage.answer import NOT_ENDED
+from meshwright_solver.stage.best_so_far import Best, Keep, unwanted
+from meshwright_solver.stage.microbatches import microbatch_counts
+from meshwright_solver.stage.parameter_bound import parameter_shortfall
+from meshwright_solver.stage.request_check import check
+from meshwright_solver.stage.request_patches import of_wider_request
+from meshwright_solver.stage.search_progress import Report
+
+# --- how many ---
+_PLANNED = 3  # chosen: options that are planned stage by stage; about a second each
+_TIGHT = 3  # chosen: the same where none seems to fit
+_DRAFTED_OF_MIXED = 16  # chosen: groups of mixed clusters that are drafted, of hundreds
+_SHARPENED = 4  # chosen: groups with several drafts; two seconds for each kind of device
+# --- how near: shares of the best step that finer meshes may still gain ---
+_NEAR = 1.1  # chosen: drafts on finer meshes seldom gain so much
+_BEST_OF_RANKS = 1.5  # chosen: finer meshes gain as much where a rank has many devices
+_FAR_AHEAD = 1.1  # chosen: stages on finer meshes seldom gain so much
+_ESTIMATING = 0.5  # chosen: share of the time for estimates; stages are planned in the rest
+
+
+def plan_pipeline(
+    request: Request,
+    report: Report | None = None,
+    stop: Stop = never,
+    executor: Executor | None = None,
+    keep: Keep = unwanted,
+) -> Answer:
+    """The best plan found, or why there is none; raises MeshwrightError for bad input.
+
+    executor: for the searches that do not depend on each other; the answer is the same with any.
+    keep: the best plan so far.
+    """
+    check_pipeline(request)
+    return _PipelineSearch(request, report or (lambda _: None), stop, executor, keep).answer()
+
+
+def check_pipeline(request: Request) -> None:
+    """Raise what `plan_pipeline` would raise for bad input, but for pins that no rank can keep."""
+    if request.setup.phase != "training":
+        raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
+    if request.topology.beside and request.constraints.offload != "none":
+        raise InvalidInput(
+            "what hosts keep is not planned for pipelines over several kinds of devices; leave the "
+            "offload out, or name one of the groups as the topology",
+            pointer="/constraints/offload",
+        )
+    check_on_groups(request, check)
+    next(configurations(request, Anatomy(request.graph)), None)
+
+
+class _PipelineSearch:
+    """The search for one request. options: by configuration, the latest of each."""
+
+    def __init__(
+        self, request: Request, say: Report, stop: Stop, executor: Executor | None, keep: Keep
+    ) -> None:
+        self.best = Best(keep)
+        self.request = request
+        self.say = say
+        self.deadline = Deadline.after(request.budget.seconds, stop)
+        self.anatomy = Anatomy(request.graph)
+        self.searches = Searches(SharedContext(request, self.anatomy), executor)
+        self.drafts = Drafts(self.searches, self._say)
+        self.stages = OptionPlanner(
+            self.drafts, self.deadline, executor, say=self._say, report=self._report
+        )
+        self.options: dict[Configuration, Option] = {}
+        self.notes: list[str] = []
+
+    def answer(self) -> Answer:
+        impossible = parameter_shortfall(self.request)
+        if impossible is not None:
+            return Answer(infeasible=impossible)
+        alone = None
+        if self._may_be_alone:
+            self._say("no pipeline", 0, 1)
+            alone = Alone(self.searches, self._coarsest, self.deadline)
+        options = sorted(self._options(), key=lambda option: option.estimated_ns)
+        self.options = {option.configuration: option for option in options}
+        if alone is not None:
+            alone.expect(options[0].ns if options else np.inf)
+        promising = self._planned(options)
+        single = None if alone is None else self._single(alone, promising)
+        if promising is None:
+            if single is not None:
+                return single
+            return Answer(infeasible=self._why_none())
+        best = promising
+        if single is None or self._may_win(best, single):
+            best, notes = self.stages.refined(best)
+            self.options[best.configuration] = best
+            self.notes += notes
+        assert best.plans is not None
+        if single is not None and single.plan is not None:
+            if single.plan.cost.step_ns <= best.plans.ns:
+                return self._with_considered(single)
+            ms = single.plan.cost.step_ns / 1e6
+            self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
+        self.notes += _idle(self.request.topology, best.configuration)
+        others = [option for option in self.options.values() if option is not best]
+        considered = all_considered(others, best.ns, best.memory_bytes)
+        plan = document(self.request, self.stages.staged(best), best.plans, considered, self.notes)
+        return Answer(plan=self._with_bound(plan))
+
+    def _single(self, alone: Alone, promising: Option | None) -> Answer:
+        """The answer without a pipeline. promising: the best option."""
+        single = of_wider_request(
+            alone.best(np.inf if promising is None else promising.ns),
+            no_pipeline_patch(self.request.pipeline),
+        )
+        self.best.add(single)
+        if promising is not None:
+            self._report(promising)
+        else:
+            self.best.offer()
+        return single
+
+    def _why_none(self) -> Infeasible:
+        options = list(self.options.values())
+        return closest(options) or self.drafts.refused or nothing_fits(self.request)
+
+    def _with_considered(self, single: Answer) -> Answer:
+        assert single.plan is not None
+        cost = single.plan.cost
+        others = all_considered(list(self.options.values()), cost.step_ns, cost.memory_bytes.total)
+        search = single.plan.search.model_copy(update={"considered": others})
+        plan = self._with_bound(single.plan.model_copy(update={"search": search}))
+        return single.model_copy(update={"plan": plan})
+
+    def _with_bound(self, plan: Plan) -> Plan:
+        """The plan, with what is proved of all configurations."""
+        request, anatomy = self.request, self.anatomy
+        wanted = configurations(request, anatomy)
+        alone = microbatch_counts(request) if self._may_be_alone else []
+        bound_ns = least_step_ns(request, anatomy, self.stages.calibration, wanted, alone)
+        search = plan.search.model_copy(update={"step_bound_ns": bound_ns})
+        return plan.model_copy(update={"search": search})
+
+    @property
+    def _may_be_alone(self) -> bool:
+        return self.request.pipeline.ranks is None and not self.request.pipeline.cuts
+
+    @property
+    def _coarsest(self) -> int:
+        """The axes of the coarsest mesh of all devices, or of all of one kind."""
+        groups = self.request.topology.groups
+        return max(coarsest_axes(self.request, group) for group in groups)
+
+    def _options(self) -> list[Option]:
+        """Every configuration that can be estimated, the promising ones better than the rest."""
+        groups = self.drafts.groups(configurations(self.request, self.anatomy))
+        left = self.deadline.left_s()
+        seconds = None if left is None else left * _ESTIMATING
+        estimating = Deadline.after(seconds, self.deadline.stop)
+        if self.request.topology.beside:
+            enough = float(_DRAFTED_OF_MIXED)
+            in_order = scouted(self.request, self.drafts, groups, estimating)
+        else:
+            enough = np.inf
+            in_order = self.drafts.look(groups, estimating)
+        done = self.drafts.begin(in_order, estimating, enough)
+        self._say_left_out(groups, done, estimating)
+        kinds = len(self.request.topology.groups)
+        promising = _promising(done, max(1, _SHARPENED // kinds))
+        self.drafts.sharpen(promising, estimating)
+        found = [own for group in groups for own in group.options]
+        return found or self.drafts.tight_options(groups, _TIGHT)
+
+    def _say_left_out(
+        self, groups: Sequence[DraftGroup], done: Sequence[DraftGroup], time: Deadline
+    ) -> None:
+        count = sum(len(own.configurations) for own in groups)
+        count -= sum(len(own.configurations) for own in done)
+        if count and time.is_over():
+            self.notes.append(f"{count} configurations were not estimated")
+        elif count:
+            self.notes.append(
+                f"{count} configurations were not estimated: with memory enough they seem to take "
+                "longer than others do with what there is"
+            )
+
+    def _planned(self, options: Sequence[Option]) -> Option | None:
+        """The best of the most promising options, planned on coarse meshes; None without a plan."""
+        planned: list[Option] = []
+        for tried, option in enumerate(_of_all_ranks(options)):
+            best_ns = min((other.ns for other in planned), default=np.inf)
+            if planned and (tried >= _PLANNED or self.deadline.is_over()):
+                break
+            if option.estimated_ns > AS_GOOD * best_ns:
+                continue
+            self._say(str(option.configuration), tried, _PLANNED)
+            option = self.options[option.configuration] = self.stages.coarse(option, best_ns)
+            if option.plans is not None:
+                planned.append(option)
+                planned.sort(key=lambda other: other.ns)
+                self._report(planned[0])
+            elif self.deadline.is_over():
+                break
+        return planned[0] if planned else None
+
+    def _report(self, option: Option) -> None:
+        """Offer an option whose stages are planned as an answer, before the search has ended."""
+        self.best(partial(self._so_far, option))
+
+    def _so_far(self, option: Option) -> Answer:
+        assert option.plans is not None
+        notes = (NOT_ENDED, *self.notes)
+        plan = document(self.request, self.stages.staged(option), option.plans, (), notes)
+        return Answer(plan=self._with_bound(plan))
+
+    def _may_win(self, option: Option, single: Answer) -> bool:
+        """Whether more exact plans of its stages may be faster than the plan without a pipeline."""
+        if single.plan is None:
+            return True
+        is_finest = option.axes == self.request.budget.max_axes
+        gain = 1 + COARSE_TOLERANCE if is_finest else _FAR_AHEAD
+        return option.ns <= gain * single.plan.cost.step_ns
+
+    def _say(self, phase: str, done: int, total: int) -> None:
+        self.say(Progress(phase=phase, done=done, total=max(total, 1)))
+
+
+def _promising(groups: Sequence[DraftGroup], most: int) -> list[DraftGroup]:
+    """The best of every number of ranks, and what else is near the best; any where nothing fits."""
+    found = sorted((own for own in groups if own.options), key=lambda own: own.ns)
+    if not found:
+        return list(groups)[:most]
+    seen: set[int] = set()
+    firsts, others = [], []
+    for own in found:
+        if own.ranks not in seen and own.ns <= _BEST_OF_RANKS * found[0].ns:
+            firsts.append(own)
+        elif own.ns <= _NEAR * found[0].ns:
+            others.append(own)
+        seen.add(own.ranks)
+    return [*firsts, *others][:most]
+
+
+def _of_all_ranks(options: Sequence[Option]) -> list[Option]:
+    """The first of every number of ranks before all others: what estimates err by, they err by for
+    all of one number of ranks."""
+    firsts: dict[int, Option] = {}
+    for own in options:
+        firsts.setdefault(own.configuration.ranks, own)
+    first = list(firsts.values())
+    return [*first, *(own for own in options if not any(own is other for other in first))]
+
+
+def _idle(topology: Topology, own: Configuration) -> Iterator[str]:
+    """That a configuration leaves groups of devices idle."""
+    used = {share.group for share in own.shares}
+    for number, group in enumerate(topology.groups):
+        if number not in used:
+            yield f"{group.device_count} {group.device.name} are idle: nothing found gains by them"

@@ -1,0 +1,83 @@
+"""What a pipeline's ranks hold at their fullest moments.
+
+While a stage makes a pass over a microbatch, its rank holds what its stages saved of others before,
+and what this pass holds at its own fullest moment (`meshwright_solver.evaluation.memory`).
+Transfers have buffers all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.schedules.schedule import Pass, ScheduleTable, stages_on
+from meshwright.schema import MemoryUse, Moment
+from meshwright_solver.common.arrays import FloatArray
+from meshwright_solver.evaluation.memory.memory_use import UPDATE, at_fullest, beside
+from meshwright_solver.pipeline.stage_cost import StageCost
+
+
+@dataclass(frozen=True, slots=True)
+class Fullest:
+    """costs: of every stage, with their moments."""
+
+    schedule: ScheduleTable
+    costs: Sequence[StageCost]
+
+    def moments(self, stage: int) -> tuple[Moment, ...]:
+        """The fullest of each of a stage's passes, and of what comes once a step."""
+        rank = self.schedule.rank_of[stage]
+        found = self._moments(rank, stages_on(self.schedule.rank_of, rank))
+        return (*(moment for (own, _), moment in found.items() if own == stage), UPDATE)
+
+    def of_stage(self, stage: int) -> MemoryUse:
+        """What the stage holds in its place, whatever others on its rank do."""
+        return self._use([stage])
+
+    def of_rank(self, rank: int) -> MemoryUse:
+        """What all stages of a rank hold together."""
+        return self._use(stages_on(self.schedule.rank_of, rank))
+
+    def _use(self, stages: Sequence[int]) -> MemoryUse:
+        rank = self.schedule.rank_of[stages[0]]
+        own = [self.costs[stage].cost.memory_bytes for stage in stages]
+        resting = MemoryUse(
+            parameters=sum(memory.parameters for memory in own),
+            gradients=sum(memory.gradients for memory in own),
+            optimizer=sum(memory.optimizer for memory in own),
+            activations=round(self.schedule.most_held(rank, *self._held(stages))),
+            reserved=own[0].reserved,
+            capacity=own[0].capacity,
+            host=sum(memory.host for memory in own),
+            host_capacity=own[0].host_capacity,
+        )
+        found = self._moments(rank, stages).values()
+        return at_fullest(resting, max(found, key=lambda moment: moment.total))
+
+    def _held(self, stages: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+        """By stage, of those given: what is saved and what waits of one microbatch."""
+        saved, waiting = np.zeros((2, self.schedule.stages))
+        for stage in stages:
+            saved[stage] = self.costs[stage].saved_bytes
+            waiting[stage] = self.costs[stage].waiting_bytes
+        return saved, waiting
+
+    def _moments(self, rank: int, stages: Sequence[int]) -> dict[tuple[int, Pass], Moment]:
+        """By stage and pass, the fullest time that the rank makes it; of these stages alone."""
+        buffers = sum(self.costs[stage].moments.buffers_bytes for stage in stages)
+        before = self.schedule.held_before(rank, *self._held(stages))
+        most: dict[tuple[int, Pass], float] = {}
+        for action, held in zip(self.schedule.orders[rank], before.tolist(), strict=True):
+            if action.stage in stages:
+                key = action.stage, action.what
+                most[key] = max(most.get(key, 0.0), held)
+        found = {}
+        for (stage, what), held in most.items():
+            own = self.costs[stage].moments.passes[_PASS[what]]
+            found[stage, what] = beside(own, max(0, round(held) - own.before), buffers)
+        return found
+
+
+_PASS = {Pass.F: 0, Pass.B: 1, Pass.I: 1, Pass.W: 2}

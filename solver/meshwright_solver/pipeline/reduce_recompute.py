@@ -1,0 +1,114 @@
+"""Stages of a planned pipeline that do less again, where that has room after all.
+
+What stages do again is settled by drafts of the whole graph, which count what passes by apart from
+what is saved, and a stage's plan may hold less. So of the stages that do something again each is
+planned with the next lighter policy, in all that its rank has; what fits together and makes the
+step shorter is kept, and tried again with the policy after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from meshwright.schema import RecomputePolicy, Request
+from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.pipeline.parallel_map import fanned
+from meshwright_solver.pipeline.stage_plans import (
+    StageAnswer,
+    StagePlans,
+    StageTask,
+    StageWishes,
+    Wish,
+    place_of,
+    planned_so,
+)
+from meshwright_solver.pipeline.stage_problems import Staged
+from meshwright_solver.stage.recompute.candidates import POLICIES
+
+_LIGHTER: Mapping[RecomputePolicy, RecomputePolicy] = dict(
+    zip(POLICIES, ("none", *POLICIES), strict=False)
+)
+_TRIED = 8  # chosen: stages a round, the longest first; each about a second
+
+
+@dataclass(frozen=True, slots=True)
+class Lightening:
+    """request, wishes, tolerance: those that the stages were planned with."""
+
+    request: Request
+    staged: Staged
+    wishes: StageWishes
+    tolerance: float
+    deadline: Deadline
+    executor: Executor | None = None
+
+    def of(self, plans: StagePlans) -> StagePlans:
+        """The plans, or faster ones with lighter stages."""
+        may = set(plans.first)
+        while may and not self.deadline.is_over():
+            lighter = dict(self._planned(plans, may))
+            if lighter:
+                plans = self._best(plans, lighter)
+            may = {own for own in lighter if plans.alone[own] is lighter[own]}
+        return plans
+
+    def _planned(self, plans: StagePlans, may: set[int]) -> Iterator[tuple[int, StageAnswer]]:
+        """Of the stages that may do less again, the longest first: with the next lighter policy,
+        where that is faster."""
+        policies = {own: _policy(plans.alone[own]) for own in may}
+        longest = sorted(may, key=lambda own: (-_step_ns(plans.alone[own]), own))
+        tried = [own for own in longest if policies[own] in _LIGHTER][:_TRIED]
+        tasks = []
+        for number in tried:
+            wish = self._wish(plans, number)
+            place = place_of(self.staged, wish, self.wishes, self.tolerance)
+            policy = _LIGHTER[policies[number]]
+            tasks.append(StageTask.of(self.request, self.staged, wish, place, policy))
+        found = fanned(planned_so, tasks, self.deadline, self.executor)
+        for number, own in zip(tried, found, strict=False):
+            if own.answer.plan and _step_ns(own) < _step_ns(plans.alone[number]):
+                yield number, own
+
+    def _wish(self, plans: StagePlans, number: int) -> Wish:
+        """In what the stage holds and its part of what its rank has left; what passes by is found
+        in the search, and what waits counts as if it was saved."""
+        order, priced = self.staged.schedule, plans.priced
+        shares, held = [], []
+        for stage, like in enumerate(plans.first):
+            if like == number:
+                rank, own = order.rank_of[stage], priced.stages[stage].memory_bytes
+                assert own is not None
+                left = -plans.over_bytes[rank] * order.ranks / order.stages
+                shares.append((own.total - own.reserved + left) / (own.capacity - own.reserved))
+                held.append(order.in_flight[stage])
+        return number, min(1.0, *shares), max(held), 0.0
+
+    def _best(self, plans: StagePlans, lighter: Mapping[int, StageAnswer]) -> StagePlans:
+        """All of the lighter ones if they fit together, else one by one those that do."""
+        together = self._with(plans, lighter.items())
+        if together is not None:
+            return together
+        for item in lighter.items():
+            plans = self._with(plans, [item]) or plans
+        return plans
+
+    def _with(
+        self, plans: StagePlans, lighter: Iterable[tuple[int, StageAnswer]]
+    ) -> StagePlans | None:
+        """The plans with lighter ones in their place, if they fit and are faster so."""
+        alone = {**plans.alone, **dict(lighter)}
+        found = StagePlans.of(plans.configuration, self.staged, alone, plans.first)
+        return found if max(found.over_bytes) <= 0 and found.ns < plans.ns else None
+
+
+def _policy(own: StageAnswer) -> RecomputePolicy:
+    assert own.answer.plan is not None
+    again = own.answer.plan.stages[0].recompute
+    return "none" if again is None else again.policy
+
+
+def _step_ns(own: StageAnswer) -> float:
+    assert own.answer.plan is not None
+    return own.answer.plan.cost.step_ns

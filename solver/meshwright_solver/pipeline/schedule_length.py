@@ -1,0 +1,59 @@
+"""How long a schedule takes, without running all of its microbatches.
+
+Once every rank has work a schedule repeats itself: each microbatch more takes as long as the one
+before, and no less than the busiest rank works. Two runs of few microbatches tell how long, and
+the rest is added. An estimate: the first rounds of uneven stages still differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.schedules.kinds import schedule
+from meshwright.schedules.schedule import ScheduleTable
+from meshwright_costmodel.collectives import NS_PER_S
+from meshwright_solver.common.arrays import FloatArray
+from meshwright_solver.pipeline.schedule_run import Durations, step_ns
+
+# chosen: microbatches a rank in the two runs; `zb_v` is itself from two on
+_FEW, _MORE = 2, 3
+_ACTIONS_PER_S = 3e7  # measured: one core, `passes.run`
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """runs: of few microbatches and of some more, or of all."""
+
+    microbatches: int
+    runs: tuple[ScheduleTable, ...]
+
+    @staticmethod
+    def of(kind: str, ranks: int, microbatches: int, stages_per_rank: int) -> Pace:
+        counts = [ranks * rounds for rounds in (_FEW, _MORE)]
+        if microbatches <= counts[-1]:
+            counts = [microbatches]
+        made = [schedule(kind, ranks, count, stages_per_rank) for count in counts]
+        return Pace(microbatches, tuple(made))
+
+    @property
+    def is_split(self) -> bool:
+        return self.runs[0].is_split
+
+    @property
+    def run_ns(self) -> float:
+        """About how long `step_ns` itself takes."""
+        return sum(len(run.table[0]) for run in self.runs) / _ACTIONS_PER_S * NS_PER_S
+
+    def step_ns(self, durations: Durations, once: FloatArray) -> float:
+        """once: by stage, what its rank does at the end of the step."""
+        found = [step_ns(run, durations, once) for run in self.runs]
+        if len(found) == 1:
+            return found[0]
+        few, more = self.runs
+        each_ns = (found[1] - found[0]) / (more.microbatches - few.microbatches)
+        # the first rounds can be faster than the rank that works longest
+        work = durations.forward + durations.inputs + durations.weights
+        each_ns = max(each_ns, float(np.bincount(more.rank_of, work).max()))
+        return found[1] + each_ns * (self.microbatches - more.microbatches)

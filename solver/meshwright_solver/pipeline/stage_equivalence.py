@@ -1,0 +1,60 @@
+"""Stages that are alike: equal but for names, so that one plan serves them all.
+
+Where a user's pins tell ops apart, stages are not alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from meshwright.schema import Graph, Request, Setup, Stage
+from meshwright_solver.common.renaming import renamed_stage
+from meshwright_solver.constraints.pins import matching_pins
+from meshwright_solver.problem.op_signature import OpLooks
+
+
+def alike(
+    graphs: Sequence[Graph],
+    request: Request,
+    setups: Sequence[Setup],
+    places: Sequence[Hashable],
+) -> list[int]:
+    """For every stage, the first one that is like it. places: equal for stages on equal devices."""
+    first: dict[Hashable, int] = {}
+    looks = OpLooks()
+    return [
+        first.setdefault((_structure(graph, request, looks), setup.id, place), number)
+        for number, (graph, setup, place) in enumerate(zip(graphs, setups, places, strict=True))
+    ]
+
+
+def as_planned_for(stage: Stage, planned: Graph, graph: Graph) -> Stage:
+    """The stage of a graph from that of one like it."""
+    if graph is planned:
+        return stage
+    return renamed_stage(stage, dict(zip(_names(planned), _names(graph), strict=True)))
+
+
+def _names(graph: Graph) -> list[str]:
+    return [*(op.name for op in graph.ops), *(tensor.name for tensor in graph.tensors)]
+
+
+def _structure(graph: Graph, request: Request, looks: OpLooks) -> Hashable:
+    number = {tensor.name: k for k, tensor in enumerate(graph.tensors)}
+    marks = matching_pins(graph, request.pins, request.module)
+    return (
+        tuple([(t.shape, t.dtype, t.role, t.trainable) for t in graph.tensors]),
+        tuple(
+            [
+                (
+                    looks.of(op),
+                    tuple([number[name] for name in op.inputs]),
+                    tuple([number[name] for name in op.outputs]),
+                    marks.get(op.name),
+                )
+                for op in graph.ops
+            ]
+        ),
+        tuple([number[name] for name in graph.outputs]),
+        number.get(graph.loss or ""),
+    )

@@ -1,0 +1,171 @@
+"""The graph of one pipeline stage.
+
+What the stage needs of an earlier one is made by an op of kind `receive`; what a later one needs is
+among its outputs. A tensor that passes by is received and sent on. Views, and ops that depend on no
+parameter (masks, rotary tables, shifted labels), belong to no stage: each that needs their results
+makes them for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from meshwright.schema import Graph, InvalidInput, Op, ShardingRule
+from meshwright_solver.folding.folding_cache import Foldings
+from meshwright_solver.problem.problem import with_gradient
+from meshwright_solver.rules import RuleTable
+from meshwright_solver.rules.op_knowledge import RECEIVE
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What cutting a graph into stages has to know of it. training: whether gradients go back."""
+
+    graph: Graph
+    training: bool = True
+
+    @cached_property
+    def order(self) -> tuple[Op, ...]:
+        """The ops that stages share out, in topological order."""
+        return tuple(op for op in self._sorted if op.name not in self._copied)
+
+    @cached_property
+    def foldings(self) -> Foldings:
+        return Foldings(self.graph)
+
+    @cached_property
+    def place(self) -> Mapping[str, int]:
+        """Position in `order`, by name of the op."""
+        return {op.name: position for position, op in enumerate(self.order)}
+
+    @cached_property
+    def gradient(self) -> frozenset[str]:
+        return with_gradient(self.graph, self._sorted) if self.training else frozenset()
+
+    @cached_property
+    def made_at(self) -> Mapping[str, int]:
+        """By tensor that a shared op makes, the op's position in `order`."""
+        return {name: at for at, op in enumerate(self.order) for name in op.outputs}
+
+    @cached_property
+    def last_read_at(self) -> Mapping[str, int]:
+        """By tensor that a shared op makes, the last position that needs it, through views too."""
+        found: dict[str, int] = {}
+        for at, op in enumerate(self.order):
+            for name in op.inputs:
+                found.update(dict.fromkeys(self.roots(name), at))
+        return found
+
+    def roots(self, name: str) -> tuple[str, ...]:
+        """The tensors made by shared ops from which a tensor is made."""
+        return self._roots.get(name, ())
+
+    def with_copied(self, ops: Iterable[Op], tensors: Iterable[str] = ()) -> list[Op]:
+        """The ops, and before them the copied ones that they or the tensors need, in order."""
+        wanted = {op.name: op for op in ops}
+        waiting = [*tensors, *(name for op in wanted.values() for name in op.inputs)]
+        while waiting:
+            maker = self._maker.get(waiting.pop())
+            if maker is not None and maker.name in self._copied and maker.name not in wanted:
+                wanted[maker.name] = maker
+                waiting += maker.inputs
+        return [op for op in self._sorted if op.name in wanted]
+
+    @cached_property
+    def _sorted(self) -> tuple[Op, ...]:
+        return self.graph.topological_order()
+
+    @cached_property
+    def _maker(self) -> Mapping[str, Op]:
+        return self.graph.producers()
+
+    @cached_property
+    def _copied(self) -> frozenset[str]:
+        rules = RuleTable(self.graph.instantiate({}))
+        weighted = {t.name for t in self.graph.tensors if t.role == "parameter"}
+        found = set()
+        for op in self._sorted:
+            if weighted.isdisjoint(op.inputs):
+                found.add(op.name)
+                continue
+            weighted.update(op.outputs)
+            rule = rules.rule_of(op)
+            if rule is not None and rule.known.op_class == "view":
+                found.add(op.name)
+        return frozenset(found)
+
+    @cached_property
+    def _roots(self) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for op in self._sorted:
+            if op.name in self._copied:
+                roots = tuple(dict.fromkeys(r for name in op.inputs for r in found.get(name, ())))
+                found.update(dict.fromkeys(op.outputs, roots))
+            else:
+                found.update({name: (name,) for name in op.outputs})
+        return found
+
+
+def stage_graphs(anatomy: Anatomy, cuts: Sequence[int]) -> tuple[Graph, ...]:
+    """The graphs of the stages; cuts: positions in `anatomy.order` before which a stage begins,
+    but for the first. Raises InvalidInput for cuts that leave a stage without ops."""
+    bounds = [0, *cuts, len(anatomy.order)]
+    if any(first >= last for first, last in pairwise(bounds)):
+        raise InvalidInput(f"cuts {list(cuts)} of {len(anatomy.order)} ops leave a stage empty")
+    return tuple(
+        _stage_graph(anatomy, stage, first, last)
+        for stage, (first, last) in enumerate(pairwise(bounds))
+    )
+
+
+def received(graph: Graph) -> tuple[str, ...]:
+    """The tensors that a stage gets from the one before."""
+    return tuple(op.outputs[0] for op in graph.ops if op.kind == RECEIVE)
+
+
+def _stage_graph(anatomy: Anatomy, stage: int, first: int, last: int) -> Graph:
+    whole = anatomy.graph
+    made, read = anatomy.made_at, anatomy.last_read_at
+    comes = [name for name, at in made.items() if at < first <= read.get(name, -1)]
+    goes = [name for name, at in made.items() if at < last <= read.get(name, -1)]
+    ends = {name: _made_by(anatomy, name) for name in dict.fromkeys([*whole.outputs, whole.loss])}
+    own = [name for name, at in ends.items() if name is not None and first <= at < last]
+    ops = [
+        *(
+            Op(
+                name=f"receive {name}",
+                kind=RECEIVE,
+                outputs=(name,),
+                attrs={"gradient": name in anatomy.gradient},
+                rule=_any_layout(len(whole.tensor(name).shape)),
+            )
+            for name in comes
+        ),
+        *anatomy.with_copied(anatomy.order[first:last], own),
+    ]
+    # gradients come from the loss alone, wherever that is, and not from other outputs
+    has_loss = whole.loss is not None and whole.loss not in own
+    kept = [name for name in own if name in whole.outputs and not (has_loss and goes)]
+    here = {name for op in ops for name in (*op.inputs, *op.outputs)}
+    return Graph(
+        name=f"{whole.name} stage {stage}",
+        symbols=whole.symbols,
+        tensors=tuple(tensor for tensor in whole.tensors if tensor.name in here),
+        ops=tuple(ops),
+        outputs=tuple(dict.fromkeys([*goes, *kept])),
+        loss=whole.loss if whole.loss in own else None,
+    )
+
+
+def _made_by(anatomy: Anatomy, name: str | None) -> int:
+    """Where in the order a tensor can be made; what depends on no stage, in the last."""
+    roots = () if name is None else anatomy.roots(name)
+    return max((anatomy.made_at[root] for root in roots), default=len(anatomy.order) - 1)
+
+
+def _any_layout(rank: int) -> ShardingRule:
+    dims = " ".join(f"d{dim}" for dim in range(rank))
+    return ShardingRule(notation=f"-> {dims}", saves_inputs=(), flops=0)

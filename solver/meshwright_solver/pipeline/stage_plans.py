@@ -1,0 +1,300 @@
+"""Plans of all stages of a pipeline, each on its own, and what they cost together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+
+from meshwright.schedules.schedule import ScheduleTable
+from meshwright.schema import Answer, Infeasible, Mesh, Plan, RecomputePolicy, Request, step_batch
+from meshwright.schema.garbage_collection import uncollected
+from meshwright_costmodel.calibrations import calibration_for
+from meshwright_solver.common.deadline import Deadline, Stop
+from meshwright_solver.evaluation.memory_shortfall import Misfit
+from meshwright_solver.pipeline.configurations import Configuration
+from meshwright_solver.pipeline.draft import within
+from meshwright_solver.pipeline.parallel_map import fanned
+from meshwright_solver.pipeline.pipeline_cost import Priced, priced
+from meshwright_solver.pipeline.stage_cost import StageCost, stage_cost
+from meshwright_solver.pipeline.stage_equivalence import as_planned_for
+from meshwright_solver.pipeline.stage_problems import Staged, StageProblem
+from meshwright_solver.search.core.outcome import MOST_LABELS
+from meshwright_solver.stage.search_progress import Report
+from meshwright_solver.stage.stage_planner import plan_stage
+from meshwright_solver.stage.stage_position import StagePosition
+
+StagePlanner = Callable[[Request, Report | None, Stop, StagePosition], Answer]
+
+# chosen: each takes what is missing from the stages' shares; the second is mostly enough
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StageWishes:
+    """By stage, what its search is told. shares: of the devices' memory (`Staged.request`). held:
+    of how many microbatches it holds the saved bytes. passing: how many bytes are left for what
+    passes by. kinds: stages that are alike have one plan where this is the same. meshes: of each
+    those to search, all where there are none. policies: of each what it may do again, if it has a
+    plan so; else, and where there are none, what the request says. max_labels: of each search
+    (`Budget`)."""
+
+    shares: tuple[float, ...]
+    held: tuple[float, ...]
+    passing: tuple[float, ...]
+    kinds: tuple[int, ...]
+    meshes: tuple[tuple[Mesh, ...], ...] = ()
+    policies: tuple[RecomputePolicy, ...] = ()
+    max_labels: int = MOST_LABELS
+
+    @staticmethod
+    def of(shares: tuple[float, ...], order: ScheduleTable) -> StageWishes:
+        """Alike stages planned as one, and what waits as if it was saved."""
+        none = (0,) * order.stages
+        return StageWishes(shares, order.in_flight, none, none)
+
+
+_OVER = "the time was over before all stages had plans"
+
+# number of the stage, share of the memory, microbatches held, bytes for what passes by
+Wish = tuple[int, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """One stage's search: picklable, and a graph of a few layers large. policy: tried before what
+    the request says; None: only that. share: of the time. judged: the problem that its plan is
+    judged by. split: the schedule's backward passes."""
+
+    request: Request
+    place: StagePosition
+    policy: RecomputePolicy | None
+    share: float
+    planned: StagePlanner
+    judged: StageProblem
+    split: bool
+
+    @staticmethod
+    def of(
+        request: Request,
+        staged: Staged,
+        wish: Wish,
+        place: StagePosition,
+        policy: RecomputePolicy | None,
+        share: float = 1.0,
+        planned: StagePlanner = plan_stage,
+    ) -> StageTask:
+        """place: see `place_of`."""
+        number, memory_share, *_ = wish
+        own = staged.request(request, number, memory_share)
+        judged = staged.stage_problem(number)
+        return StageTask(own, place, policy, share, planned, judged, staged.schedule.is_split)
+
+
+def place_of(staged: Staged, wish: Wish, wishes: StageWishes, tolerance: float) -> StagePosition:
+    """What the search for a stage is told of those beside it."""
+    number, _, held, passing = wish
+    return StagePosition(
+        held,
+        staged.link(number),
+        tolerance,
+        frozenset(staged.sent(number)),
+        passing,
+        wishes.max_labels,
+        wishes.meshes[number] if wishes.meshes else (),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StageAnswer:
+    """cost: of the plan in its place, where there is one."""
+
+    answer: Answer
+    cost: StageCost | None = None
+
+
+@uncollected
+def planned_or_else(task: StageTask, deadline: Deadline) -> StageAnswer:
+    """With the task's policy; where there is no plan so, with what the request says."""
+    found = planned_so(task, deadline)
+    if found.answer.plan is None and task.policy is not None:
+        return planned_so(replace(task, policy=None), deadline)
+    return found
+
+
+@uncollected
+def planned_so(task: StageTask, deadline: Deadline) -> StageAnswer:
+    """With the task's policy, or not at all."""
+    answer = _answered(task, task.policy, deadline)
+    if answer.plan is None:
+        return StageAnswer(answer)
+    problem = task.judged.problem(calibration_for(task.request))
+    return StageAnswer(answer, stage_cost(problem, answer.plan.stages[0], split=task.split))
+
+
+def _answered(task: StageTask, policy: RecomputePolicy | None, deadline: Deadline) -> Answer:
+    own, place = within(task.request, deadline, task.share), task.place
+    if policy is None:
+        place = replace(place, meshes=())
+    else:
+        recompute = own.recompute.model_copy(update={"policy": policy})
+        own = own.model_copy(update={"recompute": recompute})
+    return task.planned(own, None, deadline.stop, place)
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlans:
+    """alone: of the stages that are planned. first: by stage, the one whose plan it has."""
+
+    configuration: Configuration
+    priced: Priced
+    alone: Mapping[int, StageAnswer]
+    first: tuple[int, ...]
+
+    @staticmethod
+    def of(
+        configuration: Configuration,
+        staged: Staged,
+        alone: Mapping[int, StageAnswer],
+        first: tuple[int, ...],
+    ) -> StagePlans:
+        """All those alone have plans."""
+        stages = [
+            as_planned_for(_plan(alone[own]).stages[0], staged.graphs[own], staged.graphs[stage])
+            for stage, own in enumerate(first)
+        ]
+        costs = {number: own.cost for number, own in alone.items() if own.cost is not None}
+        return StagePlans(configuration, priced(staged, stages, first, costs), alone, first)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Of each stage alone, in their order."""
+        return tuple([_plan(self.alone[own]) for own in self.first])
+
+    @property
+    def ns(self) -> float:
+        return self.priced.cost.step_ns
+
+    @property
+    def over_bytes(self) -> list[int]:
+        """By rank: by how much it misses the memory of a device; nothing and less where it fits."""
+        return [own.total - own.capacity for own in self.priced.of_ranks]
+
+
+def _plan(own: StageAnswer) -> Plan:
+    assert own.answer.plan is not None
+    return own.answer.plan
+
+
+def plan_stages_that_fit(
+    request: Request,
+    configuration: Configuration,
+    staged: Staged,
+    wishes: StageWishes,
+    deadline: Deadline,
+    tolerance: float,
+    executor: Executor | None = None,
+) -> StagePlans | Infeasible:
+    """As `plan_stages`; where ranks hold more than their stages' searches count, again with less.
+
+    A search counts what a microbatch saves until its last pass, and one stage alone. What waits for
+    the weights' half of a split backward pass can be more, and is known when there is a plan.
+    """
+    closest: StagePlans | None = None
+    known: dict[Wish, StageAnswer] = {}
+    batch = step_batch(request.graph, request.setup)
+    for _ in range(_ROUNDS):
+        found = plan_stages(
+            request, configuration, staged, wishes, deadline, tolerance, plan_stage, executor, known
+        )
+        if isinstance(found, Infeasible):
+            return found if closest is None else _misses(closest, batch)
+        over = found.over_bytes
+        if max(over) <= 0:
+            return found
+        if closest is not None and max(over) >= max(closest.over_bytes):
+            break
+        closest = found
+        wishes = replace(wishes, shares=_less(wishes.shares, staged, over, request))
+        if min(wishes.shares) <= 0 or deadline.is_over():
+            break
+    assert closest is not None
+    return _misses(closest, batch)
+
+
+def _misses(closest: StagePlans, batch: int | None) -> Infeasible:
+    """That the stages' searches found nothing: not that there is nothing."""
+    over = closest.over_bytes
+    rank = over.index(max(over))
+    misfit = Misfit(
+        closest.priced.of_ranks[rank],
+        closest.configuration.microbatches,
+        batch,
+        any(stage.recompute is not None for stage in closest.priced.stages),
+    )
+    found = misfit.infeasible()
+    return found.model_copy(update={"detail": f"pipeline rank {rank}: {found.detail}"})
+
+
+def _less(
+    shares: tuple[float, ...], staged: Staged, over: Sequence[int], request: Request
+) -> tuple[float, ...]:
+    """The shares of stages without what their ranks have too much, in equal parts."""
+    count = staged.schedule.stages // staged.schedule.ranks
+    usable = request.setup.usable_memory
+    limits = [part.topology.device.memory_bytes * usable for part in staged.parts]
+    ranks = staged.schedule.rank_of
+    return tuple(
+        share - max(over[rank], 0) / (count * limits[rank])
+        for share, rank in zip(shares, ranks, strict=True)
+    )
+
+
+def plan_stages(
+    request: Request,
+    configuration: Configuration,
+    staged: Staged,
+    wishes: StageWishes,
+    deadline: Deadline,
+    tolerance: float,
+    planned: StagePlanner = plan_stage,
+    executor: Executor | None = None,
+    known: dict[Wish, StageAnswer] | None = None,
+) -> StagePlans | Infeasible:
+    """tolerance: of the search for each stage. planned: that search, a function of a module.
+    known: answers of before, to which these are added.
+
+    Stages that are alike and wish alike have one plan: for the one that holds most, in the least
+    memory.
+    """
+    kinds = list(zip(staged.alike(request), wishes.kinds, strict=True))
+    first = [kinds.index(own) for own in kinds]
+    different = sorted(set(first))
+    known = {} if known is None else known
+    wanted: dict[int, Wish] = {}
+    for number in different:
+        members = [stage for stage, own in enumerate(first) if own == number]
+        share = min(wishes.shares[stage] for stage in members)
+        held = max(wishes.held[stage] for stage in members)
+        wanted[number] = number, share, held, max(wishes.passing[stage] for stage in members)
+    new = [own for own in wanted.values() if own not in known]
+    tasks = []
+    for done, wish in enumerate(new):
+        policy = wishes.policies[wish[0]] if wishes.policies else None
+        time_share = 1.0 if executor is not None else 1 / (len(new) - done)
+        place = place_of(staged, wish, wishes, tolerance)
+        tasks.append(StageTask.of(request, staged, wish, place, policy, time_share, planned))
+    for wish, own in zip(new, fanned(planned_or_else, tasks, deadline, executor), strict=False):
+        known[wish] = own
+        if own.answer.plan is None:
+            break
+    for number, wish in wanted.items():
+        if wish not in known:
+            return Infeasible(constraint="time", detail=_OVER)
+        answer = known[wish].answer
+        if answer.plan is None:
+            why = answer.infeasible
+            assert why is not None
+            return why.model_copy(update={"detail": f"stage {number}: {why.detail}"})
+    alone = {number: known[wish] for number, wish in wanted.items()}
+    return StagePlans.of(configuration, staged, alone, tuple(first))

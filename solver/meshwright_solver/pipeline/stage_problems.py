@@ -1,0 +1,262 @@
+"""A graph cut into stages on parts of a cluster: all but how anything is sharded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, groupby
+
+import numpy as np
+
+from meshwright.schedules.kinds import schedule
+from meshwright.schedules.schedule import ScheduleTable, stages_on
+from meshwright.schema import (
+    Calibration,
+    Graph,
+    InvalidInput,
+    Link,
+    Pin,
+    Plan,
+    PlanError,
+    Received,
+    Request,
+    Setup,
+    Topology,
+)
+from meshwright_costmodel.calibrations import calibration_of
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.constraints.pins import matching_pins
+from meshwright_solver.layouts.transfers.grouped_links import wiring_of
+from meshwright_solver.layouts.transfers.links import Wiring
+from meshwright_solver.pipeline.rank_placement import (
+    Placement,
+    RankPart,
+    RankShare,
+    link_between,
+    parts_of,
+    slowest,
+)
+from meshwright_solver.pipeline.stage_equivalence import alike
+from meshwright_solver.pipeline.stage_graph import Anatomy, received, stage_graphs
+from meshwright_solver.problem.problem import Problem, build_problem
+from meshwright_solver.rules.op_knowledge import RECEIVE
+
+
+@dataclass(frozen=True, slots=True)
+class StageProblem:
+    """What `build_problem` is given for a stage beside the calibration: picklable, where the
+    problem is large."""
+
+    graph: Graph
+    topology: Topology
+    setup: Setup
+    microbatches: int
+    in_flight: int
+    link: Link
+    sent: frozenset[str]
+
+    def problem(self, calibration: Calibration) -> Problem:
+        return build_problem(
+            self.graph,
+            self.topology,
+            self.setup,
+            calibration,
+            self.microbatches,
+            in_flight=self.in_flight,
+            stage_link=self.link,
+            sent=self.sent,
+        )
+
+
+@dataclass(frozen=True)
+class Staged:
+    """cuts: positions in `anatomy.order`. Stage s runs on rank schedule.rank_of[s]. placement: of
+    the ranks; by default they share out all devices, which are of one kind."""
+
+    anatomy: Anatomy
+    topology: Topology
+    setup: Setup
+    calibration: Calibration
+    schedule: ScheduleTable
+    cuts: tuple[int, ...]
+    placement: Placement = ()
+
+    @staticmethod
+    def of_plan(
+        plan: Plan,
+        graph: Graph,
+        topology: Topology,
+        setup: Setup,
+        calibration: Calibration | None = None,
+    ) -> Staged:
+        """As a plan says it; PlanError where its stages are not stages of the graph."""
+        said = plan.schedule
+        if said is None:
+            raise PlanError("the plan has several stages and no schedule")
+        anatomy = Anatomy(graph, setup.phase == "training")
+        begins = []
+        for stage in plan.stages:
+            own = [anatomy.place[op.op] for op in stage.ops if op.op in anatomy.place]
+            if not own:
+                raise PlanError("the plan has a stage without ops of the graph")
+            begins.append(min(own))
+        if begins != sorted(begins) or begins[0] != 0:
+            raise PlanError("the plan's stages are not in the order of the graph's ops")
+        made = schedule(said.kind, said.ranks, plan.microbatches, said.stages_per_rank)
+        if made.stages != len(plan.stages):
+            raise PlanError(f"{said.kind} has {made.stages} stages, the plan {len(plan.stages)}")
+        found = Staged(
+            anatomy,
+            topology,
+            setup,
+            calibration_of(plan, calibration),
+            made,
+            tuple(begins[1:]),
+            _placement_of(plan, topology, made),
+        )
+        for number, (stage, own_graph) in enumerate(zip(plan.stages, found.graphs, strict=True)):
+            named = {op.op for op in stage.ops}
+            missing = [
+                op.name for op in own_graph.ops if op.name not in named and op.kind == RECEIVE
+            ]
+            if missing:
+                raise PlanError(f"stage {number} of the plan lacks {missing[0]!r}")
+        return found
+
+    @cached_property
+    def graphs(self) -> tuple[Graph, ...]:
+        return stage_graphs(self.anatomy, self.cuts)
+
+    @cached_property
+    def parts(self) -> tuple[RankPart, ...]:
+        """What every pipeline rank has."""
+        return parts_of(self.topology, self.placement or (RankShare(0, self.schedule.ranks),))
+
+    def part(self, stage: int) -> RankPart:
+        """What a stage runs on."""
+        return self.parts[self.schedule.rank_of[stage]]
+
+    def link(self, stage: int) -> Link:
+        """The slowest link between a stage and its neighbours on other ranks."""
+        own = self.part(stage)
+        near = [self.part(s) for s in (stage - 1, stage + 1) if 0 <= s < self.schedule.stages]
+        return slowest(link_between(own, other) for other in near if other is not own)
+
+    def alike(self, request: Request) -> list[int]:
+        """For every stage, the first one whose plan may serve it too."""
+        setups = [self.setup_of(stage) for stage in range(len(self.graphs))]
+        return alike(self.graphs, request, setups, self.places)
+
+    @property
+    def places(self) -> tuple[Hashable, ...]:
+        """By stage: equal for those on equal devices with equal links to their neighbours."""
+        return tuple((self.part(s).group, self.link(s)) for s in range(self.schedule.stages))
+
+    def link_among(self, ranks: Collection[int]) -> Link:
+        """The slowest link between any two of some ranks."""
+        pairs = combinations([self.parts[rank] for rank in sorted(ranks)], 2)
+        return slowest(link_between(*pair) for pair in pairs)
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        return wiring_of(self.topology, self.calibration)
+
+    @cached_property
+    def received(self) -> dict[Hashable, Received]:
+        """What `pipeline_cost.py` knows of tensors between stages."""
+        return {}
+
+    def devices(self, stage: int) -> IntArray:
+        """The cluster's numbers of the devices that a stage runs on."""
+        part = self.part(stage)
+        return np.arange(part.first, part.first + part.topology.device_count, dtype=np.int64)
+
+    def sent(self, stage: int) -> tuple[str, ...]:
+        """What goes to the next stage and has a gradient that comes back."""
+        if stage + 1 == len(self.graphs):
+            return ()
+        gradient = self.anatomy.gradient
+        return tuple(name for name in received(self.graphs[stage + 1]) if name in gradient)
+
+    def distance(self, stage: int) -> Hashable:
+        """Equal for stages that are as far from the one before: groups, and levels inside one."""
+        before, own = self.part(stage - 1), self.part(stage)
+        if before.group != own.group:
+            return before.group, own.group
+        if own is before:
+            return own.group, own.group
+        level = self.wiring.crossed(*(np.array([part.first]) for part in (before, own)))
+        return own.group, own.group, int(level[0])
+
+    def setup_of(self, stage: int) -> Setup:
+        """The setup, of the inputs that the stage reads."""
+        update: dict[str, object] = {"microbatches": self.schedule.microbatches}
+        if isinstance(self.setup.dataset, tuple):
+            inputs = [t.name for t in self.anatomy.graph.tensors if t.role in ("input", "label")]
+            here = {tensor.name for tensor in self.graphs[stage].tensors}
+            cuts = zip(inputs, self.setup.dataset, strict=True)
+            update["dataset"] = tuple(own for name, own in cuts if name in here)
+        return self.setup.model_copy(update=update)
+
+    def stage_problem(self, stage: int) -> StageProblem:
+        """Of what the problem of a stage alone is made."""
+        return StageProblem(
+            self.graphs[stage],
+            self.part(stage).topology,
+            self.setup_of(stage),
+            self.schedule.microbatches,
+            self.schedule.in_flight[stage],
+            self.link(stage),
+            frozenset(self.sent(stage)),
+        )
+
+    def problem(self, stage: int) -> Problem:
+        """The problem of a stage alone."""
+        return self.stage_problem(stage).problem(self.calibration)
+
+    def request(self, whole: Request, stage: int, share: float = 1.0) -> Request:
+        """The request for a stage alone, in a share of the devices' memory; pins that say nothing
+        of its ops are left out."""
+        graph = self.graphs[stage]
+        part = self.part(stage).topology
+        device = part.device
+        part = part.model_copy(
+            update={
+                "device": device.model_copy(
+                    update={"memory_bytes": int(device.memory_bytes * share)}
+                )
+            }
+        )
+        pins = tuple(pin for pin in whole.pins if matching_pins(graph, (pin,), None))
+        module = whole.module
+        if module is not None and not matching_pins(graph, (), module):
+            # all of the stage is outside of what is searched
+            pins, module = (Pin(op="*", data_parallel=True), *pins), None
+        return whole.model_copy(
+            update={
+                "graph": graph,
+                "topology": part,
+                "setup": self.setup_of(stage),
+                "pins": pins,
+                "module": module,
+            }
+        )
+
+
+def _placement_of(plan: Plan, topology: Topology, made: ScheduleTable) -> Placement:
+    """Which groups of a mixed cluster a plan's ranks lie on, by their first devices; PlanError
+    where they are not equal parts of neighbouring ranks."""
+    if not topology.beside:
+        return ()
+    ends = np.cumsum([group.device_count for group in topology.groups])
+    first = [plan.stages[stages_on(made.rank_of, r)[0]].ranks_from for r in range(made.ranks)]
+    of_ranks = np.searchsorted(ends, first, side="right").tolist()
+    found = tuple(RankShare(group, len(list(own))) for group, own in groupby(of_ranks))
+    if len({share.group for share in found}) < len(found) or max(of_ranks) == len(ends):
+        raise PlanError("the plan's pipeline ranks are not neighbours on groups of the topology")
+    try:
+        parts_of(topology, found)
+    except InvalidInput as wrong:
+        raise PlanError(wrong.detail) from None
+    return found

@@ -1,0 +1,152 @@
+"""A bound on the step of every configuration that a request allows, planned or not.
+
+An op takes what its work takes on one device, shared out over those that run it, and a launch for
+each pass: no strategy cuts finer, and nothing moves. With
+
+    T    ns of one microbatch's work on one device, L    its launches, of N devices in p equal ranks
+    w    = T p / N + L, the same on one rank
+
+some rank has at least the mean of the work, and one microbatch passes through all of them:
+
+    step >= m w / p        step >= w without the weights' half
+
+Where a rank has one stage and passes are whole (1f1b, gpipe), stage s waits for the forward pass of
+those before it, and these for its last backward pass: step >= sum of w_r, r < s, + m w_s. Whatever
+the cuts, the largest of these is least where w_s falls by 1 - 1/m from stage to stage:
+
+    step >= w / (1 - (1 - 1/m)^p)
+
+On groups of several kinds of devices op o takes t_ok on kind k, and for any prices y_k of a
+device's time that add up to 1 over all devices
+
+    step >= m sum over o of  min over k of y_k t_ok
+
+(the dual of sharing out ops; prices here are as 1 / sum over o of t_ok). Memory is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meshwright.schema import Calibration, InvalidInput, Request, Topology
+from meshwright_solver.common.arrays import FloatArray
+from meshwright_solver.constraints.meshes import meshes
+from meshwright_solver.pipeline.configurations import Configuration
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.problem.problem import build_problem
+from meshwright_solver.problem.values import find_values
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_templates import OpSketches
+
+_WHOLE_PASSES = ("1f1b", "gpipe")
+
+
+def least_step_ns(
+    request: Request,
+    anatomy: Anatomy,
+    calibration: Calibration,
+    wanted: Iterable[Configuration],
+    alone: Iterable[int] = (),
+) -> float | None:
+    """alone: numbers of microbatches without a pipeline. None where nothing is proved: ops may run
+    on hosts, or the graph cannot be run at all."""
+    if request.constraints.offload != "none":
+        return None
+    works = _Works(request, anatomy, calibration)
+    groups = request.topology.groups
+    found = []
+    for count in alone:
+        for group, own in zip(groups, works.at(count), strict=False):
+            found.append(count * (own.busy_ns / group.device_count + own.launches_ns))
+    for configuration in wanted:
+        of_groups = works.at(configuration.microbatches)
+        if len(of_groups) > 1:
+            devices = [group.device_count for group in groups]
+            found.append(configuration.microbatches * _shared_ns(of_groups, devices))
+        elif of_groups:
+            found.append(_of_ranks_ns(of_groups[0], configuration, groups[0].device_count))
+    return min(found, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Of one microbatch on one device, without what passes wait for. of_ops: ns by op, in all
+    copies. chain: what a microbatch goes through before its weights' half."""
+
+    of_ops: FloatArray
+    chain_ns: float
+    launches_ns: float
+    chain_launches_ns: float
+
+    @property
+    def busy_ns(self) -> float:
+        return float(self.of_ops.sum())
+
+
+def _of_ranks_ns(work: _Work, own: Configuration, devices: int) -> float:
+    """On equal ranks of devices of one kind."""
+    each = devices / own.ranks
+    rank_ns = work.busy_ns / each + work.launches_ns
+    if own.schedule in _WHOLE_PASSES:
+        return rank_ns / (1 - (1 - 1 / own.microbatches) ** own.ranks)
+    chain_ns = work.chain_ns / each + work.chain_launches_ns
+    return max(own.microbatches * rank_ns / own.ranks, chain_ns)
+
+
+def _shared_ns(works: Sequence[_Work], devices: Sequence[int]) -> float:
+    """On groups of several kinds."""
+    rates = np.array([1 / max(own.busy_ns, 1e-9) for own in works])
+    prices = rates / (rates * np.array(devices)).sum()
+    priced = np.array([price * own.of_ops for price, own in zip(prices, works, strict=True)])
+    return float(priced.min(axis=0).sum())
+
+
+class _Works:
+    """What a microbatch takes on one device of every group, by the number of microbatches."""
+
+    def __init__(self, request: Request, anatomy: Anatomy, calibration: Calibration) -> None:
+        self.request = request
+        self.anatomy = anatomy
+        self.calibration = calibration
+        self.folding = next(anatomy.foldings.of({}))
+        self._known: dict[int, list[_Work]] = {}
+
+    def at(self, microbatches: int) -> list[_Work]:
+        """None of any group where the graph cannot be run in so many."""
+        if microbatches not in self._known:
+            groups = self.request.topology.groups
+            try:
+                found = [self._work(group, microbatches) for group in groups]
+            except InvalidInput:
+                found = []
+            self._known[microbatches] = found
+        return self._known[microbatches]
+
+    def _work(self, group: Topology, microbatches: int) -> _Work:
+        level = group.levels[-1].model_copy(update={"size": 1})
+        device = group.model_copy(update={"levels": (level,)})
+        setup = self.request.setup.model_copy(update={"microbatches": microbatches})
+        nothing = self.calibration.model_copy(update={"launch_ns": 0})
+        graph = self.folding.graph
+        problem = build_problem(graph, device, setup, self.calibration, microbatches)
+        values = find_values(problem)
+        sketches = OpSketches(problem, values)
+        (mesh, *_) = meshes(device, 1)
+        own = Models(problem, values, mesh, sketches)
+        without = Models(replace(problem, calibration=nothing), values, mesh, sketches)
+        of_ops, chain, launches, chain_launches = [], 0.0, 0.0, 0.0
+        for position, op in enumerate(problem.ops):
+            if position in values.views or op.op.name not in self.anatomy.place:
+                continue
+            model = own.ops.model(position)
+            copies = self.folding.stood_for.get(("op", op.op.name), 1)
+            whole = copies * np.array(own.passes_ns(model, model.choices)).min(axis=1)
+            busy = copies * np.array(without.passes_ns(model, model.choices)).min(axis=1)
+            of_ops.append(busy.sum())
+            chain += float(busy[:2].sum())
+            launches += float((whole - busy).sum())
+            chain_launches += float((whole - busy)[:2].sum())
+        return _Work(np.array(of_ops), chain, launches, chain_launches)

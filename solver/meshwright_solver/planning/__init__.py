@@ -1,0 +1,1 @@
+"""Planning of one request: stated degrees, replanning, host memory; the entry point."""

@@ -1,0 +1,1 @@
+"""Plans of stated parallel degrees: the degrees restrict the search."""

@@ -1,0 +1,247 @@
+"""Plans of a strategy that is stated: what it leaves open is searched, and nothing else.
+
+    one rank    the stage planner on the one mesh of the degrees
+    pipelines   cuts at whole layers, or the user's; every stage by the stage planner; the judge of
+                pipelines says what they cost together
+
+A strategy that needs more memory than there is has a plan too, the leanest, and a note that says
+by how much it does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from meshwright.schedules.kinds import schedule
+from meshwright.schema import (
+    Answer,
+    Constraints,
+    Degrees,
+    Infeasible,
+    InvalidInput,
+    MemoryUse,
+    OptimizerParallel,
+    Pipeline,
+    Plan,
+    Request,
+    RequestError,
+    step_batch,
+)
+from meshwright_costmodel.calibrations import calibration_for
+from meshwright_solver.common.deadline import Deadline, Stop, never
+from meshwright_solver.constraints.degrees_filter import stated_strategies, uncut_products
+from meshwright_solver.constraints.degrees_mesh import stated_mesh
+from meshwright_solver.constraints.meshes import shard_size_of
+from meshwright_solver.constraints.pins import matching_pins
+from meshwright_solver.evaluation.memory_shortfall import GIB, PARTS
+from meshwright_solver.evaluation.notes import once
+from meshwright_solver.folding.fold import fold
+from meshwright_solver.pipeline.configurations import Configuration, configurations
+from meshwright_solver.pipeline.pipeline_document import document
+from meshwright_solver.pipeline.rank_topology import split
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.pipeline.stage_problems import Staged
+from meshwright_solver.planning.degrees.layer_cuts import equal_cuts
+from meshwright_solver.planning.degrees.least_memory import plan_anyway
+from meshwright_solver.planning.degrees.stage_shares import plan_shared
+from meshwright_solver.problem.problem import build_problem
+from meshwright_solver.problem.values import find_values
+from meshwright_solver.stage.engines.registry import portfolio_of
+from meshwright_solver.stage.request_check import check
+from meshwright_solver.stage.search_progress import Report
+from meshwright_solver.stage.stage_planner import plan_stage
+from meshwright_solver.strategies.mesh_models import Models
+
+
+def plan_stated(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
+    """The plan of the request's degrees, or why there is none; raises MeshwrightError for degrees
+    that cannot be."""
+    found, notes = _settled(request)
+    one_rank = found.pipeline.ranks == 1
+    answer = _one_rank(found, report, stop) if one_rank else _pipeline(found, stop)
+    if answer.plan is None:
+        return answer
+    return answer.model_copy(update={"plan": _told(request, found, answer.plan, notes)})
+
+
+def check_stated(request: Request) -> None:
+    """Raise what `plan_stated` would raise for bad input, without searching."""
+    found, _ = _settled(request)
+    check(_on_rank(found))
+    if found.pipeline.ranks != 1:
+        _configuration(_with_microbatches(found), Anatomy(found.graph))
+
+
+def _settled(request: Request) -> tuple[Request, tuple[str, ...]]:
+    """The request with the degree of data parallelism, and what its degrees leave uncut.
+
+    Raises MeshwrightError for what they cannot mean for the graph and the devices.
+    """
+    ranks = request.pipeline.ranks
+    assert ranks is not None
+    if request.topology.beside:
+        raise InvalidInput(
+            "degrees are stated for devices of one kind, and the topology has several; name one of "
+            "its groups as the topology, or leave the degrees to the search of pipelines",
+            pointer="/topology",
+        )
+    if ranks > 1 and request.setup.phase != "training":
+        raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
+    found = with_stated_terms(request)
+    count = (
+        _microbatches(found)
+        if ranks > 1
+        else request.setup.microbatches or request.setup.least_copies
+    )
+    return found, _uncut(_on_rank(found), count)
+
+
+def with_stated_terms(request: Request) -> Request:
+    """The request of stated degrees with what they say of its other wishes: the level of ZeRO, the
+    search, and the degree of data parallelism on the devices of a pipeline rank."""
+    degrees = request.degrees
+    assert degrees is not None
+    return request.model_copy(
+        update={
+            "degrees": _on_devices(degrees, _on_rank(request).topology.device_count),
+            "constraints": _with_zero(request.constraints, degrees),
+            "solver": portfolio_of(request.solver).first.name,
+        }
+    )
+
+
+def _on_devices(degrees: Degrees, count: int) -> Degrees:
+    try:
+        return degrees.of_devices(count)
+    except RequestError as error:
+        raise error.within("/degrees") from None
+
+
+def _with_zero(constraints: Constraints, degrees: Degrees) -> Constraints:
+    wish = constraints.optimizer_parallel or OptimizerParallel()
+    stage = wish.model_copy(update={"level": degrees.zero})
+    return constraints.model_copy(update={"optimizer_parallel": stage})
+
+
+def _on_rank(request: Request) -> Request:
+    """The request for the whole graph on the devices of one pipeline rank."""
+    ranks = request.pipeline.ranks
+    assert ranks is not None
+    part = request.topology if ranks == 1 else split(request.topology, ranks)[0]
+    return request.model_copy(update={"topology": part, "pipeline": Pipeline()})
+
+
+def _uncut(request: Request, microbatches: int) -> tuple[str, ...]:
+    """Notes on products that tp does not cut, since nothing that they have divides."""
+    degrees, topology = request.degrees, request.topology
+    assert degrees is not None
+    graph = fold(request.graph, matching_pins(request.graph, request.pins)).graph
+    calibration = calibration_for(request)
+    problem = build_problem(graph, topology, request.setup, calibration, microbatches)
+    values, mesh = find_values(problem), stated_mesh(topology, degrees, shard_size_of(request))
+    allowed = stated_strategies(problem, degrees, mesh, values.views)
+    names = uncut_products(Models(problem, values, mesh), degrees, allowed)
+    return once(f"tp cuts nothing of {name!r}: its devices repeat it" for name in names)
+
+
+def _microbatches(request: Request) -> int:
+    """As stated, or microbatches of one sequence for each device of dp."""
+    if request.setup.microbatches is not None:
+        return request.setup.microbatches
+    assert request.degrees is not None
+    return max(1, (step_batch(request.graph, request.setup) or 1) // (request.degrees.dp or 1))
+
+
+def _with_microbatches(request: Request) -> Request:
+    setup = request.setup.model_copy(update={"microbatches": _microbatches(request)})
+    return request.model_copy(update={"setup": setup})
+
+
+def _one_rank(request: Request, report: Report | None, stop: Stop) -> Answer:
+    """Where the number of microbatches is open: the fewest that fit."""
+    if request.setup.microbatches is None:
+        answer = plan_stage(request, report, stop)
+        if answer.plan is not None:
+            return answer
+    return plan_anyway(_with_microbatches(request), report, stop)
+
+
+def _pipeline(request: Request, stop: Stop) -> Answer:
+    anatomy = Anatomy(request.graph)
+    own = _configuration(_with_microbatches(request), anatomy)
+    order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
+    calibration = calibration_for(request)
+    cuts = own.cuts or equal_cuts(anatomy, request.setup, order.stages)
+    staged = Staged(anatomy, request.topology, request.setup, calibration, order, cuts)
+    deadline = Deadline.after(request.budget.seconds, stop)
+    found = plan_shared(request, own, staged, deadline)
+    if isinstance(found, Infeasible):
+        return Answer(infeasible=found)
+    axes = max(len(stage.mesh.axes) for stage in found.priced.stages)
+    budget = request.budget.model_copy(update={"max_axes": axes})
+    return Answer(
+        plan=document(request.model_copy(update={"budget": budget}), staged, found, (), ())
+    )
+
+
+def _configuration(request: Request, anatomy: Anatomy) -> Configuration:
+    pipeline = request.pipeline
+    count = pipeline.stages_per_rank or (2 if pipeline.schedule == "zb_v" else 1)
+    kind = pipeline.schedule or ("interleaved_1f1b" if count > 1 else "1f1b")
+    update = {"schedule": kind, "stages_per_rank": count}
+    wanted = request.model_copy(update={"pipeline": pipeline.model_copy(update=update)})
+    return next(iter(configurations(wanted, anatomy)))
+
+
+def _told(request: Request, settled: Request, plan: Plan, notes: tuple[str, ...]) -> Plan:
+    """The plan for the devices that there are, with what is to be said of it."""
+    device, reserve = request.topology.device, request.setup.memory_reserve
+    memory = plan.cost.memory_bytes.model_copy(
+        update={
+            "capacity": device.memory_bytes,
+            "reserved": round(device.memory_bytes * reserve),
+        }
+    )
+    stated = _stated_note(settled, plan)
+    notes = (stated, *_misfit(memory), *notes, *plan.notes)
+    return plan.model_copy(
+        update={
+            "topology": request.topology.id,
+            "setup": request.setup.id,
+            "cost": plan.cost.model_copy(update={"memory_bytes": memory}),
+            "notes": notes,
+        }
+    )
+
+
+def _stated_note(request: Request, plan: Plan) -> str:
+    said = f"the strategy is stated: {request.degrees}"
+    if plan.schedule is not None:
+        own = plan.schedule
+        said += f", {own.ranks} pipeline ranks"
+        said += f" of {own.stages_per_rank} stages" if own.stages_per_rank > 1 else ""
+    return f"{said}; the search settled what it leaves open, and its bound is for plans like it"
+
+
+def _misfit(memory: MemoryUse) -> Iterator[str]:
+    if memory.total <= memory.capacity:
+        return
+    needed, there = memory.total - memory.reserved, memory.capacity - memory.reserved
+    parts = {name: getattr(memory, name) for name in PARTS}
+    most = max(parts, key=lambda name: parts[name])
+    when = f" at its fullest moment ({memory.moment})" if memory.moment else ""
+    yield (
+        f"this does not fit: it needs {needed / GIB:.1f} GiB on a device{when}, there are "
+        f"{there / GIB:.1f} GiB after the reserve; most of it are {PARTS[most]}, "
+        f"{parts[most] / GIB:.1f} GiB: {_REMEDIES.get(most, _SMALLER)} would make them fewer"
+    )
+
+
+_SMALLER = "smaller microbatches, more tp with sequence parallelism, or more cp"
+_REMEDIES = {
+    "parameters": "zero 3, more tp or more pipeline ranks",
+    "gradients": "zero 2 or 3, more tp or more pipeline ranks",
+    "optimizer": "zero 1 to 3, more tp or more pipeline ranks",
+    "cache": "fewer sequences, more tp",
+    "gathered": "more tp, or zero 2 and less",
+}

@@ -1,0 +1,189 @@
+"""An explanation of ops that a glob means: `meshwright explain`, and the service."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from meshwright.schema import (
+    Calibration,
+    Graph,
+    Plan,
+    PlanError,
+    RequestError,
+    Setup,
+    Stage,
+    Topology,
+)
+from meshwright.schema.explanation import ExplainedOps, Explanation, MemoryPrice
+from meshwright.schema.garbage_collection import uncollected
+from meshwright_solver.common.deadline import Deadline, OutOfTime, Stop, never
+from meshwright_solver.common.name_globs import Names, alike
+from meshwright_solver.evaluation.accounting.assignment import Codes
+from meshwright_solver.folding.mesh_outcome import TOLERANCE
+from meshwright_solver.planning.explanation.alternatives import (
+    OpGroup,
+    alternatives_of,
+    pin_prices,
+    whole_of,
+)
+from meshwright_solver.planning.explanation.fixed_mesh_problem import Frame, frame_of, request_of
+from meshwright_solver.planning.explanation.reasons import ms
+
+MOST_GROUPS = 4  # chosen: each is some fifty searches
+ON_THIS_MESH = (
+    "searched on the plan's own mesh, with its microbatches and what it does again; other meshes, "
+    "and the preference for simpler plans, are left out"
+)
+ALONE = (
+    "of a pipeline only the stage is searched: its step is that of the stage alone, its neighbours "
+    "stay as they are"
+)
+
+
+@uncollected
+def explain_documents(
+    plan: Plan,
+    graph: Graph,
+    topology: Topology,
+    setup: Setup,
+    calibration: Calibration | None = None,
+    *,
+    glob: str,
+    seconds: float = 10.0,
+    stop: Stop = never,
+) -> Explanation:
+    """Why the ops that a glob means have their strategies, what others would do to the plan, each
+    searched again, and what their pins and the memory cost. After `seconds` what is left is listed
+    without a search.
+
+    Raises RequestError where the glob means no op, ops of several stages, or too many kinds;
+    PlanError where the plan does not fit the documents.
+    """
+    if plan.graph != graph.id or plan.topology != topology.id or plan.setup != setup.id:
+        raise PlanError("the plan is of another graph, topology or setup")
+    deadline = Deadline.after(seconds, stop)
+    number, names = _meant(plan, glob)
+    stage = plan.stages[number]
+    marks = _marks(stage, names)
+    request = request_of(plan, graph, topology, setup, calibration)
+    # reading the plan back is not cut short: without it there is nothing to say
+    frame = frame_of(plan, number, request, calibration, marks, deadline)
+    assigned = {frame.whole.problem.ops[k].name: codes for k, codes in frame.assigned.items()}
+    memory = _memory(frame)
+    explained = [
+        _explained(frame, group, assigned) for group in _groups(frame, names, marks, assigned)
+    ]
+    complete = all(own.verdict != "not solved" for group in explained for own in group.alternatives)
+    return Explanation(
+        plan=plan.id,
+        glob=glob,
+        stage=number,
+        whole=whole_of(frame.cost),
+        memory=memory,
+        groups=tuple(explained),
+        complete=complete,
+        seconds=seconds,
+        notes=(ON_THIS_MESH, *((ALONE,) if plan.schedule is not None else ())),
+    )
+
+
+def _meant(plan: Plan, glob: str) -> tuple[int, frozenset[str]]:
+    """The stage of the ops that a glob means, and their names."""
+    known: list[str] = []
+    found: dict[int, frozenset[str]] = {}
+    for number, stage in enumerate(plan.stages):
+        names = [op.op for op in stage.ops]
+        known += names
+        own = frozenset(names[k] for k in Names(names).matching(glob))
+        if own:
+            found[number] = own
+    if not found:
+        raise RequestError(
+            f"{glob[:80]!r} matches no op of the plan; ops are named like {alike(glob, known)}"
+        )
+    if len(found) > 1:
+        raise RequestError(
+            f"{glob[:80]!r} matches ops of the stages {', '.join(map(str, found))}: each is a "
+            "problem of its own; name ops of one of them"
+        )
+    return next(iter(found.items()))
+
+
+def _marks(stage: Stage, names: frozenset[str]) -> dict[str, str]:
+    """What tells ops apart that are meant: kind, rule and strategy."""
+    return {
+        own.op: " ".join(
+            (own.kind, str(own.rule), str(own.strategy), str(own.partial), str(own.followers))
+        )
+        for own in stage.ops
+        if own.op in names
+    }
+
+
+def _groups(
+    frame: Frame, names: frozenset[str], marks: dict[str, str], assigned: dict[str, Codes]
+) -> list[OpGroup]:
+    """Those of one shape and strategy together; RequestError where there are too many kinds."""
+    models, whole = frame.models, frame.whole
+    folded: dict[Hashable, list[int]] = {}
+    for position, op in enumerate(models.problem.ops):
+        if op.name in names and position not in models.values.views:
+            model = models.ops.model(position)
+            folded.setdefault((models.key_of(model), marks[op.name], assigned[op.name]), []).append(
+                position
+            )
+    if len(folded) > MOST_GROUPS:
+        some = [models.problem.ops[own[0]].name for own in folded.values()][: MOST_GROUPS + 1]
+        raise RequestError(
+            f"these are {len(folded)} kinds of ops, such as {', '.join(some)}; at most "
+            f"{MOST_GROUPS} are explained at once: name fewer"
+        )
+    every: dict[Hashable, list[str]] = {}
+    for position, op in enumerate(whole.problem.ops):
+        if op.name in names and position not in whole.values.views:
+            key = whole.key_of(whole.ops.model(position)), marks[op.name], assigned[op.name]
+            every.setdefault(key, []).append(op.name)
+    held = {name: tuple(own) for own in every.values() for name in own}
+    found = []
+    for own in folded.values():
+        first = models.problem.ops[own[0]].name
+        found.append(OpGroup(tuple(own), held[first], assigned[first]))
+    return found
+
+
+def _explained(frame: Frame, group: OpGroup, assigned: dict[str, Codes]) -> ExplainedOps:
+    op = frame.models.problem.ops[group.positions[0]]
+    return ExplainedOps(
+        label=group.names[0] if len(group.names) == 1 else f"{group.names[0]} ×{len(group.names)}",
+        ops=group.names,
+        kind=op.op.kind,
+        rule=op.notation,
+        pins=tuple(pin_prices(frame, group)),
+        alternatives=tuple(alternatives_of(frame, group, assigned)),
+    )
+
+
+def _memory(frame: Frame) -> MemoryPrice:
+    """What the limit of memory costs the plan."""
+    use = frame.cost.memory_bytes
+    used = use.total + frame.other_bytes
+    try:
+        least_ns = frame.least_ns(frame.given.all)
+    except OutOfTime:
+        least_ns = None
+    # what a plan may be dearer without being another
+    slack = TOLERANCE + frame.spaces.request.budget.simplicity
+    objective_ns = frame.cost.objective_ns
+    binds = least_ns is not None and objective_ns - least_ns > slack * objective_ns
+    if least_ns is None:
+        why = "the time was over before it was searched without the limit"
+    elif binds:
+        why = (
+            f"the limit of memory costs {ms(objective_ns - least_ns)} of the objective: without it "
+            f"a plan on this mesh would have {ms(least_ns)}"
+        )
+    else:
+        why = "with more memory no plan on this mesh is better by more than simplicity is worth"
+    return MemoryPrice(
+        used_bytes=used, capacity_bytes=use.capacity, binds=binds, without_ns=least_ns, why=why
+    )

@@ -1,0 +1,227 @@
+"""The sequences whose order a plan may choose: rows of causal attention, and all that is one index.
+
+Slots that are one index form a class, through factors in which ops do not care for order
+(`solver/meshwright_solver/rules/index_order.py`). A class with rows of a causal mask may be loaded
+in another order if
+
+- every op that has it takes it in any order, or is causal attention, which goes by true positions,
+  or is made of inputs and labels alone and has it whole on every device, so that it can go by true
+  positions and take its result in the order
+- no parameter and no cache has it: at rest these keep the order of the checkpoint
+- it is a dim of its own in what is loaded: inputs, labels and constants. Constants are known on
+  every device, by true positions, and are taken in the order where they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from meshwright.schema import Factor, SetupError
+from meshwright.schema.sequence_order import LoadedDim
+from meshwright_solver.common.union_find import Classes
+from meshwright_solver.problem.op_info import OpInfo, OpPort, Slot
+from meshwright_solver.problem.problem import Problem
+from meshwright_solver.rules.index_order import in_any_order
+from meshwright_solver.rules.op_knowledge import RECEIVE
+
+SlotKey = tuple[str, int]  # tensor, slot
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """The sequences of a graph by number; sizes: of each.
+
+    slots: which of a tensor's slots are of which sequence. masked: op -> (its part, sequence) of
+    causal attention. loaded, by_position, turned: of each sequence, as in SequenceOrder.
+    """
+
+    sizes: tuple[int, ...]
+    slots: Mapping[tuple[str, Slot], int]
+    masked: Mapping[str, tuple[str, int]]
+    loaded: tuple[tuple[LoadedDim, ...], ...]
+    by_position: tuple[tuple[str, ...], ...]
+    turned: tuple[tuple[LoadedDim, ...], ...]
+
+    def in_problem(self, problem: Problem) -> dict[SlotKey, int]:
+        """The slots of a stage's tensors that are of a sequence."""
+        found = {}
+        for name, info in problem.tensors.items():
+            for k, slot in enumerate(info.slots):
+                own = self.slots.get((name, slot))
+                if own is not None:
+                    found[name, k] = own
+        return found
+
+
+def rows_of(problem: Problem) -> Sequences:
+    """The sequences of a whole graph; SetupError where there is none, or its order matters."""
+    return _SequenceFinder(problem).found()
+
+
+@dataclass(slots=True)
+class _SequenceFinder:
+    problem: Problem
+    classes: Classes[SlotKey] = field(default_factory=Classes)
+    data: set[str] = field(default_factory=set)
+
+    def found(self) -> Sequences:
+        self._join()
+        masked = list(self._masked())
+        if not masked:
+            raise _no_order("no op of the graph has a causal mask whose rows could be made even")
+        size_of = {own.root: own.size for own in masked}
+        numbers = {root: number for number, root in enumerate(size_of)}
+        loaded: list[dict[LoadedDim, None]] = [{} for _ in numbers]
+        by_position: list[dict[str, None]] = [{} for _ in numbers]
+        turned: list[dict[LoadedDim, None]] = [{} for _ in numbers]
+        slots: dict[tuple[str, Slot], int] = {}
+        for name, info in self.problem.tensors.items():
+            for k, slot in enumerate(info.slots):
+                number = numbers.get(self.classes.find((name, k)))
+                if number is not None and not info.constant:
+                    self._check_tensor(name, k)
+                    slots[name, slot] = number
+                    if info.is_free:
+                        loaded[number][LoadedDim(tensor=name, dim=slot.dim)] = None
+        for op in self._ops():
+            for use in self._uses(op, numbers):
+                if use.cares:
+                    by_position[use.number][op.name] = None
+                if use.turned is not None:
+                    turned[use.number][use.turned] = None
+            for number, dim in self._taken(op, numbers):
+                loaded[number][dim] = None
+        return Sequences(
+            tuple(size_of.values()),
+            slots,
+            {own.op: (own.part, numbers[own.root]) for own in masked},
+            tuple(map(tuple, loaded)),
+            tuple(map(tuple, by_position)),
+            tuple(map(tuple, turned)),
+        )
+
+    def _ops(self) -> Iterator[OpInfo]:
+        """All that are more than making a constant."""
+        for op in self.problem.ops:
+            made = [self.problem.tensors[port.tensor].constant for port in op.outputs]
+            if op.op.kind != RECEIVE and not all(made):
+                yield op
+
+    def _join(self) -> None:
+        tensors = self.problem.tensors
+        self.data = {
+            name for name, info in tensors.items() if info.tensor.role in ("input", "label")
+        }
+        self.data |= {name for name, info in tensors.items() if info.constant}
+        for op in self._ops():
+            if self.data.issuperset(op.op.inputs):
+                self.data.update(op.op.outputs)
+            anywhere = _any_order(op)
+            first: dict[int, SlotKey] = {}
+            for port in self._ports(op):
+                for part, slot in port.slot_of.items():
+                    if op.parts[part].factor in anywhere:
+                        key = (port.tensor, slot)
+                        self.classes.join(first.setdefault(part, key), key)
+
+    def _ports(self, op: OpInfo) -> Iterator[OpPort]:
+        """Of what is no constant."""
+        for port in (*op.inputs, *op.outputs):
+            if not self.problem.tensors[port.tensor].constant:
+                yield port
+
+    def _masked(self) -> Iterator[_Masked]:
+        for op in self._ops():
+            for factor in op.known.skewed if op.known is not None else ():
+                own = [j for j, part in enumerate(op.parts) if part.factor == factor]
+                slots = dict(op.outputs[0].slot_of)
+                if len(own) != 1 or own[0] not in slots:
+                    raise _no_order(f"the rows of op {op.name!r} are no sub-dim of their own")
+                key = (op.outputs[0].tensor, slots[own[0]])
+                part = op.parts[own[0]]
+                yield _Masked(op.name, part.name, part.size, self.classes.find(key))
+
+    def _check_tensor(self, name: str, k: int) -> None:
+        info = self.problem.tensors[name]
+        slot = info.slots[k]
+        if info.tensor.role in ("parameter", "cache"):
+            raise _no_order(f"dim {slot.dim} of {info.tensor.role} {name!r} is part of it")
+        if slot.dim in info.segments or (info.is_free and slot.size != info.shape[slot.dim]):
+            raise _no_order(f"it is no dim of its own in {name!r}")
+
+    def _uses(self, op: OpInfo, numbers: Mapping[SlotKey, int]) -> Iterator[_Use]:
+        """Where an op has a sequence; SetupError where it may not have it."""
+        anywhere = _any_order(op)
+        masks = op.known.skewed if op.known is not None else ()
+        for port in self._ports(op):
+            parts = {slot: part for part, slot in port.slot_of.items()}
+            for k in range(len(self.problem.tensors[port.tensor].slots)):
+                number = numbers.get(self.classes.find((port.tensor, k)))
+                if number is None:
+                    continue
+                part = parts.get(k)
+                if part is not None and op.parts[part].factor in anywhere:
+                    yield _Use(number, part, bool(masks))
+                    continue
+                # made of data alone, by every device for itself
+                is_whole = part is None or not op.parts[part].shardable
+                if not (is_whole and self.data.issuperset(op.op.inputs)):
+                    raise _no_order(
+                        f"op {op.name!r} ({op.op.kind}) needs {port.tensor!r} in the order of its "
+                        "positions"
+                    )
+                info = self.problem.tensors[port.tensor]
+                slot = info.slots[k]
+                if slot.size != info.shape[slot.dim]:
+                    raise _no_order(f"it is no dim of its own in {port.tensor!r}")
+                turned = LoadedDim(tensor=port.tensor, dim=slot.dim)
+                yield _Use(number, part, cares=True, turned=turned)
+
+    def _taken(self, op: OpInfo, numbers: Mapping[SlotKey, int]) -> Iterator[tuple[int, LoadedDim]]:
+        """Dims of constants that an op reads in the order of a sequence."""
+        number_of = {use.part: use.number for use in self._uses(op, numbers)}
+        for port in op.inputs:
+            info = self.problem.tensors[port.tensor]
+            for part, k in port.slot_of.items() if info.constant else ():
+                if part in number_of:
+                    slot = info.slots[k]
+                    if slot.size != info.shape[slot.dim]:
+                        raise _no_order(f"it is no dim of its own in {port.tensor!r}")
+                    yield number_of[part], LoadedDim(tensor=port.tensor, dim=slot.dim)
+
+
+@dataclass(frozen=True, slots=True)
+class _Masked:
+    """Rows of a causal mask: a part of an op, and the class of its slots."""
+
+    op: str
+    part: str
+    size: int
+    root: SlotKey
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """An op has a sequence as a part, or as none. cares: it goes by true positions. turned: the dim
+    of what it reads or makes, where that is made of data alone."""
+
+    number: int
+    part: int | None
+    cares: bool
+    turned: LoadedDim | None = None
+
+
+def _any_order(op: OpInfo) -> frozenset[Factor]:
+    """Nothing of ops with rules of the user's own: what they compute is not known."""
+    if op.known is None or op.op.rule is not None:
+        return frozenset()
+    return in_any_order(op.op.kind, op.known.rule.parsed)
+
+
+def _no_order(why: str) -> SetupError:
+    return SetupError(
+        f"the sequence cannot be loaded in another order: {why}; sequence_order contiguous would "
+        "do",
+        pointer="/sequence_order",
+    )

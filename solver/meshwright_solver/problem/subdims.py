@@ -1,0 +1,280 @@
+"""Sub-dims: the common refinement of every tensor dim over all ops that make or read it.
+
+A dim of length N with *cuts* c1 > c2 > ... (each divides the one before, and N) is the product of
+sub-dims N/c1, c1/c2, ..., major first. Rules set cuts (`b s (h d)` cuts at d), and a cut travels:
+from a dim to the factor that fills it, from the factor to every other dim it fills, in or out of a
+product at the product's offset. What is left at the fixed point is how finely each dim and each
+factor can be sharded by itself. Cuts that do not divide each other are kept in the order found; an
+op whose factor then has cuts that its dim lacks cannot shard that factor (`blocked`).
+
+A sum of segments counts as the product of the factor that all segments share and the rest: axes on
+the shared factor lie on every segment alike, and no other factor of the dim can be sharded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from meshwright.schema import Factor
+from meshwright_solver.common.identity_keys import IdentityKey, IdentityKeys
+from meshwright_solver.rules import Bound
+
+DimKey = tuple[str, int]
+Cuts = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A factor's place inside a dim: the dim's index runs `inner` for one step of the factor.
+
+    term: of the rule, inputs first.
+    """
+
+    term: int
+    dim: int
+    factor: Factor
+    inner: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuleUses:
+    """The uses of a rule of known sizes. loose: factors with a halo, or that follow others.
+
+    hidden: factors of segmented dims that no use speaks of. joined: uses that fill their dim,
+    cutting: the others, both without loose factors. segments: (term, dim, lengths).
+    """
+
+    uses: tuple[Use, ...]
+    loose: frozenset[Factor]
+    hidden: frozenset[Factor]
+    joined: tuple[Use, ...]
+    cutting: tuple[Use, ...]
+    segments: tuple[tuple[int, int, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """Cuts, descending and without 1, of dims and of the factors of every op; none where not said.
+
+    uses, blocked: by position of the op, what its rule says and which factors it cannot shard.
+    """
+
+    dim_cuts: Mapping[DimKey, Cuts]
+    factor_cuts: Sequence[Mapping[Factor, Cuts]]
+    segments: Mapping[DimKey, tuple[int, ...]]
+    uses: Sequence[RuleUses]
+    blocked: Sequence[frozenset[Factor]]
+
+
+def refine(
+    bound: Sequence[Bound | None],
+    tensors: Sequence[Sequence[str]],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> Refinement:
+    """The fixed point over all ops: their rules, and their tensors in the order of the terms."""
+    uses: list[RuleUses] = []
+    key_of = IdentityKeys()
+    rules: dict[IdentityKey, RuleUses] = {}
+    for own, names in zip(bound, tensors, strict=True):
+        if own is None:
+            uses.append(_NO_USES)
+            continue
+        # a Bound is shared by ops of equal rule and shapes
+        key = key_of(own)
+        if key not in rules:
+            rules[key] = _rule_uses(own, [shapes[name] for name in names])
+        uses.append(rules[key])
+    if not any(own.cutting or own.segments for own in rules.values()):
+        return Refinement({}, [_NO_CUTS] * len(uses), {}, uses, [own.hidden for own in uses])
+    return _Refining(bound, tensors, shapes, uses).refinement()
+
+
+class _Refining:
+    """Dims and factors by number: those that are the same index are one class."""
+
+    def __init__(
+        self,
+        bound: Sequence[Bound | None],
+        tensors: Sequence[Sequence[str]],
+        shapes: Mapping[str, tuple[int, ...]],
+        uses: Sequence[RuleUses],
+    ) -> None:
+        self.tensors = tensors
+        self.shapes = shapes
+        self.uses = uses
+        self.sizes = [own.sizes if own is not None else {} for own in bound]
+        self.first_dim: dict[str, int] = {}
+        count = 0
+        for name, shape in shapes.items():
+            self.first_dim[name] = count
+            count += len(shape)
+        self.factors: list[dict[Factor, int]] = []
+        for sizes in self.sizes:
+            self.factors.append(dict(zip(sizes, range(count, count + len(sizes)), strict=True)))
+            count += len(sizes)
+        self.parent = list(range(count))
+        self._join()
+
+    def refinement(self) -> Refinement:
+        cuts = self._fixed_point()
+        dim_cuts = {
+            (name, d): own
+            for name, first in self.first_dim.items()
+            for d in range(len(self.shapes[name]) if cuts else 0)
+            if (own := cuts.get(self._find(first + d), ()))
+        }
+        factor_cuts = [self._factor_cuts(position, cuts) for position in range(len(self.uses))]
+        blocked = [
+            uses.hidden
+            | {
+                use.factor
+                for use in uses.cutting
+                if not self._fits(position, use, dim_cuts, factor_cuts[position])
+            }
+            if uses.cutting
+            else uses.hidden
+            for position, uses in enumerate(self.uses)
+        ]
+        return Refinement(dim_cuts, factor_cuts, self._segments(), self.uses, blocked)
+
+    def _find(self, key: int) -> int:
+        parent = self.parent
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
+
+    def _join(self) -> None:
+        parent, find, first_dim = self.parent, self._find, self.first_dim
+        for uses, names, factors in zip(self.uses, self.tensors, self.factors, strict=True):
+            for use in uses.joined:
+                parent[find(first_dim[names[use.term]] + use.dim)] = find(factors[use.factor])
+
+    def _factor_cuts(self, position: int, cuts: Mapping[int, Cuts]) -> Mapping[Factor, Cuts]:
+        if not cuts:
+            return _NO_CUTS
+        uses = self.uses[position]
+        return {
+            factor: own
+            for factor, key in self.factors[position].items()
+            if factor not in uses.loose and (own := cuts.get(self._find(key), ()))
+        }
+
+    def _fixed_point(self) -> dict[int, Cuts]:
+        links: dict[int, list[tuple[int, int, int, int]]] = {}
+        cuts: dict[int, set[int]] = {}
+        sizes_of: dict[int, int] = {}
+        changed: list[int] = []
+
+        def add(key: int, cut: int) -> None:
+            own = cuts.setdefault(key, set())
+            if cut in own or not 1 < cut < sizes_of[key] or sizes_of[key] % cut:
+                return
+            if all(cut % other == 0 or other % cut == 0 for other in own):
+                own.add(cut)
+                changed.append(key)
+
+        for position, uses in enumerate(self.uses):
+            for use in uses.cutting:
+                name = self.tensors[position][use.term]
+                dim = self._find(self.first_dim[name] + use.dim)
+                factor = self._find(self.factors[position][use.factor])
+                extent = self.sizes[position][use.factor]
+                sizes_of[dim], sizes_of[factor] = self.shapes[name][use.dim], extent
+                if dim == factor:
+                    continue
+                link = (dim, factor, use.inner, extent)
+                links.setdefault(dim, []).append(link)
+                links.setdefault(factor, []).append(link)
+                add(dim, use.inner)
+                add(dim, use.inner * extent)
+        while changed:
+            key = changed.pop()
+            for dim, factor, inner, extent in links.get(key, ()):
+                if key == dim:
+                    for cut in sorted(cuts[dim]):
+                        if inner < cut < inner * extent and cut % inner == 0:
+                            add(factor, cut // inner)
+                if key == factor:
+                    for cut in sorted(cuts[factor]):
+                        add(dim, cut * inner)
+        return {key: tuple(sorted(own, reverse=True)) for key, own in cuts.items() if own}
+
+    def _segments(self) -> dict[DimKey, tuple[int, ...]]:
+        """Every dim that is the same index as a segmented one has its segments."""
+        by_class = {
+            self._find(self.first_dim[names[term]] + d): lengths
+            for uses, names in zip(self.uses, self.tensors, strict=True)
+            for term, d, lengths in uses.segments
+        }
+        if not by_class:
+            return {}
+        return {
+            (name, d): lengths
+            for name, first in self.first_dim.items()
+            for d in range(len(self.shapes[name]))
+            if (lengths := by_class.get(self._find(first + d))) is not None
+        }
+
+    def _fits(
+        self,
+        position: int,
+        use: Use,
+        dim_cuts: Mapping[DimKey, Cuts],
+        factor_cuts: Mapping[Factor, Cuts],
+    ) -> bool:
+        """Whether the dim is cut at both ends of the factor's range, and inside as the factor."""
+        name = self.tensors[position][use.term]
+        size, cuts = self.shapes[name][use.dim], dim_cuts.get((name, use.dim), ())
+        extent = self.sizes[position][use.factor]
+        if extent > 1 and not {use.inner, use.inner * extent} <= {size, *cuts, 1}:
+            return False
+        inside = [cut // use.inner for cut in cuts if use.inner < cut < use.inner * extent]
+        return tuple(inside) == factor_cuts.get(use.factor, ())
+
+
+_NO_USES = RuleUses((), frozenset(), frozenset(), (), (), ())
+_NO_CUTS: Mapping[Factor, Cuts] = {}
+
+
+def _rule_uses(bound: Bound, shapes: Sequence[tuple[int, ...]]) -> RuleUses:
+    parsed, sizes = bound.known.rule.parsed, bound.sizes
+    uses: list[Use] = []
+    hidden: set[Factor] = set()
+    segments: list[tuple[int, int, tuple[int, ...]]] = []
+    for t, term in enumerate(parsed.terms_of(len(shapes))[: len(shapes)]):
+        for d, parts in enumerate(term):
+            if len(parts) == 1:
+                own = list(_uses_of(t, d, parts[0], sizes))
+            else:
+                lengths = tuple(math.prod(sizes[f] for f in part) for part in parts)
+                segments.append((t, d, lengths))
+                common = [f for f in parts[0] if all(part and part[0] == f for part in parts)]
+                own = [Use(t, d, f, sum(lengths) // sizes[f]) for f in common[:1]]
+            uses += own
+            hidden |= {f for part in parts for f in part} - {use.factor for use in own}
+    loose = frozenset(use.factor for use in uses if use.factor in parsed.halo | set(parsed.follows))
+    tight = [use for use in uses if use.factor not in loose]
+    fills = [shapes[use.term][use.dim] == sizes[use.factor] for use in tight]
+    return RuleUses(
+        tuple(uses),
+        loose,
+        frozenset(hidden),
+        tuple(use for use, whole in zip(tight, fills, strict=True) if whole),
+        tuple(use for use, whole in zip(tight, fills, strict=True) if not whole),
+        tuple(segments),
+    )
+
+
+def _uses_of(
+    term: int, dim: int, factors: Sequence[Factor], sizes: Mapping[Factor, int]
+) -> list[Use]:
+    """Factors side by side in a dim, the major first."""
+    inner = math.prod(sizes[f] for f in factors)
+    found = []
+    for factor in factors:
+        inner //= sizes[factor]
+        found.append(Use(term, dim, factor, inner))
+    return found

@@ -1,0 +1,44 @@
+"""Rules of ops that make values from nothing, or from what all devices have."""
+
+from __future__ import annotations
+
+from meshwright_solver.rules.op_knowledge import Builder, Known, RuleInputs, known, names
+
+
+def _whole(position: int, rank: int) -> str:
+    return " ".join(f"w{position}_{d}!" for d in range(rank))
+
+
+def make(ports: RuleInputs) -> Known:
+    """Any device can make its part; a random one has to draw by place, not by device."""
+    rank = len(ports.outputs[0])
+    inputs = ", ".join(_whole(i, len(shape)) for i, shape in enumerate(ports.inputs))
+    return known(f"{inputs} -> {' '.join(names('d', rank))}", "memory", saves_inputs=(), flops=0)
+
+
+def random_gamma(ports: RuleInputs) -> Known:
+    """Draws for every element of its parameters, which stand behind the dims that are drawn."""
+    out = names("d", len(ports.outputs[0]))
+    terms = [
+        " ".join(
+            "1" if size == 1 and full != 1 else name
+            for name, size, full in zip(
+                out[len(out) - len(shape) :],
+                shape,
+                ports.outputs[0][len(out) - len(shape) :],
+                strict=True,
+            )
+        )
+        for shape in ports.inputs
+    ]
+    return known(f"{', '.join(terms)} -> {' '.join(out)}", "memory", saves_inputs=(), flops=0)
+
+
+CREATION: dict[str, Builder] = {
+    "arange": make,
+    "full": make,
+    "linspace": make,
+    "random_normal": make,
+    "random_uniform": make,
+    "random_gamma": random_gamma,
+}

@@ -1,0 +1,92 @@
+"""What the planner knows of an op: its sharding rule and how its time is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshwright.schema import OpClass, ShardingRule
+
+Shape = tuple[int, ...]
+
+# the kind of an op that makes what another pipeline stage sends; it has a rule of its own, and
+# `gradient` among its attributes says whether a gradient goes back
+RECEIVE = "receive"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A rule with its op class.
+
+    halo_elements: halo factor -> rows that a neighbour sends, on both sides together.
+    sparse_inputs: inputs of which only a few rows are read (embedding tables).
+    skewed: factors along which work grows from nothing to all (the rows of a causal mask), so that
+    the last of p equal parts has (2 - 1/p) times its share.
+    candidates: how many elements at each point every part sends to be compared (top-k), where these
+    and no statistics of reused factors are exchanged.
+    in_place: the output is the first input, of which only what the second brings is written.
+    chunks: followers whose dim is cut into chunks of the user's own lengths: axes lie on it and on
+    what it follows as many ways as there are chunks, or not at all.
+    """
+
+    rule: ShardingRule
+    op_class: OpClass
+    halo_elements: Mapping[str, int] = field(default_factory=dict)
+    sparse_inputs: tuple[int, ...] = ()
+    skewed: tuple[str, ...] = ()
+    chunks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    candidates: int = 0
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInputs:
+    """The shapes and attributes from which a rule is made."""
+
+    inputs: Sequence[Shape]
+    outputs: Sequence[Shape]
+    attrs: Mapping[str, Any]
+
+
+Builder = Callable[[RuleInputs], Known]
+
+
+def names(prefix: str, count: int) -> list[str]:
+    """Factor names for `count` dims: prefix0 prefix1 ..."""
+    return [f"{prefix}{position}" for position in range(count)]
+
+
+def known(
+    notation: str,
+    op_class: OpClass,
+    *,
+    linear: tuple[tuple[int, ...], ...] = (),
+    saves_inputs: tuple[int, ...] | None = None,
+    saves_outputs: tuple[int, ...] = (),
+    flops: str | int | None = None,
+    halo_elements: Mapping[str, int] | None = None,
+    sparse_inputs: tuple[int, ...] = (),
+    skewed: tuple[str, ...] = (),
+    chunks: Mapping[str, tuple[int, ...]] | None = None,
+    candidates: int = 0,
+    in_place: bool = False,
+) -> Known:
+    """A Known from its parts."""
+    rule = ShardingRule(
+        notation=notation,
+        linear=linear,
+        saves_inputs=saves_inputs,
+        saves_outputs=saves_outputs,
+        flops=flops,
+    )
+    return Known(
+        rule,
+        op_class,
+        halo_elements or {},
+        sparse_inputs,
+        skewed,
+        chunks or {},
+        candidates,
+        in_place,
+    )

@@ -1,0 +1,272 @@
+"""Rules of ops that move, cut, join or repeat values without computing on them."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from meshwright_solver.rules.op_knowledge import Builder, Known, RuleInputs, known, names
+
+
+def _moves(notation: str, *, is_view: bool = False) -> Known:
+    return known(
+        notation,
+        "view" if is_view else "memory",
+        linear=((0,),) if notation.split("->")[0].strip() else (),
+        saves_inputs=(),
+        flops=0,
+    )
+
+
+def reshape(ports: RuleInputs) -> Known:
+    """The common refinement of both shapes; a stretch without one is not shardable."""
+    given, made = ports.inputs[0], ports.outputs[0]
+    if math.prod(given) != math.prod(made):
+        raise ValueError(f"{math.prod(given)} elements cannot become {math.prod(made)}")
+    left: list[str] = []
+    right: list[str] = []
+    i = j = fresh = 0
+    while i < len(given) or j < len(made):
+        a, b = [], []
+        product_a = product_b = 1
+        while True:
+            if product_a <= product_b and i < len(given):
+                product_a *= given[i]
+                a.append(given[i])
+                i += 1
+            elif j < len(made):
+                product_b *= made[j]
+                b.append(made[j])
+                j += 1
+            elif i < len(given):
+                product_a *= given[i]
+                a.append(given[i])
+                i += 1
+            if product_a == product_b and ((a and b) or (i >= len(given) and j >= len(made))):
+                break
+        cuts = _chain(a, b)
+        if cuts is None:
+            left += [f"u{fresh + k}!" if size > 1 else "1" for k, size in enumerate(a)]
+            right += [f"w{fresh + k}!" if size > 1 else "1" for k, size in enumerate(b)]
+        else:
+            left += _dims(a, cuts, fresh)
+            right += _dims(b, cuts, fresh)
+        fresh += len(a) + len(b) + 1
+    return _moves(f"{' '.join(left)} -> {' '.join(right)}", is_view=True)
+
+
+def _chain(a: list[int], b: list[int]) -> list[int] | None:
+    """The inner products at which either side cuts, descending to 1; None where they clash."""
+    cuts = {1}
+    for sizes in (a, b):
+        inner = 1
+        for size in reversed(sizes):
+            inner *= size
+            cuts.add(inner)
+    ordered = sorted(cuts, reverse=True)
+    clash = any(outer % inner for outer, inner in pairwise(ordered))
+    return None if clash else ordered
+
+
+def _dims(sizes: list[int], cuts: list[int], fresh: int) -> list[str]:
+    dims = []
+    inner = math.prod(sizes)
+    for size in sizes:
+        outer, inner = inner, inner // size
+        inside = [f"f{fresh}_{k}" for k, cut in enumerate(cuts[1:]) if inner <= cut < outer]
+        dims.append(
+            "1" if not inside else inside[0] if len(inside) == 1 else f"({' '.join(inside)})"
+        )
+    return dims
+
+
+def transpose(ports: RuleInputs) -> Known:
+    factors = names("d", len(ports.inputs[0]))
+    order = [int(d) for d in ports.attrs["dims"]]
+    return _moves(f"{' '.join(factors)} -> {' '.join(factors[d] for d in order)}", is_view=True)
+
+
+def expand(ports: RuleInputs) -> Known:
+    given, made = ports.inputs[0], ports.outputs[0]
+    factors = names("d", len(made))
+    own = factors[len(made) - len(given) :]
+    term = " ".join(
+        "1" if size == 1 and full != 1 else name
+        for name, size, full in zip(own, given, made[len(made) - len(given) :], strict=True)
+    )
+    return _moves(f"{term} -> {' '.join(factors)}")
+
+
+def cut(ports: RuleInputs) -> Known:
+    """slice: an aligned equal part leaves the inner factor shardable."""
+    given, made = ports.inputs[0], ports.outputs[0]
+    left, right = [], []
+    for d, (size, kept) in enumerate(zip(given, made, strict=True)):
+        start = ports.attrs.get("start", 0)
+        aligned = (
+            int(ports.attrs.get("step", 1)) == 1
+            and isinstance(start, int)
+            and size % kept == 0
+            and start % kept == 0
+        )
+        if size == kept:
+            left.append(f"d{d}")
+            right.append(f"d{d}")
+        elif aligned:
+            left.append(f"(c{d}! d{d})")
+            right.append(f"d{d}")
+        else:
+            left.append(f"u{d}!")
+            right.append(f"w{d}!")
+    return _moves(f"{' '.join(left)} -> {' '.join(right)}")
+
+
+def split(ports: RuleInputs) -> Known:
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs["dim"]) % rank
+    sizes = [shape[dim] for shape in ports.outputs]
+    joined, parts = _segments(sizes)
+    return _moves(f"{_at(rank, dim, joined)} -> {', '.join(_at(rank, dim, p) for p in parts)}")
+
+
+def concat(ports: RuleInputs) -> Known:
+    """Attrs in_place: the parts lie side by side already, and nothing is moved."""
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs["dim"]) % rank
+    joined, parts = _segments([shape[dim] for shape in ports.inputs])
+    return known(
+        f"{', '.join(_at(rank, dim, p) for p in parts)} -> {_at(rank, dim, joined)}",
+        "view" if ports.attrs.get("in_place") else "memory",
+        linear=(tuple(range(len(parts))),),
+        saves_inputs=(),
+        flops=0,
+    )
+
+
+def _segments(sizes: list[int]) -> tuple[str, list[str]]:
+    """A dim as a sum of parts, and the parts; what all have in common is shardable."""
+    if len(set(sizes)) == 1:
+        return ("y", ["y"]) if len(sizes) == 1 else ("(p! y)", ["y"] * len(sizes))
+    common = math.gcd(*sizes)
+    if common == 1:
+        own = [f"p{i}!" for i in range(len(sizes))]
+        return f"({'|'.join(own)})", own
+    own = ["g" if size == common else f"g p{i}!" for i, size in enumerate(sizes)]
+    return f"({'|'.join(own)})", [f"({part})" if " " in part else part for part in own]
+
+
+def _at(rank: int, dim: int, middle: str) -> str:
+    return " ".join(middle if i == dim else f"d{i}" for i in range(rank))
+
+
+def stack(ports: RuleInputs) -> Known:
+    rank = len(ports.inputs[0])
+    dim = int(ports.attrs.get("dim", 0)) % (rank + 1)
+    own = names("d", rank)
+    out = [*own[:dim], "p!", *own[dim:]]
+    return known(
+        f"{', '.join([' '.join(own)] * len(ports.inputs))} -> {' '.join(out)}",
+        "memory",
+        linear=(tuple(range(len(ports.inputs))),),
+        saves_inputs=(),
+        flops=0,
+    )
+
+
+def pad(ports: RuleInputs) -> Known:
+    pairs = list(zip(ports.inputs[0], ports.outputs[0], strict=True))
+    left = " ".join(f"d{d}" if a == b else f"u{d}!" for d, (a, b) in enumerate(pairs))
+    right = " ".join(f"d{d}" if a == b else f"w{d}!" for d, (a, b) in enumerate(pairs))
+    if ports.attrs.get("value", 0) in (0, None):
+        return _moves(f"{left} -> {right}")
+    return known(f"{left} -> {right}", "memory", saves_inputs=(), flops=0)
+
+
+def along_dim(ports: RuleInputs) -> Known:
+    """Ops that move places along some dims (roll, flip, fftshift), all of them for none named."""
+    rank = len(ports.inputs[0])
+    dims = ports.attrs.get("dims", ports.attrs.get("dim", -1))
+    if dims == []:
+        dims = list(range(rank))
+    mixed = {int(d) % max(1, rank) for d in (dims if isinstance(dims, list) else [dims])}
+    term = " ".join(f"{f}!" if i in mixed else f for i, f in enumerate(names("d", rank)))
+    return _moves(f"{term} -> {term}")
+
+
+def tile(ports: RuleInputs) -> Known:
+    """Every dim some times over, one copy behind the other; there may be new dims in front."""
+    given, made = ports.inputs[0], ports.outputs[0]
+    lead = len(made) - len(given)
+    out = [f"r{d}" for d in range(lead)]
+    for d, (size, full) in enumerate(zip(given, made[lead:], strict=True)):
+        out.append(f"d{d}" if size == full else f"(r{d + lead} d{d})")
+    return _moves(f"{' '.join(names('d', len(given)))} -> {' '.join(out)}")
+
+
+def repeat_interleave(ports: RuleInputs) -> Known:
+    """Every element some times over, side by side; counts in a second input differ in length."""
+    own = names("d", len(ports.inputs[0]))
+    dim = ports.attrs.get("dim")
+    if len(ports.inputs) > 1:
+        if dim is None:
+            left, out = [f"{f}!" for f in own], ["o!"]
+        else:
+            at = int(dim) % len(own)
+            left = [f"{f}!" if i == at else f for i, f in enumerate(own)]
+            out = [*own[:at], "o!", *own[at + 1 :]]
+        counts = " ".join(f"c{i}!" for i in range(len(ports.inputs[1])))
+        return known(
+            f"{' '.join(left)}, {counts} -> {' '.join(out)}",
+            "memory",
+            linear=((0,),),
+            saves_inputs=(1,),
+            flops=0,
+        )
+    if dim is None:
+        return _moves(f"{' '.join(own)} -> ({' '.join(own)} r)")
+    at = int(dim) % len(own)
+    return _moves(f"{' '.join(own)} -> {' '.join([*own[:at], f'({own[at]} r)', *own[at + 1 :]])}")
+
+
+def identity(ports: RuleInputs) -> Known:
+    """The same value under another name; several inputs go through side by side."""
+    if list(ports.inputs) != list(ports.outputs):
+        raise ValueError("outputs have the shapes of the inputs")
+    if len(ports.inputs) == 1:
+        term = " ".join(names("d", len(ports.inputs[0])))
+        return _moves(f"{term} -> {term}", is_view=True)
+    shapes = list(ports.inputs)
+    batch = {shape[0] for shape in shapes if shape}
+    lead = "b" if len(batch) == 1 and all(shapes) else "b!"
+    terms = ", ".join(
+        " ".join([lead if lead == "b" else f"b{i}!", *(f"d{i}_{d}!" for d in range(1, len(s)))])
+        if s
+        else ""
+        for i, s in enumerate(shapes)
+    )
+    return known(f"{terms} -> {terms}", "memory", saves_inputs=(), flops=0)
+
+
+def triangle(ports: RuleInputs) -> Known:
+    factors = " ".join(names("d", len(ports.inputs[0])))
+    return _moves(f"{factors} -> {factors}")
+
+
+SHAPES: dict[str, Builder] = {
+    "reshape": reshape,
+    "transpose": transpose,
+    "expand": expand,
+    "slice": cut,
+    "split": split,
+    "concat": concat,
+    "stack": stack,
+    "pad": pad,
+    "roll": along_dim,
+    "flip": along_dim,
+    "fftshift": along_dim,
+    "tile": tile,
+    "repeat_interleave": repeat_interleave,
+    "identity": identity,
+    "tril": triangle,
+    "triu": triangle,
+}

@@ -1,0 +1,1 @@
+"""Searches on cost graphs; they know neither ops nor meshes."""

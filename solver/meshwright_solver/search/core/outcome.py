@@ -1,0 +1,111 @@
+"""What a search over a cost graph may use up, and what it answers.
+
+Every search has one signature: a cost graph, a budget, whom to tell of progress, and a choice to
+start from where one is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from meshwright_solver.common.arrays import IntArray
+from meshwright_solver.common.deadline import Stop, never
+from meshwright_solver.search.core.cost_graph import CostGraph, CostGraphError
+from meshwright_solver.search.core.incumbent import Incumbent, Report
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+Proof = Literal["optimum", "bound", "nothing"]  # of an engine, where its budget suffices
+MOST_LABELS = 1_000_000  # chosen: some seconds
+
+
+class TableTooLarge(CostGraphError):
+    """Elimination needs more table entries than the budget allows."""
+
+    def __init__(self, what: str, entries: int, max_entries: int) -> None:
+        super().__init__(
+            f"{what} needs {entries:,} table entries, the budget allows {max_entries:,}: fewer "
+            "states a node, shared arrays in repeated blocks or a larger budget would do"
+        )
+        self.entries = entries
+        self.max_entries = max_entries
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBudget:
+    """When to stop: after `seconds` (None: never), or within `tolerance` of the optimum, relative,
+    or as soon as `stop` says so.
+
+    No table has more than `max_table_entries`, all that are held at once `max_held_entries`, 8
+    bytes each. The last stage looks at no more than `max_labels` partial choices. A bound that
+    reaches `cutoff_ns` ends the search: what costs more is of no use.
+    """
+
+    seconds: float | None = None
+    max_table_entries: int = 60_000_000
+    tolerance: float = 0.0
+    max_held_entries: int = 400_000_000
+    max_labels: int = MOST_LABELS
+    cutoff_ns: float = math.inf
+    stop: Stop = never
+    over_bytes: Callable[[IntArray], float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found and what was proved.
+
+    optimal     the cost is within the tolerance of lower_bound_ns
+    feasible    a choice within the limit, the gap still open
+    infeasible  proved: no choice is within the limit, or every choice is forbidden
+    unknown     the budget ended before a choice within the limit was found
+
+    `cost_ns` and `memory_bytes` are evaluate_choice of `choice`, inf and NaN without one.
+    `minimum_memory_bytes` is the least memory of any choice, None where it was not needed or there
+    is no choice at all.
+    """
+
+    status: Status
+    choice: IntArray | None
+    cost_ns: float
+    memory_bytes: float
+    lower_bound_ns: float
+    minimum_memory_bytes: float | None
+    notes: tuple[str, ...] = ()
+
+
+def outcome_of(
+    incumbent: Incumbent,
+    infeasible: bool,
+    minimum_memory_bytes: float | None,
+    notes: tuple[str, ...],
+) -> Outcome:
+    """What an incumbent amounts to at the end; infeasible: proved to be so."""
+    status: Status = "unknown"
+    if infeasible:
+        status = "infeasible"
+    elif incumbent.choice is not None:
+        status = "optimal" if incumbent.is_closed() else "feasible"
+    return Outcome(
+        status=status,
+        choice=incumbent.choice,
+        cost_ns=incumbent.cost_ns,
+        memory_bytes=incumbent.memory_bytes,
+        lower_bound_ns=min(incumbent.lower_bound_ns, incumbent.cost_ns),
+        minimum_memory_bytes=minimum_memory_bytes,
+        notes=notes,
+    )
+
+
+class ChoiceSearch(Protocol):
+    """A search over cost graphs. start: a choice it begins from, within the limit or not."""
+
+    def __call__(
+        self,
+        graph: CostGraph,
+        budget: SearchBudget,
+        report: Report | None = None,
+        start: IntArray | None = None,
+    ) -> Outcome: ...

@@ -1,0 +1,1 @@
+"""Exact search by min-sum variable elimination over shared tables."""

@@ -1,0 +1,1 @@
+"""The search for one pipeline stage: meshes, microbatches, recompute policies, engines."""

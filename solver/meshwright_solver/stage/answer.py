@@ -1,0 +1,195 @@
+"""From outcomes on meshes to an answer: the plan document of the best, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from meshwright.schema import Answer, Finding, Plan, Request, Search, Stage, step_batch
+from meshwright.schema.garbage_collection import uncollected
+from meshwright_solver.evaluation.memory.memory_use import every_moment
+from meshwright_solver.evaluation.memory_shortfall import Misfit
+from meshwright_solver.evaluation.notes import repeated_work, replaced_pins
+from meshwright_solver.folding.folded_plan import FoldedPlan, FoldedPlans
+from meshwright_solver.folding.mesh_outcome import TOLERANCE, History, MeshOutcome, shown
+from meshwright_solver.stage.infeasible_answer import why_none
+from meshwright_solver.stage.mesh_search import MeshSearch
+from meshwright_solver.stage.mesh_space import MeshSpaces
+from meshwright_solver.stage.plan_notes import plan_notes
+from meshwright_solver.stage.simplify import simplified
+from meshwright_solver.strategies.fusion import buckets_of
+from meshwright_solver.strategies.parameter_owners import with_owners
+from meshwright_solver.strategies.parameter_states import OPTIMIZER_SHARD_BYTES
+
+NOT_ENDED = "the best plan so far of a search that had not ended"
+
+# a plan of the best of all outcomes, with the steps forward that the search made
+Write = Callable[
+    [Request, Sequence[MeshOutcome], MeshOutcome, FoldedPlan, tuple[Finding, ...]], Plan
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A search's best plan, which misses the memory with what passes by. spare_bytes: what was left
+    for that. bound_ns: no plan that leaves so much costs less. fitting: the best on a mesh whose
+    plan fits all the same."""
+
+    misfit: Misfit
+    spare_bytes: float
+    bound_ns: float
+    fitting: Answer | None = None
+
+
+def answer_of(outcomes: Sequence[MeshOutcome], search: MeshSearch, write: Write) -> Answer | Missed:
+    """The best plan of all outcomes, as simple as may be. write: makes its document."""
+    spaces = search.spaces
+    solved = [own for own in outcomes if own.outcome.choice is not None]
+    if not solved:
+        return Answer(infeasible=why_none(outcomes, spaces))
+    plans = spaces.plans
+    best = fastest(solved, plans)
+    folded = plans.of(best)
+    if _fits(folded):
+        return _written(outcomes, search, best, write)
+    problem = folded.models.problem
+    batch = step_batch(spaces.request.graph, spaces.request.setup)
+    misfit = Misfit(folded.memory_bytes, problem.microbatches, batch, bool(problem.remade))
+    fitting = [own for own in solved if _fits(plans.of(own))]
+    return Missed(
+        misfit,
+        problem.spare_bytes,
+        _bound_ns(outcomes, best, folded),
+        _written(outcomes, search, fastest(fitting, plans), write) if fitting else None,
+    )
+
+
+def answer_so_far(
+    outcomes: Sequence[MeshOutcome], spaces: MeshSpaces, history: History, write: Write
+) -> Answer | None:
+    """The best plan of outcomes of a search that goes on, as it was found; None: none fits."""
+    plans = spaces.plans
+    solved = [own for own in outcomes if own.outcome.choice is not None]
+    fitting = [own for own in solved if _fits(plans.of(own))]
+    if not fitting:
+        return None
+    best = fastest(fitting, plans)
+    best = replace(best, notes=(NOT_ENDED, *best.notes))
+    return _as_found(outcomes, spaces, history, best, write)
+
+
+def _fits(folded: FoldedPlan) -> bool:
+    return folded.over_bytes <= 0
+
+
+def _written(
+    outcomes: Sequence[MeshOutcome], search: MeshSearch, best: MeshOutcome, write: Write
+) -> Answer:
+    """An outcome that fits as an answer, as simple as may be and still fits."""
+    spaces = search.spaces
+    budget = search.simplicity_budget(best)
+    if budget is not None:
+        simple = simplified(best, spaces.request.budget.simplicity, budget)
+        best = simple if _fits(spaces.plans.of(simple)) else best
+    return _as_found(outcomes, spaces, search.progress.history, best, write)
+
+
+def _as_found(
+    outcomes: Sequence[MeshOutcome],
+    spaces: MeshSpaces,
+    history: History,
+    best: MeshOutcome,
+    write: Write,
+) -> Answer:
+    """An outcome that fits as an answer."""
+    request = spaces.request
+    replaced = replaced_pins(request.pins, spaces.pins.values())
+    best = replace(best, notes=(*best.notes, *replaced))
+    return Answer(
+        plan=write(request, outcomes, best, spaces.plans.of(best), tuple(history.findings)),
+        seconds=tuple(history.seconds),
+    )
+
+
+def fastest(solved: Sequence[MeshOutcome], plans: FoldedPlans) -> MeshOutcome:
+    """Of outcomes with a choice, the one whose step is shortest, whatever its search minimised."""
+    if len(solved) == 1:
+        return solved[0]
+    best = min(solved, key=lambda own: plans.of(own).cost.step_ns)
+    cheapest_ns = min(own.outcome.cost_ns for own in solved)
+    return replace(best, faster_ns=best.outcome.cost_ns - cheapest_ns)
+
+
+def _bound_ns(outcomes: Sequence[MeshOutcome], best: MeshOutcome, folded: FoldedPlan) -> float:
+    """No plan on any mesh that was searched has a smaller objective."""
+    return min(
+        _cheapest_ns(best, folded),
+        *(
+            o.outcome.lower_bound_ns
+            for o in outcomes
+            if not o.left_out and o.outcome.status != "infeasible"
+        ),
+    )
+
+
+def _cheapest_ns(best: MeshOutcome, folded: FoldedPlan) -> float:
+    """The least objective that was found."""
+    return folded.cost.objective_ns - best.simplicity_ns - best.faster_ns
+
+
+@uncollected
+def plan_of(
+    request: Request,
+    outcomes: Sequence[MeshOutcome],
+    best: MeshOutcome,
+    folded: FoldedPlan,
+    history: tuple[Finding, ...],
+) -> Plan:
+    """The plan of the best outcome, which has a choice, with what is proved by all of them."""
+    models, unfolding, cost = folded.models, folded.unfolding, folded.cost
+    portions, stages, problem = folded.portions, folded.stages, models.problem
+    chosen = [
+        (position, portion.assignment.ops[position], len(portion.copies))
+        for portion in portions
+        for position in portion.share.ops
+    ]
+    stage = with_owners(unfolding.stage(portions, stages))
+    again = problem.remade.document([op.op for op in stage.ops])
+    moments = every_moment(
+        folded.moments, problem.in_flight, problem.copies, training=problem.training
+    )
+    searched = [outcome for outcome in outcomes if not outcome.left_out]
+    bound, cheapest_ns = _bound_ns(outcomes, best, folded), _cheapest_ns(best, folded)
+    gap = (cost.objective_ns - bound) / cost.objective_ns if cost.objective_ns else 0.0
+    proved = cheapest_ns - bound <= TOLERANCE * (1 + 1e-9) * cheapest_ns
+    return Plan(
+        name=request.graph.name,
+        graph=request.graph.id,
+        topology=request.topology.id,
+        setup=request.setup.id,
+        calibration=problem.calibration.id,
+        microbatches=problem.microbatches,
+        stages=(_fused(stage, request).like(recompute=again, moments=moments),),
+        cost=cost,
+        search=Search(
+            found_by=best.found_by,
+            outcome="optimal" if proved else "feasible",
+            cost_ns=cost.objective_ns,
+            lower_bound_ns=bound,
+            gap=gap,
+            meshes=tuple(dict.fromkeys(shown(o.mesh) for o in searched)),
+            history=history,
+            faster_ns=best.faster_ns,
+            simplicity_ns=best.simplicity_ns,
+        ),
+        repeated_work=repeated_work(models, chosen),
+        unknown_kinds=tuple(sorted({op.op.kind for op in problem.ops if op.known is None})),
+        padding=unfolding.paddings(portions, stages),
+        notes=plan_notes(request, outcomes, best, stage, chosen),
+    )
+
+
+def _fused(stage: Stage, request: Request) -> Stage:
+    fusion = request.setup.fusion
+    buckets = buckets_of(stage, request.graph, fusion, OPTIMIZER_SHARD_BYTES)
+    return stage.like(buckets=buckets)

@@ -1,0 +1,1 @@
+"""Heuristic engines: recursive programming, axis by axis, and sharding propagation."""

@@ -1,0 +1,1 @@
+"""Sharding propagation: strategies that spread from a few seeds over a cost graph."""

@@ -1,0 +1,60 @@
+"""The notes of a plan: what a reader of its numbers should know besides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.schema import Constraints, Request, Stage
+from meshwright_solver.evaluation.notes import (
+    Chosen,
+    borrowed_curves,
+    busiest_experts,
+    idle_axes,
+    idle_wishes,
+    in_turns,
+    nothing_again,
+    sparse_updates,
+)
+from meshwright_solver.folding.mesh_outcome import MeshOutcome, shown
+from meshwright_solver.stage.engines.registry import portfolio_of
+
+
+def plan_notes(
+    request: Request,
+    outcomes: Sequence[MeshOutcome],
+    best: MeshOutcome,
+    stage: Stage,
+    chosen: Chosen,
+) -> tuple[str, ...]:
+    """All notes of the plan of the best outcome. stage: as planned. chosen: (position of op, its
+    strategy, ops that it stands for)."""
+    models = best.models
+    problem = models.problem
+    return (
+        *best.notes,
+        *idle_wishes(request),
+        *nothing_again(request, problem),
+        *idle_axes(models, chosen, why_idle(request)),
+        *busiest_experts(models, chosen),
+        *in_turns(problem),
+        *sparse_updates([stage]),
+        *borrowed_curves(problem),
+        *(
+            f"mesh {shown(own.mesh)}{_with_chunks(own)} was not searched: {own.left_out}"
+            for own in outcomes
+            if own.left_out
+        ),
+        *request.graph.notes,
+    )
+
+
+def why_idle(request: Request) -> str:
+    """Why an axis that could be used is not: the optimum has it so, or the request."""
+    is_free = not request.pins and request.module is None and request.constraints == Constraints()
+    if is_free and portfolio_of(request.solver).decides_choice:
+        return "sharding more of it would cost more than it saves"
+    return "pins, constraints or the search chosen leave it so, or more would not pay"
+
+
+def _with_chunks(outcome: MeshOutcome) -> str:
+    return "" if outcome.models.problem.uneven.mode == "refuse" else " with uneven chunks"

@@ -1,0 +1,92 @@
+"""Blocks of a graph: its repeated parts, each from one narrow place to the next.
+
+A run of repeats (`meshwright_solver.search.elimination.repeats`) says how long a block is, not
+where it begins. It begins where least crosses from the ops before to those behind: in a transformer
+before the first norm of a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.common.repeats import alike_spans
+from meshwright_solver.problem.problem import Problem
+from meshwright_solver.problem.values import Values
+
+_LEAST_REPEATS = 2  # two layers are layers
+
+
+def blocks(problem: Problem, values: Values) -> list[range]:
+    """Positions of ops, in order; each of the blocks holds at least one product with parameters."""
+    crossing = _crossing_bytes(problem, values)
+    found: list[range] = []
+    for first, length, period in alike_spans(_looks(problem, values), _LEAST_REPEATS):
+        for own in _cut(crossing, first, length, period):
+            if _has_product(problem, values, own) and (not found or found[-1].stop <= own.start):
+                found.append(own)
+    return found
+
+
+def _cut(crossing: FloatArray, first: int, length: int, period: int) -> list[range]:
+    """The span cut where least crosses; also before it and behind, where as little does.
+
+    What is left of it at either end is a block too: half a layer of a pipeline stage.
+    """
+    middle = first + (length // period // 2) * period
+    middle = min(middle, first + length - period)
+    phase = middle + int(crossing[middle : middle + period].argmin())
+    least = crossing[phase]
+    start = phase - (phase - first) // period * period
+    begins = list(range(start, first + length + 1, period))
+    if begins[0] - period >= 0 and crossing[begins[0] - period] <= least:
+        begins.insert(0, begins[0] - period)
+    if begins[-1] + period < len(crossing) and crossing[begins[-1] + period] <= least:
+        begins.append(begins[-1] + period)
+    ends = {min(first, begins[0]), max(first + length, begins[-1])}
+    return [range(a, b) for a, b in pairwise(sorted(ends.union(begins)))]
+
+
+def _crossing_bytes(problem: Problem, values: Values) -> FloatArray:
+    """By position: bytes that ops before it make and ops from it on read; one more at the end."""
+    change = np.zeros(len(problem.ops) + 1)
+    for value in values.values:
+        if value.producer is None or value.is_free or not value.readers:
+            continue
+        size = problem.tensors[value.root].bytes
+        change[value.producer[0] + 1] += size
+        change[max(position for position, _ in value.readers) + 1] -= size
+    crossing: FloatArray = np.cumsum(change)
+    return crossing
+
+
+def _looks(problem: Problem, values: Values) -> IntArray:
+    """One number an op, equal for equal rules, shapes and ways to be sharded."""
+    numbers: dict[Hashable, int] = {}
+    tensors = problem.tensors
+    found = []
+    for position, op in enumerate(problem.ops):
+        ports = (*op.inputs, *op.outputs)
+        key = (
+            op.op.kind,
+            id(op.known),
+            values.looks[position],
+            tuple([(tensors[p.tensor].shape, tensors[p.tensor].tensor.dtype) for p in ports]),
+        )
+        found.append(numbers.setdefault(key, len(numbers)))
+    return np.array(found, dtype=np.int64)
+
+
+def _has_product(problem: Problem, values: Values, own: Sequence[int]) -> bool:
+    return any(is_weighted_product(problem, values, position) for position in own)
+
+
+def is_weighted_product(problem: Problem, values: Values, position: int) -> bool:
+    """Whether an op multiplies with a parameter."""
+    op = problem.ops[position]
+    if op.known is None or op.known.op_class not in ("matmul", "convolution"):
+        return False
+    return any(values.value_of[port.tensor].is_parameter for port in op.inputs)

@@ -1,0 +1,173 @@
+"""Recompute policies: which ops of every block may be done again, and which of them are.
+
+    selective   ops between two products of activations, the first of these included
+    cheap       all but products with parameters, convolutions and fused attention
+    full        all
+    ops         all, at a price of memory (`meshwright_solver.stage.recompute.tradeoff`)
+
+Of those that may be, `ops_again` does again what saves most. Blocks are settled from the last to
+the first: what a later block does again decides what an earlier one has to save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.schema import RecomputePolicy
+from meshwright_costmodel.operators import op_ns
+from meshwright_solver.problem.problem import Problem
+from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
+from meshwright_solver.problem.values import Values
+from meshwright_solver.stage.recompute.blocks import blocks, is_weighted_product
+from meshwright_solver.stage.recompute.min_cut import (
+    BlockValue,
+    ops_again,
+    ops_at_price,
+    saved_bytes,
+)
+
+
+def remade(
+    problem: Problem, values: Values, policy: RecomputePolicy, count: int | None = None
+) -> RecomputedOps:
+    """What a policy does again; count: only in so many blocks, the first.
+
+    problem: of the whole graph, with nothing done again.
+    """
+    if policy == "none" or not problem.training:
+        return NOTHING
+    chosen = blocks(problem, values)[:count]
+    return Choice(problem, values, policy).of(chosen)
+
+
+class Choice:
+    """What a policy does again in blocks.
+
+    saved_bytes, ns: after that, of all blocks together: what is saved in them and could be made
+    again, and what doing ops again takes, on one device.
+    """
+
+    def __init__(self, problem: Problem, values: Values, policy: RecomputePolicy) -> None:
+        self.problem = problem
+        self.values = values
+        self.policy = policy
+        self.again: set[int] = set()
+        self.saved_bytes = 0
+        self.ns = 0.0
+        self.made: dict[int, list[int]] = {}  # op -> values that it makes or reads, by number
+        for number, value in enumerate(values.values):
+            if value.is_free or value.is_parameter:
+                continue
+            around = [position for position, _ in value.readers]
+            if value.producer is not None:
+                around.append(value.producer[0])
+            for position in dict.fromkeys(around):
+                self.made.setdefault(position, []).append(number)
+
+    def of(self, chosen: Sequence[range], prices: Sequence[float] | None = None) -> RecomputedOps:
+        """prices: ns that a saved byte is worth, by block; None: as few bytes as can be."""
+        names = [op.name for op in self.problem.ops]
+        segment_of: dict[str, int] = {}
+        for number in range(len(chosen) - 1, -1, -1):
+            own = self._of_block(chosen[number], None if prices is None else prices[number])
+            self.again |= own
+            if own:
+                segment_of.update(dict.fromkeys([names[p] for p in chosen[number]], number))
+        if not self.again:
+            return NOTHING
+        return RecomputedOps(self.policy, frozenset([names[p] for p in self.again]), segment_of)
+
+    def _of_block(self, block: range, price: float | None) -> set[int]:
+        may = self._may(block)
+        times = {position: self._ns(position) for position in may}
+        numbers = dict.fromkeys(n for op in block for n in self.made.get(op, ()))
+        found = [value for n in numbers if (value := self._value(n, block)) is not None]
+        if price is None:
+            own = ops_again(found, times) if times else set()
+        else:
+            own = ops_at_price(found, times, price) if times else set()
+        self.saved_bytes += saved_bytes(found, own)
+        self.ns += sum(times[op] for op in own)
+        return own
+
+    def _value(self, number: int, block: range) -> BlockValue | None:
+        """None for a value that is saved whatever the block does."""
+        value = self.values.values[number]
+        outside = [reader for reader in value.again if reader[0] not in block]
+        outside += [r for r in value.readers if r[0] not in block and r[0] in self.again]
+        if outside:
+            return None
+        producer = None if value.producer is None else value.producer[0]
+        return BlockValue(
+            self.problem.tensors[value.root].bytes,
+            producer if producer in block else None,
+            [position for position, _ in value.readers if position in block],
+            value.saved_by_producer or bool(value.saving),
+        )
+
+    def _may(self, block: range) -> list[int]:
+        positions = [p for p in block if p not in self.values.views and self._moves(p)]
+        match self.policy:
+            case "full" | "ops":
+                return positions
+            case "cheap":
+                return [p for p in positions if not self._is_dear(p)]
+            case "selective":
+                return self._between_products(positions)
+        raise ValueError(f"the recompute policy {self.policy!r} chooses no ops")
+
+    def _moves(self, position: int) -> bool:
+        """Whether an op depends on anything that is not made everywhere."""
+        op = self.problem.ops[position]
+        return any(not self.values.value_of[port.tensor].is_free for port in op.outputs)
+
+    def _is_dear(self, position: int) -> bool:
+        known = self.problem.ops[position].known
+        if known is None or known.op_class in ("attention", "convolution"):
+            return True
+        return is_weighted_product(self.problem, self.values, position)
+
+    def _between_products(self, positions: Sequence[int]) -> list[int]:
+        """Ops on a way from one product of activations to another, that one left out."""
+        products = {p for p in positions if self._is_product(p)}
+        on_way = [p for p in positions if p in products or not self._is_dear(p)]
+        forth = set(products)
+        for position in on_way:
+            if any(maker in forth for maker in self._makers(position)):
+                forth.add(position)
+        back: set[int] = set()
+        for position in reversed(on_way):
+            readers = self._readers(position)
+            if any(reader in products or reader in back for reader in readers):
+                back.add(position)
+        return [p for p in on_way if p in forth and p in back]
+
+    def _is_product(self, position: int) -> bool:
+        known = self.problem.ops[position].known
+        return known is not None and known.op_class == "matmul" and not self._is_dear(position)
+
+    def _makers(self, position: int) -> list[int]:
+        found = [self.values.values[number].producer for number in self.made.get(position, ())]
+        return [maker[0] for maker in found if maker is not None and maker[0] != position]
+
+    def _readers(self, position: int) -> list[int]:
+        found = []
+        for number in self.made.get(position, ()):
+            value = self.values.values[number]
+            if value.producer is not None and value.producer[0] == position:
+                found += [reader for reader, _ in value.readers]
+        return found
+
+    def _ns(self, position: int) -> float:
+        """What doing an op again takes on one device: it tells apart what saves as much."""
+        op, tensors = self.problem.ops[position], self.problem.tensors
+        if op.known is None:
+            return 0.0
+        return op_ns(
+            op.known.op_class,
+            op.flops,
+            bytes_moved=sum(tensors[port.tensor].bytes for port in (*op.inputs, *op.outputs)),
+            dtype=tensors[op.outputs[0].tensor].tensor.dtype,
+            device=self.problem.topology.device,
+            calibration=self.problem.calibration,
+        )

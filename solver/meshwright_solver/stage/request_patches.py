@@ -1,0 +1,23 @@
+"""Request patches of what a search considered for a narrower request than the user's."""
+
+from __future__ import annotations
+
+from meshwright.schema import Answer, RequestPatch
+from meshwright.schema.request_patch import joined
+
+
+def of_wider_request(answer: Answer, patch: RequestPatch | None) -> Answer:
+    """The answer with request patches for the wider request, of which `patch` made the narrower
+    one. None: no patch makes it, so that no considered configuration has one."""
+    if answer.plan is None:
+        return answer
+    search = answer.plan.search
+    considered = tuple(
+        own.model_copy(update={"request_patch": patch and joined(own.request_patch, patch)})
+        if own.request_patch is not None
+        else own
+        for own in search.considered
+    )
+    search = search.model_copy(update={"considered": considered})
+    plan = answer.plan.model_copy(update={"search": search})
+    return answer.model_copy(update={"plan": plan})

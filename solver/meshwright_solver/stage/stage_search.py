@@ -1,0 +1,190 @@
+"""The search of one stage: numbers of microbatches and recompute policies, until a plan fits."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import inf
+
+from meshwright.schema import Answer, InvalidInput, Mesh, RecomputePolicy, Request, TooLarge
+from meshwright.schema.garbage_collection import uncollected
+from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.constraints.meshes import meshes_of
+from meshwright_solver.folding.fold import Folding
+from meshwright_solver.folding.folded_plan import FoldedPlan
+from meshwright_solver.folding.folding_cache import Foldings
+from meshwright_solver.folding.mesh_outcome import TOO_LARGE, History, MeshOutcome
+from meshwright_solver.folding.unroll import NotAlikeError
+from meshwright_solver.problem.recomputed_ops import RecomputedOps
+from meshwright_solver.stage.answer import Missed, Write, answer_of, answer_so_far
+from meshwright_solver.stage.best_so_far import Best, Keep
+from meshwright_solver.stage.memory_retries import Room, plan_within_memory
+from meshwright_solver.stage.memory_tradeoff import plans_along_prices
+from meshwright_solver.stage.mesh_search import Floors, MeshSearch
+from meshwright_solver.stage.mesh_space import MeshSpaces
+from meshwright_solver.stage.microbatches import microbatch_counts
+from meshwright_solver.stage.problem_variants import ProblemVariants
+from meshwright_solver.stage.recompute.candidates import FULL, POLICIES, PolicyTrials
+from meshwright_solver.stage.recompute.tradeoff import descend, ladder
+from meshwright_solver.stage.request_check import check
+from meshwright_solver.stage.search_progress import Report, SearchProgress
+from meshwright_solver.stage.stage_position import StagePosition
+
+
+class StageSearch:
+    """The search of one stage for one request; deterministic where time does not cut it."""
+
+    def __init__(
+        self,
+        request: Request,
+        position: StagePosition,
+        foldings: Foldings,
+        deadline: Deadline,
+        *,
+        report: Report,
+        write: Write,
+        keep: Keep,
+    ) -> None:
+        """foldings: of the request's graph. write: makes the plan document. keep: takes the best
+        answer so far."""
+        self._request = request
+        self._position = position
+        self._deadline = deadline
+        self._report = report
+        self._write = write
+        self._variants = ProblemVariants(request, position, foldings)
+        self._best = Best(keep)
+        self._history = History()
+        self._answers: dict[Hashable, Answer] = {}
+
+    def answer(self) -> Answer:
+        """The fastest plan of all that are tried, or why there is none."""
+        policy = self._request.recompute.policy
+        tries = PolicyTrials()
+        first: RecomputePolicy = "none" if policy == "auto" or policy == "ops" else policy
+        for count in microbatch_counts(self._request):
+            try:
+                answer = self._planned(self._variants.recompute(first, count), count)
+            except InvalidInput:
+                if count == 1 or self._request.setup.microbatches is not None:
+                    check(self._request)  # names the op of the graph as it was given
+                    raise
+                break  # the graph cannot be run at so small a batch
+            tries.add(first, count, answer)
+            if policy == "auto" and self._is_short_of_memory(answer) and not tries.has_recomputed:
+                for other in POLICIES:
+                    recompute = self._variants.recompute(other, count)
+                    tries.add(other, count, self._planned(recompute, count))
+            if policy == "ops" and self._is_short_of_memory(answer):
+                self._add_op_by_op(count, answer, tries)
+                answer = tries.best()
+            if answer.infeasible is None or answer.infeasible.constraint != "memory":
+                break
+        return tries.best()
+
+    def priced(self, policy: RecomputePolicy, most: int) -> list[FoldedPlan]:
+        """Plans along the price of memory, as `price_stage` describes them."""
+        (count,) = microbatch_counts(self._request)
+        recompute = self._variants.recompute(policy, count)
+        cursor = self._variants.folding(recompute)
+        while True:
+            try:
+                room = Room(self._position.spare_bytes)
+                spaces = self._spaces(cursor.folding, count, recompute, room)
+                candidates = self._candidates(self._request.budget.max_axes)
+                return plans_along_prices(spaces, candidates, most)
+            except NotAlikeError:
+                cursor.fold_less()
+
+    def _is_short_of_memory(self, answer: Answer) -> bool:
+        """Whether more memory could make a difference, and there is time to search for it."""
+        if self._deadline.is_over():
+            return False
+        if answer.plan is None:
+            return answer.infeasible is not None and answer.infeasible.constraint == "memory"
+        use = answer.plan.cost.memory_bytes
+        return use.total > FULL * use.capacity
+
+    def _add_op_by_op(self, count: int, plain: Answer, tries: PolicyTrials) -> None:
+        """Add plans that recompute more and more ops. plain: the answer with none."""
+
+        def step_ns(recompute: RecomputedOps) -> float:
+            answer = self._planned(recompute, count) if recompute else plain
+            if recompute:
+                tries.add("ops", count, answer, len(recompute.again))
+            return inf if answer.plan is None else answer.plan.cost.step_ns
+
+        rungs = ladder(*self._variants.original(count), self._request.recompute.blocks)
+        descend(rungs, step_ns, lambda: not self._deadline.is_over())
+
+    def _planned(self, recompute: RecomputedOps, count: int) -> Answer:
+        """The answer with these ops recomputed; searched once for policies that agree on them."""
+        terms = count, recompute.again, frozenset(recompute.segment_of.items())
+        if terms not in self._answers:
+            self._answers[terms] = self._planned_within_memory(recompute, count)
+            self._best.add(self._answers[terms])
+            self._best.offer()
+        return self._answers[terms]
+
+    def _planned_within_memory(self, recompute: RecomputedOps, count: int) -> Answer:
+        cursor = self._variants.folding(recompute)
+        floors: Floors = {}
+
+        def search(room: Room) -> Answer | Missed:
+            while True:
+                try:
+                    spaces = self._spaces(cursor.folding, count, recompute, room)
+                    return self._searched(spaces, room, floors)
+                except NotAlikeError:
+                    cursor.fold_less()
+
+        setup, device = self._request.setup, self._request.topology.device
+        limit_bytes = device.memory_bytes * setup.usable_memory
+        return plan_within_memory(search, limit_bytes, self._position.spare_bytes)
+
+    def _spaces(
+        self, folding: Folding, count: int, recompute: RecomputedOps, room: Room
+    ) -> MeshSpaces:
+        problem = self._variants.problem(folding.graph, count, recompute, room)
+        return MeshSpaces(self._request, folding, problem, self._deadline)
+
+    @uncollected
+    def _searched(self, spaces: MeshSpaces, room: Room, floors: Floors) -> Answer | Missed:
+        """Search meshes of fewer axes where the tables of all finer ones would be too large."""
+        if room != Room():
+            self._history = History(self._history.started)  # the plans found before do not fit
+        progress = SearchProgress(self._history, self._report)
+        search = MeshSearch(
+            spaces,
+            progress,
+            tolerance=self._position.tolerance,
+            max_labels=self._position.max_labels,
+            floors=floors,
+            offer=lambda outcomes: self._best(
+                lambda: self._so_far(outcomes(), spaces, progress.history)
+            ),
+        )
+        searched: tuple[Mesh, ...] = ()
+        for axes in range(self._request.budget.max_axes, 0, -1):
+            candidates = self._candidates(axes)
+            if candidates == searched:
+                continue
+            searched = candidates
+            outcomes = search.run(candidates)
+            if any(outcome.left_out != TOO_LARGE for outcome in outcomes):
+                return answer_of(outcomes, search, self._write)
+        raise TooLarge(
+            "the ops of this graph are too entangled for an exact search on any mesh of this "
+            "topology; pins on some of them make it smaller",
+            pointer="/graph",
+        )
+
+    def _so_far(
+        self, outcomes: Sequence[MeshOutcome], spaces: MeshSpaces, history: History
+    ) -> Answer | None:
+        try:
+            return answer_so_far(outcomes, spaces, history, self._write)
+        except NotAlikeError:
+            return None
+
+    def _candidates(self, axes: int) -> tuple[Mesh, ...]:
+        return self._position.meshes or meshes_of(self._request, axes)

@@ -1,0 +1,172 @@
+"""The sketches of a problem's ops, one object for ops of equal content.
+
+Repeated layers are the same few sketches over and over, so that a mesh costs as much as its
+different ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meshwright_solver.common.identity_keys import IdentityKeys
+from meshwright_solver.problem.op_info import OpInfo
+from meshwright_solver.problem.problem import Problem
+from meshwright_solver.problem.values import Values
+from meshwright_solver.strategies.gemm_shape import work_shape
+from meshwright_solver.strategies.op_template import OpSketch, PortSketch
+
+
+@dataclass(slots=True)
+class OpSketches:
+    """The sketches of a problem's ops by position."""
+
+    problem: Problem
+    values: Values
+    _key_of: IdentityKeys = field(default_factory=IdentityKeys)
+    _looks: dict[int, int] = field(default_factory=dict)
+    _tensor_looks: dict[str, int] = field(default_factory=dict)
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+    _known: dict[OpSketch, OpSketch] = field(default_factory=dict)
+    _by_look: dict[int, OpSketch] = field(default_factory=dict)
+
+    def sketch(self, position: int) -> OpSketch:
+        """One object for all ops of equal content."""
+        look = self.look(position)
+        found = self._by_look.get(look)
+        if found is None:
+            made = self._make(position)
+            found = self._by_look[look] = self._known.setdefault(made, made)
+        return found
+
+    def look(self, position: int) -> int:
+        """A number that ops have in common where all is equal that their models are made of.
+
+        But for sizes that axes need not divide: these go by tensor and op.
+        """
+        found = self._looks.get(position)
+        if found is None:
+            op, values = self.problem.ops[position], self.values
+            tensors = [self.tensor_look(port.tensor) for port in (*op.inputs, *op.outputs)]
+            remade = op.name in self.problem.remade.again
+            key = (values.looks[position], values.saved_inputs[position], remade, *tensors)
+            found = self._looks[position] = self._numbers.setdefault(key, len(self._numbers))
+        return found
+
+    def tensor_look(self, name: str) -> int:
+        """The same of a tensor, as its value lies; and all that its layouts are made of."""
+        found = self._tensor_looks.get(name)
+        if found is None:
+            value, tensors = self.values.value_of[name], self.problem.tensors
+            info = tensors[name]
+            # tensors of equal shape and slots share the tuple of them
+            key: tuple[object, ...] = (
+                self._key_of(info.slots),
+                info.tensor.dtype,
+                info.has_gradient,
+                value.slots,
+                value.is_free,
+                value.is_parameter,
+                info.shape,
+                tuple(info.segments.items()) if info.segments else (),
+                tuple(info.chunks.items()) if info.chunks else (),
+                name in self.problem.sent,
+                self.problem.loads.of_slots(name, range(len(info.slots))),
+            )
+            if value.root != name:
+                key += (self.tensor_look(value.root), tuple(value.slot_of[name].items()))
+            key = ("tensor", *key)
+            found = self._tensor_looks[name] = self._numbers.setdefault(key, len(self._numbers))
+        return found
+
+    def _make(self, position: int) -> OpSketch:
+        op = self.problem.ops[position]
+        rule = op.known.rule if op.known is not None else None
+        # constants are made whole on every device: they are small and then free to slice
+        makes_constants = all(self.values.value_of[port.tensor].is_free for port in op.outputs)
+        allowed = frozenset() if makes_constants else self.values.shardable[position]
+        dense = op.known is not None and op.known.op_class == "memory"
+        inputs = tuple(self._port(op, position, k, True) for k in range(len(op.inputs)))
+        groups = tuple(
+            group
+            for group in (rule.linear if rule is not None and dense else ())
+            if all(
+                not inputs[k].is_free and inputs[k].has_gradient and not inputs[k].is_parameter
+                for k in group
+            )
+        )
+        return OpSketch(
+            op_class=op.known.op_class if op.known is not None else "memory",
+            dtype=self.problem.tensors[(op.op.inputs or op.op.outputs)[0]].tensor.dtype,
+            flops=op.flops,
+            sizes=tuple(part.size for part in op.parts),
+            shardable=tuple(part.shardable and j in allowed for j, part in enumerate(op.parts)),
+            reused=tuple(part.reused for part in op.parts),
+            halo_elements=tuple(part.halo_elements for part in op.parts),
+            groups=groups,
+            inputs=inputs,
+            outputs=tuple(self._port(op, position, k, False) for k in range(len(op.outputs))),
+            sparse_inputs=op.known.sparse_inputs if op.known is not None else (),
+            skewed=tuple(
+                op.known is not None and part.factor in op.known.skewed for part in op.parts
+            ),
+            zigzag=self.problem.setup.sequence_order == "zigzag",
+            followers=_followers(op, allowed, inputs),
+            candidates=op.known.candidates if op.known is not None else 0,
+            in_place=op.known is not None and op.known.in_place,
+            is_remade=op.name in self.problem.remade.again,
+            load=self.problem.loads.of_parts(position, len(op.parts)),
+            shape=work_shape(op) if self.problem.calibration.curves else None,
+        )
+
+    def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortSketch:
+        port = (op.inputs if is_input else op.outputs)[k]
+        info = self.problem.tensors[port.tensor]
+        value = self.values.value_of[port.tensor]
+        to_root: Mapping[int, int] = value.slot_of[port.tensor]
+        places = {slot: place for place, slot in enumerate(value.slots)}
+        loads = self.problem.loads
+        return PortSketch(
+            is_free=value.is_free,
+            slot_of=tuple(
+                sorted(
+                    (part, places.get(to_root[slot], -1) if not value.is_free else 0)
+                    for part, slot in port.slot_of.items()
+                    if value.is_free or to_root[slot] in places
+                )
+            ),
+            bytes=info.bytes,
+            has_gradient=info.has_gradient,
+            saved=is_input and (position, k) in value.saving,
+            sent=not is_input and port.tensor in self.problem.sent,
+            is_parameter=value.is_parameter,
+            has_load=loads.of_slots(port.tensor, range(len(info.slots))) is not None,
+        )
+
+
+def _followers(
+    op: OpInfo, allowed: frozenset[int], inputs: Sequence[PortSketch]
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Parts that other parts may follow, where an input that is not free then travels.
+
+    Factors of equally many parts follow part by part, others major part by major part.
+    """
+    if op.known is None:
+        return ()
+    found: dict[int, tuple[int, ...]] = {}
+    for factor, leaders in op.known.rule.parsed.may_follow.items():
+        own = [j for j, part in enumerate(op.parts) if part.factor == factor]
+        for leader in leaders:
+            led = [j for j, part in enumerate(op.parts) if part.factor == leader]
+            pairs = zip(led, own, strict=True) if len(led) == len(own) else [(led[0], own[0])]
+            for first, second in pairs:
+                travels = any(
+                    not port.is_free
+                    and {second} <= {part for part, _ in port.slot_of}
+                    and first not in {part for part, _ in port.slot_of}
+                    for port in inputs
+                )
+                is_free_to = op.parts[first].shardable and op.parts[second].may_follow
+                if travels and is_free_to and {first, second} <= allowed:
+                    found[first] = (*found.get(first, ()), second)
+    return tuple(sorted(found.items()))

@@ -1,0 +1,67 @@
+"""Bounds that a plan claims, held against bounds that can be proved without a search.
+
+    lower_bound_ns of a pipeline   no plan of the same cuts and schedule has a shorter step
+                                   (`meshwright_solver.pipeline.configuration_bound`)
+    step_bound_ns                  no configuration that the request allows has a shorter step
+                                   (`meshwright_solver.pipeline.step_bound`)
+
+A claim above its proof is refused. A pipeline is `optimal` only where its step is on its proved
+bound, within the tolerance of every search. `lower_bound_ns` of one stage is what its search proved
+of the objective: only a search can prove it again. It is held to be no more than the plan costs.
+"""
+
+from __future__ import annotations
+
+from meshwright.schema import Calibration, Plan, PlanError, Request
+from meshwright_solver.pipeline import configuration_bound, step_bound
+from meshwright_solver.pipeline.configurations import configurations
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.pipeline.stage_problems import Staged
+from meshwright_solver.stage.microbatches import microbatch_counts
+
+ROUNDING = 1e-9  # chosen: the same sums in another order
+
+
+def check_bounds(
+    plan: Plan, request: Request, calibration: Calibration, staged: Staged | None
+) -> None:
+    """Raise PlanError for a bound that is more than can be proved.
+
+    request: of `meshwright_solver.verification.conformance.wished_request`. staged: of a plan with
+    several stages.
+    """
+    if staged is not None:
+        _check("lower_bound_ns", plan.search.lower_bound_ns, _of_cuts(plan, request, staged))
+    if plan.search.step_bound_ns is not None:
+        anatomy = Anatomy(request.graph) if staged is None else staged.anatomy
+        proved_ns = _of_all(request, anatomy, calibration)
+        _check("step_bound_ns", plan.search.step_bound_ns, proved_ns)
+
+
+def _check(field: str, claimed_ns: float, proved_ns: float | None) -> None:
+    if proved_ns is None:
+        raise PlanError(
+            f"the plan says search.{field} {claimed_ns}, and no such bound can be proved. "
+            "Leave the field out"
+        )
+    if claimed_ns > proved_ns * (1 + ROUNDING):
+        raise PlanError(
+            f"the plan says search.{field} {claimed_ns}, and {proved_ns} is what can be proved. "
+            "Plan the request again"
+        )
+
+
+def _of_cuts(plan: Plan, request: Request, staged: Staged) -> float:
+    axes = request.budget.max_axes
+    if request.degrees is not None:
+        axes = max(len(stage.mesh.axes) for stage in plan.stages)
+    return configuration_bound.least_step_ns(staged, staged.alike(request), axes)
+
+
+def _of_all(request: Request, anatomy: Anatomy, calibration: Calibration) -> float | None:
+    if request.degrees is not None:
+        return None
+    wanted, pipeline = configurations(request, anatomy), request.pipeline
+    may_be_alone = pipeline.ranks is None and not pipeline.cuts
+    alone = microbatch_counts(request) if may_be_alone else []
+    return step_bound.least_step_ns(request, anatomy, calibration, wanted, alone)

@@ -1,0 +1,70 @@
+"""What every operator kind computes in numpy, forward and backward, on whole arrays.
+
+The same kernel runs an op on one device, its shards standing in arrays that are zero elsewhere, and
+the unsharded reference. Values do not matter, layouts do: sizes come from the arrays, never from
+attrs, and what a value decides elsewhere (the experts of a token) is decided by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meshwright_solver.verification.execution.kernels.arithmetic import ARITHMETIC
+from meshwright_solver.verification.execution.kernels.attention import ATTENTION
+from meshwright_solver.verification.execution.kernels.binary import BINARY
+from meshwright_solver.verification.execution.kernels.cache import CACHE
+from meshwright_solver.verification.execution.kernels.call import Array, KernelCall, NotExecutable
+from meshwright_solver.verification.execution.kernels.channel import CHANNEL
+from meshwright_solver.verification.execution.kernels.convolution import CONVOLUTIONS
+from meshwright_solver.verification.execution.kernels.creation import CREATION
+from meshwright_solver.verification.execution.kernels.cumulative import CUMULATIVE
+from meshwright_solver.verification.execution.kernels.indexing import INDEXING
+from meshwright_solver.verification.execution.kernels.kernel import OpKernel
+from meshwright_solver.verification.execution.kernels.linear_algebra import LINEAR_ALGEBRA
+from meshwright_solver.verification.execution.kernels.loss import LOSSES, ignored_label
+from meshwright_solver.verification.execution.kernels.mixture import MIXTURE
+from meshwright_solver.verification.execution.kernels.movement import MOVEMENT
+from meshwright_solver.verification.execution.kernels.normalisation import NORMALISATIONS
+from meshwright_solver.verification.execution.kernels.product import PRODUCTS
+from meshwright_solver.verification.execution.kernels.quantisation import QUANTISATION
+from meshwright_solver.verification.execution.kernels.reduction import REDUCTIONS
+from meshwright_solver.verification.execution.kernels.resampling import RESAMPLING
+from meshwright_solver.verification.execution.kernels.routing import ROUTING
+from meshwright_solver.verification.execution.kernels.scatter import SCATTER
+from meshwright_solver.verification.execution.kernels.segment import SEGMENTS
+from meshwright_solver.verification.execution.kernels.softmax import SOFTMAX
+from meshwright_solver.verification.execution.kernels.special import SPECIAL
+from meshwright_solver.verification.execution.kernels.spectral import SPECTRAL
+from meshwright_solver.verification.execution.kernels.unary import UNARY
+from meshwright_solver.verification.execution.kernels.vision import VISION
+
+KERNELS: Mapping[str, OpKernel] = {
+    **UNARY,
+    **BINARY,
+    **REDUCTIONS,
+    **PRODUCTS,
+    **ATTENTION,
+    **SOFTMAX,
+    **NORMALISATIONS,
+    **MIXTURE,
+    **LOSSES,
+    **MOVEMENT,
+    **CREATION,
+    **INDEXING,
+    **CONVOLUTIONS,
+    **RESAMPLING,
+    **SPECIAL,
+    **ARITHMETIC,
+    **CHANNEL,
+    **CUMULATIVE,
+    **SCATTER,
+    **SEGMENTS,
+    **SPECTRAL,
+    **LINEAR_ALGEBRA,
+    **QUANTISATION,
+    **VISION,
+    **CACHE,
+    **ROUTING,
+}
+
+__all__ = ["KERNELS", "Array", "KernelCall", "NotExecutable", "OpKernel", "ignored_label"]

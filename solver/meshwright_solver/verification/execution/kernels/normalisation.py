@@ -1,0 +1,175 @@
+"""Normalisations.
+
+With x' = (x - mean) / sqrt(variance + eps) over some dims, y = x' * weight + bias, and g the
+gradient of x':
+
+    gradient of x = (g - mean(g) - x' * mean(g * x')) / sqrt(variance + eps)
+
+without the first mean where none is taken off (rms_norm), and without both where the statistics
+are given (batch_norm outside of training). Statistics that come out have no gradient of their own,
+as in the frameworks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+
+import numpy as np
+
+from meshwright_solver.verification.execution.kernels.call import (
+    Array,
+    KernelCall,
+    Shape,
+    reduced_to,
+)
+from meshwright_solver.verification.execution.kernels.kernel import OpKernel
+
+Gradients = tuple[Array | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Normal:
+    """The input seen as `view`, normalised over `dims` of it; weight and bias as `scale`."""
+
+    view: Shape
+    dims: tuple[int, ...]
+    scale: Shape
+    centred: bool = True
+    given: tuple[Array, Array] | None = None
+
+
+_NormalOf = Callable[[KernelCall], _Normal]
+
+
+def _trailing(call: KernelCall, *, centred: bool) -> _Normal:
+    count = int(call.number("dims", 1))
+    shape = call.x.shape
+    dims = tuple(range(call.x.ndim - count, call.x.ndim))
+    return _Normal(shape, dims, shape[call.x.ndim - count :], centred)
+
+
+def _layer(call: KernelCall) -> _Normal:
+    return _trailing(call, centred=True)
+
+
+def _root_mean_square(call: KernelCall) -> _Normal:
+    return _trailing(call, centred=False)
+
+
+def _batch(call: KernelCall) -> _Normal:
+    shape = call.x.shape
+    scale = (shape[1], *[1] * (call.x.ndim - 2))
+    dims = (0, *range(2, call.x.ndim))
+    if call.attrs.get("training", True) or len(call.inputs) < 5:
+        return _Normal(shape, dims, scale)
+    given = (call.inputs[3].reshape(scale), np.abs(call.inputs[4]).reshape(scale))
+    return _Normal(shape, dims, scale, given=given)
+
+
+def _group(call: KernelCall) -> _Normal:
+    """In groups of channels; a number of groups that does not fit gives way to one that does."""
+    shape = call.x.shape
+    groups = gcd(int(call.number("groups", 1)), shape[1])
+    view = (shape[0], groups, prod(shape[1:]) // groups)
+    return _Normal(view, (2,), (shape[1], *[1] * (call.x.ndim - 2)))
+
+
+def _normalised(call: KernelCall, normal: _Normal) -> tuple[Array, Array]:
+    """x' and 1 / sqrt(variance + eps), both as the view."""
+    x = call.x.reshape(normal.view)
+    if normal.given is not None:
+        mean, variance = normal.given
+        x = x - mean
+    else:
+        if normal.centred:
+            x = x - x.mean(axis=normal.dims, keepdims=True)
+        variance = np.mean(x**2, axis=normal.dims, keepdims=True)
+    spread = np.sqrt(variance + call.number("eps", 1e-5))
+    inverse = np.where(spread > 0, 1 / spread, 0.0)
+    return x * inverse, inverse
+
+
+def _kernel(normal_of: _NormalOf) -> OpKernel:
+    def forward(call: KernelCall) -> list[Array]:
+        normal = normal_of(call)
+        unit, inverse = _normalised(call, normal)
+        made = unit.reshape(call.x.shape)
+        weight, bias = call.optional(1), call.optional(2)
+        if weight is not None:
+            made = made * weight.reshape(normal.scale)
+        if bias is not None:
+            made = made + bias.reshape(normal.scale)
+        return [made, *_statistics(call, normal, inverse)]
+
+    def backward(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+        normal = normal_of(call)
+        unit, inverse = _normalised(call, normal)
+        weight = call.optional(1)
+        inner = sent[0] if weight is None else sent[0] * weight.reshape(normal.scale)
+        gradient = inner.reshape(normal.view)
+        found: list[Array | None] = [
+            _input_gradient(normal, unit, inverse, gradient).reshape(call.x.shape)
+        ]
+        for own, whole in zip(
+            call.inputs[1:3], (sent[0] * unit.reshape(call.x.shape), sent[0]), strict=False
+        ):
+            found.append(reduced_to(normal.scale, whole).reshape(own.shape))
+        return tuple(found)
+
+    return OpKernel(forward, backward)
+
+
+def _statistics(call: KernelCall, normal: _Normal, inverse: Array) -> list[Array]:
+    """Mean and deviation as further outputs: 1 / deviation, of a batch norm the variance."""
+    if len(call.output_shapes) == 1:
+        return []
+    mean = call.x.reshape(normal.view).mean(axis=normal.dims, keepdims=True)
+    spread = inverse
+    if call.kind == "batch_norm":
+        spread = call.x.reshape(normal.view).var(axis=normal.dims, keepdims=True)
+        if normal.given is not None:
+            mean, spread = normal.given
+    found = [mean, spread] if normal.centred else [spread]
+    more = call.output_shapes[1:]
+    return [own.reshape(shape) for own, shape in zip(found * 2, more, strict=False)]
+
+
+def _input_gradient(normal: _Normal, unit: Array, inverse: Array, gradient: Array) -> Array:
+    if normal.given is not None:
+        return gradient * inverse
+    left = gradient - unit * np.mean(gradient * unit, axis=normal.dims, keepdims=True)
+    if normal.centred:
+        left = left - np.mean(gradient, axis=normal.dims, keepdims=True)
+    return np.asarray(left * inverse)
+
+
+def _length(call: KernelCall) -> tuple[Array, Array]:
+    """x over its length along attrs dims, and 1 / length; a length below the root of eps is that.
+
+    Where it is, the length does not depend on x: the second result is then negative.
+    """
+    dims = call.attrs.get("dims", call.attrs.get("dim", -1))
+    dims = tuple(dims) if isinstance(dims, list) else (int(dims),)
+    square = (call.x**2).sum(axis=dims, keepdims=True)
+    least = call.number("eps", 1e-4)
+    inverse = 1 / np.sqrt(np.maximum(square, least))
+    return call.x * inverse, np.where(square > least, inverse, -inverse)
+
+
+def _l2_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
+    dims = call.attrs.get("dims", call.attrs.get("dim", -1))
+    dims = tuple(dims) if isinstance(dims, list) else (int(dims),)
+    unit, inverse = _length(call)
+    along = unit * (unit * sent[0]).sum(axis=dims, keepdims=True)
+    return ((sent[0] - np.where(inverse > 0, along, 0.0)) * np.abs(inverse),)
+
+
+NORMALISATIONS: Mapping[str, OpKernel] = {
+    "l2_normalize": OpKernel(lambda call: _length(call)[0], _l2_gradients),
+    "layer_norm": _kernel(_layer),
+    "rms_norm": _kernel(_root_mean_square),
+    "batch_norm": _kernel(_batch),
+    "group_norm": _kernel(_group),
+}

@@ -1,0 +1,141 @@
+"""Kinds that write at places that an index names.
+
+attrs reduce says what becomes of what is there: update (the last write wins), add, sub, mul, div,
+max or min. With S the product of all factors that one place gets, and n the number of candidates
+that equal its extreme:
+
+    mul    y = x S    gradient of x: g S      of an update u: g x S / u
+    div    y = x / S  gradient of x: g / S    of an update u: -g y / u
+    max    y = best   gradient: g / n for each candidate, x among them, that is the best
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from meshwright_solver.verification.execution.kernels.call import (
+    Array,
+    KernelCall,
+    NotExecutable,
+    scaled,
+)
+from meshwright_solver.verification.execution.kernels.kernel import OpKernel
+
+Gradients = tuple[Array | None, ...]
+Place = tuple[Any, ...]
+PlaceOf = Callable[[KernelCall], Place]
+
+_COMBINED: Mapping[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+def _reduce(call: KernelCall, default: str) -> str:
+    found = str(call.attrs.get("reduce", default))
+    if found != "update" and found not in _COMBINED:
+        known = ", ".join(["update", *_COMBINED])
+        raise NotExecutable(call.kind, f"reduce {found!r}; known are {known}")
+    return found
+
+
+def _updates(call: KernelCall) -> Array:
+    return call.inputs[-1] * call.number("alpha", 1)
+
+
+def _written(call: KernelCall, *, place_of: PlaceOf, default: str) -> Array:
+    reduce, place, updates = _reduce(call, default), place_of(call), _updates(call)
+    made = call.x.copy()
+    if reduce == "update":
+        made[place] = updates
+    else:
+        _COMBINED[reduce].at(made, place, updates)
+    return made
+
+
+def _product(call: KernelCall, place: Place) -> Array:
+    whole = np.ones(call.x.shape)
+    np.multiply.at(whole, place, _updates(call))
+    return whole
+
+
+def _gradients(
+    call: KernelCall,
+    outputs: Sequence[Array],
+    sent: Sequence[Array],
+    *,
+    place_of: PlaceOf,
+    default: str,
+) -> Gradients:
+    reduce, place = _reduce(call, default), place_of(call)
+    g, y, u = sent[0], outputs[0], _updates(call)
+    if reduce == "update":
+        own, update = g.copy(), g[place]
+        own[place] = 0.0
+    elif reduce in ("add", "sub"):
+        own, update = g, g[place] if reduce == "add" else -g[place]
+    elif reduce == "mul":
+        s = _product(call, place)
+        own, update = g * s, scaled(g[place], (call.x * s)[place] / u)
+    elif reduce == "div":
+        own, update = scaled(g, 1 / _product(call, place)), scaled(g[place], -y[place] / u)
+    else:
+        best, mine = (u == y[place]).astype(np.float64), (call.x == y).astype(np.float64)
+        count = mine.copy()
+        np.add.at(count, place, best)
+        share = scaled(g, 1 / count)
+        own, update = share * mine, share[place] * best
+    middle = [None] * (len(call.inputs) - 2)
+    return own, *middle, update * call.number("alpha", 1)
+
+
+def _rows(call: KernelCall) -> Place:
+    return (call.inputs[1].astype(np.int64) % call.x.shape[0],)
+
+
+def _points(call: KernelCall) -> Place:
+    index = call.inputs[1].astype(np.int64)
+    return tuple(index[..., d] % call.x.shape[d] for d in range(index.shape[-1]))
+
+
+def _slices(call: KernelCall) -> Place:
+    dim = call.dim(0)
+    index = call.inputs[1] if len(call.inputs) > 2 else np.asarray(call.attrs["indices"])
+    written = call.inputs[-1].shape[dim]
+    return (*(slice(None),) * dim, np.resize(index.astype(np.int64), written) % call.x.shape[dim])
+
+
+def _kernel(place_of: PlaceOf, default: str) -> OpKernel:
+    return OpKernel(
+        partial(_written, place_of=place_of, default=default),
+        partial(_gradients, place_of=place_of, default=default),
+    )
+
+
+def _read_points(call: KernelCall) -> Array:
+    return np.asarray(call.x[_points(call)])
+
+
+def _read_points_gradients(
+    call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
+) -> Gradients:
+    whole = np.zeros(call.x.shape)
+    np.add.at(whole, _points(call), sent[0])
+    return whole, None
+
+
+SCATTER: Mapping[str, OpKernel] = {
+    "scatter_rows": _kernel(_rows, "update"),
+    "scatter_nd": _kernel(_points, "update"),
+    "index_add": _kernel(_slices, "add"),
+    "index_copy": _kernel(_slices, "update"),
+    "gather_nd": OpKernel(_read_points, _read_points_gradients),
+}

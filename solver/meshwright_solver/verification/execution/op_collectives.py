@@ -1,0 +1,134 @@
+"""Own steps of ops: whose shards meet inside an op, by the plan's own steps alone.
+
+Statistics, candidates and halos: all inputs of the members of a group meet on each of them, and of
+what is computed every device keeps its part. A ring, and rows that indices ask for: the inputs that
+have a follower without its leader come from the members that they pass; backward a device adds to
+its part of their gradients what those members made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from meshwright.schema import Axis, Mesh, OwnStep, Rank
+from meshwright_solver.verification.execution.collectives import StepError
+from meshwright_solver.verification.execution.stage_lookup import StageLookup
+
+Direction = Literal["forward", "backward"]
+
+KINDS = {
+    "statistics": "all_reduce",
+    "candidates": "all_gather",
+    "halo": "send",
+    "ring": "send",
+    "indices": "all_to_all",
+    "rows": "all_to_all",
+    "receive": "send",
+    "return": "send",
+}
+
+
+class OwnSteps:
+    """The own steps of one op, as groups of devices; StepError for one that the op cannot do."""
+
+    def __init__(self, planned: StageLookup, position: int) -> None:
+        self.mesh: Mesh = planned.mesh
+        self.op = planned.problem.ops[position]
+        model = planned.model(position)
+        codes = planned.strategies[position]
+        self.parts_on = {
+            name: model.parts_of_code[code]
+            for name, code in zip(self.mesh.names, codes, strict=True)
+        }
+        self.steps = planned.own_steps(position)
+        for step in self.steps:
+            self._check(step)
+
+    def _check(self, step: OwnStep) -> None:
+        if KINDS[step.what] != step.kind:
+            raise StepError(f"op {self.op.name!r}: {step.what} are not moved by {step.kind}")
+        for axis in step.axes:
+            if not self._may(step.what, axis):
+                raise StepError(f"op {self.op.name!r} has no {step.what} over axis {axis!r}")
+
+    def _may(self, what: str, axis: Axis) -> bool:
+        on = [self.op.parts[part] for part in self.parts_on[axis]]
+        if what in ("statistics", "candidates"):
+            picks = self.op.known is not None and self.op.known.candidates > 0
+            return picks == (what == "candidates") and any(part.reused for part in on)
+        if what == "halo":
+            return any(part.halo_elements for part in on)
+        return len(on) > 1
+
+    def fellows(self, rank: int, direction: Direction) -> Sequence[int]:
+        """The devices whose shards meet on this one, whatever the input."""
+        axes = {
+            axis
+            for step in self.steps
+            if step.what in ("statistics", "candidates", "halo") and step.direction == direction
+            for axis in step.axes
+        }
+        axes |= {axis for axis in self.mesh.names if self._is_halo_of_nothing(axis)}
+        if not axes:
+            return (rank,)
+        return self._group(tuple(axis for axis in self.mesh.names if axis in axes), rank)
+
+    def _is_halo_of_nothing(self, axis: Axis) -> bool:
+        """Whether an axis is on a factor whose extent differs but whose neighbours send nothing."""
+        assert self.op.known is not None or not self.parts_on[axis]
+        on = [self.op.parts[part] for part in self.parts_on[axis]]
+        return any(
+            not part.halo_elements and part.factor in self.op.known.rule.parsed.halo  # type: ignore[union-attr]  # an unknown op has no parts
+            for part in on
+        )
+
+    def passing(self, k: int, rank: int, direction: Direction) -> Sequence[int]:
+        """The devices whose parts of input `k` come by here, this one first."""
+        return self._along(k, rank, direction, -1)
+
+    def visited(self, k: int, rank: int) -> Sequence[int]:
+        """The devices that add to the gradient of this one's part of input `k`, itself first."""
+        return self._along(k, rank, "backward", 1)
+
+    def _along(self, k: int, rank: int, direction: Direction, way: int) -> Sequence[int]:
+        found: dict[int, None] = {rank: None}
+        for axes, times in self._travels(direction):
+            if any(self._travels_over(k, axis) for axis in axes):
+                group = self._group(axes, rank)
+                place = group.index(Rank(rank))
+                hops = range(1, times + 1)
+                found |= dict.fromkeys(group[(place + way * hop) % len(group)] for hop in hops)
+        return tuple(found)
+
+    def _travels(self, direction: Direction) -> Iterator[tuple[tuple[Axis, ...], int]]:
+        """Groups in which followers travel, and how far: round a ring, or to every member."""
+        own = [step for step in self.steps if step.direction == direction]
+        for step in own:
+            if step.what == "ring":
+                yield step.axes, step.times
+        asked = {step.axes for step in own if step.what == "indices"}
+        for step in own:
+            if step.what == "rows" and (direction == "backward" or step.axes in asked):
+                yield step.axes, self.mesh.size(step.axes) - 1
+
+    def _travels_over(self, k: int, axis: Axis) -> bool:
+        on = self.parts_on[axis]
+        slots = self.op.inputs[k].slot_of
+        return len(on) > 1 and on[0] not in slots and any(part in slots for part in on[1:])
+
+    def _group(self, axes: tuple[Axis, ...], rank: int) -> Sequence[Rank]:
+        return next(group for group in self.mesh.groups(axes) if rank in group)
+
+    def has_own_part(self, k: int) -> bool:
+        """Whether input `k` has all parts over which statistics or halos are exchanged."""
+        axes = {
+            axis
+            for axis in self.mesh.names
+            if self._may("statistics", axis)
+            or self._may("candidates", axis)
+            or self._may("halo", axis)
+            or self._is_halo_of_nothing(axis)
+        }
+        slots = self.op.inputs[k].slot_of
+        return all(any(part in slots for part in self.parts_on[axis]) for axis in axes)

@@ -1,0 +1,317 @@
+"""Verification: is a plan right? Execute it, scaled down, and compare with the unsharded run.
+
+Every value at rest, its gradient and every parameter's gradient, put together from all devices, has
+to equal the unsharded run's, both passes, within TOLERANCE of the largest element of the tensor.
+The layouts, groups, steps and buckets executed are those of the plan document; sizes are scaled
+down (`meshwright_solver.verification.execution.scale_down`), the structure is the plan's own. What
+it says of repeated work, padding and unknown kinds is held against its layouts
+(`meshwright_solver.verification.document_checks`), its layouts against its wishes
+(`meshwright_solver.verification.conformance`), its bounds against what can be proved
+(`meshwright_solver.verification.bound_claims`).
+
+Stages of a pipeline are executed one by one: each from random values of what it receives and random
+gradients of what it sends. What is right for any of these is right for those that its neighbours
+make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from meshwright.schema import (
+    Calibration,
+    Certificate,
+    Graph,
+    Layout,
+    LayoutError,
+    Mesh,
+    Plan,
+    PlanError,
+    SequenceOrder,
+    Setup,
+    Stage,
+    Topology,
+)
+from meshwright_costmodel.calibrations import calibration_of
+from meshwright_solver.evaluation.evaluate import check_documents, check_mesh, evaluate
+from meshwright_solver.evaluation.sequence_order import check_order, order_checked
+from meshwright_solver.pipeline.pipeline_cost import priced
+from meshwright_solver.pipeline.rank_placement import group_of
+from meshwright_solver.pipeline.stage_problems import Staged
+from meshwright_solver.problem.problem import FLOATS, Problem, build_problem
+from meshwright_solver.problem.sequence_classes import Sequences
+from meshwright_solver.rules.op_knowledge import RECEIVE
+from meshwright_solver.verification.bound_claims import check_bounds
+from meshwright_solver.verification.conformance import (
+    check_stage_wishes,
+    check_wishes,
+    wished_request,
+)
+from meshwright_solver.verification.document_checks import (
+    check_cost,
+    check_facts,
+    check_places,
+    check_stage,
+)
+from meshwright_solver.verification.execution.collectives import StepError
+from meshwright_solver.verification.execution.executor import ShardedRun, run_sharded
+from meshwright_solver.verification.execution.kernels import KERNELS
+from meshwright_solver.verification.execution.reference_run import ReferenceRun, run_whole, seeds_of
+from meshwright_solver.verification.execution.scale_down import ScaleError, scale_down
+from meshwright_solver.verification.execution.sequence_order import LoadedOrder
+from meshwright_solver.verification.execution.shards import (
+    Array,
+    DisagreementError,
+    Shards,
+    unshard,
+)
+
+Outcome = Literal["verified", "failed", "not verifiable"]
+
+TOLERANCE = 1e-8  # chosen: float64 sums in another order, through a hundred layers
+# chosen: what is zero but for rounding (the gradient of a key's bias) counts against the others
+NEGLIGIBLE = 1e-6
+
+
+def verify_documents(
+    plan: Plan,
+    graph: Graph,
+    topology: Topology,
+    setup: Setup,
+    calibration: Calibration | None = None,
+    seed: int = 0,
+) -> Certificate:
+    """Judge a plan by its documents: all that it says of itself, then its execution.
+
+    Raises PlanError where the plan does not fit them, has another number than `evaluate` finds,
+    breaks a wish that it states or claims a bound that cannot be proved.
+    """
+    own = calibration_of(plan, calibration)
+    staged: Staged | None = None
+    if plan.schedule is not None:
+        staged, stages = _pipeline(plan, graph, topology, setup, own)
+        facts = [
+            check_stage(executed.problem, stage, f"stage {number} ")
+            for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True))
+        ]
+        judged = priced(staged, plan.stages)
+        check_places(plan.stages, judged.stages)
+        cost = judged.cost
+    else:
+        group = group_of(plan, topology)
+        problem = build_problem(graph, group, setup, own, plan.microbatches, copies=plan.copies)
+        stages = [_VerifiedStage(problem, rows=check_order(plan, problem))]
+        if plan.topology != topology.id:
+            raise PlanError(f"the plan is for {plan.topology}, not for {topology.id}")
+        cost = evaluate(stages[0].problem, plan.model_copy(update={"topology": group.id}))
+        facts = [check_stage(stages[0].problem, plan.stages[0], "", is_only=True)]
+    check_facts(plan, facts)
+    check_cost(plan.cost, cost, plan.search)
+    request = wished_request(plan, graph, topology, setup, own)
+    check_wishes(plan, request)
+    for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True)):
+        if staged is None:
+            topology = executed.problem.topology
+            asked, where = request.model_copy(update={"topology": topology}), ""
+        else:
+            asked, where = staged.request(request, number), f"stage {number}: "
+        check_stage_wishes(executed.problem, stage, asked, where)
+    check_bounds(plan, request, own, staged)
+    return _verified(plan, stages, seed)
+
+
+def execute_pipeline(
+    plan: Plan, graph: Graph, topology: Topology, setup: Setup, *, seed: int = 0
+) -> Certificate:
+    """Execute a plan of several stages and compare, whatever numbers it says of itself."""
+    _, stages = _pipeline(plan, graph, topology, setup, calibration_of(plan, None))
+    return _verified(plan, stages, seed)
+
+
+def _pipeline(
+    plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
+) -> tuple[Staged, list[_VerifiedStage]]:
+    check_documents(plan, graph.id, topology.id, setup.id)
+    staged = Staged.of_plan(plan, graph, topology, setup, calibration)
+    rows = order_checked(plan, graph, topology, setup, calibration)
+    stages = [
+        _VerifiedStage(staged.problem(s), staged.sent(s), rows) for s in range(len(plan.stages))
+    ]
+    for executed, stage in zip(stages, plan.stages, strict=True):
+        check_mesh(executed.problem, stage.mesh)
+    return staged, stages
+
+
+def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:
+    """Execute a plan of one stage on a scaled-down copy of its graph and compare."""
+    return _verified(plan, [_VerifiedStage(problem, rows=check_order(plan, problem))], seed)
+
+
+@dataclass(frozen=True, slots=True)
+class _VerifiedStage:
+    """sent: what goes to the next stage and has a gradient that comes back. rows: the sequences of
+    the whole graph, where the plan says their order."""
+
+    problem: Problem
+    sent: tuple[str, ...] = ()
+    rows: Sequences | None = None
+
+
+def _verified(plan: Plan, stages: Sequence[_VerifiedStage], seed: int) -> Certificate:
+    tensors = gradients = buckets = 0
+    worst = 0.0
+    for number, (own, stage) in enumerate(zip(stages, plan.stages, strict=True)):
+        where = f"stage {number}: " if len(stages) > 1 else ""
+        outcome: Outcome = "failed"
+        try:
+            found, error = _executed(own, stage, plan.order, seed)
+        except (_NotVerifiableError, ScaleError) as why:
+            outcome, detail = "not verifiable", str(why)
+        except (StepError, PlanError, LayoutError, DisagreementError, DifferenceError) as wrong:
+            detail = str(wrong)
+        else:
+            tensors, gradients = tensors + len(found.values), gradients + len(found.gradients)
+            buckets += found.buckets
+            worst = max(worst, error)
+            continue
+        return Certificate(plan=plan.id, outcome=outcome, detail=where + detail, seed=seed)
+    return Certificate(
+        plan=plan.id,
+        outcome="verified",
+        tensors=tensors,
+        gradients=gradients,
+        buckets=buckets,
+        worst_error=worst,
+        seed=seed,
+    )
+
+
+class _NotVerifiableError(Exception):
+    """Why a stage cannot be executed."""
+
+
+def _executed(
+    own: _VerifiedStage, stage: Stage, order: Sequence[SequenceOrder], seed: int
+) -> tuple[ShardedRun, float]:
+    """A stage run on all its devices, and its worst error."""
+    problem, sent = own.problem, own.sent
+    unknown = {op.op.kind for op in problem.ops if op.op.kind not in KERNELS} - {RECEIVE}
+    if unknown:
+        raise _NotVerifiableError(f"no numpy kernel for {', '.join(sorted(unknown))}")
+    # a stage of frozen parameters has no gradients, which is no reason to doubt it
+    backward = any(info.has_gradient for info in problem.tensors.values())
+    if problem.training and backward and problem.graph.loss is None and not sent:
+        raise _NotVerifiableError("a training graph without a loss has no gradients")
+    ordered = _ordered(own, order)
+    scaled = scale_down(problem.of_stage(stage), stage, ordered)
+    sources = random_sources(scaled.problem, seed)
+    generator = np.random.default_rng(seed + 1)
+    seeds = {name: generator.standard_normal(scaled.problem.tensors[name].shape) for name in sent}
+    seeds.update(seeds_of(scaled.problem))
+    with np.errstate(all="ignore"):
+        whole = run_whole(scaled.problem, sources, seeds)
+    by_position = frozenset(op for one in order for op in one.by_position)
+    loaded = LoadedOrder(scaled.problem, scaled.chunks, by_position)
+    sharded = run_sharded(scaled.problem, scaled.stage, sources, seeds, loaded)
+    return sharded, _compare(scaled.stage.mesh, whole, sharded, loaded)
+
+
+def _ordered(own: _VerifiedStage, order: Sequence[SequenceOrder]) -> frozenset[tuple[str, int]]:
+    """The slots of a stage that are loaded in an order that the plan says."""
+    if own.rows is None:
+        return frozenset()
+    said = {one.loaded for one in order}
+    return frozenset(
+        key
+        for key, number in own.rows.in_problem(own.problem).items()
+        if own.rows.loaded[number] in said
+    )
+
+
+def random_sources(problem: Problem, seed: int) -> dict[str, Array]:
+    """Values for everything that no op makes; indices stay inside what they index."""
+    generator = np.random.default_rng(seed)
+    made = {p.tensor for op in problem.ops if op.op.kind != RECEIVE for p in op.outputs}
+    bounds = _index_bounds(problem)
+    sources: dict[str, Array] = {}
+    for name, info in problem.tensors.items():
+        if name in made:
+            continue
+        if info.tensor.dtype in FLOATS:
+            sources[name] = generator.standard_normal(info.shape)
+        elif info.tensor.dtype == "bool":
+            sources[name] = generator.integers(0, 2, info.shape).astype(np.bool_)
+        else:
+            sources[name] = generator.integers(0, bounds.get(name, 2), info.shape)
+    return sources
+
+
+def _index_bounds(problem: Problem) -> Mapping[str, int]:
+    """What integers of a source may reach: the rows that they look up, through what moves them."""
+    bounds: dict[str, int] = {}
+    for op in reversed(problem.ops):
+        shapes = [problem.tensors[port.tensor].shape for port in op.inputs]
+        if op.op.kind == "embedding":
+            bounds[op.inputs[1].tensor] = min(
+                shapes[0][0], bounds.get(op.inputs[1].tensor, shapes[0][0])
+            )
+        elif op.op.kind == "cross_entropy":
+            bounds[op.inputs[1].tensor] = shapes[0][-1]
+        else:
+            passed = [bounds[port.tensor] for port in op.outputs if port.tensor in bounds]
+            for port in op.inputs:
+                if passed and problem.tensors[port.tensor].tensor.dtype not in FLOATS:
+                    bounds[port.tensor] = min(*passed, bounds.get(port.tensor, passed[0]))
+    return bounds
+
+
+class DifferenceError(Exception):
+    """What the devices hold is not what the unsharded run has."""
+
+
+def _compare(mesh: Mesh, whole: ReferenceRun, sharded: ShardedRun, order: LoadedOrder) -> float:
+    """The worst error; DifferenceError beyond TOLERANCE, or for a gradient that is nowhere."""
+    worst = 0.0
+    for what, found, expected in (
+        ("tensor", sharded.values, whole.values),
+        ("gradient of", sharded.gradients, whole.gradients),
+    ):
+        floor = NEGLIGIBLE * max((_largest(array) for array in expected.values()), default=0.0)
+        for root, (layout, shards) in found.items():
+            wanted = expected.get(root)
+            if wanted is not None:
+                wanted = order.tensor(root, wanted)
+            error = _error(layout, shards, mesh, wanted, floor)
+            if error > TOLERANCE:
+                raise DifferenceError(
+                    f"{what} {root!r} in {layout} differs from the unsharded run by {error:.1e} "
+                    "of its largest element"
+                )
+            worst = max(worst, error)
+    for root in whole.gradients:
+        if root in sharded.values and root not in sharded.gradients:
+            raise DifferenceError(f"no device has a gradient of {root!r}")
+    return worst
+
+
+def _largest(array: Array) -> float:
+    return float(np.abs(array).max(initial=0.0)) if array.dtype.kind == "f" else 0.0
+
+
+def _error(
+    layout: Layout, shards: Shards, mesh: Mesh, expected: Array | None, floor: float
+) -> float:
+    found = unshard(shards, layout, mesh)
+    if expected is None:
+        return _largest(found)
+    if found.dtype.kind != "f":
+        return 0.0 if np.array_equal(found, expected) else 1.0
+    difference = np.abs(found - expected)
+    if not np.isfinite(difference).all():
+        return float("inf")
+    scale = max(_largest(expected), floor) or 1.0
+    return float(difference.max(initial=0.0)) / scale

@@ -1,1 +1,0 @@
-"""Message passing and coarse elimination on cost graphs of hundreds of thousands of nodes."""

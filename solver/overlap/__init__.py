@@ -1,1 +1,0 @@
-"""What a step takes with what overlaps, in closed form."""

@@ -1,1 +1,0 @@
-"""Pipelines: stages of consecutive ops on devices of their own, and the order in which they run."""

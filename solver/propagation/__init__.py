@@ -1,1 +1,0 @@
-"""Strategies that spread from a few ops over a cost graph."""

@@ -1,1 +1,0 @@
-"""Stated strategies: degrees of parallelism as restrictions of the search."""
