@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import settings
 
@@ -14,6 +15,9 @@ FIRST = ("runtime", "dashboard")
 TESTS = Path(__file__).parent
 SHARE = 4  # chosen: of a property's examples `make test` draws a quarter, `make test-long` all
 SETTINGS = "_hypothesis_internal_use_settings"  # where `@settings` leaves them
+
+# `httpx.get(...)` waits five seconds by default, which a busy machine can take to answer.
+httpx._config.DEFAULT_TIMEOUT_CONFIG.__init__(120)  # chosen
 
 # A shell starts background jobs with SIGINT ignored, and every child inherits that: commands under
 # test would not end at Ctrl-C.

@@ -55,7 +55,7 @@ def measuring(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
         finally:
             for number in commands(Path(name)):
                 os.kill(number, signal.SIGKILL)
-            process.wait(timeout=20)
+            process.wait(timeout=120)
 
 
 def commands(folder: Path) -> dict[int, str]:
@@ -96,7 +96,7 @@ def test_a_fleet_told_twice_at_once_leaves_nothing() -> None:
         )
         process.send_signal(signal.SIGTERM)
         os.killpg(process.pid, signal.SIGTERM)
-        assert process.wait(timeout=60) == 128 + signal.SIGTERM
+        assert process.wait(timeout=120) == 128 + signal.SIGTERM
         assert not commands(folder)
         assert not list(folder.iterdir())
 
@@ -105,7 +105,7 @@ def test_one_that_dies_leaves_nothing() -> None:
     with measuring("-c", DIES) as (process, folder):
         until(there(folder, "ready"))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 128 + signal.SIGTERM
+        assert process.wait(timeout=120) == 128 + signal.SIGTERM
         assert not commands(folder)
         assert not list(folder.iterdir())
 
@@ -116,7 +116,7 @@ def test_one_that_hangs_is_killed_by_a_second_signal() -> None:
         process.send_signal(signal.SIGTERM)
         until(there(folder, "ending"))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 128 + signal.SIGTERM
+        assert process.wait(timeout=120) == 128 + signal.SIGTERM
         assert not commands(folder)
 
 
@@ -131,5 +131,5 @@ def test_one_whose_owner_is_killed_ends_in_order() -> None:
 def test_the_status_is_the_measurements(main: str, status: int) -> None:
     code = f"from bench.ending import measured; measured({main})"
     with measuring("-c", code) as (process, folder):
-        assert process.wait(timeout=20) == status
+        assert process.wait(timeout=120) == status
         assert not list(folder.iterdir())

@@ -118,7 +118,7 @@ def test_an_output_that_is_no_file_is_written_to_and_not_replaced(
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
     assert run("plan", graph_file, "--topology", "h100-1x2", "-o", pipe).code == 0
-    said, _ = reader.communicate(timeout=60)
+    said, _ = reader.communicate(timeout=120)
     assert json.loads(said)["plan"]
     assert pipe.is_fifo()
     link.symlink_to(target)

@@ -140,7 +140,7 @@ def test_ctrl_c_gives_the_best_choice_so_far(tmp_path: Path) -> None:
     process, terminal = started(LAYERS, "--engine", "lagrangian", "--seconds", "100", "-o", output)
     read_until(terminal, "best 4")
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=120)
     os.close(terminal)
     assert process.returncode == 0
     assert "status  feasible (lagrangian, " in out or "status  optimal" in out
@@ -161,7 +161,7 @@ def test_ctrl_c_before_there_is_a_choice_ends_with_130(tmp_path: Path) -> None:
     read_until(terminal, "lagrangian")
     process.send_signal(signal.SIGINT)
     said = read_until(terminal, "ended before it had found a choice")
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=120)
     os.close(terminal)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in said

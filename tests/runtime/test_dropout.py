@@ -45,9 +45,9 @@ def same_rows(rows: int) -> T:
     return torch.linspace(0.1, 1, 8, dtype=torch.float64).expand(rows, 8).contiguous()
 
 
-def trains(rank: int, folder: Path) -> None:
+def trains(rank: int, port: int, folder: Path) -> None:
     torch.set_num_threads(1)
-    store = dist.FileStore(str(folder / "store"), RANKS)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
     found = {name: of_plan(folder / f"{name}.json") for name in PLANS}
     (folder / f"{rank}.txt").write_text(json.dumps(found))
@@ -97,7 +97,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, 
             folder / f"{name}.json"
         )
     multiprocessing.set_forkserver_preload([__name__])
-    processes.start_processes(trains, (folder,), nprocs=RANKS, start_method="forkserver")
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    processes.start_processes(trains, (store.port, folder), nprocs=RANKS, start_method="forkserver")
     return [json.loads((folder / f"{rank}.txt").read_text()) for rank in range(RANKS)]
 
 

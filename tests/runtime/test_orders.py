@@ -17,7 +17,7 @@ from meshwright.runtime.torch.pipeline import run_step
 from meshwright.schedules.kinds import schedule
 
 # chosen: a pass here takes microseconds
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 Pass = tuple[int, str, int]  # stage, what, microbatch
 Channels = Mapping[tuple[str, int], "queue.Queue[int]"]
 

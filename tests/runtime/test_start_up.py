@@ -19,7 +19,7 @@ from tests.runtime.models import Llama
 from tests.runtime.test_refusals import planned
 
 RANKS = 3
-TIMEOUT_S = 4.0
+TIMEOUT_S = 10.0
 # chosen: processes of a busy machine end long before, and a test that hangs ends
 PATIENCE_S = 120.0
 
@@ -42,8 +42,7 @@ def holds_the_store_and_never_comes(rank: int, plan: Path) -> None:
 
 def dies_in_a_group(rank: int, plan: Path) -> None:
     """Rank 1 is in the process group, and ends before it has read its plan."""
-    store = dist.FileStore(str(plan.parent / "store"), RANKS)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
     dist.barrier()
     if rank == 1:
         os._exit(1)
@@ -125,7 +124,7 @@ def plan(tmp_path: Path) -> Path:
 def test_a_rank_that_dies_is_named_by_all_others(
     start: Start, gone: int, doing: str, plan: Path
 ) -> None:
-    said = f"rank-lost: rank {gone} of 3 did not come within 4 s of the start, while {doing}"
+    said = f"rank-lost: rank {gone} of 3 did not come within 10 s of the start, while {doing}"
     others = {rank for rank in range(RANKS) if rank != gone}
     found = ends(start, plan)
     assert found.keys() == others

@@ -182,7 +182,7 @@ def server(
             yield found[0], process.pid
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(timeout=60)
+            process.wait(timeout=120)
             process.stdout.close()
 
 
@@ -195,7 +195,7 @@ def is_there(process: int) -> bool:
     return True
 
 
-def until(what: Callable[[], Any], *, seconds: float = 60) -> Any:
+def until(what: Callable[[], Any], *, seconds: float = 120) -> Any:
     """What `what` gives once that is true; fails after so many seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

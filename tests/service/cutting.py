@@ -90,4 +90,4 @@ def cutting(service: str, *, cuts: int, passed: float) -> Iterator[Cutting]:
             yield made
         finally:
             server.shutdown()
-            thread.join(timeout=10)
+            thread.join(timeout=120)

@@ -51,7 +51,8 @@ def cluster(folder: Path, *security: str, sources: Path = ROOT) -> Iterator[Clus
             "scheduler", "--host", "127.0.0.1", "--port", "0", "--protocol", protocol,
             "--scheduler-file", str(file),
         )  # fmt: skip
-        address = until(lambda: json.loads(file.read_text())["address"] if file.exists() else None)
+        said = until(lambda: file.exists() and file.read_text())  # it is empty at first
+        address = json.loads(said)["address"]
         workers = [
             begin(
                 "worker", address, "--no-nanny", "--nthreads", "1", "--local-directory", str(folder)
@@ -59,10 +60,10 @@ def cluster(folder: Path, *security: str, sources: Path = ROOT) -> Iterator[Clus
             for _ in range(WORKERS)
         ]
         logs = [folder / f"dask-{1 + number}" for number in range(WORKERS)]
-        until(lambda: all("Registered to" in log.read_text() for log in logs), seconds=60)
+        until(lambda: all("Registered to" in log.read_text() for log in logs))
         yield Cluster(address, scheduler, workers)
     finally:
         for process in begun:
             if process.poll() is None:
                 os.kill(process.pid, signal.SIGKILL)
-            process.wait(timeout=20)
+            process.wait(timeout=120)

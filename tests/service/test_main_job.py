@@ -107,5 +107,5 @@ def test_make_run_stays_up_in_a_terminal_until_it_is_interrupted(tmp_path: Path)
         said += os.read(terminal, 4096)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=120) == 0
     os.close(terminal)

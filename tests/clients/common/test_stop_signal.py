@@ -70,7 +70,7 @@ def test_other_threads_learn_of_it_while_compiled_code_runs_in_the_main_thread(
     with StopSignal(NUMBER) as stop:
         watcher = threading.Thread(target=look)
         watcher.start()
-        hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000)  # half a second without Python
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 4_000_000)  # two seconds without Python
         ended = time.monotonic()
         watcher.join()
     assert learnt[0] < ended

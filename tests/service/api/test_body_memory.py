@@ -132,12 +132,12 @@ def test_a_request_that_waits_for_its_plan_holds_no_body(serve: Serve) -> None:
     http = serve(workers=0)
     bodies = state_of(http).bodies
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(http.post, "/v1/plan", json=REQUEST, headers={"Prefer": "wait=30"})
+        waiting = pool.submit(http.post, "/v1/plan", json=REQUEST, headers={"Prefer": "wait=60"})
         until(lambda: state_of(http).waits.count(Tenant("default")))
         assert bodies.shares.held(Tenant("default")) == 0
         (job,) = http.get("/v1/jobs").json()["jobs"]
         http.post(f"/v1/jobs/{job['id']}/cancel")
-        assert waiting.result(timeout=20).json()["state"] == "cancelled"
+        assert waiting.result(timeout=120).json()["state"] == "cancelled"
 
 
 def test_a_key_that_may_not_write_is_refused_before_its_body_counts(serve: Serve) -> None:

@@ -82,7 +82,7 @@ def test_a_measurement_whose_answer_was_lost_is_asked_for_once(service: str) -> 
         (job,) = direct.jobs()
         direct.cancel(job["id"])
         with pytest.raises(SearchCancelled):
-            asked.result(timeout=60)
+            asked.result(timeout=120)
     assert places_of(between) == [f"/v1/jobs/{job['id']}"] * 2
 
 

@@ -9,7 +9,7 @@ from tests.service.conftest import Serve, until
 from tests.service.keyed import key_of, state_of
 from tests.service.samples import REQUEST, request
 
-WAIT = {"Prefer": "wait=30"}
+WAIT = {"Prefer": "wait=60"}
 
 
 def test_the_same_bytes_have_the_same_answer_until_somebody_wants_more(serve: Serve) -> None:

@@ -74,7 +74,7 @@ def test_who_waits_too_often_is_asked_to_wait(serve: Serve) -> None:
     job = http.post("/v1/plan", json=REQUEST).json()["id"]
     answers: list[int] = []
     first = threading.Thread(
-        target=lambda: answers.append(http.get(f"/v1/jobs/{job}?wait=30").status_code)
+        target=lambda: answers.append(http.get(f"/v1/jobs/{job}?wait=60").status_code)
     )
     first.start()
     until(lambda: state_of(http).waits.count(Tenant("default")))
@@ -84,7 +84,7 @@ def test_who_waits_too_often_is_asked_to_wait(serve: Serve) -> None:
         assert answer.json()["type"] == "urn:meshwright:problem:too-many-waits"
     assert http.get(f"/v1/jobs/{job}").status_code == 200
     http.post(f"/v1/jobs/{job}/cancel")
-    first.join(timeout=20)
+    first.join(timeout=120)
     assert answers == [200]
     assert http.get(f"/v1/jobs/{job}/events").status_code == 200
 

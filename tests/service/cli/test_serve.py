@@ -74,7 +74,7 @@ def test_a_server_that_is_killed_while_it_verifies_leaves_no_process_and_no_seco
         until(lambda: not _alive(child))
     monkeypatch.setenv("MESHWRIGHT_VERIFIER", f"{verifiers}:passing")
     with server(tmp_path, planner=planner) as (url, _):
-        ended = httpx.get(f"{url}/v1/jobs/{job}", params={"wait": 20}, timeout=30).json()
+        ended = httpx.get(f"{url}/v1/jobs/{job}", params={"wait": 60}).json()
     assert (ended["state"], ended["certificate"]["outcome"]) == ("succeeded", "verified")
     assert count.read_text() == "searched\n"
 

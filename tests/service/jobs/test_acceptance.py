@@ -15,7 +15,7 @@ from tests.service.conftest import Serve
 from tests.service.job_table import Table
 from tests.service.samples import REQUEST
 
-WAIT = {"Prefer": "wait=30"}
+WAIT = {"Prefer": "wait=60"}
 DEFAULTS, PARTIAL = Acceptance(), Acceptance(allow_partial=True)
 
 

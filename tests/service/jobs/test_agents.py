@@ -261,7 +261,7 @@ def test_progress_is_the_job_s_and_a_cancel_ends_the_lease(serve: Serve) -> None
     http.post(f"/v1/jobs/{lease['id']}/cancel")
     assert http.post(beat, json=sign).json() == {"holds": False}
     assert results(http, agent, lease, samples=samples().to_dict()).status_code == 409
-    ended = http.get(f"/v1/jobs/{lease['id']}?wait=20").json()  # nobody holds it any more
+    ended = http.get(f"/v1/jobs/{lease['id']}?wait=60").json()  # nobody holds it any more
     assert ended["state"] == "cancelled"
     assert http.get("/v1/samples").json()["samples"] == []
     assert http.post(beat, json={}).json() == {"holds": False}

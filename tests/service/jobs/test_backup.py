@@ -54,10 +54,10 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=120)
 
     def _run(self) -> None:
-        with httpx.Client(base_url=self._url, timeout=30) as http:
+        with httpx.Client(base_url=self._url) as http:
             while not self._ended.is_set():
                 graph = {**GRAPH, "name": f"graph {len(self.acknowledged)}"}
                 answer = http.post("/v1/graphs", json=graph)
@@ -76,7 +76,7 @@ def check_goes_on(url: str, jobs: dict[str, Any], graphs: list[str]) -> None:
     """Every job ends, what ran is done once more and no more often, and every graph is there."""
     assert sorted(jobs.values()) == ["queued", "running"]
     for job, state in jobs.items():
-        ended = httpx.get(f"{url}/v1/jobs/{job}?wait=30", timeout=40).json()
+        ended = httpx.get(f"{url}/v1/jobs/{job}?wait=60").json()
         assert (ended["state"], ended["attempt"]) == ("succeeded", 1 + (state == "running"))
     for graph in graphs:
         assert httpx.get(f"{url}/v1/graphs/{graph}").status_code == 200

@@ -224,7 +224,7 @@ def _submit(http: TestClient) -> str:
 
 
 def _ended(http: TestClient, job: str) -> dict[str, Any]:
-    found: dict[str, Any] = http.get(f"/v1/jobs/{job}", params={"wait": 40}).json()
+    found: dict[str, Any] = http.get(f"/v1/jobs/{job}", params={"wait": 60}).json()
     assert found["state"] not in ("queued", "running")
     return found
 

@@ -224,7 +224,7 @@ def test_who_stores_what_nobody_had_keeps_it_from_who_deletes(shop: Shop) -> Non
         pruning.start()
         pruning.join(timeout=0.5)
         assert pruning.is_alive()
-    pruning.join(timeout=20)
+    pruning.join(timeout=120)
     with shop.database.reading() as connection:
         assert documents.parsed(connection, OTHER.tenant, Graph, graph.id) == graph
 
@@ -355,7 +355,7 @@ def _check(shop: Shop) -> None:
 def test_over_http_only_an_admin_deletes_and_the_next_request_searches_again(serve: Serve) -> None:
     http = serve("slow")
     admin, other = key_of(http, "admin"), key_of(http, "read", "plan", "agent")
-    asked = http.post("/v1/plan", json=REQUEST, headers={**admin, "Prefer": "wait=30"})
+    asked = http.post("/v1/plan", json=REQUEST, headers={**admin, "Prefer": "wait=60"})
     plan, found = asked.headers["Content-Location"], asked.json()
     shelves = [plan, f"/v1/graphs/{found['graph']}", f"/v1/topologies/{found['topology']}"]
     for path in shelves:
@@ -373,7 +373,7 @@ def test_over_http_only_an_admin_deletes_and_the_next_request_searches_again(ser
         assert "needs this" in http.delete(path, headers=admin).json()["detail"]
     job = again.headers["Location"]
     http.post(f"{job}/cancel", headers=admin)
-    assert http.get(f"{job}?wait=20", headers=admin).json()["state"] == "cancelled"
+    assert http.get(f"{job}?wait=60", headers=admin).json()["state"] == "cancelled"
     if http.get(plan, headers=admin).status_code == 200:  # it had one just before
         assert http.delete(plan, headers=admin).status_code == 204
     for path in shelves[1:]:

@@ -46,7 +46,7 @@ def said(text: io.StringIO, **about: Any) -> list[dict[str, Any]]:
 
 def test_a_request_and_its_job_can_be_followed(serve: Serve, lines: io.StringIO) -> None:
     http = serve()
-    asked = http.post("/v1/plan", json=REQUEST, headers={HEADER: "run-7", "Prefer": "wait=30"})
+    asked = http.post("/v1/plan", json=REQUEST, headers={HEADER: "run-7", "Prefer": "wait=60"})
     assert asked.headers[HEADER] == "run-7"
     (request,) = said(lines, logger="meshwright_service.api.middleware.request_log")
     assert (request["method"], request["path"], request["status"]) == ("POST", "/v1/plan", 200)

@@ -43,7 +43,7 @@ def test_what_happens_is_counted(serve: Serve) -> None:
     http = serve(verifier="tests.service.verifiers:passing", workers=1)
     for _ in range(2):
         answer = http.post(
-            "/v1/plan", json={**REQUEST, "verify": True}, headers={"Prefer": "wait=30"}
+            "/v1/plan", json={**REQUEST, "verify": True}, headers={"Prefer": "wait=60"}
         )
         assert answer.status_code == 200
     assert http.get(answer.headers["Content-Location"]).status_code == 200
@@ -78,7 +78,7 @@ def test_what_happens_is_counted(serve: Serve) -> None:
 
 def test_a_job_that_waits_shows_its_age_and_a_step_its_error(serve: Serve) -> None:
     http = serve()
-    found = http.post("/v1/plan", json=CALIBRATED, headers={"Prefer": "wait=30"})
+    found = http.post("/v1/plan", json=CALIBRATED, headers={"Prefer": "wait=60"})
     step = {"step_ns": found.json()["cost"]["step_ns"] * 3}
     plan = found.headers["Content-Location"]
     assert http.post(f"{plan}/observations", json=step).is_success
@@ -93,7 +93,7 @@ def test_a_job_that_waits_shows_its_age_and_a_step_its_error(serve: Serve) -> No
 def test_losses_are_counted_where_they_are_found(serve: Serve) -> None:
     http = serve("dying", max_losses=2)
     job = http.post("/v1/plan", json=REQUEST).json()["id"]
-    assert http.get(f"/v1/jobs/{job}?wait=30").json()["state"] == "failed"
+    assert http.get(f"/v1/jobs/{job}?wait=60").json()["state"] == "failed"
     assert sample(http, "meshwright_job_losses_total", kind="plan") == 2
     ended = {"kind": "plan", "state": "failed", "outcome": "worker-lost"}
     assert sample(http, "meshwright_jobs_ended_total", **ended) == 1
@@ -114,7 +114,7 @@ def test_where_keys_are_only_a_key_made_in_the_shell_reads_them(serve: Serve) ->
 def test_they_name_no_tenant_key_or_job(serve: Serve) -> None:
     http = serve()
     reader, own = secret_of(http, "metrics"), bearing(secret_of(http, tenant="secretive"))
-    assert http.post("/v1/plan", json=REQUEST, headers={**own, "Prefer": "wait=30"}).is_success
+    assert http.post("/v1/plan", json=REQUEST, headers={**own, "Prefer": "wait=60"}).is_success
     text = http.get("/metrics", headers=bearing(reader)).text
     assert "meshwright_store_up 1.0" in text
     for word in ("secretive", "mw_", "job_0", "plan_", "key_"):
@@ -130,7 +130,7 @@ def exported(http: TestClient) -> dict[str, tuple[str, frozenset[str]]]:
 @pytest.fixture
 def busy(serve: Serve) -> TestClient:
     http = serve()
-    found = http.post("/v1/plan", json=CALIBRATED, headers={"Prefer": "wait=30"})
+    found = http.post("/v1/plan", json=CALIBRATED, headers={"Prefer": "wait=60"})
     step = {"step_ns": found.json()["cost"]["step_ns"]}
     assert http.post(f"{found.headers['Content-Location']}/observations", json=step).is_success
     return http

@@ -80,7 +80,7 @@ def test_stopping_kills_what_runs_and_begins_no_more(tmp_path: Path) -> None:
     with staying(made, tmp_path / "pid") as (process, asked):
         made.stop()
         with pytest.raises(Unavailable):
-            asked.result(timeout=20)
+            asked.result(timeout=120)
         assert not is_there(process)
     with pytest.raises(Unavailable):
         made.work(answers.who, TEXT)

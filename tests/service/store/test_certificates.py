@@ -16,7 +16,7 @@ from tests.service.conftest import Serve, local, tell, until
 from tests.service.samples import REQUEST, request
 from tests.service.verifiers import MARK
 
-WAIT = {"Prefer": "wait=20"}
+WAIT = {"Prefer": "wait=60"}
 VERIFY = request(verify=True)
 PLAIN = request(verify=False)
 
@@ -229,7 +229,7 @@ def jobs(http: TestClient) -> list[dict[str, Any]]:
 
 
 def ended(http: TestClient, job: str) -> dict[str, Any]:
-    found: dict[str, Any] = http.get(f"/v1/jobs/{job}", params={"wait": 20}).json()
+    found: dict[str, Any] = http.get(f"/v1/jobs/{job}", params={"wait": 60}).json()
     assert found["state"] not in ("queued", "running")
     return found
 

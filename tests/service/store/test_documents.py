@@ -85,7 +85,7 @@ def test_a_list_comes_in_pages_the_newest_first(serve: Serve) -> None:
 
 def test_plans_can_be_found_by_graph_and_topology(serve: Serve) -> None:
     http = serve()
-    wait = {"Prefer": "wait=20"}
+    wait = {"Prefer": "wait=60"}
     plan = http.post("/v1/plan", json=REQUEST, headers=wait).json()
     other = {**REQUEST, "graph": graph(name="another")}
     http.post("/v1/plan", json=other, headers=wait)

@@ -42,7 +42,7 @@ def agent(folder: Path, url: str, name: str, count: int) -> Iterator[subprocess.
         finally:
             if process.poll() is None:
                 process.terminate()
-                process.wait(timeout=20)
+                process.wait(timeout=120)
             kill(process)
 
 
@@ -50,7 +50,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     """All processes of an agent at once."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=20)
+    process.wait(timeout=120)
 
 
 def ranks(process: subprocess.Popen[bytes]) -> list[int]:
@@ -199,7 +199,7 @@ def test_an_agent_leaves_what_is_cancelled_and_gives_back_what_it_cannot_end(
             asked = Asked(url, Measure(agent=own, **LONG))
             job = under_way(client, own)
             one.terminate()
-            one.wait(timeout=20)
+            one.wait(timeout=120)
             until(lambda: [own["id"] for own in client.jobs(state="queued")] == [job])
         with agent(tmp_path, url, "a", 2):  # begun again it is the same, and goes on
             ended = asked.wait()

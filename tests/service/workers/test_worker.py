@@ -88,10 +88,10 @@ def test_who_waits_for_a_plan_gets_the_best_until_the_cancel(serve: Serve) -> No
     job = _submit(http)
     _pid(http, job, 1)
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(http.post, "/v1/plan", json=REQUEST, headers={"Prefer": "wait=20"})
+        waiting = pool.submit(http.post, "/v1/plan", json=REQUEST, headers={"Prefer": "wait=60"})
         time.sleep(1.0)  # it has to come in before the cancel, or it asks for a search of its own
         http.post(f"/v1/jobs/{job}/cancel")
-        answer = waiting.result(timeout=20)
+        answer = waiting.result(timeout=120)
     assert answer.json()["search"]["outcome"] == "feasible"
     assert answer.headers["location"] == f"/v1/jobs/{job}"
     assert http.post("/v1/plan", json=REQUEST).headers["location"] != f"/v1/jobs/{job}"
@@ -199,7 +199,7 @@ def _submit(http: TestClient, query: str = "") -> str:
 
 def _ended(http: TestClient, job: str) -> dict[str, Any]:
     def ended() -> dict[str, Any] | None:
-        found: dict[str, Any] = http.get(f"/v1/jobs/{job}", params={"wait": 20}).json()
+        found: dict[str, Any] = http.get(f"/v1/jobs/{job}", params={"wait": 60}).json()
         return None if found["state"] in ("queued", "running") else found
 
     return dict(until(ended))

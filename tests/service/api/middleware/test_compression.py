@@ -68,7 +68,7 @@ def test_who_takes_zstd_is_sent_what_is_stored(serve: Serve) -> None:
 
 def test_who_asks_for_a_plan_that_is_stored_is_sent_it_as_it_is(serve: Serve) -> None:
     http = serve()
-    assert http.post("/v1/plan", json=REQUEST, headers={"Prefer": "wait=30"}).status_code == 200
+    assert http.post("/v1/plan", json=REQUEST, headers={"Prefer": "wait=60"}).status_code == 200
     takes = {"Accept-Encoding": "zstd"}
     with http.stream("POST", "/v1/plan", json=REQUEST, headers=takes) as answer:
         sent = b"".join(answer.iter_raw())

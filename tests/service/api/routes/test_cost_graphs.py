@@ -115,7 +115,7 @@ def test_a_cancelled_search_leaves_its_best_choice_so_far(serve: Serve) -> None:
     http = serve(cost_graph_solver=f"{SOLVERS}improving", cancel_grace_s=20)
     job = begun(http)
     assert http.post(f"/v1/jobs/{job}/cancel").json()["state"] == "cancelled"
-    ended = http.get(f"/v1/jobs/{job}", params={"wait": 20}).json()
+    ended = http.get(f"/v1/jobs/{job}", params={"wait": 60}).json()
     assert (ended["state"], ended["outcome"], ended["ended_early"]) == (
         "cancelled", "feasible", True,
     )  # fmt: skip
@@ -130,7 +130,7 @@ def test_a_cancelled_search_without_a_choice_leaves_none(serve: Serve) -> None:
     http = serve(cost_graph_solver=f"{SOLVERS}fruitless", cancel_grace_s=20)
     job = begun(http)
     http.post(f"/v1/jobs/{job}/cancel")
-    ended = http.get(f"/v1/jobs/{job}", params={"wait": 20}).json()
+    ended = http.get(f"/v1/jobs/{job}", params={"wait": 60}).json()
     assert ended["state"] == "cancelled"
     assert "solution" not in ended
 
@@ -148,7 +148,7 @@ def test_a_search_that_is_killed_is_tried_again(serve: Serve) -> None:
     http = serve(cost_graph_solver=f"{SOLVERS}endless_once")
     job = begun(http)
     os.kill(int(http.get(f"/v1/jobs/{job}").json()["progress"]["cost"]), signal.SIGKILL)
-    ended = http.get(f"/v1/jobs/{job}", params={"wait": 20}).json()
+    ended = http.get(f"/v1/jobs/{job}", params={"wait": 60}).json()
     assert (ended["state"], ended["attempt"], ended["outcome"]) == ("succeeded", 2, "optimal")
 
 

@@ -8,14 +8,14 @@ from starlette.testclient import TestClient
 from tests.service.conftest import Serve
 from tests.service.samples import GRAPH, REQUEST, TOPOLOGY, request
 
-WAIT = {"Prefer": "wait=20"}
+WAIT = {"Prefer": "wait=60"}
 
 
 def test_a_request_becomes_a_job_and_the_job_a_plan(serve: Serve) -> None:
     http = serve()
     asked = http.post("/v1/plan", json=REQUEST)
     assert asked.status_code == 202
-    job = http.get(asked.headers["location"], params={"wait": 20}).json()
+    job = http.get(asked.headers["location"], params={"wait": 60}).json()
     assert job["state"] == "succeeded"
     assert job["outcome"] == "optimal"
     plan = http.get(f"/v1/plans/{job['plan']}").json()

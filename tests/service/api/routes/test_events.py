@@ -74,7 +74,7 @@ def test_progress_comes_while_the_search_runs_and_a_cancel_ends_it(serve: Serve)
             lambda: (http.get(f"/v1/jobs/{job}").json().get("progress") or {}).get("incumbent_ns")
         )
         http.post(f"/v1/jobs/{job}/cancel")
-        events = following.result(timeout=60)
+        events = following.result(timeout=120)
     costs = [own.data["progress"].get("incumbent_ns") for own in events if own.kind == "progress"]
     found = [cost for cost in costs if cost]
     assert found == sorted(found, reverse=True)

@@ -29,13 +29,13 @@ def test_liveness_needs_no_thread_of_the_pool(serve: Serve) -> None:
         for borrower in borrowers:
             http.portal.call(limiter.acquire_on_behalf_of_nowait, borrower)
         try:
-            assert callers.submit(http.get, "/healthz").result(timeout=60).status_code == 200
+            assert callers.submit(http.get, "/healthz").result(timeout=120).status_code == 200
             ready = callers.submit(http.get, "/readyz")
             assert not wait([ready], timeout=0.5).done  # the threads are really taken
         finally:
             for borrower in borrowers:
                 http.portal.call(limiter.release_on_behalf_of, borrower)
-        assert ready.result(timeout=60).status_code == 200
+        assert ready.result(timeout=120).status_code == 200
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def test_a_store_that_takes_no_writes_is_not_ready_until_it_does(
     assert 1 <= len(said) <= 2
     assert not any(line.exc_info for line in said)
     assert http.get("/readyz").status_code == 200
-    assert http.post("/v1/plan", json=REQUEST, headers={"Prefer": "wait=30"}).status_code == 200
+    assert http.post("/v1/plan", json=REQUEST, headers={"Prefer": "wait=60"}).status_code == 200
 
 
 def test_a_disk_that_is_nearly_full_is_told(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_what_is_wrong_is_pointed_at(serve: Serve, given: dict[str, object], poi
 
 def test_a_plan_of_another_graph_is_refused(serve: Serve) -> None:
     http = serve()
-    wait = {"Prefer": "wait=20"}
+    wait = {"Prefer": "wait=60"}
     first = http.post("/v1/plan", json={"graph": GRAPH, "topology": TOPOLOGY}, headers=wait)
     plan = first.headers["content-location"].rpartition("/")[2]
     other = {**GRAPH, "name": "another"}
