@@ -45,6 +45,22 @@ def test_a_plan_that_wastes_its_devices_says_so_first(page: Page, site: Site) ->
     check(page, "plan-waste")
 
 
+def test_utilization_and_warnings_stand_on_the_page(page: Page, site: Site) -> None:
+    for name in ("llama", "face"):
+        id_ = site.plans[name]
+        overview = httpx.get(f"{site.url}/v1/plans/{id_}/overview").json()["overview"]
+        visit(page, f"{site.url}/plans/{id_}")
+        card = page.locator(".answers .card", has_text="Utilization")
+        expect(card).to_contain_text(f"{overview['utilization'] * 100:.1f}")
+        items = page.get_by_label("Warnings", exact=True).get_by_role("listitem")
+        expect(items).to_have_count(len(overview["warnings"]))
+        for warning in overview["warnings"]:
+            expect(items.filter(has_text=warning["text"])).to_have_count(1)
+        expect(page.get_by_text("Ops that take most time:")).to_contain_text(
+            overview["kinds"][0]["kind"]
+        )
+
+
 def test_memory_over_time_is_simulated_when_asked_for(page: Page, site: Site) -> None:
     visit(page, f"{site.url}/plans/{site.plans['face']}")
     page.get_by_text("Over one step, simulated").click()

@@ -16,9 +16,11 @@ from meshwright.render.move import move_table
 from meshwright.render.pipeline import considered_rows, pipeline_rows
 from meshwright.render.recompute import recompute_rows
 from meshwright.render.wishes import wish_rows
-from meshwright.reports.overview import rates_of, symbols_of
+from meshwright.reports.op_times import MOST_KINDS, kind_times
+from meshwright.reports.plan_warnings import plan_warnings
+from meshwright.reports.throughput import Throughput, symbols_of, throughput_of
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
-from meshwright.schema.waste import waste_of
+from meshwright.schema.overview import KindTime, PlanWarning
 
 FEW = 3  # chosen: names shown of a long list
 
@@ -33,21 +35,45 @@ def render_summary(
     seconds: Sequence[float] = (),
 ) -> RenderableType:
     """The plan's cost and memory, the search that produced it, and its verification."""
+    of_step = setup or Setup()
+    throughput = throughput_of(plan, graph, topology, of_step)
+    kinds = kind_times(plan)
+    warnings = plan_warnings(plan, graph, of_step, throughput, kinds)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    rows: list[tuple[str, RenderableType]] = [
+        _run(plan, graph, of_step, throughput),
+        *_rate(throughput),
+        *_warnings(warnings),
+        *wish_rows(plan.wishes),
+        *(pipeline_rows(plan, topology) if plan.schedule is not None else _meshes(plan)),
+        *recompute_rows(plan),
+        _memory(plan),
+        _step(plan),
+        *_kinds(kinds),
+        *_padding(plan),
+        *_order(plan),
+        *_buckets(plan),
+        _proof(plan, warnings),
+        *considered_rows(plan),
+        *_history(plan, seconds),
+        *_execution(certificate),
+    ]
+    for name, text in rows:
+        grid.add_row(name, text)
     return Group(
-        *headline(plan, graph, setup),
+        *(Text(warning.text, style="bold red") for warning in warnings[:1] if is_first(warning)),
         _head(plan, graph, topology),
-        _numbers(plan, (graph, topology, setup), certificate, seconds),
+        grid,
         *move_table(plan),
         *_notes(plan),
     )
 
 
-def headline(
-    plan: Plan, graph: Graph | None = None, setup: Setup | None = None
-) -> Iterator[RenderableType]:
-    """The warning line of a plan that wastes most of its devices."""
-    if text := waste_of(plan, graph, setup).headline:
-        yield Text(text, style="bold red")
+def is_first(warning: PlanWarning) -> bool:
+    """Whether a warning is the first line of a summary: most devices do nothing."""
+    return warning.code == "idle-devices"
 
 
 def _head(plan: Plan, graph: Graph | None, topology: Topology | None) -> RenderableType:
@@ -56,47 +82,49 @@ def _head(plan: Plan, graph: Graph | None, topology: Topology | None) -> Rendera
     return Text.assemble(("Plan ", "bold"), f"{of} on {on}", (f"  {plan.id}", "dim"))
 
 
-def _numbers(
-    plan: Plan,
-    documents: tuple[Graph | None, Topology | None, Setup | None],
-    certificate: Certificate | None,
-    seconds: Sequence[float],
-) -> RenderableType:
-    graph, topology, setup = documents
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold")
-    grid.add_column(overflow="fold")
-    rows: list[tuple[str, RenderableType]] = [
-        _run(plan, graph, setup or Setup()),
-        *wish_rows(plan.wishes),
-        *(pipeline_rows(plan, topology) if plan.schedule is not None else _meshes(plan)),
-        *recompute_rows(plan),
-        _memory(plan),
-        _step(plan),
-        *_padding(plan),
-        *_order(plan),
-        *_buckets(plan),
-        _proof(plan),
-        *considered_rows(plan),
-        *_history(plan, seconds),
-        *_execution(certificate),
-    ]
-    for name, text in rows:
-        grid.add_row(name, text)
-    return grid
-
-
-def _run(plan: Plan, graph: Graph | None, setup: Setup) -> tuple[str, str]:
+def _run(plan: Plan, graph: Graph | None, setup: Setup, throughput: Throughput) -> tuple[str, str]:
     symbols = symbols_of(graph, setup)
     parts = [", ".join(f"{name} {value}" for name, value in symbols.items())]
     parts.append(f"{plan.microbatches} microbatch{'es' if plan.microbatches > 1 else ''}")
     parts.append(_phase(setup))
-    samples_per_s, tokens_per_s = rates_of(plan, graph, setup)
-    if samples_per_s is not None:
-        parts.append(f"{samples_per_s:,.0f} samples/s")
-    if tokens_per_s is not None:
-        parts.append(f"{tokens_per_s:,.0f} tokens/s")
+    if throughput.samples_per_s is not None:
+        parts.append(f"{throughput.samples_per_s:,.0f} samples/s")
+    if throughput.tokens_per_s is not None:
+        parts.append(f"{throughput.tokens_per_s:,.0f} tokens/s")
     return "run", "; ".join(part for part in parts if part)
+
+
+def _rate(throughput: Throughput) -> Iterator[tuple[str, str]]:
+    """Model FLOPs utilization, and the throughput of a device."""
+    parts = []
+    if throughput.utilization is not None:
+        parts.append(f"model FLOPs utilization {show_share(throughput.utilization)}")
+    if throughput.tokens_per_s is not None:
+        parts.append(f"{throughput.tokens_per_s / throughput.devices:,.0f} tokens/s per device")
+    elif throughput.samples_per_s is not None:
+        parts.append(
+            f"{_count(throughput.samples_per_s / throughput.devices)} samples/s per device"
+        )
+    if parts:
+        yield "rate", "; ".join(parts)
+
+
+def _count(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def _warnings(warnings: Sequence[PlanWarning]) -> Iterator[tuple[str, Text]]:
+    """The warnings that are not the first line."""
+    for warning in warnings:
+        if not is_first(warning):
+            yield "warning", Text(warning.text, style="yellow")
+
+
+def _kinds(kinds: Sequence[KindTime]) -> Iterator[tuple[str, str]]:
+    """The kinds of ops that take most time."""
+    listed = [f"{kind.kind} {show_share(kind.share)}" for kind in kinds[:MOST_KINDS] if kind.share]
+    if listed:
+        yield "ops", f"{', '.join(listed)} of the time of all ops"
 
 
 def _phase(setup: Setup) -> str:
@@ -126,6 +154,8 @@ def _memory(plan: Plan) -> tuple[str, str]:
     parts.append("reserved")
     split = ", ".join(f"{part} {show_bytes(getattr(use, part))}" for part in parts)
     share = show_share(use.total / use.capacity) if use.capacity else "?"
+    if use.capacity > use.total:
+        share += f", headroom {show_bytes(use.capacity - use.total)}"
     largest_bytes = plan.largest_redistribution_bytes
     while_moved = (
         f"; the largest redistribution takes {show_bytes(largest_bytes)} while it runs"
@@ -218,14 +248,19 @@ def _buckets(plan: Plan) -> Iterator[tuple[str, str]]:
         )
 
 
-def _proof(plan: Plan) -> tuple[str, str]:
+def _proof(plan: Plan, warnings: Sequence[PlanWarning]) -> tuple[str, str]:
     search = plan.search
+    warned = f", with {', '.join(warning.code for warning in warnings)}" if warnings else ""
     return "proof", (
-        f"{search.outcome}: {_bounded_quantity(plan)} {show_ns(search.cost_ns)}, lower bound "
-        f"{show_ns(search.lower_bound_ns)}, gap {show_share(search.gap)}, by {search.found_by} "
-        f"over {len(search.meshes)} mesh{'es' if len(search.meshes) != 1 else ''}"
+        f"{search.outcome}{warned}: {_bounded_quantity(plan)} {show_ns(search.cost_ns)}, "
+        f"lower bound {show_ns(search.lower_bound_ns)}, gap {show_share(search.gap)}, "
+        f"by {search.found_by} over {_meshes_in_words(len(search.meshes))}"
         + (f"; {show_ns(search.faster_ns)} more for a shorter step" if search.faster_ns else "")
     )
+
+
+def _meshes_in_words(count: int) -> str:
+    return f"{count} mesh{'es' if count != 1 else ''}"
 
 
 def _bounded_quantity(plan: Plan) -> str:

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 
 from meshwright.launch_options.roles import axis_roles, op_roles
 from meshwright.launch_options.uniform import uniform_of
+from meshwright.reports.op_times import MOST_KINDS, kind_times
+from meshwright.reports.plan_warnings import plan_warnings
+from meshwright.reports.throughput import throughput_of
 from meshwright.reports.wishes import wish_texts
 from meshwright.schema import Calibration, Graph, MemoryUse, Plan, Setup, Stage, Topology
 from meshwright.schema.overview import Overview, StageOverview
@@ -20,7 +23,8 @@ def overview_of(
 ) -> Overview:
     """The overview of a plan; PlanError where the graph is not the plan's."""
     often = Counter(op.op for stage in plan.stages for op in stage.ops)
-    samples_per_s, tokens_per_s = rates_of(plan, graph, setup)
+    throughput = throughput_of(plan, graph, topology, setup)
+    kinds = kind_times(plan)
     uniform = uniform_of(plan, graph, setup)
     differences = uniform.differing
     return Overview(
@@ -35,8 +39,13 @@ def overview_of(
         calibration_name=calibration.name,
         wishes=plan.wishes,
         asked=(*wish_texts(plan.wishes), *(f"pin {pin}" for pin in plan.wishes.pins)),
-        samples_per_s=samples_per_s,
-        tokens_per_s=tokens_per_s,
+        samples_per_s=throughput.samples_per_s,
+        tokens_per_s=throughput.tokens_per_s,
+        tokens_per_s_per_device=throughput.per_device(throughput.tokens_per_s),
+        model_flops=throughput.model_flops,
+        utilization=throughput.utilization,
+        kinds=tuple(kinds[:MOST_KINDS]),
+        warnings=plan_warnings(plan, graph, setup, throughput, kinds),
         microbatches=plan.microbatches,
         schedule=plan.schedule,
         uniform=uniform.model_copy(update={"differing": differences[:MOST_DIFFERING]}),
@@ -53,23 +62,6 @@ def overview_of(
         buckets=sum(len(stage.buckets) for stage in plan.stages),
         notes=plan.notes,
     )
-
-
-def symbols_of(graph: Graph | None, setup: Setup) -> dict[str, int]:
-    """The symbol sizes of a step: the graph's, replaced by those of the setup."""
-    symbols = {**(graph.symbols if graph else {}), **setup.symbols}
-    if setup.global_batch is not None:
-        symbols["batch"] = setup.global_batch
-    return symbols
-
-
-def rates_of(plan: Plan, graph: Graph | None, setup: Setup) -> tuple[float | None, float | None]:
-    """Samples and tokens per second; None for a symbol that the graph does not have."""
-    symbols = symbols_of(graph, setup)
-    if "batch" not in symbols or not plan.cost.step_ns:
-        return None, None
-    samples_per_s = symbols["batch"] / plan.cost.step_ns * 1e9
-    return samples_per_s, samples_per_s * symbols["seq"] if "seq" in symbols else None
 
 
 def own_ops(stage: Stage, stage_counts: Mapping[str, int]) -> list[str]:

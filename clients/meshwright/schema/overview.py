@@ -57,6 +57,36 @@ class StageOverview(Model):
     capacity_bytes: int = Field(description="The memory of a device, in bytes.")
 
 
+class KindTime(Model):
+    """The time of all ops of a kind, over all pipeline ranks."""
+
+    kind: str = Field(description="The kind of the ops.")
+    compute_ns: Ns = Field(description="Their compute time per step, in nanoseconds.")
+    communication_ns: Ns = Field(
+        description="The time of the collectives inside them per step, in nanoseconds."
+    )
+    replicated_ns: Ns = Field(
+        default=0,
+        description="The compute time of those that run whole on every device of their stage, in "
+        "nanoseconds.",
+    )
+    share: float = Field(description="The share of both times in that of all ops, 0 to 1.")
+
+
+class PlanWarning(Model):
+    """A sign that a faster plan, another request or a repair of the model exists."""
+
+    code: Literal[
+        "idle-devices",
+        "low-utilization",
+        "high-utilization",
+        "replicated-op",
+        "small-batch",
+        "full-memory",
+    ] = Field(description="The kind of the warning.")
+    text: str = Field(description="The warning in sentences.")
+
+
 class Overview(Document):
     """An overview of a plan, without its ops."""
 
@@ -86,6 +116,25 @@ class Overview(Document):
     tokens_per_s: float | None = Field(
         default=None,
         description="The throughput in tokens per second. None if the graph has no sequences.",
+    )
+    tokens_per_s_per_device: float | None = Field(
+        default=None,
+        description="Tokens per second and device. None if the graph has no sequences.",
+    )
+    model_flops: float | None = Field(
+        default=None,
+        description="The model FLOPs of a step: products, convolutions and attention, forward and "
+        "backward, without recomputation and repeated work. None if unknown.",
+    )
+    utilization: float | None = Field(
+        default=None,
+        description="The model FLOPs utilization (MFU), 0 to 1. None if the FLOPs are unknown.",
+    )
+    kinds: tuple[KindTime, ...] = Field(
+        default=(), description="The five kinds of ops that take most time."
+    )
+    warnings: tuple[PlanWarning, ...] = Field(
+        default=(), description="The warnings, most severe first."
     )
     microbatches: int = Field(description="The number of microbatches of a step.")
     schedule: Schedule | None = Field(

@@ -501,6 +501,11 @@ class Plan(Document):
     )
     cost: Cost = Field(description="The cost of the plan.")
     search: Search = Field(description="The search that found the plan.")
+    model_flops: dict[str, Number] = Field(
+        default_factory=dict,
+        description="The FLOPs of a step by dtype: products, convolutions and attention, forward "
+        "and backward, without recomputation and repeated work. Empty if unknown.",
+    )
     repeated_work: Number = Field(
         default=0.0,
         ge=0,

@@ -46,7 +46,7 @@ def _made_drawing(sent: Sent) -> Parts:
     return _drawing(Plan.from_json(sent["plan"]), Graph.from_json(sent["graph"]))
 
 
-OVERVIEW = PlanView("overview 2", _made_overview)
+OVERVIEW = PlanView("overview 3", _made_overview)
 MEMORY = PlanView("memory 1", _made_memory)
 DRAWING = PlanView("drawing 1", _made_drawing)
 

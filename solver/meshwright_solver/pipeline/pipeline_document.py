@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.schema import Considered, Plan, Request, Schedule, Search
+from meshwright_solver.evaluation.model_flops import added_flops
 from meshwright_solver.pipeline.configuration_bound import least_step_ns
 from meshwright_solver.pipeline.stage_plans import StagePlans
 from meshwright_solver.pipeline.stage_problems import Staged
@@ -39,6 +40,7 @@ def document(
             meshes=tuple(dict.fromkeys(mesh for plan in plans for mesh in plan.search.meshes)),
             considered=tuple(considered),
         ),
+        model_flops=added_flops([plan.model_flops for plan in plans]),
         repeated_work=max(plan.repeated_work for plan in plans),
         unknown_kinds=tuple(sorted({kind for plan in plans for kind in plan.unknown_kinds})),
         padding=tuple({str(own): own for plan in plans for own in plan.padding}.values()),

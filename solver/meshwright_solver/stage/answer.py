@@ -9,6 +9,7 @@ from meshwright.schema import Answer, Finding, Plan, Request, Search, Stage, ste
 from meshwright.schema.garbage_collection import uncollected
 from meshwright_solver.evaluation.memory.memory_use import every_moment
 from meshwright_solver.evaluation.memory_shortfall import Misfit
+from meshwright_solver.evaluation.model_flops import model_flops
 from meshwright_solver.evaluation.notes import repeated_work, replaced_pins
 from meshwright_solver.folding.folded_plan import FoldedPlan, FoldedPlans
 from meshwright_solver.folding.mesh_outcome import TOLERANCE, History, MeshOutcome, shown
@@ -182,6 +183,7 @@ def plan_of(
             faster_ns=best.faster_ns,
             simplicity_ns=best.simplicity_ns,
         ),
+        model_flops=model_flops(models, chosen),
         repeated_work=repeated_work(models, chosen),
         unknown_kinds=tuple(sorted({op.op.kind for op in problem.ops if op.known is None})),
         padding=unfolding.paddings(portions, stages),

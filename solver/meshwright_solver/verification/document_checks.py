@@ -18,6 +18,7 @@ from meshwright_solver.evaluation.accounting.assignment_of_plan import assignmen
 from meshwright_solver.evaluation.accounting.ledger import ledger_of
 from meshwright_solver.evaluation.memory.memory_use import every_moment
 from meshwright_solver.evaluation.memory.stage_memory import stage_moments
+from meshwright_solver.evaluation.model_flops import added_flops, model_flops
 from meshwright_solver.evaluation.notes import repeated_work
 from meshwright_solver.evaluation.padding import paddings
 from meshwright_solver.evaluation.plan_document import stage_document
@@ -71,6 +72,7 @@ def _check_bound(search: Search) -> None:
 class Facts:
     """What a stage says of itself beside numbers of its items."""
 
+    model_flops: Mapping[str, float]
     repeated_work: float
     padding: tuple[Padding, ...]
     unknown_kinds: frozenset[str]
@@ -80,6 +82,14 @@ def check_facts(plan: Plan, stages: Sequence[Facts]) -> None:
     """Raise PlanError where a plan repeats more work than it says, fills up other dims or runs
     other kinds of ops that are not known."""
     _compare(plan.repeated_work, max(own.repeated_work for own in stages), "repeated_work")
+    flops = added_flops([facts.model_flops for facts in stages])
+    if plan.model_flops:  # a plan without them makes no claim
+        if plan.model_flops.keys() != flops.keys():
+            raise PlanError(
+                f"the plan says model_flops of {list(plan.model_flops)}, not {list(flops)}"
+            )
+        for dtype, total in flops.items():
+            _compare(plan.model_flops[dtype], total, f"model_flops of {dtype}")
     unknown = sorted({kind for own in stages for kind in own.unknown_kinds})
     if sorted(plan.unknown_kinds) != unknown:
         raise PlanError(f"the plan says unknown_kinds {list(plan.unknown_kinds)}, not {unknown}")
@@ -116,6 +126,7 @@ def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = F
     _check_buckets(problem, stage, where)
     chosen = [(position, codes, 1) for position, codes in assignment.ops.items()]
     return Facts(
+        model_flops(models, chosen),
         repeated_work(models, chosen),
         paddings(models, stage),
         frozenset(op.op.kind for op in problem.ops if op.known is None),

@@ -106,7 +106,7 @@ def test_other_content_has_another_name() -> None:
         for name, parts in found.items()
     }
     assert {name: hashlib.sha256(own).hexdigest() for name, own in contents.items()} == {
-        "overview 2": "893ea543d21c0747ee35cdb34c77c607432e883cdfb7a88dcac1bcd8246547d4",
+        "overview 3": "f7a5aae862ccb35b684616923752ccea31b12e1e8e9d89fb7bf7111ef0c27341",
         "memory 1": "fe3bb99d4a627cbc50140f54349967465f2862f8c6e0584db1b3492b4572641d",
         "drawing 1": "e58f2c0fe4030a080a861360a3d10c38000c39e5f0bb524b29e0df5da8c28fac",
     }

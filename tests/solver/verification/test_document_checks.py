@@ -129,6 +129,14 @@ def test_repeated_work_and_unknown_kinds_are_those_of_the_stages():
     refused(request, lies(plan, unknown_kinds=("gelu",)), "unknown_kinds")
 
 
+def test_model_flops_are_those_of_the_ops():
+    request = REQUESTS["one stage"]
+    plan = planned(request)
+    (dtype,) = plan.model_flops
+    refused(request, lies(plan, model_flops={dtype: 2 * plan.model_flops[dtype]}), "model_flops")
+    refused(request, lies(plan, model_flops={"int8": 1.0}), "model_flops")
+
+
 def test_padding_is_what_the_layouts_fill_up():
     request = mlp_request(15, topology(2), rows=30, width=15)
     setup = Setup(uneven="pad", microbatches=1)

@@ -22,6 +22,7 @@ export function fast({ overview, observations, entry }) {
       : null,
     overview.buckets ? h("p", { class: "muted" }, `${count(overview.collectives)} collectives of gradients and parameters run as ${count(overview.buckets)}.`) : null,
     overview.repeated_work > 0.0005 ? h("p", {}, `${percent(overview.repeated_work)} of the arithmetic is repeated on several devices.`) : null,
+    overview.kinds.length ? h("p", {}, "Ops that take most time: ", overview.kinds.map((kind, at) => `${at ? ", " : ""}${kind.kind} ${percent(kind.share)}`), ".") : null,
     observed(overview, observations, entry),
   );
 }

@@ -26,7 +26,7 @@ export async function show({ root, params, signal, title, go }) {
   fill(
     root,
     planHead(id, "", { entry: found.entry, title: `${found.entry.name || "Plan"} on ${found.overview.topology_name}` }),
-    found.overview.waste ? h("p", { class: "state failed", role: "alert" }, found.overview.waste) : null,
+    warnings(found.overview),
     h("div", { class: "row called" }, h("span", { class: "muted" }, "Labels"), labels(found.entry, { editable: mayLabel })),
     answers(found),
     h("div", { class: "beside" }, await memory.then((made) => { if (made instanceof Error) throw made; return made; }), fast(found)),
@@ -35,6 +35,16 @@ export async function show({ root, params, signal, title, go }) {
     files(id, found.entry, signal),
     mayDelete ? removal(found, { signal, gone: () => go("/") }) : null,
   );
+}
+
+// The first line is of idle devices; all others stand below it.
+function warnings({ warnings: all }) {
+  const idle = all.filter((warning) => warning.code === "idle-devices");
+  const others = all.filter((warning) => warning.code !== "idle-devices");
+  return [
+    idle.map((warning) => h("p", { class: "state failed", role: "alert" }, warning.text)),
+    others.length ? h("ul", { class: "warnings", "aria-label": "Warnings" }, others.map((warning) => h("li", {}, mark("warn", warning.code.replaceAll("-", " ")), ` ${warning.text}`))) : null,
+  ];
 }
 
 function answers({ overview, entry, certificate, observations }) {
@@ -53,7 +63,8 @@ function answers({ overview, entry, certificate, observations }) {
       : card("Fits", bytes(left), [" free of ", bytes(entry.capacity_bytes)], mark(share > 0.97 ? "warn" : "good", `${percent(share)} taken`)),
     card("One step", time(entry.step_ns), measured ? null : " predicted", measured ? h("span", {}, `measured ${time(measured.observation.step_ns)}`) : h("span", { class: "muted" }, rates || "not measured")),
     card("Devices", count(devices), [` in ${count(overview.uniform.pipeline_ranks)} pipeline rank${overview.uniform.pipeline_ranks > 1 ? "s" : ""}`], h("span", { class: "muted" }, `${percent(overview.cost.compute_ns / overview.cost.step_ns)} of the step is compute`)),
-    card("Proof", h("span", { class: verdictOf(entry).kind }, verdictOf(entry).word), [` gap ${percent(overview.search.gap)}`], certificate ? execution(certificate)[0] : h("span", { class: "muted" }, "execution not asked")),
+    !overview.utilization ? null : card("Utilization", percent(overview.utilization), " of the peak, by model FLOPs", h("span", { class: "muted" }, overview.tokens_per_s_per_device ? `${count(overview.tokens_per_s_per_device)} tokens/s per device` : "")),
+    card("Proof", h("span", { class: overview.warnings.length ? "" : verdictOf(entry).kind }, verdictOf(entry).word), [` gap ${percent(overview.search.gap)}`, overview.warnings.length ? `, ${overview.warnings.length} warning${overview.warnings.length > 1 ? "s" : ""}` : null], certificate ? execution(certificate)[0] : h("span", { class: "muted" }, "execution not asked")),
   );
 }
 
