@@ -72,6 +72,31 @@ def test_a_config_that_cannot_be_built_is_refused(config, change, message):
         capture_hf({**config("llama"), **change}, batch=8, seq=16)
 
 
+@pytest.mark.parametrize(
+    ("typo", "field"),
+    [
+        ("num_hiden_layers", "num_hidden_layers"),
+        ("num_hidden_layer", "num_hidden_layers"),
+        ("hiddensize", "hidden_size"),
+        ("intermedate_size", "intermediate_size"),
+        ("num_key_value_head", "num_key_value_heads"),
+        ("tie_word_embedding", "tie_word_embeddings"),
+        ("vocabsize", "vocab_size"),
+    ],
+)
+def test_a_misspelled_key_is_refused_with_the_field(config, typo, field):
+    settings = config("llama")
+    settings[typo] = settings.pop(field, 1)
+    with pytest.raises(GraphError, match=f"unknown key '{typo}'. Use '{field}'"):
+        capture_hf(settings, batch=8, seq=16)
+
+
+def test_keys_that_transformers_does_not_read_are_noted(config):
+    settings = {**config("llama"), "ep_size": 1, "n_layers": 48, "rope_theta": 5e5, "_commit": "x"}
+    (note,) = [note for note in capture_hf(settings, batch=8, seq=16).notes if "reads no" in note]
+    assert note == "transformers reads no config key 'ep_size', 'n_layers'"
+
+
 def test_a_sequence_beyond_the_positions_is_refused(config):
     with pytest.raises(GraphError, match="64 positions"):
         capture_hf(config("llama"), batch=8, seq=65)

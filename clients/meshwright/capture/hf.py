@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from meshwright.capture.hf_inputs import HeadInputs
+from meshwright.capture.hf_keys import unread_keys
 from meshwright.capture.module import capture_module
 from meshwright.capture.selective_scan import scans_as_ops
 from meshwright.schema import Graph
@@ -49,6 +50,7 @@ def capture_hf(
     """
     settings, origin = _settings(config)
     model_config = build_config(settings)
+    unread = unread_keys(settings, model_config.model_type)
     head = head_of(settings, model_config)
     dtype = _dtype(settings)
     with _graph_errors("cannot build", head), torch.device("meta"):
@@ -66,6 +68,9 @@ def capture_hf(
         )
     if graph.loss is None:
         raise GraphError(f"{head.__name__} returned no loss for its labels")
+    if unread:
+        note = f"transformers reads no config key {', '.join(map(repr, unread))}"
+        graph = graph.model_copy(update={"notes": (*graph.notes, note)})
     return graph
 
 
