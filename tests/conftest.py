@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import httpx
+import httpx2
 import pytest
 from hypothesis import settings
 
@@ -17,7 +18,8 @@ SHARE = 4  # chosen: of a property's examples `make test` draws a quarter, `make
 SETTINGS = "_hypothesis_internal_use_settings"  # where `@settings` leaves them
 
 # `httpx.get(...)` waits five seconds by default, which a busy machine can take to answer.
-httpx._config.DEFAULT_TIMEOUT_CONFIG.__init__(120)  # chosen
+for client in (httpx, httpx2):  # the second is that of the test client of starlette
+    client._config.DEFAULT_TIMEOUT_CONFIG.__init__(120)  # chosen
 
 # A shell starts background jobs with SIGINT ignored, and every child inherits that: commands under
 # test would not end at Ctrl-C.

@@ -12,6 +12,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
 from meshwright.capture.aten import CONVERTERS, AtenCall, dtype_name
+from meshwright.capture.checkpoint_calls import checkpoint_notes
 from meshwright.capture.program import Node, Program, Value
 from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema.errors import GraphError
@@ -29,6 +30,10 @@ _WRAPPERS = frozenset(
 _NO_OPS = frozenset({"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_size"})
 _COMMUNICATION_NAMESPACES = frozenset(
     {"_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor"}
+)
+NO_LOSS = (
+    "the forward pass returns no scalar first, so the graph has no loss. Return the loss to plan a "
+    "training step"
 )
 _VIEW_KINDS = frozenset({"reshape", "transpose", "expand", "slice", "split"})
 
@@ -85,12 +90,13 @@ def export_program(
         # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
         # most forward functions create tensors without naming a device
-        with torch.device("meta"), _NumbersAsOps():
+        with torch.device("meta"), _NumbersAsOps(), checkpoint_notes() as notes:
             exported = torch.export.export(module, positional, named, strict=False)
         try:
-            return _ExportReader(module, exported, witness).read()
+            return _ExportReader(module, exported, witness, notes=notes).read()
         except _InPlaceWriteToView:
-            return _ExportReader(module, exported.run_decompositions({}), witness).read()
+            whole = exported.run_decompositions({})
+            return _ExportReader(module, whole, witness, notes=notes).read()
 
 
 @dataclass
@@ -101,6 +107,7 @@ class _ExportReader:
     nodes: list[Node] = field(default_factory=list)
     sources: list[Value] = field(default_factory=list)
     makers: dict[Value, Node] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def read(self) -> Program:
         values: dict[torch.fx.Node, Any] = {}
@@ -122,7 +129,12 @@ class _ExportReader:
             raise GraphError("the module's forward returns no tensor. Return the loss")
         loss = outputs[0] if outputs[0].shape == () else None
         return Program(
-            self.nodes, self.sources, [loss] if loss else outputs, loss, witness=self.witness
+            self.nodes,
+            self.sources,
+            [loss] if loss else outputs,
+            loss,
+            notes=[*self.notes, *([] if loss else [NO_LOSS])],
+            witness=self.witness,
         )
 
     def _source(self, node: torch.fx.Node, spec: Any, names: Mapping[str, str]) -> Value | None:

@@ -10,8 +10,11 @@ import torch
 from meshwright.capture.export import export_program
 from meshwright.capture.finalize import finalize_program, is_label
 from meshwright.capture.passes import PASSES
-from meshwright.capture.symbolic_sizes import BATCH_WITNESS, Witness
+from meshwright.capture.program import Program
+from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
+from meshwright.capture.trace_errors import quiet, trace_error
 from meshwright.schema import Graph
+from meshwright.schema.errors import MeshwrightError
 
 Inputs = Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
 
@@ -40,14 +43,40 @@ def capture_module(
     ceilings = {
         symbol: min(BATCH_WITNESS, (limits or {}).get(symbol, BATCH_WITNESS)) for symbol in symbols
     }
-    witness = Witness.choose(ceilings, [*dims, *constants])
-    arguments = example_inputs(witness.primes)
-    program = export_program(_without_weights(module), arguments, witness=witness)
+    empty = _without_weights(module)
+    numbers = [*dims, *constants]
+    try:
+        program = _traced(empty, example_inputs, ceilings, numbers)
+    except MeshwrightError:
+        raise
+    except Exception as failure:  # torch.export documents no exception types
+        # a table of positions is as long as its sequences, and shorter than the largest prime
+        smaller = {
+            symbol: min(ceilings[symbol], value) if value >= SMALLEST_WITNESS else ceilings[symbol]
+            for symbol, value in symbols.items()
+        }
+        try:
+            program = _traced(empty, example_inputs, smaller, numbers)
+        except Exception:
+            raise trace_error(failure, module) from failure
     label_names = set(labels)
     for value in program.sources:
         if value.role == "input" and (value.name in label_names or is_label(value.name)):
             value.role = "label"
     return finalize_program(program, PASSES, name=name, symbols=symbols)
+
+
+def _traced(
+    module: torch.nn.Module,
+    example_inputs: Callable[[Mapping[str, int]], Inputs],
+    ceilings: Mapping[str, int],
+    numbers: Iterable[int],
+) -> Program:
+    """The program of a forward pass at primes of at most these ceilings for the symbols."""
+    witness = Witness.choose(ceilings, numbers)
+    arguments = example_inputs(witness.primes)
+    with quiet():
+        return export_program(module, arguments, witness=witness)
 
 
 def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:

@@ -1,0 +1,80 @@
+"""Errors of tracing a module, in one line with the line of the module's source."""
+
+from __future__ import annotations
+
+import logging
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
+from pathlib import Path
+
+import torch
+
+import meshwright
+from meshwright.schema.errors import GraphError
+
+MOST = (
+    300  # chosen: characters of a message of PyTorch, whose later lines are about its own options
+)
+_FOREIGN = tuple(
+    str(Path(folder).resolve())
+    for folder in (
+        torch.__path__[0], meshwright.__path__[0], sysconfig.get_paths()["stdlib"],
+    )
+)  # fmt: skip
+_PACKAGES = sysconfig.get_paths()["purelib"]
+_VALUES = ("data-dependent", "DataDependent", "unbacked", "_local_scalar_dense", "item()")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No reports of PyTorch on a failed trace: a graph on stderr, and a log with a traceback."""
+    torch_logger = logging.getLogger("torch")
+    level = torch_logger.level
+    torch_logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with redirect_stderr(StringIO()):
+            yield
+    finally:
+        torch_logger.setLevel(level)
+
+
+def trace_error(failure: Exception, module: torch.nn.Module) -> GraphError:
+    """The GraphError that stands for an exception of torch.export."""
+    kind = type(module).__name__
+    message = str(failure)
+    source = _source_line(failure)
+    if any(word in message or word in type(failure).__name__ for word in _VALUES):
+        return GraphError(
+            f"the forward pass of {kind} depends on the values of a tensor{source}. Replace "
+            "`.item()`, `nonzero` and `if` on tensors by tensor operations such as torch.where"
+        )
+    text = " ".join(message.split())
+    shown = text if len(text) <= MOST else f"{text[:MOST]} …"
+    return GraphError(f"{kind} cannot be traced: {type(failure).__name__}: {shown}{source}")
+
+
+def _source_line(failure: BaseException) -> str:
+    """The innermost line of the traced program that is not PyTorch's, as ` at FILE:LINE: TEXT`."""
+    for frame in reversed([frame for error in _chain(failure) for frame in _frames(error)]):
+        path = str(Path(frame.filename).resolve())
+        is_foreign = path.startswith(_FOREIGN) and not path.startswith(
+            tuple(f"{_PACKAGES}/{name}" for name in ("transformers",))
+        )
+        if not is_foreign and Path(path).is_file():
+            return f", at {frame.filename}:{frame.lineno}: `{frame.line}`"
+    return ""
+
+
+def _chain(failure: BaseException) -> Iterator[BaseException]:
+    """The exception last, the causes before it."""
+    cause = failure.__cause__ or failure.__context__
+    if cause is not None:
+        yield from _chain(cause)
+    yield failure
+
+
+def _frames(failure: BaseException) -> list[traceback.FrameSummary]:
+    return list(traceback.extract_tb(failure.__traceback__))
