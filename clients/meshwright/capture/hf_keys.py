@@ -53,8 +53,9 @@ def _nested_class(nested: Any, value: Mapping[str, Any]) -> Any:
     """The class of a nested configuration; an AutoConfig is chosen by its model type."""
     if nested is transformers.AutoConfig:
         named = value.get("model_type")
-        known = named in transformers.CONFIG_MAPPING
-        return transformers.CONFIG_MAPPING[named] if known else transformers.PretrainedConfig
+        if isinstance(named, str) and named in transformers.CONFIG_MAPPING:
+            return transformers.CONFIG_MAPPING[named]
+        return transformers.PretrainedConfig
     return nested
 
 
