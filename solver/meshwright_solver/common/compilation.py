@@ -54,11 +54,11 @@ def _temporary() -> Path | None:
     try:
         folder = Path(tempfile.gettempdir()) / f"meshwright-numba-{os.getuid()}"
         folder.mkdir(mode=OWNER_ALONE, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return None
-    is_private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == OWNER_ALONE
-    if not is_private or found.st_uid != os.getuid():
+    is_private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == OWNER_ALONE
+    if not is_private or status.st_uid != os.getuid():
         return None
     return folder if _is_writable(folder) else None
 

@@ -53,8 +53,8 @@ class Deadline:
 
     def on_every_clock(self) -> float | None:
         """For another process: seconds since 1970; its `stop` stays here."""
-        left = self.left_s()
-        return None if left is None else time.time() + left
+        remaining_s = self.left_s()
+        return None if remaining_s is None else time.time() + remaining_s
 
     def check(self) -> None:
         if self.is_over():

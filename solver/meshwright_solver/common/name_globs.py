@@ -76,13 +76,13 @@ class Names:
             return self._sorted
         if "\n" in piece:
             return ()
-        text, found = self._text, []
+        text, names = self._text, []
         at = text.find(piece)
         while at >= 0:
             start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-            found.append(text[start:end])
+            names.append(text[start:end])
             at = text.find(piece, end)
-        return found
+        return names
 
 
 def alike(pattern: str, names: Sequence[str]) -> str:
@@ -94,7 +94,7 @@ def alike(pattern: str, names: Sequence[str]) -> str:
         ends.setdefault(name, name)
         ends.setdefault(name.rsplit(".", 1)[-1], name)
     close = get_close_matches(max(pieces, key=len).strip("."), list(ends), SHOWN)
-    shown = [ends[own] for own in close] or known[:SHOWN]
+    shown = [ends[end] for end in close] or known[:SHOWN]
     return ", ".join(map(repr, dict.fromkeys(shown)))
 
 

@@ -13,8 +13,10 @@ _NAMES = ("op", "tensor")
 
 def renamed(item: M, names: Mapping[str, str]) -> M:
     """An item that names an op or a tensor, or both, with the names that are known replaced."""
-    own = item.__dict__
-    return item.like(**{field: names[own[field]] for field in _NAMES if own.get(field) in names})
+    fields = item.__dict__
+    return item.like(
+        **{field: names[fields[field]] for field in _NAMES if fields.get(field) in names}
+    )
 
 
 def renamed_copies(item: M, copies: Sequence[Mapping[str, str]]) -> list[M]:
@@ -31,11 +33,11 @@ def renamed_stage(stage: Stage, names: Mapping[str, str]) -> Stage:
     again = stage.recompute
     if again is not None:
         segments = [
-            own.like(
-                ops=tuple([names[op] for op in own.ops]),
-                again=tuple([names[op] for op in own.again]),
+            segment.like(
+                ops=tuple([names[op] for op in segment.ops]),
+                again=tuple([names[op] for op in segment.again]),
             )
-            for own in again.segments
+            for segment in again.segments
         ]
         again = again.like(segments=tuple(segments))
     return stage.like(
@@ -46,8 +48,8 @@ def renamed_stage(stage: Stage, names: Mapping[str, str]) -> Stage:
         redistributions=tuple([renamed(item, names) for item in stage.redistributions]),
         buckets=tuple(
             [
-                own.like(tensors=tuple([names.get(name, name) for name in own.tensors]))
-                for own in stage.buckets
+                bucket.like(tensors=tuple([names.get(name, name) for name in bucket.tensors]))
+                for bucket in stage.buckets
             ]
         ),
     )

@@ -27,7 +27,7 @@ def alike_spans(
     the longest parts first.
     """
     longest = len(looks) if longest_period is None else longest_period
-    found = []
+    spans = []
     parts = [(-len(looks), 0)]
     work = _MOST_WORK * len(looks)
     while parts and work > 0:
@@ -37,11 +37,11 @@ def alike_spans(
         first, length, period = _longest_run(looks[start:stop], repeats, longest)
         if length == 0:
             continue
-        found.append((start + first, length, period))
+        spans.append((start + first, length, period))
         for left, right in ((start, start + first), (start + first + length, stop)):
             if right - left >= repeats:
                 heapq.heappush(parts, (left - right, left))
-    return sorted(found)
+    return sorted(spans)
 
 
 def stretches_of(looks: IntArray, period: int, repeats: int) -> list[tuple[int, int]]:
@@ -49,15 +49,15 @@ def stretches_of(looks: IntArray, period: int, repeats: int) -> list[tuple[int, 
 
     Where two overlap, which they do by less than a period, the second begins behind the first.
     """
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     stop = 0
     firsts, lengths = _true_stretches(looks[period:] == looks[:-period])
     for first, length in zip(firsts.tolist(), lengths.tolist(), strict=True):
         start = max(first, stop)
         if first + length + period - start >= period * repeats:
             stop = first + length + period
-            found.append((start, stop - start))
-    return found
+            stretches.append((start, stop - start))
+    return stretches
 
 
 def _longest_run(part: IntArray, repeats: int, longest: int) -> tuple[int, int, int]:

@@ -46,8 +46,8 @@ class Repeated(Sequence[T], Generic[T]):
     @cached_property
     def _all(self) -> tuple[T, ...]:
         """All items: who wants one after the other mostly comes again."""
-        made, parts = self._made, self.parts
-        return tuple([made(parts[k], place) for place, k in enumerate(self.numbers.tolist())])
+        item_at, parts = self._made, self.parts
+        return tuple([item_at(parts[k], place) for place, k in enumerate(self.numbers.tolist())])
 
 
 def parts_of(items: Sequence[T]) -> tuple[Sequence[T], IntArray]:
@@ -59,6 +59,6 @@ def parts_of(items: Sequence[T]) -> tuple[Sequence[T], IntArray]:
 
 def firsts(numbers: IntArray) -> IntArray:
     """Where each of small numbers stands first, -1 where it does not: of number k at place k."""
-    found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
-    found[numbers[::-1]] = np.arange(len(numbers))[::-1]
-    return found
+    first_places = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
+    first_places[numbers[::-1]] = np.arange(len(numbers))[::-1]
+    return first_places

@@ -95,8 +95,8 @@ def cost_of_all(models: Models, assignment: Assignment) -> Cost:
 def lengths_in_turn(problem: Problem, course: StageDag) -> Lengths:
     """Of passes that are one rank's alone: backward ones are whole. Of both halves where they
     take turns."""
-    own = in_halves(course) if problem.copies > 1 else course
-    return lengths_of(own, training=problem.training, split=False)
+    dag = in_halves(course) if problem.copies > 1 else course
+    return lengths_of(dag, training=problem.training, split=False)
 
 
 @dataclass(frozen=True, slots=True)

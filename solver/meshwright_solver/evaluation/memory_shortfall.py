@@ -100,5 +100,7 @@ class Misfit:
 def shown(memory: MemoryUse) -> str:
     """The parts in GiB, the largest first."""
     parts = [(getattr(memory, part), name) for part, name in PARTS.items()]
-    said = [own for own in sorted(parts, key=lambda own: -own[0]) if own[0] > _SAID * memory.total]
-    return ", ".join(f"{name} {size / GIB:.1f}" for size, name in said)
+    largest = [
+        part for part in sorted(parts, key=lambda part: -part[0]) if part[0] > _SAID * memory.total
+    ]
+    return ", ".join(f"{name} {size / GIB:.1f}" for size, name in largest)

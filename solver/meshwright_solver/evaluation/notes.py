@@ -34,7 +34,7 @@ def once(notes: Iterable[str]) -> tuple[str, ...]:
     for note in notes:
         alike.setdefault(LAYER.sub("*", note), []).append(note)
     return tuple(
-        own[0] + ("; other layers alike" if len(own) > 1 else "") for own in alike.values()
+        group[0] + ("; other layers alike" if len(group) > 1 else "") for group in alike.values()
     )
 
 
@@ -48,10 +48,10 @@ def borrowed_curves(problem: Problem) -> list[str]:
     return [f"shapes and messages count as on {known}: none of {device.name} are known"]
 
 
-def replaced_pins(pins: Sequence[Pin], kept: Iterable[Pin]) -> list[str]:
+def replaced_pins(pins: Sequence[Pin], effective: Iterable[Pin]) -> list[str]:
     """Of these objects, pins that later ones replace on every op; kept: those that hold for one."""
     key_of = IdentityKeys()
-    held = set(key_of.each(kept))
+    held = set(key_of.each(effective))
     return [
         f"the pin {str(pin)!r} holds for no op: later pins match all that it does"
         for pin in pins
@@ -95,18 +95,18 @@ def idle_axes(models: Models, chosen: Chosen, why_not: str) -> list[str]:
         flops += model.flops * times
         for a, is_shared in enumerate(shares[key]):
             useful[a] += model.flops * times if is_shared else 0.0
-    for axis, own in zip(models.mesh.axes, useful, strict=True):
+    for axis, shared_flops in zip(models.mesh.axes, useful, strict=True):
         # chosen: an axis that carries less than half of the arithmetic is worth a word
-        if axis.size == 1 or own >= flops / 2:
+        if axis.size == 1 or shared_flops >= flops / 2:
             continue
         why = why_not
-        if _possible(models, chosen, axis.size) < flops / 2:
+        if _divisible_flops(models, chosen, axis.size) < flops / 2:
             why = f"a batch, sequence or head count that divides by {axis.size} would use them"
             refused = models.problem.setup.uneven == "refuse"
-            if refused and _possible(_uneven(models), chosen, axis.size) >= flops / 2:
+            if refused and _divisible_flops(_uneven_models(models), chosen, axis.size) >= flops / 2:
                 why += f"; {UNEVEN_WOULD_DO}"
         notes.append(
-            f"axis {axis.name!r} of size {axis.size} shards {own / max(flops, 1):.0%} of "
+            f"axis {axis.name!r} of size {axis.size} shards {shared_flops / max(flops, 1):.0%} of "
             f"the arithmetic, the rest is repeated on its devices: {why}"
         )
     return notes
@@ -116,17 +116,17 @@ def _shares(model: OpModel, codes: Codes) -> list[bool]:
     """For every axis, whether more devices share the work of an op for having it."""
     without = [(*codes[:a], model.idle, *codes[a + 1 :]) for a in range(len(codes))]
     with_all, *alone = model.workers(np.array([codes, *without])).tolist()
-    return [with_all > own for own in alone]
+    return [with_all > worker_count for worker_count in alone]
 
 
-def _uneven(models: Models) -> Models:
+def _uneven_models(models: Models) -> Models:
     """The same ops where sizes may be cut unevenly."""
     problem = models.problem
     uneven = uneven_of(problem.ops, problem.tensors, "chunk")
     return Models(replace(problem, uneven=uneven), models.values, models.mesh)
 
 
-def _possible(models: Models, chosen: Chosen, ways: int) -> float:
+def _divisible_flops(models: Models, chosen: Chosen, ways: int) -> float:
     """The arithmetic of ops of which a part can be cut into so many chunks."""
     return sum(
         model.flops * times
@@ -146,28 +146,28 @@ def idle_wishes(request: Request) -> list[str]:
     """What is wished for training and means nothing in inference."""
     if request.setup.phase == "training":
         return []
-    found, constraints = [], request.constraints
+    wishes, constraints = [], request.constraints
     if constraints.optimizer_parallel is not None:
-        found.append("optimizer_parallel: inference has no optimizer")
+        wishes.append("optimizer_parallel: inference has no optimizer")
     if constraints.offload in ("optimizer", "auto"):
         rest = "; only embedding tables may lie on hosts" if constraints.offload == "auto" else ""
-        found.append(f"offload {constraints.offload}: inference has no optimizer state{rest}")
+        wishes.append(f"offload {constraints.offload}: inference has no optimizer state{rest}")
     if constraints.sparse_gradients:
-        found.append("sparse_gradients: inference has no gradients")
+        wishes.append("sparse_gradients: inference has no gradients")
     if request.recompute.policy != "none":
-        found.append(f"recompute {request.recompute.policy}: inference has no backward pass")
-    return found
+        wishes.append(f"recompute {request.recompute.policy}: inference has no backward pass")
+    return wishes
 
 
 def nothing_again(request: Request, problem: Problem) -> list[str]:
     """Why nothing is recomputed where that was asked for."""
-    asked = request.recompute
-    if asked.policy in ("none", "auto") or asked.blocks == 0 or problem.remade:
+    recompute = request.recompute
+    if recompute.policy in ("none", "auto") or recompute.blocks == 0 or problem.remade:
         return []
     if not problem.training:
         return []  # `idle_wishes` says it
     return [
-        f"recompute {asked.policy}: nothing is done again; no repeated block has ops that this "
+        f"recompute {recompute.policy}: nothing is done again; no repeated block has ops that this "
         "policy may repeat and whose results take memory"
     ]
 
@@ -186,21 +186,28 @@ def busiest_experts(models: Models, chosen: Chosen) -> list[str]:
     for position, codes, _ in chosen:
         load = models.ops.model(position).load
         if load is not None:
-            own = models.ops.model(position).load_of(np.array([codes]))
-            most = max(most, float(np.max(own)))
+            load_ratios = models.ops.model(position).load_of(np.array([codes]))
+            most = max(most, float(np.max(load_ratios)))
             on = zip(codes, models.ops.axis_sizes, strict=True)
             ways = max(ways, prod(size for code, size in on if code in load.on))
     experts = max(problem.loads.experts.values())
-    said = f"the busiest of {experts} experts is taken to have {min(imbalance, experts):g} times "
-    said += "the mean of tokens"
+    sentence = (
+        f"the busiest of {experts} experts is taken to have {min(imbalance, experts):g} times "
+    )
+    sentence += "the mean of tokens"
     if ways == 1:
-        return [f"{said}; no device waits for it, as experts are not cut over devices"]
-    return [f"{said}, the busiest device, with experts cut {ways} ways, {most:.3g} times"]
+        return [f"{sentence}; no device waits for it, as experts are not cut over devices"]
+    return [f"{sentence}, the busiest device, with experts cut {ways} ways, {most:.3g} times"]
 
 
 def sparse_updates(stages: Sequence[Stage]) -> list[str]:
     """Which parameters are updated row by row."""
-    names = [own.tensor for stage in stages for own in stage.parameters if own.sparse_gradient]
+    names = [
+        parameter.tensor
+        for stage in stages
+        for parameter in stage.parameters
+        if parameter.sparse_gradient
+    ]
     if not names:
         return []
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

@@ -28,15 +28,15 @@ def paddings(models: Models, stage: Stage) -> tuple[Padding, ...]:
         role = models.problem.tensors[value.root].tensor.role
         if value.is_free and role in ("input", "label"):
             spans[value.root] = _spans_read(models, value, strategies)
-    found = []
+    entries = []
     for name, info in models.problem.tensors.items():
-        own = spans.get(name, {})
+        slot_spans = spans.get(name, {})
         for d, size in enumerate(info.shape):
             slots = [k for k, slot in enumerate(info.slots) if slot.dim == d]
-            padded = prod(own.get(k, info.slots[k].size) for k in slots)
+            padded = prod(slot_spans.get(k, info.slots[k].size) for k in slots)
             if slots and padded > size and d not in info.segments:
-                found.append(Padding(tensor=name, dim=d, size=size, padded=padded))
-    return tuple(found)
+                entries.append(Padding(tensor=name, dim=d, size=size, padded=padded))
+    return tuple(entries)
 
 
 def _spans_in(layout: Layout) -> dict[int, int]:
@@ -51,7 +51,7 @@ def _spans_read(
     """Slot of an input -> its span, where an op that reads it has axes there."""
     problem = models.problem
     sizes = models.ops.axis_sizes
-    found = {}
+    spans = {}
     for position, k in value.readers:
         op = problem.ops[position]
         port = op.inputs[k]
@@ -59,5 +59,5 @@ def _spans_read(
             root_slot = value.slot_of[port.tensor][slot]
             span = problem.uneven.span((value.root, root_slot), sizes)
             if span is not None and strategies.get(op.name, {}).get(op.parts[part].name):
-                found[root_slot] = span
-    return found
+                spans[root_slot] = span
+    return spans

@@ -52,14 +52,14 @@ def order_of(
         uneven = _uneven(problem, rows, stage)
         for op in stage.ops:
             part, number = rows.masked.get(op.op, ("", -1))
-            own = prod(sizes[axis] for axis in op.strategy.get(part, ()))
-            if number >= 0 and number not in uneven and in_even_parts(rows.sizes[number], own):
-                ways[number].append(own)
-    found = []
+            shards = prod(sizes[axis] for axis in op.strategy.get(part, ()))
+            if number >= 0 and number not in uneven and in_even_parts(rows.sizes[number], shards):
+                ways[number].append(shards)
+    orders = []
     for number, size in enumerate(rows.sizes):
         parts = lcm(*ways[number])
         if parts > 1:
-            found.append(
+            orders.append(
                 SequenceOrder(
                     size=size,
                     chunks=2 * parts,
@@ -68,7 +68,7 @@ def order_of(
                     turned=rows.turned[number],
                 )
             )
-    return tuple(found)
+    return tuple(orders)
 
 
 def _uneven(problem: Problem, rows: Sequences, stage: Stage) -> set[int]:
@@ -100,23 +100,23 @@ def check_order(plan: Plan, problem: Problem) -> Sequences | None:
     except SetupError as wrong:
         raise PlanError(f"the plan cannot say an order: {wrong.detail}") from None
     needed = order_of(problem, rows, plan.stages)
-    said = {own.loaded: own for own in plan.order}
-    if len(said) != len(needed) or len(plan.order) != len(needed):
+    planned_orders = {order.loaded: order for order in plan.order}
+    if len(planned_orders) != len(needed) or len(plan.order) != len(needed):
         raise PlanError(
             f"the plan says the order of {len(plan.order)} sequences, its cuts need {len(needed)}"
         )
-    for own in needed:
-        found = said.get(own.loaded)
-        if found is None or not _agree(found, own):
+    for expected in needed:
+        planned = planned_orders.get(expected.loaded)
+        if planned is None or not _agree(planned, expected):
             raise PlanError(
-                f"the plan does not say right what is loaded in order: {_names(own)} in "
-                f"{own.chunks} chunks of {own.size} positions, and by position "
-                f"{', '.join(own.by_position[:3])}"
+                f"the plan does not say right what is loaded in order: {_names(expected)} in "
+                f"{expected.chunks} chunks of {expected.size} positions, and by position "
+                f"{', '.join(expected.by_position[:3])}"
             )
-        if found.chunks % own.chunks:
+        if planned.chunks % expected.chunks:
             raise PlanError(
-                f"{_names(own)} in {found.chunks} chunks leave the work of causal attention uneven:"
-                f" {own.chunks} are needed"
+                f"{_names(expected)} in {planned.chunks} chunks make the work of causal attention "
+                f"uneven; use a multiple of {expected.chunks} chunks"
             )
     return rows
 
@@ -131,12 +131,17 @@ def order_checked(
     return check_order(plan, whole)
 
 
-def _agree(found: SequenceOrder, own: SequenceOrder) -> bool:
+def _agree(planned: SequenceOrder, expected: SequenceOrder) -> bool:
     # older plans do not say what is turned
-    turned = found.turned or own.turned
-    said, needed = (found.size, found.by_position, turned), (own.size, own.by_position, own.turned)
-    return said == needed
+    turned = planned.turned or expected.turned
+    planned_fields, expected_fields = (
+        (planned.size, planned.by_position, turned),
+        (expected.size, expected.by_position, expected.turned),
+    )
+    return planned_fields == expected_fields
 
 
 def _names(order: SequenceOrder) -> str:
-    return ", ".join(f"dim {own.dim} of {own.tensor!r}" for own in order.loaded[:3])
+    return ", ".join(
+        f"dim {tensor_dim.dim} of {tensor_dim.tensor!r}" for tensor_dim in order.loaded[:3]
+    )

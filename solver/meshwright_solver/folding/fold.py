@@ -66,9 +66,9 @@ class FoldedRun:
         """The copies of the graph that the middle one stands for."""
         return range(MIDDLE, self.copies - MIDDLE)
 
-    def number(self, kept: int) -> int:
+    def number(self, kept_copy: int) -> int:
         """Which copy of the graph a kept copy is."""
-        return kept if kept <= MIDDLE else self.copies - KEPT + kept
+        return kept_copy if kept_copy <= MIDDLE else self.copies - KEPT + kept_copy
 
     def kept(self, copy: int) -> int:
         """The kept copy that stands for a copy of the graph."""
@@ -81,9 +81,9 @@ class FoldedRun:
         for name in self.tensors[copy]:
             yield "tensor", name
 
-    def renamed(self, kept: int, copy: int, other: FoldedRun | None = None) -> dict[str, str]:
+    def renamed(self, kept_copy: int, copy: int, other: FoldedRun | None = None) -> dict[str, str]:
         """Names of a kept copy -> those of a copy of the graph, or of another run that is alike."""
-        number, theirs = self.number(kept), other or self
+        number, theirs = self.number(kept_copy), other or self
         names = dict(zip(self.ops[number], theirs.ops[copy], strict=True))
         names.update(zip(self.tensors[number], theirs.tensors[copy], strict=True))
         return names
@@ -110,10 +110,10 @@ class Folding:
         """By level: item -> the run and the kept copy of it to which it belongs."""
         return tuple(
             {
-                item: (number, kept)
+                item: (number, kept_copy)
                 for number, run in enumerate(runs)
-                for kept in range(KEPT)
-                for item in run.items(run.number(kept))
+                for kept_copy in range(KEPT)
+                for item in run.items(run.number(kept_copy))
             }
             for runs in self.levels
         )
@@ -121,12 +121,12 @@ class Folding:
     @cached_property
     def stood_for(self) -> dict[Item, int]:
         """Item of the folded graph -> how many of the whole one it stands for, where not one."""
-        found: dict[Item, int] = {}
+        counts: dict[Item, int] = {}
         for runs in self.levels:
             for run in runs:
                 for item in run.items(MIDDLE):
-                    found[item] = found.get(item, 1) * run.stood_for
-        return found
+                    counts[item] = counts.get(item, 1) * run.stood_for
+        return counts
 
     @cached_property
     def middle(self) -> tuple[dict[Item, Item], ...]:
@@ -135,9 +135,11 @@ class Folding:
             {
                 item: like
                 for run in runs
-                for kept in range(KEPT)
-                if kept != MIDDLE
-                for item, like in zip(run.items(run.number(kept)), run.items(MIDDLE), strict=True)
+                for kept_copy in range(KEPT)
+                if kept_copy != MIDDLE
+                for item, like in zip(
+                    run.items(run.number(kept_copy)), run.items(MIDDLE), strict=True
+                )
             }
             for runs in self.levels
         )
@@ -148,9 +150,9 @@ class Folding:
         (`meshwright_solver.folding.unfold` checks it): those of middle copies with the like of them
         in the copies beside, the middle first."""
         groups: dict[Item, list[Item]] = {}
-        left = [("op", op.name) for op in self.graph.ops]
-        left += [("tensor", tensor.name) for tensor in self.graph.tensors]
-        for item in left:
+        items = [("op", op.name) for op in self.graph.ops]
+        items += [("tensor", tensor.name) for tensor in self.graph.tensors]
+        for item in items:
             first = item
             for owners, middle in zip(self.owners, self.middle, strict=True):
                 if first in owners and owners[first][1] in (MIDDLE - 1, MIDDLE + 1):
@@ -169,13 +171,13 @@ def fold(graph: Graph, marks: Mapping[str, Hashable], *, nested: bool = True) ->
     """
     looks = op_looks(graph, graph.topological_order(), marks)
     levels: list[tuple[FoldedRun, ...]] = []
-    left = graph
-    while runs := _Level(left, looks).runs(nested):
+    remaining = graph
+    while runs := _Level(remaining, looks).runs(nested):
         levels.append(tuple(runs))
-        left, looks = _without(left, looks, runs)
+        remaining, looks = _without_repeats(remaining, looks, runs)
         if not nested:
             break
-    return Folding(graph, left, tuple(levels))
+    return Folding(graph, remaining, tuple(levels))
 
 
 def foldings(graph: Graph, marks: Mapping[str, Hashable]) -> Iterator[Folding]:
@@ -223,13 +225,13 @@ class _Level:
         if not spans:
             return []
         self.stretches = Stretches(self.graph, self.order)
-        spans = _aligned(self.looks, spans)
-        found = [own for span in spans for own in self._innermost(*span, nested)]
-        return [self._run(own) for own in found]
+        spans = _align(self.looks, spans)
+        innermost = [aligned for span in spans for aligned in self._innermost(*span, nested)]
+        return [self._run(aligned) for aligned in innermost]
 
     def _innermost(self, first: int, length: int, period: int, nested: bool) -> list[AlignedCopies]:
         """The innermost runs in a span, in order; the span's own where there are none inside."""
-        found: list[AlignedCopies] = []
+        inner: list[AlignedCopies] = []
         # two periods show every run inside, wherever the first begins; what repeats more often
         # than a period is long is the span itself
         most = period // (LEAST_COPIES - 1)
@@ -242,20 +244,20 @@ class _Level:
                 self.looks[first : first + length], short, LEAST_COPIES
             )
         ]
-        for span in _aligned(self.looks, spans):
-            found += self._innermost(*span, nested)
-        if found:
-            return _apart(found)
-        own = self.stretches.longest(first, length, period, LEAST_COPIES)
-        return [] if own is None else [own]
+        for span in _align(self.looks, spans):
+            inner += self._innermost(*span, nested)
+        if inner:
+            return _disjoint(inner)
+        longest = self.stretches.longest(first, length, period, LEAST_COPIES)
+        return [] if longest is None else [longest]
 
-    def _run(self, own: AlignedCopies) -> FoldedRun:
-        starts = range(own.start, own.stop, own.period)
-        names = [tuple([op.name for op in self.order[s : s + own.period]]) for s in starts]
-        return FoldedRun(own.start, own.period, tuple(names), own.tensors)
+    def _run(self, aligned: AlignedCopies) -> FoldedRun:
+        starts = range(aligned.start, aligned.stop, aligned.period)
+        names = [tuple([op.name for op in self.order[s : s + aligned.period]]) for s in starts]
+        return FoldedRun(aligned.start, aligned.period, tuple(names), aligned.tensors)
 
 
-def _aligned(looks: IntArray, spans: Sequence[Span]) -> list[Span]:
+def _align(looks: IntArray, spans: Sequence[Span]) -> list[Span]:
     """Spans of the same blocks begin with the same op of them, where that costs them no copy.
 
     What precedes a span may look like the end of a block, or not: spans that are inside of copies
@@ -271,13 +273,13 @@ def _aligned(looks: IntArray, spans: Sequence[Span]) -> list[Span]:
         if phase is not None:
             groups.setdefault(key, []).append((span, phase))
     moved: dict[Span, Span] = {}
-    for (period, _), own in groups.items():
+    for (period, _), members in groups.items():
         # by phase: how many can begin there without losing a copy
         votes = np.zeros(period, dtype=np.int64)
-        for (_, length, _), phase in own:
+        for (_, length, _), phase in members:
             votes[(phase + np.arange(length % period + 1)) % period] += 1
         best = int(votes.argmax())
-        for span, phase in own:
+        for span, phase in members:
             first, length, _ = span
             ahead = (best - phase) % period
             if ahead <= length % period:
@@ -293,16 +295,18 @@ def _rotation(model: IntArray, block: IntArray) -> int | None:
     return None
 
 
-def _apart(found: Sequence[AlignedCopies]) -> list[AlignedCopies]:
+def _disjoint(runs: Sequence[AlignedCopies]) -> list[AlignedCopies]:
     """In order; where two share ops, the one that begins first."""
-    left: list[AlignedCopies] = []
-    for own in sorted(found, key=lambda own: own.start):
-        if not left or own.start >= left[-1].stop:
-            left.append(own)
-    return left
+    disjoint: list[AlignedCopies] = []
+    for run in sorted(runs, key=lambda run: run.start):
+        if not disjoint or run.start >= disjoint[-1].stop:
+            disjoint.append(run)
+    return disjoint
 
 
-def _without(graph: Graph, looks: IntArray, runs: Sequence[FoldedRun]) -> tuple[Graph, IntArray]:
+def _without_repeats(
+    graph: Graph, looks: IntArray, runs: Sequence[FoldedRun]
+) -> tuple[Graph, IntArray]:
     """The graph without the copies that another stands for, and the looks of what is left."""
     order = graph.topological_order()
     gone = np.zeros(len(order), dtype=np.bool_)
@@ -313,12 +317,12 @@ def _without(graph: Graph, looks: IntArray, runs: Sequence[FoldedRun]) -> tuple[
     kinds[:, 0] = looks
     for run in runs:
         starts = [run.start + copy * run.period for copy in range(run.copies)]
-        for kept in range(KEPT):
-            start = starts[run.number(kept)]
-            kinds[start : start + run.period, 1:] = (run.copies, kept)
+        for kept_copy in range(KEPT):
+            start = starts[run.number(kept_copy)]
+            kinds[start : start + run.period, 1:] = (run.copies, kept_copy)
         gone[starts[MIDDLE + 1] : starts[-MIDDLE]] = True
-        for own in run.tensors[MIDDLE + 1 : -MIDDLE]:
-            dropped.update(own)
+        for tensors in run.tensors[MIDDLE + 1 : -MIDDLE]:
+            dropped.update(tensors)
         # the last but one now follows the one in the middle
         before, after = run.tensors[run.copies - 3], run.tensors[MIDDLE]
         for i in range(starts[-MIDDLE], starts[-MIDDLE] + run.period):
@@ -330,11 +334,11 @@ def _without(graph: Graph, looks: IntArray, runs: Sequence[FoldedRun]) -> tuple[
             inputs = tuple([names.get(name, name) for name in op.inputs])
             op = op.model_copy(update={"inputs": inputs})
         ops.append(op)
-    left = graph.model_copy(
+    remaining = graph.model_copy(
         update={
             "ops": tuple(ops),
             "tensors": tuple([t for t in graph.tensors if t.name not in dropped]),
         }
     )
     _, numbers = np.unique(kinds[~gone], axis=0, return_inverse=True)
-    return left, numbers.reshape(-1).astype(np.int64)
+    return remaining, numbers.reshape(-1).astype(np.int64)

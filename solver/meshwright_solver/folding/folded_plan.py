@@ -36,13 +36,17 @@ class FoldedPlan:
     @cached_property
     @uncollected
     def ledgers(self) -> list[Ledger]:
-        return [ledger_of(self.models, own.assignment, own.share) for own in self.portions]
+        return [
+            ledger_of(self.models, portion.assignment, portion.share) for portion in self.portions
+        ]
 
     @cached_property
     def parts(self) -> list[AssignmentPart]:
         return [
-            AssignmentPart(own.assignment, ledger, own.share, [copy.names for copy in own.copies])
-            for own, ledger in zip(self.portions, self.ledgers, strict=True)
+            AssignmentPart(
+                portion.assignment, ledger, portion.share, [copy.names for copy in portion.copies]
+            )
+            for portion, ledger in zip(self.portions, self.ledgers, strict=True)
         ]
 
     @cached_property
@@ -78,8 +82,8 @@ class FoldedPlan:
     def stages(self) -> list[Stage]:
         """Of every portion, in the names of the folded graph."""
         return [
-            stage_document(self.models, own.assignment, ledger, own.share)
-            for own, ledger in zip(self.portions, self.ledgers, strict=True)
+            stage_document(self.models, portion.assignment, ledger, portion.share)
+            for portion, ledger in zip(self.portions, self.ledgers, strict=True)
         ]
 
 
@@ -96,7 +100,7 @@ class FoldedPlans:
         return self.of_choice(outcome.models, outcome.unfolding, outcome.outcome.choice)
 
     def of_choice(self, models: Models, unfolding: Unfolding, choice: IntArray) -> FoldedPlan:
-        found = self._known.get(id(unfolding))
-        if found is None or found.choice is not choice:
-            found = self._known[id(unfolding)] = FoldedPlan(models, unfolding, choice)
-        return found
+        plan = self._known.get(id(unfolding))
+        if plan is None or plan.choice is not choice:
+            plan = self._known[id(unfolding)] = FoldedPlan(models, unfolding, choice)
+        return plan

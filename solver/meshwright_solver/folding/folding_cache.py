@@ -28,7 +28,7 @@ class Foldings:
     def of(self, marks: Marks) -> Iterator[Folding]:
         """The foldings of the graph whose ops are told apart by marks, in the order of
         `foldings`."""
-        sequence = next((own for own in self._sequences if own[0] == marks), None)
+        sequence = next((entry for entry in self._sequences if entry[0] == marks), None)
         if sequence is None:
             sequence = marks, [], foldings(self.graph, marks)
             self._sequences.append(sequence)

@@ -63,9 +63,9 @@ class History:
     def forget(self, mesh: Mesh) -> None:
         """What was found there was no plan after all."""
         name = shown(mesh)
-        kept = [k for k, found in enumerate(self.findings) if found.mesh != name]
-        self.findings[:] = [self.findings[k] for k in kept]
-        self.seconds[:] = [self.seconds[k] for k in kept]
+        positions = [k for k, finding in enumerate(self.findings) if finding.mesh != name]
+        self.findings[:] = [self.findings[k] for k in positions]
+        self.seconds[:] = [self.seconds[k] for k in positions]
 
 
 def shown(mesh: Mesh) -> str:

@@ -116,19 +116,19 @@ class _Windows:
         for level in self.levels[depth:]:
             folded = states[level.kept_at]
             if at is not None:
-                for kept in (MIDDLE, MIDDLE + 1):
-                    own = level.places[at[0]][at[1] + kept - MIDDLE]
-                    folded[level.slots[at[0]][kept]] = states[own]
+                for kept_copy in (MIDDLE, MIDDLE + 1):
+                    nodes = level.places[at[0]][at[1] + kept_copy - MIDDLE]
+                    folded[level.slots[at[0]][kept_copy]] = states[nodes]
             states = folded
             # where what is middle here is on the next level
             at, depth = None, depth + 1
-            found = self._copy_of[depth].get(first) if depth < len(self.levels) else None
-            if found is not None:
-                run = self.levels[depth].runs[found[0]]
-                if found[1] in run.middle:
-                    at, first = found[:2], run.ops[MIDDLE][found[2]]
+            position = self._copy_of[depth].get(first) if depth < len(self.levels) else None
+            if position is not None:
+                run = self.levels[depth].runs[position[0]]
+                if position[1] in run.middle:
+                    at, first = position[:2], run.ops[MIDDLE][position[2]]
         place = self.places.of(("op", first))
-        lowest = next(k for k, own in enumerate(place) if own is not None)
+        lowest = next(k for k, run_number in enumerate(place) if run_number is not None)
         like = place[lowest]
         assert like is not None
         return place, self.levels[lowest].runs[like], states

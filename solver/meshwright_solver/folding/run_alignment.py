@@ -75,21 +75,21 @@ class Stretches:
     def _reads(self, start: int, period: int) -> tuple[object, ...] | None:
         """What the ops of a copy read, as it is written in every copy; None where it is not so."""
         sources: dict[str, int] = {}
-        found: list[object] = []
+        reads: list[object] = []
         for i in range(start, start + period):
             for name in self.order[i].inputs:
                 if name in self.made:
                     producer, k = self.made[name]
                     if producer >= start - period:
-                        found.append((producer - start, k))
+                        reads.append((producer - start, k))
                         continue
                 elif self._is_own(name, start, period):
-                    found.append(("own", sources.setdefault(name, len(sources))))
+                    reads.append(("own", sources.setdefault(name, len(sources))))
                     continue
                 if name not in self.free:
                     return None
-                found.append(name)
-        return tuple(found)
+                reads.append(name)
+        return tuple(reads)
 
     def _is_own(self, name: str, start: int, period: int) -> bool:
         readers = self.readers[name]
@@ -108,10 +108,10 @@ class Stretches:
         return True
 
     def _own_tensors(self, start: int, period: int) -> tuple[str, ...]:
-        found: dict[str, None] = {}
+        tensors: dict[str, None] = {}
         for op in self.order[start : start + period]:
             for name in op.inputs:
                 if name not in self.made and self._is_own(name, start, period):
-                    found[name] = None
-            found.update(dict.fromkeys(op.outputs))
-        return tuple(found)
+                    tensors[name] = None
+            tensors.update(dict.fromkeys(op.outputs))
+        return tuple(tensors)

@@ -77,22 +77,22 @@ class Unfolding:
         """The stage of the whole graph from those of its portions."""
         if not self._levels:
             return stages[0]
-        order, own = self._order, list(zip(portions, stages, strict=True))
+        order, pairs = self._order, list(zip(portions, stages, strict=True))
         return stages[0].model_copy(
             update={
-                "ops": _joined(
-                    ((portion, stage.ops) for portion, stage in own), lambda op: order.op[op.op]
+                "ops": _merge(
+                    ((portion, stage.ops) for portion, stage in pairs), lambda op: order.op[op.op]
                 ),
-                "tensors": _joined(
-                    ((portion, stage.tensors) for portion, stage in own),
+                "tensors": _merge(
+                    ((portion, stage.tensors) for portion, stage in pairs),
                     lambda planned: order.tensor[planned.tensor],
                 ),
-                "parameters": _joined(
-                    ((portion, stage.parameters) for portion, stage in own),
+                "parameters": _merge(
+                    ((portion, stage.parameters) for portion, stage in pairs),
                     lambda planned: order.read[planned.tensor],
                 ),
-                "redistributions": _joined(
-                    ((portion, stage.redistributions) for portion, stage in own),
+                "redistributions": _merge(
+                    ((portion, stage.redistributions) for portion, stage in pairs),
                     lambda moved: (moved.traffic != "activation", order.tensor[moved.tensor]),
                 ),
             }
@@ -108,17 +108,17 @@ class Unfolding:
         held: list[tuple[Holdings, IntArray]] = []
         for portion, ledger in zip(portions, ledgers, strict=True):
             order = stage_order(models, portion.assignment)
-            own = holdings_of(models, portion.assignment, ledger, portion.share, order)
-            positions = np.union1d(own.positions, np.array(portion.share.ops, dtype=np.int64))
+            holdings = holdings_of(models, portion.assignment, ledger, portion.share, order)
+            positions = np.union1d(holdings.positions, np.array(portion.share.ops, dtype=np.int64))
             ops = [problem.ops[position].name for position in positions.tolist()]
             is_shared = np.isin(positions, portion.share.ops).tolist()
             at = np.full((len(portion.copies), len(problem.ops)), -1, dtype=np.int64)
             for copy, row in zip(portion.copies, at, strict=True):
                 called = [copy.names.get(name, name) for name in ops]
-                found = [places.get(name, -1) for name in called]
-                row[positions] = found
-                ran.update(compress(zip(called, found, strict=True), is_shared))
-            held.append((own, at))
+                copy_places = [places.get(name, -1) for name in called]
+                row[positions] = copy_places
+                ran.update(compress(zip(called, copy_places, strict=True), is_shared))
+            held.append((holdings, at))
         return folded_moments(problem, ran, held)
 
     def paddings(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> tuple[Padding, ...]:
@@ -132,8 +132,8 @@ class Unfolding:
         for portion, stage in zip(portions, stages, strict=True):
             firsts.setdefault(portion.place, stage)
         ops = [op for stage in firsts.values() for op in stage.ops]
-        parameters = [own for stage in firsts.values() for own in stage.parameters]
-        found = []
+        parameters = [parameter for stage in firsts.values() for parameter in stage.parameters]
+        by_portion = []
         for portion, stage in zip(portions, stages, strict=True):
             whole = stage.model_copy(
                 update={
@@ -142,9 +142,11 @@ class Unfolding:
                 }
             )
             padded = paddings(models, whole)
-            own = [p for p in padded if places.of(("tensor", p.tensor)) == portion.place]
-            found.append((portion, own))
-        return _joined(found, lambda padding: self._order.tensor[padding.tensor])
+            portion_paddings = [
+                p for p in padded if places.of(("tensor", p.tensor)) == portion.place
+            ]
+            by_portion.append((portion, portion_paddings))
+        return _merge(by_portion, lambda padding: self._order.tensor[padding.tensor])
 
     @property
     def place_of_ops(self) -> Mapping[str, int]:
@@ -165,11 +167,11 @@ class Unfolding:
 
     def choice_from(self, other: Unfolding, choice: IntArray) -> IntArray:
         """A choice of another lowering of the same problem, of which this one has all states."""
-        found = np.empty(len(choice), dtype=np.int64)
+        translated = np.empty(len(choice), dtype=np.int64)
         for node, (mine, theirs) in enumerate(zip(self._states, other._states, strict=True)):
             places = self.places(node)
-            found[places] = _positions(mine, theirs)[choice[places]]
-        return found
+            translated[places] = _positions(mine, theirs)[choice[places]]
+        return translated
 
     def places(self, node: int) -> IntArray:
         """The nodes of the whole graph that a node of the folded one stands for, in order."""
@@ -192,8 +194,8 @@ class Unfolding:
             like = node_of.get(first)
             if like is not None and nodes[like].cost is nodes[node].cost:
                 groups.setdefault(like, []).append(self.places(node))
-        found = [np.sort(np.concatenate(places)) for places in groups.values()]
-        return [places for places in found if len(places) > 1]
+        node_groups = [np.sort(np.concatenate(places)) for places in groups.values()]
+        return [places for places in node_groups if len(places) > 1]
 
     def activation_tables(self) -> dict[int, FloatArray]:
         """By identity, what edges hold on which values are redistributed; not those of
@@ -242,15 +244,17 @@ class _Order:
         )
 
 
-def _joined(own: Iterable[tuple[Portion, Sequence[M]]], place: Callable[[M], Any]) -> tuple[M, ...]:
+def _merge(
+    pairs: Iterable[tuple[Portion, Sequence[M]]], place: Callable[[M], Any]
+) -> tuple[M, ...]:
     """Items of portions, for all their copies, in the order of their places."""
-    found: list[M] = []
-    for portion, items in own:
+    merged: list[M] = []
+    for portion, items in pairs:
         copies = [copy.names for copy in portion.copies]
         for item in items:
-            found += renamed_copies(item, copies) if any(copies) else [item] * len(copies)
-    found.sort(key=place)
-    return tuple(found)
+            merged += renamed_copies(item, copies) if any(copies) else [item] * len(copies)
+    merged.sort(key=place)
+    return tuple(merged)
 
 
 def _positions(mine: Any, theirs: Any) -> IntArray:

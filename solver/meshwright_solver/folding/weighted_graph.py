@@ -26,16 +26,16 @@ class Weighted:
         items = items_of(lowered)
         for runs, owners in zip(folding.levels, folding.owners, strict=True):
             # by node: the run and kept copy as one number, 0 for neither, and its weight
-            own = np.zeros(len(graph.nodes), dtype=np.int64)
+            copy_ids = np.zeros(len(graph.nodes), dtype=np.int64)
             for node, item in enumerate(items):
                 if item in owners:
-                    number, kept = owners[item]
-                    own[node] = 1 + number * KEPT + kept
+                    number, kept_copy = owners[item]
+                    copy_ids[node] = 1 + number * KEPT + kept_copy
             times = np.ones(1 + len(runs) * KEPT)
             times[1 + MIDDLE :: KEPT] = [run.stood_for for run in runs]
-            self.of_nodes *= times[own]
+            self.of_nodes *= times[copy_ids]
             # an edge goes with the later of its ends
-            self.of_edges *= times[np.maximum(own[tails], own[heads])]
+            self.of_edges *= times[np.maximum(copy_ids[tails], copy_ids[heads])]
 
     def graph(self, memory_limit_bytes: float) -> CostGraph:
         """The same as a cost graph, the weights in its numbers."""

@@ -26,7 +26,7 @@ def with_followers(lowered: Lowered) -> Lowered:
     """The same choice without redistributions for the followers of its models."""
     follows = _Followers(lowered)
     edges = [
-        own if isinstance(own, Projection) else follows.edge(own) for own in lowered.graph.edges
+        edge if isinstance(edge, Projection) else follows.edge(edge) for edge in lowered.graph.edges
     ]
     return replace(lowered, graph=replace(lowered.graph, edges=tuple(edges)))
 
@@ -50,11 +50,11 @@ class _Followers:
         if root is None or position is None or self._followed_value(position) != root:
             return edge
         value = self.models.values.value_of[root]
-        given = self._states(edge.tail, root)
+        tail_states = self._states(edge.tail, root)
         needed = self._needed(position, self.followed[position])
         key = ("follows", self.models.key_of(edge.cost), len(value.slots))
         cost = self.models.shared(
-            key, lambda: _forbidding(edge.cost, as_it_lies(given, needed, len(value.slots)))
+            key, lambda: _forbid(edge.cost, as_it_lies(tail_states, needed, len(value.slots)))
         )
         return replace(edge, cost=cost)
 
@@ -75,7 +75,7 @@ class _Followers:
             space = self.models.ops.space(value.root)
             for p, k in others:
                 allowed |= np.isin(space.key(layouts), space.key(self._needed(p, k)))
-            return _forbidding(edge.cost, allowed)
+            return _forbid(edge.cost, allowed)
 
         return replace(edge, cost=self.models.shared(key, masked))
 
@@ -95,20 +95,20 @@ class _Followers:
         return self.models.ops.model(position).required(self.lowered.op_choices[position], port)
 
 
-def as_it_lies(given: IntArray, needed: IntArray, slots: int) -> BoolArray:
+def as_it_lies(source: IntArray, needed: IntArray, slots: int) -> BoolArray:
     """(given, needed): whether the value needs no move; a partial one may go anywhere."""
     whole = slots + REPLICATED
 
     def values(states: IntArray) -> IntArray:
         return np.where(states == slots + VARIED, whole, states)
 
-    same = values(given)[:, None, :] == values(needed)[None, :, :]
-    found: BoolArray = (same | (given == slots + PARTIAL)[:, None, :]).all(axis=2)
-    return found
+    same = values(source)[:, None, :] == values(needed)[None, :, :]
+    matches: BoolArray = (same | (source == slots + PARTIAL)[:, None, :]).all(axis=2)
+    return matches
 
 
-def _forbidding(cost: FloatArray, allowed: BoolArray) -> FloatArray:
+def _forbid(cost: FloatArray, allowed: BoolArray) -> FloatArray:
     """Forbidden where not allowed, except in rows that would have nothing left."""
-    left = (allowed & np.isfinite(cost)).sum(axis=1)
-    kept = allowed | (left == 0)[:, None]
-    return np.where(kept, cost, FORBIDDEN)
+    allowed_counts = (allowed & np.isfinite(cost)).sum(axis=1)
+    permitted = allowed | (allowed_counts == 0)[:, None]
+    return np.where(permitted, cost, FORBIDDEN)

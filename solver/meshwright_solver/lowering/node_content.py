@@ -40,10 +40,10 @@ class TableSource:
 
     def table(self, needed: IntArray, again: bool) -> Table:
         key = (self.key_of(needed), again)
-        found = self.tables.get(key)
-        if found is None:
-            found = self.tables[key] = self.make(needed, again)
-        return found
+        table = self.tables.get(key)
+        if table is None:
+            table = self.tables[key] = self.make(needed, again)
+        return table
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,17 +26,19 @@ def once_and_again(layouts: IntArray, choices_again: bool) -> ReadStates:
     return ReadStates(np.concatenate([layouts, layouts]), np.concatenate([again, ~again]))
 
 
-def saved_bytes(moves: Redistributions, rest: IntArray, read: ReadStates, kept: bool) -> FloatArray:
+def saved_bytes(
+    moves: Redistributions, rest: IntArray, read: ReadStates, rest_is_at_hand: bool
+) -> FloatArray:
     """(rest, read): what the read copy adds to memory; kept: the rest layout is saved anyway."""
     same = moves.space.key(rest)[:, None] == moves.space.key(read.layouts)[None, :]
     at_rest = moves.space.local_bytes(rest)[:, None]
     as_read = moves.space.local_bytes(read.layouts)[None, :]
-    copy = np.where(read.again[None, :], 0.0 if kept else at_rest, as_read)
-    return np.where(same, 0.0 if kept else at_rest, copy)
+    copy = np.where(read.again[None, :], 0.0 if rest_is_at_hand else at_rest, as_read)
+    return np.where(same, 0.0 if rest_is_at_hand else at_rest, copy)
 
 
 def working_bytes(
-    moves: Redistributions, rest: IntArray, read: ReadStates, kept: bool
+    moves: Redistributions, rest: IntArray, read: ReadStates, rest_is_needed: bool
 ) -> FloatArray:
     """(rest, read): of a value made again, what its copy takes until the gradients are done.
 
@@ -46,17 +48,17 @@ def working_bytes(
     at_rest = moves.space.local_bytes(rest)[:, None]
     as_read = moves.space.local_bytes(read.layouts)[None, :]
     copy = np.where(read.again[None, :], as_read, 0.0)
-    return np.where(same, 0.0 if kept else at_rest, copy)
+    return np.where(same, 0.0 if rest_is_needed else at_rest, copy)
 
 
 def saved_as_read_bytes(
-    moves: Redistributions, rest: IntArray, needed: IntArray, kept: bool
+    moves: Redistributions, rest: IntArray, needed: IntArray, rest_is_at_hand: bool
 ) -> FloatArray:
     """(rest, needed): the copy that one reader saves; a layout reached by slicing can be either."""
     rows, columns = moves.space.index(rest), moves.space.index(needed)
     free = moves.forward_ns(rows[:, None], columns[None, :]) == 0.0
     at_rest = moves.space.local_bytes(rest)[:, None]
     as_read = moves.space.local_bytes(needed)[None, :]
-    if kept:
+    if rest_is_at_hand:
         return np.where(free, 0.0, as_read)
     return np.where(free, np.minimum(at_rest, as_read), as_read)

@@ -162,33 +162,33 @@ def codes_of(models: Models, value: ProblemValue, pair: LayoutPair) -> Codes:
             codes.append(n + 2)
         else:
             codes.append(n)
-    found = tuple(codes)
-    if pair_of(models, value, found) != pair:
+    state = tuple(codes)
+    if pair_of(models, value, state) != pair:
         raise PlanError(
             f"tensor {value.root!r}: the layouts {pair.value} and {pair.gradient} are no pair that "
-            f"the search knows; expected {pair_of(models, value, found)}"
+            f"the search knows; expected {pair_of(models, value, state)}"
         )
-    if not models.ops.space(value.root).valid(np.array([found]))[0]:
+    if not models.ops.space(value.root).valid(np.array([state]))[0]:
         raise PlanError(
             f"tensor {value.root!r}: the layout {pair.value} splits a dim over axes that do not "
             "divide it"
         )
-    return found
+    return state
 
 
 def _places(models: Models, value: ProblemValue, layout: Layout, axis: str) -> list[int]:
     info = models.problem.tensors[value.root]
-    found = []
+    places = []
     for place, k in enumerate(value.slots):
         slot = info.slots[k]
-        own = [s for s in info.slots if s.dim == slot.dim]
-        if slot.dim >= len(layout.dims) or len(layout.dims[slot.dim].parts) != len(own):
+        dim_slots = [s for s in info.slots if s.dim == slot.dim]
+        if slot.dim >= len(layout.dims) or len(layout.dims[slot.dim].parts) != len(dim_slots):
             raise PlanError(
                 f"tensor {value.root!r}: layout {layout} does not have the sub-dims of its graph"
             )
-        if axis in layout.dims[slot.dim].parts[own.index(slot)].axes:
-            found.append(place)
-    return found
+        if axis in layout.dims[slot.dim].parts[dim_slots.index(slot)].axes:
+            places.append(place)
+    return places
 
 
 def parameter_layouts(
@@ -199,8 +199,8 @@ def parameter_layouts(
     row = np.array([codes])
 
     def layout(states: IntArray) -> Layout:
-        own = tuple(int(code) for code in states[0])
-        return layout_of(models, value, own, partial=-1, order=order)
+        state = tuple(int(code) for code in states[0])
+        return layout_of(models, value, state, partial=-1, order=order)
 
     if not model.trained:
         return layout(model.value(row)), None, None

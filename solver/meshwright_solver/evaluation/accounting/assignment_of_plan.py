@@ -72,7 +72,7 @@ def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
             planned_parameter.optimizer,
         )
         codes = _parameter_codes(models, value, triple)
-        parameters[value.root] = _placed(models, value, codes, planned_parameter)
+        parameters[value.root] = _with_placement(models, value, codes, planned_parameter)
     for value in values.values:
         if value.readers and not value.is_free:
             if value.is_parameter and value.root not in parameters:
@@ -124,8 +124,8 @@ def _op_codes(
         if following is None:
             raise PlanError(f"op {op.name!r}: nothing can follow what lies on axis {axis!r}")
         codes[axis] = following
-    found = np.array([list(codes.values())])
-    if not (model.choices == found).all(axis=1).any():
+    row = np.array([list(codes.values())])
+    if not (model.choices == row).all(axis=1).any():
         raise PlanError(f"op {op.name!r} ({op.notation}) cannot have the strategy {dict(strategy)}")
     return tuple(codes.values())
 
@@ -160,14 +160,16 @@ def _no_codes_yet(model: ParameterModel) -> tuple[dict[Hashable, Codes], Iterato
     return {}, (tuple(row) for row in model.every_state.tolist())
 
 
-def _placed(models: Models, value: ProblemValue, codes: Codes, planned: ParameterPlan) -> Codes:
+def _with_placement(
+    models: Models, value: ProblemValue, codes: Codes, planned: ParameterPlan
+) -> Codes:
     """The state with parts on hosts, or with a sparse gradient; raises PlanError where that cannot
     be."""
     model, on_host = models.parameter(value), planned.on_host
     if planned.owner:
-        return _dealt(models, value, codes, planned)
+        return _with_owner(models, value, codes, planned)
     if planned.sparse_gradient:
-        return _sparse(value, model, codes, on_host)
+        return _with_sparse_gradient(value, model, codes, on_host)
     if on_host == ("value",) and not model.trained:
         on_host = ON_HOST[TABLE]
     place = ON_HOST.index(on_host) if on_host in ON_HOST else None
@@ -177,20 +179,20 @@ def _placed(models: Models, value: ProblemValue, codes: Codes, planned: Paramete
         why = (
             "its topology has no host"
             if model.host is None
-            else f"what can is {'; '.join(', '.join(own) for own in ON_HOST if own)}, the value "
-            "only where one op looks rows up"
+            else f"use {'; '.join(', '.join(parts) for parts in ON_HOST if parts)}, and the value "
+            "only where a single op looks up its rows"
         )
         raise PlanError(
-            f"parameter {value.root!r}: {', '.join(on_host)} cannot lie on hosts: {why}"
+            f"parameter {value.root!r}: {', '.join(on_host)} cannot be offloaded to hosts: {why}"
         )
     return tuple(code + model.space.base * place for code in codes)
 
 
-def _dealt(models: Models, value: ProblemValue, codes: Codes, planned: ParameterPlan) -> Codes:
+def _with_owner(models: Models, value: ProblemValue, codes: Codes, planned: ParameterPlan) -> Codes:
     model = models.parameter(value)
     place = {("optimizer",): DEALT, ("gradient", "optimizer"): DEALT_TOO}.get(planned.owned, DEALT)
-    found = tuple(code + model.space.base * place for code in codes)
-    over = np.flatnonzero(model.dealt_axes(np.array(found))).tolist()
+    state = tuple(code + model.space.base * place for code in codes)
+    over = np.flatnonzero(model.dealt_axes(np.array(state))).tolist()
     along = [models.mesh.names[axis] for axis in over]
     if (
         not model.trained
@@ -205,10 +207,10 @@ def _dealt(models: Models, value: ProblemValue, codes: Codes, planned: Parameter
             "optimizer state of a trained parameter on devices has that, along all axes that cut "
             f"nothing of it and could not ({', '.join(along) or 'none'})"
         )
-    return found
+    return state
 
 
-def _sparse(
+def _with_sparse_gradient(
     value: ProblemValue, model: ParameterModel, codes: Codes, on_host: tuple[Resting, ...]
 ) -> Codes:
     if not model.trained or model.rows is None or on_host or max(codes) > model.space.slots:

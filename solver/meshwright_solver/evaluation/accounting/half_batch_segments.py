@@ -25,14 +25,14 @@ def legs_of(moves: NDArray[np.bool_], holds: IntArray) -> IntArray:
     moves: whether anything moves between each and those before it. holds: how many buckets of
     parameters each is the first to need, and of gradients the last to make.
     """
-    found = np.zeros(len(moves), dtype=np.int64)
+    legs = np.zeros(len(moves), dtype=np.int64)
     leg = held = 0
     for k, (begins, buckets) in enumerate(zip(moves.tolist(), holds.tolist(), strict=True)):
         if k and (begins or (held and buckets and held + buckets > LEG_BUCKETS)):
             leg, held = leg + 1, 0
         held += buckets
-        found[k] = leg
-    return found
+        legs[k] = leg
+    return legs
 
 
 def in_legs(legs: IntArray) -> tuple[IntArray, IntArray]:

@@ -82,7 +82,9 @@ class Ledger:
             value_bytes=value_bytes,
             gradient_bytes=gradient_bytes,
             optimizer_bytes=optimizer_bytes,
-            saved_bytes=fsum([own.saved_bytes for own in values if own.saved_bytes is not None]),
+            saved_bytes=fsum(
+                [value.saved_bytes for value in values if value.saved_bytes is not None]
+            ),
             host_bytes=fsum([item.bytes.host for item in parameters]),
         )
 
@@ -134,10 +136,10 @@ class _Bookkeeping:
                 if value.readers:
                     book.parameters[value.root] = self._parameter(value)
             elif not value.is_free and value.producer is not None:
-                own = book.values[value.root] = self._value(value, value.producer)
-                if own.working_bytes:
+                value_items = book.values[value.root] = self._value(value, value.producer)
+                if value_items.working_bytes:
                     maker = self._maker(value.producer)
-                    book.working[maker] = book.working.get(maker, 0.0) + own.working_bytes
+                    book.working[maker] = book.working.get(maker, 0.0) + value_items.working_bytes
         return book
 
     def _maker(self, producer: Reader) -> str:
@@ -155,15 +157,17 @@ class _Bookkeeping:
         root = value.root
         position, port = producer
         model = self.models.ops.model(position)
-        made = self.items.made(model, self.assignment.ops[position], port)
+        output_state = self.items.made(model, self.assignment.ops[position], port)
         rest = self.assignment.rest.get(root)
-        if rest != made:
+        if rest != output_state:
             raise PlanError(
-                f"tensor {root!r} is made in the state {made} but said to rest in {rest}"
+                f"tensor {root!r} is made in the state {output_state} but said to rest in {rest}"
             )
         read = self.assignment.read.get(root)
         readers = tuple([(self._needed(reader), reader in value.again) for reader in value.readers])
-        return self.items.value(self.models.ops.space(root), made, read, readers, value.kept)
+        return self.items.value(
+            self.models.ops.space(root), output_state, read, readers, value.kept
+        )
 
     def _parameter(self, value: ProblemValue) -> ParameterItems:
         root = value.root

@@ -53,7 +53,7 @@ class ValueItems(NamedTuple):
     again, until its segment's gradients are done.
     """
 
-    made: Codes
+    rest: Codes
     read: Read | None
     shared: RedistributionItem | None
     to_readers: tuple[RedistributionItem | None, ...]
@@ -126,33 +126,33 @@ class Items:
     def op(self, model: OpModel, codes: Codes) -> Pair:
         """ns of compute, and of what the op moves by itself."""
         key = (self.models.key_of(model), codes)
-        found = self._ops.get(key)
-        if found is None:
+        pair = self._ops.get(key)
+        if pair is None:
             models, row = self.models, np.array([codes])
             count = models.problem.microbatches
-            found = self._ops[key] = (
+            pair = self._ops[key] = (
                 count * float(models.compute_ns(model, row)[0]),
                 count * float(own_moves_ns(model, row, models.interconnect)[0]),
             )
-        return found
+        return pair
 
     def needed(self, model: OpModel, codes: Codes, port: int) -> Codes:
         """The state in which a strategy needs an input."""
         key = (self.models.key_of(model), codes, port)
-        found = self._states.get(key)
-        if found is None:
+        state = self._states.get(key)
+        if state is None:
             row = model.required(np.array([codes]), port)[0]
-            found = self._states[key] = tuple(row.tolist())
-        return found
+            state = self._states[key] = tuple(row.tolist())
+        return state
 
     def made(self, model: OpModel, codes: Codes, port: int) -> Codes:
         """The state in which an output comes out."""
         key = (self.models.key_of(model), codes, -1 - port)
-        found = self._states.get(key)
-        if found is None:
+        state = self._states.get(key)
+        if state is None:
             row = model.made(np.array([codes]), port)[0]
-            found = self._states[key] = tuple(row.tolist())
-        return found
+            state = self._states[key] = tuple(row.tolist())
+        return state
 
     def way(
         self, space: StateSpace, source: Codes, target: Codes, again: bool
@@ -161,78 +161,86 @@ class Items:
         if source == target:
             return None
         key = (self.models.key_of(space), source, target, again)
-        found = self._ways.get(key)
-        if found is None:
+        item = self._ways.get(key)
+        if item is None:
             moves = self.models.redistributions(space)
             a, b = (space.index(np.array([codes])) for codes in (source, target))
             ns = float(moves.total_ns(a, b)[0])
             ns += float(moves.forward_ns(a, b)[0]) if again else 0.0
-            found = self._ways[key] = RedistributionItem(
+            item = self._ways[key] = RedistributionItem(
                 moves.forward_path(int(a[0]), int(b[0])),
                 moves.backward_path(int(a[0]), int(b[0])),
                 again,
                 ns * self.models.problem.microbatches,
             )
-        return found
+        return item
 
     def value(
         self,
         space: StateSpace,
-        made: Codes,
+        rest: Codes,
         read: Read | None,
         readers: tuple[tuple[Codes, bool], ...],
-        kept: BackwardNeed,
+        backward_need: BackwardNeed,
     ) -> ValueItems:
         """readers: what each needs, and whether it gets that again in the backward pass."""
-        key = (self.models.key_of(space), made, read and (read.codes, read.again), readers, kept)
-        found = self._values.get(key)
-        if found is None:
+        key = (
+            self.models.key_of(space),
+            rest,
+            read and (read.codes, read.again),
+            readers,
+            backward_need,
+        )
+        items = self._values.get(key)
+        if items is None:
             if read is None:
-                found = self._value_as_made(space, made, readers, kept)
+                items = self._value_as_made(space, rest, readers, backward_need)
             else:
-                found = self._value_as_read(space, made, read, readers, kept)
-            self._values[key] = found
-        return found
+                items = self._value_as_read(space, rest, read, readers, backward_need)
+            self._values[key] = items
+        return items
 
     def _value_as_made(
         self,
         space: StateSpace,
-        made: Codes,
+        rest: Codes,
         readers: tuple[tuple[Codes, bool], ...],
-        kept: BackwardNeed,
+        backward_need: BackwardNeed,
     ) -> ValueItems:
         saved: float | None = None
-        for needed, _ in readers if kept.again else ():
+        for needed, _ in readers if backward_need.again else ():
             moves = self.models.redistributions(space)
-            copy = saved_as_read_bytes(moves, np.array([made]), np.array([needed]), kept.is_at_hand)
+            copy = saved_as_read_bytes(
+                moves, np.array([rest]), np.array([needed]), backward_need.is_at_hand
+            )
             saved = float(copy[0, 0])
-        if kept.is_held:
-            saved = (saved or 0.0) + _local(space, made)
-        working = _local(space, made) if kept.is_remade and kept.at_rest else 0.0
-        ways = tuple([self.way(space, made, needed, False) for needed, _ in readers])
-        return ValueItems(made, None, None, ways, saved, working)
+        if backward_need.is_held:
+            saved = (saved or 0.0) + _local(space, rest)
+        working = _local(space, rest) if backward_need.is_remade and backward_need.at_rest else 0.0
+        ways = tuple([self.way(space, rest, needed, False) for needed, _ in readers])
+        return ValueItems(rest, None, None, ways, saved, working)
 
     def _value_as_read(
         self,
         space: StateSpace,
-        made: Codes,
+        rest: Codes,
         read: Read,
         readers: tuple[tuple[Codes, bool], ...],
-        kept: BackwardNeed,
+        backward_need: BackwardNeed,
     ) -> ValueItems:
-        moves, row = self.models.redistributions(space), np.array([made])
+        moves, row = self.models.redistributions(space), np.array([rest])
         states = ReadStates(np.array([read.codes]), np.array([read.again]))
         saved: float | None = None
-        if kept.again:
-            saved = float(saved_bytes(moves, row, states, kept.is_at_hand)[0, 0])
-        if kept.is_held:
-            saved = (saved or 0.0) + _local(space, made)
-        working = _local(space, made) if kept.is_remade and kept.at_rest else 0.0
-        if kept.is_remade and kept.as_read:
-            working += float(working_bytes(moves, row, states, kept.at_rest)[0, 0])
-        shared = self.way(space, made, read.codes, read.again)
+        if backward_need.again:
+            saved = float(saved_bytes(moves, row, states, backward_need.is_at_hand)[0, 0])
+        if backward_need.is_held:
+            saved = (saved or 0.0) + _local(space, rest)
+        working = _local(space, rest) if backward_need.is_remade and backward_need.at_rest else 0.0
+        if backward_need.is_remade and backward_need.as_read:
+            working += float(working_bytes(moves, row, states, backward_need.at_rest)[0, 0])
+        shared = self.way(space, rest, read.codes, read.again)
         ways = tuple([self.way(space, read.codes, needed, again) for needed, again in readers])
-        return ValueItems(made, read, shared, ways, saved, working)
+        return ValueItems(rest, read, shared, ways, saved, working)
 
     def parameter(
         self,
@@ -255,12 +263,12 @@ class Items:
             needed,
             lookup and (self.models.key_of(lookup[0]), lookup[1]),
         )
-        found = self._parameters.get(key)
-        if found is None:
+        items = self._parameters.get(key)
+        if items is None:
             targets = needed if read is None else (read,)
             pairs = [self._target(model, codes, target, name) for target in targets]
             states = np.array([codes])
-            value, gradient, optimizer = (float(own[0]) for own in model.memory_bytes(states))
+            value, gradient, optimizer = (float(column[0]) for column in model.memory_bytes(states))
             on_host = float(model.host_bytes(states)[0])
             host_ns, up_ns, down_ns = self._host_times(model, states, lookup)
             update_ns = float(model.update_ns(states)[0])
@@ -269,7 +277,7 @@ class Items:
             if lookup is not None and model.is_sparse(states)[0]:
                 rows, update_ns = self._rows(model, states, targets[0], lookup)
                 gradient, reductions_ns = rows.payload_bytes, (rows.ns,)
-            found = self._parameters[key] = ParameterItems(
+            items = self._parameters[key] = ParameterItems(
                 codes=codes,
                 targets=targets,
                 update_ns=update_ns,
@@ -284,9 +292,9 @@ class Items:
                 up_ns=up_ns,
                 down_ns=down_ns,
                 rows=rows,
-                dealt=_dealt(model, states, gradient, optimizer),
+                dealt=_owned_state(model, states, gradient, optimizer),
             )
-        return found
+        return items
 
     def _rows(
         self, model: ParameterModel, states: IntArray, target: Codes, lookup: tuple[OpModel, Codes]
@@ -294,26 +302,29 @@ class Items:
         """A sparse gradient, and ns of updating its rows in one step."""
         reader, strategy = lookup
         looked_up = reader.looked_up_bytes(np.array([strategy])) / model.element_bytes.value
-        found = model.row_gradients(np.array([target]), looked_up)
+        gradients = model.row_gradients(np.array([target]), looked_up)
         axes = tuple([a for a, code in enumerate(target) if code == model.space.slots + 2])
-        made, held, ns = (
-            float(own[0]) for own in (found.made_bytes, found.held_bytes, found.gather_ns)
+        made_bytes, payload_bytes, ns = (
+            float(column[0])
+            for column in (gradients.made_bytes, gradients.held_bytes, gradients.gather_ns)
         )
-        return Gathered(axes, made, held, ns), float(model.row_update_ns(states, found)[0, 0])
+        return Gathered(axes, made_bytes, payload_bytes, ns), float(
+            model.row_update_ns(states, gradients)[0, 0]
+        )
 
     def _host_times(
         self, model: ParameterModel, states: IntArray, lookup: tuple[OpModel, Codes] | None
     ) -> tuple[float, float, float]:
         """ns of a step: work on the host, up, down."""
         once = model.host_times(states)
-        found = [float(own[0]) for own in (once.work, once.up, once.down)]
+        times_ns = [float(column[0]) for column in (once.work, once.up, once.down)]
         if lookup is not None:
             reader, strategy = lookup
             looked_up = reader.looked_up_bytes(np.array([strategy])) / model.element_bytes.value
             rows = model.lookup_times(states, looked_up)
             parts = (rows.work, rows.up, rows.down)
-            found = [a + float(b[0, 0]) for a, b in zip(found, parts, strict=True)]
-        return found[0], found[1], found[2]
+            times_ns = [a + float(b[0, 0]) for a, b in zip(times_ns, parts, strict=True)]
+        return times_ns[0], times_ns[1], times_ns[2]
 
     def _target(self, model: ParameterModel, codes: Codes, target: Codes, name: str) -> Pair:
         states, needed = np.array([codes]), np.array([target])
@@ -339,7 +350,7 @@ class Items:
         return gather, float(often[0, 0]) * count + float(once[0, 0])
 
 
-def _dealt(
+def _owned_state(
     model: ParameterModel, states: IntArray, gradient: float, optimizer: float
 ) -> Dealt | None:
     """What an owner has; gradient, optimizer: bytes, the means of its group."""

@@ -100,7 +100,7 @@ def _backward(positions: IntArray, split: bool, segments: Segments) -> tuple[Int
     kinds: list[int] = []
     ops: list[int] = []
     for position in reversed(positions.tolist()):
-        own = again.pop(segments.segment_of.get(position, -1), [])
-        kinds += [OpEvent.AGAIN] * len(own) + halves
-        ops += [*own, *[position] * len(halves)]
+        recomputed = again.pop(segments.segment_of.get(position, -1), [])
+        kinds += [OpEvent.AGAIN] * len(recomputed) + halves
+        ops += [*recomputed, *[position] * len(halves)]
     return np.array(kinds, dtype=np.int64), np.array(ops, dtype=np.int64)

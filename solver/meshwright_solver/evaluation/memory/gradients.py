@@ -35,13 +35,13 @@ class Gradients:
 
     def longest(self, adder: int) -> ProblemValue:
         """What needs the gradient of a sum longest; of those that need it as long, the first."""
-        found = self._longest_of.get(adder)
-        if found is None:
+        summand = self._longest_of.get(adder)
+        if summand is None:
             of = self._models.values.value_of
             summands = [of[port.tensor] for port in self._models.problem.ops[adder].inputs]
-            found = max(summands, key=lambda own: self._passed_until(own, adder))
-            self._longest_of[adder] = found
-        return found
+            summand = max(summands, key=lambda value: self._passed_until(value, adder))
+            self._longest_of[adder] = summand
+        return summand
 
     def is_passed_on(self, reader: Reader, value: ProblemValue) -> bool:
         """Whether the gradient that a reader makes is that of its result."""
@@ -53,12 +53,12 @@ class Gradients:
 
     def with_gradient(self, value: ProblemValue) -> list[Reader]:
         """Readers that make a gradient of a value, in the order of the backward pass."""
-        found = []
+        readers = []
         for position, port in value.readers:
             model = self._models.ops.model(position)
             if model.runs_backward and model.inputs[port].has_gradient:
-                found.append((position, port))
-        return sorted(found, reverse=True)
+                readers.append((position, port))
+        return sorted(readers, reverse=True)
 
     def _passed_until(self, value: ProblemValue, adder: int) -> int:
         """The place until which a summand lives on the gradient of the sum; -1 where it has its

@@ -51,15 +51,15 @@ class Holdings:
     def positions(self) -> IntArray:
         """All that are named, in order."""
         tables = (self.rows, self.gathers, self.unreduced)
-        return np.unique(np.concatenate([own[:, [1, 3]].ravel() for own in tables]))
+        return np.unique(np.concatenate([table[:, [1, 3]].ravel() for table in tables]))
 
     @staticmethod
     def of(rows: IntArray) -> Holdings:
         """Of rows that begin with their table."""
 
         def of_table(table: HoldingTable, columns: int) -> IntArray:
-            own: IntArray = rows[rows[:, 0] == table, 1 : 1 + columns]
-            return own
+            table_rows: IntArray = rows[rows[:, 0] == table, 1 : 1 + columns]
+            return table_rows
 
         buffers = int(of_table(HoldingTable.BUFFERS, 6)[:, 4].sum())
         gathers, unreduced = of_table(HoldingTable.GATHERS, 5), of_table(HoldingTable.UNREDUCED, 5)

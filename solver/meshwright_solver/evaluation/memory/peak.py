@@ -67,11 +67,11 @@ class Moments:
     @property
     def fullest(self) -> PassPeak:
         """Of all, where a microbatch is worked on alone; the last of equal ones."""
-        return max(reversed(self.passes), key=lambda own: own.total)
+        return max(reversed(self.passes), key=lambda peak: peak.total)
 
     def renamed(self, names: Mapping[str, str]) -> Moments:
         """Of a stage whose ops have other names."""
-        passes = [replace(own, op=names.get(own.op or "", own.op)) for own in self.passes]
+        passes = [replace(peak, op=names.get(peak.op or "", peak.op)) for peak in self.passes]
         return replace(self, passes=tuple(passes))
 
 
@@ -84,17 +84,17 @@ def rows_of(
     holdings: each with the positions, in the order's graph, of those that it names, for each of
     its copies.
     """
-    own, gathers, unreduced, buffers = [], [], [], 0
+    holding_rows, gathers, unreduced, buffers = [], [], [], 0
     for held, names in holdings:
-        own.append(placed(held.rows, order, names))
+        holding_rows.append(placed(held.rows, order, names))
         gathers.append(placed(held.gathers, order, names))
         unreduced.append(placed(held.unreduced, order, names))
         buffers += held.buffers_bytes * len(names)
-    gathered, left = _by_start(gathers), _by_start(unreduced)
-    rows = [_of(array, None) for array in own]
-    rows += [_of(gathered, What.GATHERED), _of(left, What.GATHERED)]
-    beside = np.concatenate([_ahead(gathered), _behind(left)])
-    gathered_bytes = int(gathered[:, 2].sum() + left[:, 2].sum())
+    gathered, gradients = _by_start(gathers), _by_start(unreduced)
+    rows = [_labeled(array, None) for array in holding_rows]
+    rows += [_labeled(gathered, What.GATHERED), _labeled(gradients, What.GATHERED)]
+    beside = np.concatenate([_ahead(gathered), _behind(gradients)])
+    gathered_bytes = int(gathered[:, 2].sum() + gradients[:, 2].sum())
     return np.concatenate(rows), beside, buffers, gathered_bytes
 
 
@@ -108,18 +108,18 @@ def moments_of(
 ) -> Moments:
     """The fullest moment of every pass; of several that are as full, the latest op. name: of the op
     at a position. The rest is what `rows_of` finds."""
-    held = _held(order, np.concatenate([rows, beside]))
+    held = _held_bytes(order, np.concatenate([rows, beside]))
     total = held.sum(axis=0)
-    found = []
+    peaks = []
     for begin, end in zip(order.passes, order.passes[1:], strict=False):
-        own = total[begin:end]
+        pass_bytes = total[begin:end]
         positions = order.positions[begin:end]
-        full = np.flatnonzero(own == own.max())
+        full = np.flatnonzero(pass_bytes == pass_bytes.max())
         at = begin + int(full[np.argmax(positions[full])])
         crossing = (rows[:, 0] < begin) & (rows[:, 1] >= begin)
         saved, recomputed, working, gathered = (int(part) for part in held[:, at])
         event = OpEvent(int(order.kinds[at]))
-        found.append(
+        peaks.append(
             PassPeak(
                 _DOING[event],
                 None if event in _OF_NO_OP else name(int(order.positions[at])),
@@ -132,17 +132,17 @@ def moments_of(
         )
     saved_bytes = int(rows[rows[:, 3] == What.SAVED, 2].sum())
     passing_bytes = _passing_bytes(order, held)
-    return Moments(tuple(found), saved_bytes, buffers, gathered_bytes, passing_bytes)
+    return Moments(tuple(peaks), saved_bytes, buffers, gathered_bytes, passing_bytes)
 
 
 def _passing_bytes(order: EventOrder, held: IntArray) -> IntArray:
     of_ops = ~np.isin(order.kinds, _OF_NO_OP)
-    found = np.zeros(order.at.shape[1], dtype=np.int64)
-    np.maximum.at(found, order.positions[of_ops], held[What.RECOMPUTED :, of_ops].sum(axis=0))
-    return found
+    most_bytes = np.zeros(order.at.shape[1], dtype=np.int64)
+    np.maximum.at(most_bytes, order.positions[of_ops], held[What.RECOMPUTED :, of_ops].sum(axis=0))
+    return most_bytes
 
 
-def _held(order: EventOrder, rows: IntArray) -> IntArray:
+def _held_bytes(order: EventOrder, rows: IntArray) -> IntArray:
     """(what, places): bytes."""
     change = np.zeros((len(What), len(order.kinds) + 1), dtype=np.int64)
     np.add.at(change, (rows[:, 3], rows[:, 0]), rows[:, 2])
@@ -151,14 +151,14 @@ def _held(order: EventOrder, rows: IntArray) -> IntArray:
     return held
 
 
-def _of(rows: IntArray, what: What | None) -> IntArray:
+def _labeled(rows: IntArray, what: What | None) -> IntArray:
     kind = rows[:, 3:4] if what is None else np.full((len(rows), 1), int(what))
     return np.concatenate([rows[:, :3], kind], axis=1)
 
 
 def _by_start(rows: Sequence[IntArray]) -> IntArray:
-    found = np.concatenate([own[:, :3] for own in rows])
-    return found[np.argsort(found[:, 0], kind="stable")]
+    table = np.concatenate([array[:, :3] for array in rows])
+    return table[np.argsort(table[:, 0], kind="stable")]
 
 
 def _ahead(gathers: IntArray) -> IntArray:
@@ -178,8 +178,8 @@ def _behind(unreduced: IntArray) -> IntArray:
     number = np.searchsorted(starts, unreduced[:, 1], side="right")
     is_last = number >= len(starts)
     until = np.where(is_last, unreduced[:, 1], starts[np.minimum(number, len(starts) - 1)])
-    found = np.stack(
+    rows = np.stack(
         [unreduced[:, 1] + 1, until, unreduced[:, 2], np.full(len(unreduced), What.GATHERED)],
         axis=1,
     )
-    return found[found[:, 0] <= found[:, 1]]
+    return rows[rows[:, 0] <= rows[:, 1]]

@@ -63,5 +63,5 @@ def _order(
 def _segments(remade: RecomputedOps, names: Mapping[str, int]) -> Segments:
     return Segments(
         frozenset([names[name] for name in remade.again if name in names]),
-        {names[name]: own for name, own in remade.segment_of.items() if name in names},
+        {names[name]: segment for name, segment in remade.segment_of.items() if name in names},
     )

@@ -84,48 +84,48 @@ class Lengths:
 
     def exposed_ns(self, microbatches: int, *, begins: bool = True) -> dict[str, float]:
         """Over a step, by traffic. begins: whether the stage waits for parameters at the begin."""
-        found = {name: microbatches * own for name, own in zip(TRAFFIC, self.exposed, strict=True)}
-        found["parameter"] += self.begin if begins else 0.0
-        found["gradient"] += self.gradient_end
+        exposed = {name: microbatches * ns for name, ns in zip(TRAFFIC, self.exposed, strict=True)}
+        exposed["parameter"] += self.begin if begins else 0.0
+        exposed["gradient"] += self.gradient_end
         times = zip(TRAFFIC, self.moved, self.moved_once, strict=True)
-        most = {name: microbatches * own + once for name, own, once in times}
-        found["activation"] = min(found["activation"], most["activation"])
+        most = {name: microbatches * ns + once for name, ns, once in times}
+        exposed["activation"] = min(exposed["activation"], most["activation"])
         for name, other in (("parameter", "gradient"), ("gradient", "parameter")):
-            beyond = max(0.0, found[name] - most[name])
-            found[name] -= beyond
-            found[other] += beyond
-        found["host"] = self.host_end
-        return found
+            beyond = max(0.0, exposed[name] - most[name])
+            exposed[name] -= beyond
+            exposed[other] += beyond
+        exposed["host"] = self.host_end
+        return exposed
 
 
 def lengths_of(course: StageDag, *, training: bool, split: bool) -> Lengths:
     """training: whether there is a backward pass. split: whether that is made in two halves."""
     halves: tuple[Half, ...] = ("inputs", "weights") if split else ("whole",)
-    own = [forward(course)]
+    passes = [forward(course)]
     if training:
-        own += [backward(course, half) for half in halves]
-    waits = [_waits(found.moved, found.longest_ns) for found in own]
-    times = [found.longest_ns + waited for found, waited in zip(own, waits, strict=True)]
-    beyond = max(0.0, _busiest(np.sum([found.moved for found in own], axis=0)) - sum(times))
+        passes += [backward(course, half) for half in halves]
+    waits = [_waits(pass_.moved, pass_.longest_ns) for pass_ in passes]
+    times = [pass_.longest_ns + waited for pass_, waited in zip(passes, waits, strict=True)]
+    beyond = max(0.0, _busiest(np.sum([pass_.moved for pass_ in passes], axis=0)) - sum(times))
     times[-1] += beyond
-    moved = _by_traffic(own)
+    moved = _by_traffic(passes)
     ahead = forward_from_rest(course)
-    once = _by_traffic([ahead]) - _by_traffic(own[:1])
+    once = _by_traffic([ahead]) - _by_traffic(passes[:1])
     least = max(ahead.longest_ns, _busiest(ahead.moved))
-    ahead_ns = min(beyond, float(own[0].moved[PARAMETER, :, TIME].max(initial=0.0)))
+    ahead_ns = min(beyond, float(passes[0].moved[PARAMETER, :, TIME].max(initial=0.0)))
     begin = max(0.0, least - times[0] - ahead_ns)
     gradient_end = host_end = 0.0
     update = course.update_ns if training else 0.0
     if training:
         behind = backward_to_rest(course, halves[-1])
-        once += _by_traffic([behind]) - _by_traffic(own[-1:])
+        once += _by_traffic([behind]) - _by_traffic(passes[-1:])
         reduced = float(behind.ends[GRADIENT].max(initial=0.0))
         updated = max(behind.worked_ns, reduced) + update
         least = max(behind.longest_ns, updated, _busiest(behind.moved))
-        least += _waits(behind.moved, own[-1].longest_ns + update, beside=(PARAMETER,))
+        least += _waits(behind.moved, passes[-1].longest_ns + update, beside=(PARAMETER,))
         gradient_end = max(0.0, least - update - times[-1])
         host_end = max(0.0, reduced + _hosts_ns(course) - max(behind.longest_ns, updated))
-    work = sum(found.work_ns for found in own)
+    work = sum(pass_.work_ns for pass_ in passes)
     forward_ns, inputs_ns, weights_ns = (*times, 0.0, 0.0)[:3]
     if training and not split:
         # of a whole pass: the work on weights, and the rest
@@ -137,7 +137,7 @@ def lengths_of(course: StageDag, *, training: bool, split: bool) -> Lengths:
         weights=weights_ns,
         begin=begin,
         end=gradient_end + host_end + update,
-        exposed=_exposed(own, sum(waits) + beyond),
+        exposed=_exposed(passes, sum(waits) + beyond),
         work=work,
         update=update,
         gradient_end=gradient_end,
@@ -147,17 +147,17 @@ def lengths_of(course: StageDag, *, training: bool, split: bool) -> Lengths:
     )
 
 
-def _by_traffic(own: list[PassTimes]) -> FloatArray:
+def _by_traffic(passes: list[PassTimes]) -> FloatArray:
     """What every kind takes in some passes, on all links."""
-    found: FloatArray = np.sum([pass_.moved for pass_ in own], axis=0)[:, :, TIME].sum(axis=1)
-    return found
+    totals: FloatArray = np.sum([pass_.moved for pass_ in passes], axis=0)[:, :, TIME].sum(axis=1)
+    return totals
 
 
-def _exposed(own: list[PassTimes], waited: float) -> tuple[float, float, float]:
-    moved = _by_traffic(own)
+def _exposed(passes: list[PassTimes], waited: float) -> tuple[float, float, float]:
+    moved = _by_traffic(passes)
     beside = float(moved[PARAMETER] + moved[GRADIENT])
     share = float(moved[PARAMETER]) / beside if beside else 0.0
-    activation = sum(found.longest_ns - found.work_ns for found in own)
+    activation = sum(pass_.longest_ns - pass_.work_ns for pass_ in passes)
     return max(0.0, activation), waited * share, waited * (1 - share)
 
 
@@ -186,8 +186,8 @@ def _hosts_ns(course: StageDag) -> float:
     order = np.unique(course.edges[:, EDGE_VALUE], return_index=True)
     rows = course.host[order[0][np.argsort(order[1])]]
     down = work = up = 0.0
-    for own in rows[rows.any(axis=1)].tolist():
-        down += own[0]
-        work = max(work, down) + own[1]
-        up = max(up, work) + own[2]
+    for row in rows[rows.any(axis=1)].tolist():
+        down += row[0]
+        work = max(work, down) + row[1]
+        up = max(up, work) + row[2]
     return up

@@ -54,11 +54,11 @@ def in_halves(course: StageDag) -> StageDag:
         if h:
             edges[of_parameter, EDGE_GATHER : EDGE_ONCE + 1] = NOTHING
             edges[~of_parameter, EDGE_VALUE] += h * values
-        made = course.values.copy()
-        producer = made[:, VALUE_PRODUCER]
-        made[:, VALUE_PRODUCER] = np.where(is_parameter, NOBODY, place[h, producer])
+        half_values = course.values.copy()
+        producer = half_values[:, VALUE_PRODUCER]
+        half_values[:, VALUE_PRODUCER] = np.where(is_parameter, NOBODY, place[h, producer])
         all_edges.append(edges)
-        all_values.append(made)
+        all_values.append(half_values)
     edges = np.concatenate(all_edges)
     edges = edges[np.lexsort((edges[:, EDGE_PORT], edges[:, EDGE_READER]))]
     host = np.concatenate([course.host, np.zeros_like(course.host)])
@@ -76,19 +76,19 @@ def in_halves(course: StageDag) -> StageDag:
 
 def _moves(course: StageDag) -> NDArray[np.bool_]:
     """Of every op, whether anything moves between it and those before it."""
-    found = np.zeros(len(course.ops) + 1, dtype=np.bool_)
-    own = (course.ops[:, : OP_AGAIN + 1] != NOTHING).any(axis=1)
-    found[:-1] |= own
-    found[1:] |= own
+    moves = np.zeros(len(course.ops) + 1, dtype=np.bool_)
+    op_moves = (course.ops[:, : OP_AGAIN + 1] != NOTHING).any(axis=1)
+    moves[:-1] |= op_moves
+    moves[1:] |= op_moves
     edges = course.edges
     moved = (edges[:, [EDGE_THERE, EDGE_BACK]] != NOTHING).any(axis=1)
-    found[edges[moved, EDGE_READER]] = True
+    moves[edges[moved, EDGE_READER]] = True
     # readers that share a way share it from the first of them on
     value, first = np.unique(edges[:, EDGE_VALUE], return_index=True)
     ways = course.values[value][:, [VALUE_THERE, VALUE_BACK]]
     shared = (ways != NOTHING).any(axis=1) & (course.values[value, VALUE_PRODUCER] >= 0)
-    found[edges[first[shared], EDGE_READER]] = True
-    return found[:-1]
+    moves[edges[first[shared], EDGE_READER]] = True
+    return moves[:-1]
 
 
 def _holds(course: StageDag) -> IntArray:
@@ -97,10 +97,10 @@ def _holds(course: StageDag) -> IntArray:
     chains, edges = course.chains, course.edges
     behind = np.concatenate([[0], np.cumsum(chains.buckets)])
     buckets = behind[chains.first[1:]] - behind[chains.first[:-1]]
-    found = np.zeros(len(course.ops), dtype=np.int64)
+    bucket_counts = np.zeros(len(course.ops), dtype=np.int64)
     for chain in (EDGE_GATHER, EDGE_OFTEN):
-        np.add.at(found, edges[:, EDGE_READER], buckets[edges[:, chain]])
+        np.add.at(bucket_counts, edges[:, EDGE_READER], buckets[edges[:, chain]])
     value, first = np.unique(edges[:, EDGE_VALUE], return_index=True)
     for chain in (VALUE_GATHER, VALUE_OFTEN):
-        np.add.at(found, edges[first, EDGE_READER], buckets[course.values[value, chain]])
-    return found
+        np.add.at(bucket_counts, edges[first, EDGE_READER], buckets[course.values[value, chain]])
+    return bucket_counts

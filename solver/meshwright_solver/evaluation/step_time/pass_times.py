@@ -32,38 +32,38 @@ class PassTimes(NamedTuple):
 
 def forward(course: StageDag) -> PassTimes:
     """The forward pass, of parameters that are there."""
-    return _forward_found(course, with_parameters=False)
+    return _forward_pass(course, with_parameters=False)
 
 
 def forward_from_rest(course: StageDag) -> PassTimes:
     """The first forward pass, once parameters are spread and as they are gathered."""
-    return _forward_found(course, with_parameters=True)
+    return _forward_pass(course, with_parameters=True)
 
 
 def backward(course: StageDag, half: Half) -> PassTimes:
     """The backward pass or a half of it; gradients of parameters are reduced when there is time."""
-    return _backward_found(course, half, with_gradients=False)
+    return _backward_pass(course, half, with_gradients=False)
 
 
 def backward_to_rest(course: StageDag, half: Half) -> PassTimes:
     """The last one, with the reductions in it and behind it."""
-    return _backward_found(course, half, with_gradients=True)
+    return _backward_pass(course, half, with_gradients=True)
 
 
-def _forward_found(course: StageDag, *, with_parameters: bool) -> PassTimes:
+def _forward_pass(course: StageDag, *, with_parameters: bool) -> PassTimes:
     links = _links(course, chains_each=2 * with_parameters)
     worked_ns = walk_forward(
         course.chains, course.ops, course.ns, course.edges, course.edge_first, course.values,
         with_parameters, links,
     )  # fmt: skip
-    return _found(worked_ns, float(course.ns[:, 0].sum()), links)
+    return _pass_times(worked_ns, float(course.ns[:, 0].sum()), links)
 
 
-def _backward_found(course: StageDag, half: Half, *, with_gradients: bool) -> PassTimes:
+def _backward_pass(course: StageDag, half: Half, *, with_gradients: bool) -> PassTimes:
     links = _links(course, chains_each=2 * with_gradients)
     worked_ns = walk_backward(
         course.chains, course.ops, course.ns, course.edges, course.edge_first, course.values,
-        course.made_first, course.made, course.segment_first, course.segments,
+        course.output_first, course.outputs, course.segment_first, course.segments,
         half != "weights", half != "inputs", with_gradients, links,
     )  # fmt: skip
     work_ns = 0.0
@@ -73,10 +73,10 @@ def _backward_found(course: StageDag, half: Half, *, with_gradients: bool) -> Pa
         work_ns += float(course.ns[runs, 1].sum() + again.sum())
     if half != "inputs":
         work_ns += course.weights_ns
-    return _found(worked_ns, work_ns, links)
+    return _pass_times(worked_ns, work_ns, links)
 
 
-def _found(worked_ns: float, work_ns: float, links: LinkState) -> PassTimes:
+def _pass_times(worked_ns: float, work_ns: float, links: LinkState) -> PassTimes:
     ends = links.ends
     return PassTimes(
         max(worked_ns, float(ends.max(initial=0.0))), worked_ns, work_ns, ends, links.moved
