@@ -1,4 +1,4 @@
-"""Plans that do not fit: what they take, when, and what would make them fit."""
+"""Memory shortfalls: the memory that a plan needs, its peak, and remedies."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ PARTS = {
 }
 _RESTS = ("parameters", "gradients", "optimizer")
 _SHRINKS = ("activations", "recomputed", "working", "buffers")  # with the microbatch
-_SAID = 1e-3  # chosen: parts that are less of the whole are not worth a word
-_MOST_SPLITS = 10  # chosen: a microbatch is seldom more than 1,024 samples
+_SAID = 1e-3  # chosen: smaller parts of the whole are not listed
+_MOST_SPLITS = 10  # chosen: a microbatch rarely has more than 1,024 samples
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A plan of so many microbatches that takes more than there is. batch: of a step, where that is
-    known. recomputes: whether it does anything again."""
+    """Plan that needs more memory than a device has.
+
+    batch: samples of a step, if known. recomputes: whether the plan recomputes activations.
+    """
 
     memory: MemoryUse
     microbatches: int
@@ -37,7 +39,7 @@ class Misfit:
 
     @property
     def needed_bytes(self) -> int:
-        """Without what is reserved."""
+        """Memory of the plan without the reserve."""
         return self.memory.total - self.memory.reserved
 
     @property
@@ -49,7 +51,8 @@ class Misfit:
         return self.needed_bytes - self.available_bytes
 
     def infeasible(self) -> Infeasible:
-        """That no plan was found that takes less: not that there is none."""
+        """Infeasible result: the search found no plan that fits. It does not prove that none
+        exists."""
         return Infeasible(
             constraint="memory",
             detail=f"no plan that fits was found; the closest {self}",
@@ -80,12 +83,13 @@ class Misfit:
 
     @property
     def _inputs_bytes(self) -> float:
-        """What is saved when all is recomputed, roughly: Korthikanti et al. 2022, table 2, 2 s b h
-        of 34 s b h."""
+        """Approximate bytes saved under full recomputation: 2 s b h of 34 s b h (Korthikanti et al.
+        2022, table 2)."""
         return self.memory.activations * 2 / 34
 
     def _enough_microbatches(self) -> int | None:
-        """The fewest, by doubling, by which what goes with the microbatch would leave room."""
+        """Smallest number of microbatches, by doubling, that saves enough memory; None if there is
+        none."""
         memory = self.memory
         shrinking = sum(getattr(memory, part) for part in _SHRINKS)
         for splits in range(1, _MOST_SPLITS + 1):
@@ -98,7 +102,7 @@ class Misfit:
 
 
 def shown(memory: MemoryUse) -> str:
-    """The parts in GiB, the largest first."""
+    """Parts of the memory in GiB, largest first."""
     parts = [(getattr(memory, part), name) for part, name in PARTS.items()]
     largest = [
         part for part in sorted(parts, key=lambda part: -part[0]) if part[0] > _SAID * memory.total

@@ -1,4 +1,4 @@
-"""Notes on a plan: what a person should know that no number of it says."""
+"""Notes on a plan: facts for the user that the numbers of the plan do not show."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from meshwright_solver.problem.uneven import uneven_of
 from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.op_model import OpModel
 
-NAMED = 3  # chosen: of many alike
+NAMED = 3  # chosen: names in a list of many
 
-LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # its number in a dotted name
+LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # layer number in a dotted name
 UNEVEN_WOULD_DO = "sizes need not divide where the setup says `uneven: chunk` or `uneven: pad`"
 
 
-Chosen = Sequence[tuple[int, Codes, int]]  # position of an op, its strategy, how often
+Chosen = Sequence[tuple[int, Codes, int]]  # position of an op, its strategy, number of copies
 
 
 def once(notes: Iterable[str]) -> tuple[str, ...]:
-    """Notes that differ in nothing but numbers of layers are said once."""
+    """Notes without duplicates: notes that differ only in layer numbers are merged."""
     alike: dict[str, list[str]] = {}
     for note in notes:
         alike.setdefault(LAYER.sub("*", note), []).append(note)
@@ -39,7 +39,7 @@ def once(notes: Iterable[str]) -> tuple[str, ...]:
 
 
 def borrowed_curves(problem: Problem) -> list[str]:
-    """Whose curves are taken for a device of which none were measured."""
+    """Note on a device without measured curves, with the device whose curves replace them."""
     device = problem.topology.device
     curves = rates_of(problem.calibration, device).curves
     if curves is None or (curves.device == device.name and curves.relative is None):
@@ -49,7 +49,10 @@ def borrowed_curves(problem: Problem) -> list[str]:
 
 
 def replaced_pins(pins: Sequence[Pin], effective: Iterable[Pin]) -> list[str]:
-    """Of these objects, pins that later ones replace on every op; kept: those that hold for one."""
+    """Notes on pins that later pins override on every op.
+
+    Pins are compared by identity. effective: the pins that hold for at least one op.
+    """
     key_of = IdentityKeys()
     held = set(key_of.each(effective))
     return [
@@ -60,10 +63,10 @@ def replaced_pins(pins: Sequence[Pin], effective: Iterable[Pin]) -> list[str]:
 
 
 def repeated_work(models: Models, chosen: Chosen) -> float:
-    """The share of all arithmetic that is done by more devices than need to.
+    """Share of redundant arithmetic, which more devices execute than necessary.
 
-    Every device counts with the valid part of its chunk: padding is not computed on, and waiting
-    for the longest chunk is no work.
+    Every device counts with the valid part of its chunk. Padding and waiting for the longest chunk
+    do not count as work.
     """
     useful = done = 0.0
     devices = models.mesh.device_count
@@ -79,9 +82,9 @@ def repeated_work(models: Models, chosen: Chosen) -> float:
 
 
 def idle_axes(models: Models, chosen: Chosen, why_not: str) -> list[str]:
-    """Axes on which hardly anything is sharded: their devices repeat each other's work.
+    """Notes on mesh axes along which devices mostly execute the same work.
 
-    why_not: the reason, in words.
+    why_not: the reason, as text.
     """
     notes = []
     shares: dict[tuple[IdentityKey, Codes], list[bool]] = {}
@@ -96,7 +99,7 @@ def idle_axes(models: Models, chosen: Chosen, why_not: str) -> list[str]:
         for a, is_shared in enumerate(shares[key]):
             useful[a] += model.flops * times if is_shared else 0.0
     for axis, shared_flops in zip(models.mesh.axes, useful, strict=True):
-        # chosen: an axis that carries less than half of the arithmetic is worth a word
+        # chosen: an axis gets a note if it shards less than half of the arithmetic
         if axis.size == 1 or shared_flops >= flops / 2:
             continue
         why = why_not
@@ -113,21 +116,21 @@ def idle_axes(models: Models, chosen: Chosen, why_not: str) -> list[str]:
 
 
 def _shares(model: OpModel, codes: Codes) -> list[bool]:
-    """For every axis, whether more devices share the work of an op for having it."""
+    """Per axis, whether the axis increases the number of devices that share the work of an op."""
     without = [(*codes[:a], model.idle, *codes[a + 1 :]) for a in range(len(codes))]
     with_all, *alone = model.workers(np.array([codes, *without])).tolist()
     return [with_all > worker_count for worker_count in alone]
 
 
 def _uneven_models(models: Models) -> Models:
-    """The same ops where sizes may be cut unevenly."""
+    """Models of the same ops with uneven sharding."""
     problem = models.problem
     uneven = uneven_of(problem.ops, problem.tensors, "chunk")
     return Models(replace(problem, uneven=uneven), models.values, models.mesh)
 
 
 def _divisible_flops(models: Models, chosen: Chosen, ways: int) -> float:
-    """The arithmetic of ops of which a part can be cut into so many chunks."""
+    """Arithmetic of the ops that have a dim divisible by `ways`."""
     return sum(
         model.flops * times
         for model, times in ((models.ops.model(position), times) for position, _, times in chosen)
@@ -143,7 +146,7 @@ def _divides(model: OpModel, ways: int) -> bool:
 
 
 def idle_wishes(request: Request) -> list[str]:
-    """What is wished for training and means nothing in inference."""
+    """Notes on training options of a request that have no effect in inference."""
     if request.setup.phase == "training":
         return []
     wishes, constraints = [], request.constraints
@@ -160,12 +163,12 @@ def idle_wishes(request: Request) -> list[str]:
 
 
 def nothing_again(request: Request, problem: Problem) -> list[str]:
-    """Why nothing is recomputed where that was asked for."""
+    """Note on a recompute policy that recomputes nothing."""
     recompute = request.recompute
     if recompute.policy in ("none", "auto") or recompute.blocks == 0 or problem.remade:
         return []
     if not problem.training:
-        return []  # `idle_wishes` says it
+        return []  # covered by `idle_wishes`
     return [
         f"recompute {recompute.policy}: nothing is done again; no repeated block has ops that this "
         "policy may repeat and whose results take memory"
@@ -173,7 +176,7 @@ def nothing_again(request: Request, problem: Problem) -> list[str]:
 
 
 def busiest_experts(models: Models, chosen: Chosen) -> list[str]:
-    """What an imbalance of experts comes to on the devices of a plan."""
+    """Note on the load of the busiest device under expert imbalance."""
     problem = models.problem
     imbalance = problem.setup.expert_imbalance
     if imbalance == 1:
@@ -201,7 +204,7 @@ def busiest_experts(models: Models, chosen: Chosen) -> list[str]:
 
 
 def sparse_updates(stages: Sequence[Stage]) -> list[str]:
-    """Which parameters are updated row by row."""
+    """Note on parameters with sparse gradients."""
     names = [
         parameter.tensor
         for stage in stages
@@ -218,7 +221,7 @@ def sparse_updates(stages: Sequence[Stage]) -> list[str]:
 
 
 def in_turns(problem: Problem) -> list[str]:
-    """That microbatches take turns, where they do."""
+    """Note on microbatches that take turns."""
     copies = problem.copies
     if copies == 1:
         return []

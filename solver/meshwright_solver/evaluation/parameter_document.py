@@ -1,4 +1,4 @@
-"""Parameters in plan documents: their layouts at rest, gathers, reductions and spreading."""
+"""Parameters in plan documents: layouts at rest, gathers, gradient reductions and spreading."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from meshwright_solver.strategies.mesh_models import Models
 
 
 class ParameterDocument(NamedTuple):
-    """A parameter's plan, and what moves: for which of the readers, or for all together."""
+    """Plan of a parameter and its redistributions.
+
+    moves: index of the reader, or None for all readers, with its redistribution.
+    """
 
     plan: ParameterPlan
     moves: tuple[tuple[int | None, Redistribution], ...]
@@ -38,14 +41,14 @@ class ParameterDocument(NamedTuple):
 def parameter_document(
     models: Models, value: ProblemValue, items: ParameterItems
 ) -> ParameterDocument:
-    """One object for all parameters of equal content, without their names."""
+    """Document of a parameter without its name, shared by all parameters of equal content."""
     key = ("parameter plan", models.look(value), models.key_of(items))
     return models.shared(key, lambda: _parameter_of(models, value, items))
 
 
 def _parameter_of(models: Models, value: ProblemValue, items: ParameterItems) -> ParameterDocument:
     model = models.parameter(value)
-    # the order of its axes follows what the first reader needs, or all together
+    # the first reader, or the layout that readers share, determines the order of the axes
     order = model.order(np.array(items.codes), np.array(items.targets[0]))
     layouts = parameter_layouts(models, value, items.codes, order)
     plan = ParameterPlan(
@@ -84,7 +87,7 @@ def _owned_states(items: ParameterItems) -> tuple[Resting, ...]:
 def _spread_redistributions(
     models: Models, value: ProblemValue, items: ParameterItems, order: tuple[int, ...]
 ) -> Iterator[Redistribution]:
-    """What follows the update."""
+    """Redistributions of the value after the optimizer update."""
     model, row = models.parameter(value), np.array([items.codes])
     steps = steps_of(models, value, model.value_moves, model.spread_path(row), order)
     if steps:
@@ -129,7 +132,7 @@ def _target_redistributions(
 def _gathered_rows(
     models: Models, value: ProblemValue, rows: Gathered, codes: Codes, order: tuple[int, ...]
 ) -> Iterator[Redistribution]:
-    """The reduction of a sparse gradient, once a step."""
+    """Reduction of a sparse gradient, once per step."""
     if not rows.axes:
         return
     made_bytes = rows.made_bytes * models.problem.microbatches

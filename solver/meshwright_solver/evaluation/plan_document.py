@@ -1,6 +1,6 @@
 """Plan documents from assignments: names instead of codes, steps with groups, bytes and times.
 
-What is written is written once for each content, and named for all that have it.
+Each distinct content is built once and copied under the name of every item that has it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from meshwright_solver.strategies.op_model import OpModel
 def stage_document(
     models: Models, assignment: Assignment, ledger: Ledger, share: AssignmentShare | None = None
 ) -> Stage:
-    """The one stage of a plan, or a share of it; the ledger is of the same."""
+    """Stage document of an assignment, or of a share of it. ledger: of the same share."""
     share = share or AssignmentShare.all_of(models, assignment)
     value_of = models.values.value_of
     contents = {
@@ -75,7 +75,7 @@ def stage_document(
 def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
     op, model = models.problem.ops[position], models.ops.model(position)
     times = ledger.ops[position]
-    # ops of equal parts hold the same tuple of them
+    # ops with equal parts share one tuple object
     key = (
         "op plan",
         models.key_of(model),
@@ -89,7 +89,7 @@ def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
 
 
 def op_of_codes(models: Models, position: int, codes: Codes, times: tuple[float, float]) -> OpPlan:
-    """A strategy of an op as plans say it, without the op's name."""
+    """Plan of an op from its strategy codes, without the name of the op."""
     op = models.problem.ops[position]
     model = models.ops.model(position)
     strategy: dict[str, tuple[Axis, ...]] = {}
@@ -136,12 +136,12 @@ def _own_steps(models: Models, model: OpModel, codes: Codes) -> tuple[OwnStep, .
 
 
 def _tensors(models: Models, share: AssignmentShare, ledger: Ledger) -> Iterator[TensorPlan]:
-    """Of all values that an op makes, and of parameters that readers share."""
+    """Plans of all op outputs, and of parameters whose readers share a layout."""
     for value in share.values:
         items = ledger.values.get(value.root)
         if items is not None:
             key = ("tensor plan", models.look(value), models.key_of(items))
-            # what the ledger holds is one object for all that is equal, as long as there are models
+            # equal items of the ledger are one object for the lifetime of the models
             content = models.shared(
                 key, lambda items=items, value=value: _tensor(models, value, items)
             )  # type: ignore[misc]  # mypy cannot infer a lambda with a default
@@ -179,7 +179,7 @@ def _value_codes(models: Models, value: ProblemValue, codes: Codes) -> Codes:
 def _activations(
     models: Models, share: AssignmentShare, ledger: Ledger
 ) -> Iterator[Redistribution]:
-    """On the way to readers; of parameters, from the layout that these share."""
+    """Redistributions to readers, for parameters from the layout that their readers share."""
     for value in share.values:
         items = ledger.values.get(value.root)
         parameter = ledger.parameters.get(value.root)
@@ -195,7 +195,7 @@ def _activations(
 def _transfer(
     models: Models, value: ProblemValue, way: RedistributionItem, reader: Reader | None
 ) -> Iterator[Redistribution]:
-    """None where only the price of a state changes, and nothing moves."""
+    """Redistribution to one reader; nothing if only the cost of a state changes."""
     if not (way.forward or way.backward):
         return
 
@@ -219,7 +219,7 @@ def _transfer(
 def _with_names(
     models: Models, content: Redistribution, root: str, reader: Reader | None
 ) -> Redistribution:
-    """Under the names of its tensor, of the op that reads it and of which input."""
+    """Redistribution with the names of its tensor and of its reader."""
     if reader is None:
         return content.like(tensor=root)
     return content.like(tensor=root, op=models.problem.ops[reader[0]].name, input=reader[1])

@@ -1,4 +1,4 @@
-"""A stage of a plan document, read back as an assignment."""
+"""Assignment of a stage in a plan document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from meshwright_solver.strategies.sparse_tables import LOOKUP
 
 
 def strategies_of_stage(models: Models, stage: Stage) -> dict[int, Codes]:
-    """Position of op -> its strategy; raises PlanError for an op too many or too few."""
+    """Strategies by position of op. Raises PlanError for unknown, duplicate or missing ops."""
     problem = models.problem
     positions = problem.position_of
     _check_once("op", [planned.op for planned in stage.ops])
@@ -42,7 +42,7 @@ def strategies_of_stage(models: Models, stage: Stage) -> dict[int, Codes]:
 
 
 def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
-    """Read a plan's stage back; raises PlanError, naming op or tensor, where it does not fit."""
+    """Assignment of a stage. Raises PlanError, with op or tensor, if it does not fit the graph."""
     values = models.values
     _check_once("tensor", [tensor.tensor for tensor in stage.tensors])
     _check_once("parameter", [parameter.tensor for parameter in stage.parameters])
@@ -122,7 +122,7 @@ def _op_codes(
     for axis in followers:
         following = model.following(codes.get(axis, model.idle))
         if following is None:
-            raise PlanError(f"op {op.name!r}: nothing can follow what lies on axis {axis!r}")
+            raise PlanError(f"op {op.name!r}: no factor can follow the factor on axis {axis!r}")
         codes[axis] = following
     row = np.array([list(codes.values())])
     if not (model.choices == row).all(axis=1).any():
@@ -144,27 +144,26 @@ def _parameter_codes(
             break
         known.setdefault(_axes_of(parameter_layouts(models, value, row)), row)
     codes = known.get(wanted)
-    # sizes, spans and chunks are as the state has them, or this is no state
+    # a state also determines sizes, spans and chunks
     if codes is not None and _shapes_of(parameter_layouts(models, value, codes)) == _shapes_of(
         triple
     ):
         return codes
     raise PlanError(
-        f"parameter {value.root!r}: the layouts {triple[0]}, {triple[1]}, {triple[2]} are no state "
-        "that the search knows"
+        f"parameter {value.root!r}: the layouts {triple[0]}, {triple[1]}, {triple[2]} are not a "
+        "state of the search space"
     )
 
 
 def _no_codes_yet(model: ParameterModel) -> tuple[dict[Hashable, Codes], Iterator[Codes]]:
-    """The states by where they lie, and those that were not looked at: few are asked for."""
+    """Known states by layout, and an iterator over the rest; most states are never requested."""
     return {}, (tuple(row) for row in model.every_state.tolist())
 
 
 def _with_placement(
     models: Models, value: ProblemValue, codes: Codes, planned: ParameterPlan
 ) -> Codes:
-    """The state with parts on hosts, or with a sparse gradient; raises PlanError where that cannot
-    be."""
+    """Codes with host offload, ownership or a sparse gradient. Raises PlanError if invalid."""
     model, on_host = models.parameter(value), planned.on_host
     if planned.owner:
         return _with_owner(models, value, codes, planned)
@@ -203,9 +202,9 @@ def _with_owner(models: Models, value: ProblemValue, codes: Codes, planned: Para
         or (place == DEALT_TOO and not model.has_fine_gradient(np.array([codes]))[0])
     ):
         raise PlanError(
-            f"parameter {value.root!r} cannot have an owner along {', '.join(planned.owner)}: the "
-            "optimizer state of a trained parameter on devices has that, along all axes that cut "
-            f"nothing of it and could not ({', '.join(along) or 'none'})"
+            f"parameter {value.root!r} cannot have an owner along {', '.join(planned.owner)}: only "
+            "the optimizer state of a trained parameter on devices has an owner, along all axes "
+            f"that do not and cannot shard it; use {', '.join(along) or 'none'}"
         )
     return state
 
@@ -215,14 +214,14 @@ def _with_sparse_gradient(
 ) -> Codes:
     if not model.trained or model.rows is None or on_host or max(codes) > model.space.slots:
         raise PlanError(
-            f"parameter {value.root!r} cannot have a sparse gradient: a trained table on devices "
-            f"has that, of which one {LOOKUP} alone reads rows, and it lies as the table does"
+            f"parameter {value.root!r} cannot have a sparse gradient: it requires a trained table "
+            f"on devices with a single {LOOKUP} as its only reader, in the layout of the table"
         )
     return tuple(code + model.space.base * ROWS for code in codes)
 
 
 def _axes_of(layouts: Iterable[Layout | None]) -> Hashable:
-    """On which sub-dims axes lie, in whatever order; and what is partial."""
+    """Unordered axes of every sub-dim, and partial sums."""
     return tuple(
         None
         if layout is None
@@ -235,7 +234,7 @@ def _axes_of(layouts: Iterable[Layout | None]) -> Hashable:
 
 
 def _shapes_of(layouts: Iterable[Layout | None]) -> Hashable:
-    """All else that layouts say."""
+    """Sizes, spans, chunks, segments and padding of layouts."""
     return tuple(
         None
         if layout is None

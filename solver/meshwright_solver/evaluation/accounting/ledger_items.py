@@ -1,9 +1,9 @@
-"""What the items of a plan cost, each content once: ops by strategy, values by layouts.
+"""Ledger items, computed once per content: ops by strategy, values by layouts.
 
-Ops and values of repeated layers are a few contents over and over. Here an op is its model and its
-strategy, a value the space of its states and the states it goes through; names come in only where
-an error has to say one. Spaces and models are told apart by identity: `OpModels` and `Models` keep
-one object of each content.
+Repeated layers consist of few distinct contents. The content of an op is its model and its
+strategy. The content of a value is its state space and its states. Names occur in errors only.
+Spaces and models are compared by identity, because `OpModels` and `Models` keep one object per
+content.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ Pair = tuple[float, float]
 
 
 class RedistributionItem(NamedTuple):
-    """A redistribution: paths in each microbatch, whether forward runs again, time of one step."""
+    """Redistribution: its paths per microbatch, and ns per step.
+
+    again: whether the forward path runs again in the backward pass.
+    """
 
     forward: Path
     backward: Path
@@ -46,11 +49,11 @@ class RedistributionItem(NamedTuple):
 
 
 class ValueItems(NamedTuple):
-    """A value as it is made and as its readers share it, and the ways between.
+    """Value in its layout at rest and its read layout, and the redistributions between.
 
-    From the producer to all readers together, where they share one, and from there to each; None
-    where nothing moves. saved_bytes: None where nothing is saved. working_bytes: of what is made
-    again, until its segment's gradients are done.
+    shared: from the producer to the layout that readers share. to_readers: from there to each
+    reader; None if nothing moves. saved_bytes: None if nothing is saved. working_bytes: recomputed
+    values, held until the gradients of their segment are complete.
     """
 
     rest: Codes
@@ -62,9 +65,9 @@ class ValueItems(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What a sparse gradient takes: ids and rows of all members, gathered over axes once a step.
+    """Sparse gradient: ids and rows of all members, gathered over axes once per step.
 
-    made_bytes: of one microbatch on a device. payload_bytes: of all.
+    made_bytes: of one microbatch on a device. payload_bytes: of all members.
     """
 
     axes: tuple[int, ...]
@@ -74,7 +77,7 @@ class Gathered(NamedTuple):
 
 
 class ParameterBytes(NamedTuple):
-    """Bytes at rest of a parameter on a device, and of all in the device's share of its host."""
+    """Bytes at rest of a parameter on a device, and in the share of the device in host memory."""
 
     value: float
     gradient: float
@@ -83,13 +86,13 @@ class ParameterBytes(NamedTuple):
 
 
 class ParameterItems(NamedTuple):
-    """A parameter in a state.
+    """Parameter in a state.
 
-    targets: the states to which it is gathered, and from which its gradient is reduced: the one
-    that readers share, or that of each. gathers_ns, reductions_ns: in one step, by target.
-    to_readers: ways from the shared state, None where nothing moves. host_ns, up_ns, down_ns: in
-    one step, of hosts and of the links from and to them. rows: of a sparse gradient. dealt: where
-    one device of a group has the optimizer state; bytes are then the mean.
+    targets: states that it is gathered to and its gradient is reduced from: the state that readers
+    share, or one per reader. gathers_ns, reductions_ns: per step, by target. to_readers:
+    redistributions from the shared state; None if nothing moves. host_ns, up_ns, down_ns: per step,
+    of hosts and of the links from and to them. rows: of a sparse gradient. dealt: ownership of the
+    optimizer state by one device of a group; bytes are then the mean.
     """
 
     codes: Codes
@@ -109,7 +112,7 @@ class ParameterItems(NamedTuple):
 
 @dataclass(slots=True)
 class Items:
-    """The items of one problem on one mesh."""
+    """Ledger items of one problem on one mesh."""
 
     models: Models
     _ops: dict[Hashable, Pair] = field(default_factory=dict)
@@ -120,11 +123,11 @@ class Items:
 
     @staticmethod
     def of(models: Models) -> Items:
-        """The one object of these models."""
+        """The single instance for these models."""
         return models.shared("items", lambda: Items(models))
 
     def op(self, model: OpModel, codes: Codes) -> Pair:
-        """ns of compute, and of what the op moves by itself."""
+        """ns of compute, and of the collectives inside the op."""
         key = (self.models.key_of(model), codes)
         pair = self._ops.get(key)
         if pair is None:
@@ -137,7 +140,7 @@ class Items:
         return pair
 
     def needed(self, model: OpModel, codes: Codes, port: int) -> Codes:
-        """The state in which a strategy needs an input."""
+        """State that a strategy requires of an input."""
         key = (self.models.key_of(model), codes, port)
         state = self._states.get(key)
         if state is None:
@@ -146,7 +149,7 @@ class Items:
         return state
 
     def made(self, model: OpModel, codes: Codes, port: int) -> Codes:
-        """The state in which an output comes out."""
+        """State that a strategy produces for an output."""
         key = (self.models.key_of(model), codes, -1 - port)
         state = self._states.get(key)
         if state is None:
@@ -157,7 +160,7 @@ class Items:
     def way(
         self, space: StateSpace, source: Codes, target: Codes, again: bool
     ) -> RedistributionItem | None:
-        """The redistribution between two states; None where they are one."""
+        """Redistribution between two states; None if they are equal."""
         if source == target:
             return None
         key = (self.models.key_of(space), source, target, again)
@@ -183,7 +186,11 @@ class Items:
         readers: tuple[tuple[Codes, bool], ...],
         backward_need: BackwardNeed,
     ) -> ValueItems:
-        """readers: what each needs, and whether it gets that again in the backward pass."""
+        """Items of a value.
+
+        readers: the state that each reader needs, and whether it needs the value again in the
+        backward pass.
+        """
         key = (
             self.models.key_of(space),
             rest,
@@ -251,10 +258,13 @@ class Items:
         lookup: tuple[OpModel, Codes] | None,
         name: str,
     ) -> ParameterItems:
-        """read: the state that readers share; needed: what each needs; lookup: of a table, the op
-        that looks rows up, with its strategy.
+        """Items of a parameter.
 
-        Raises PlanError, with the parameter's name, where it rests coarser than what is read.
+        read: the state that readers share. needed: the state that each reader needs. lookup: the op
+        that looks up rows of a table, with its strategy.
+
+        Raises PlanError, with the name of the parameter, if its state at rest is coarser than a
+        read state.
         """
         key = (
             self.models.key_of(model),
@@ -299,7 +309,7 @@ class Items:
     def _rows(
         self, model: ParameterModel, states: IntArray, target: Codes, lookup: tuple[OpModel, Codes]
     ) -> tuple[Gathered, float]:
-        """A sparse gradient, and ns of updating its rows in one step."""
+        """Sparse gradient, and ns of its row updates per step."""
         reader, strategy = lookup
         looked_up = reader.looked_up_bytes(np.array([strategy])) / model.element_bytes.value
         gradients = model.row_gradients(np.array([target]), looked_up)
@@ -315,7 +325,7 @@ class Items:
     def _host_times(
         self, model: ParameterModel, states: IntArray, lookup: tuple[OpModel, Codes] | None
     ) -> tuple[float, float, float]:
-        """ns of a step: work on the host, up, down."""
+        """ns per step: work on the host, up, down."""
         once = model.host_times(states)
         times_ns = [float(column[0]) for column in (once.work, once.up, once.down)]
         if lookup is not None:
@@ -334,13 +344,13 @@ class Items:
         often, once = model.reduce_ns(states, needed)
         if bool(model.not_on_host(states, needed)[0, 0]):
             raise PlanError(
-                f"parameter {name!r} cannot lie on hosts in the state {codes} while its reader "
-                f"needs it in the state {target}"
+                f"parameter {name!r} cannot be offloaded to hosts in the state {codes}: its reader "
+                f"needs the state {target}"
             )
         if bool(model.not_in_rows(states, needed)[0, 0]):
             raise PlanError(
-                f"parameter {name!r} has a sparse gradient and rests in the state {codes}; its "
-                f"reader needs it in the state {target}, and it has to lie so"
+                f"parameter {name!r} has a sparse gradient and rests in the state {codes}, but its "
+                f"reader needs the state {target}; use the same state for both"
             )
         if not np.isfinite(gather + float(often[0, 0]) + float(once[0, 0])):
             raise PlanError(
@@ -353,7 +363,8 @@ class Items:
 def _owned_state(
     model: ParameterModel, states: IntArray, gradient: float, optimizer: float
 ) -> Dealt | None:
-    """What an owner has; gradient, optimizer: bytes, the means of its group."""
+    """Owned state of a parameter; None without an owner. gradient, optimizer: mean bytes per
+    device."""
     has_gradient = bool(model.deals_gradient(states)[0])
     mean_bytes = optimizer + (gradient if has_gradient else 0.0)
     axes = np.flatnonzero(model.dealt_axes(states)[0]).tolist()
