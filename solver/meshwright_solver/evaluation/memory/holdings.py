@@ -1,18 +1,19 @@
-"""What is held from when until when, on the fullest device, for one microbatch.
+"""Holdings: lifetimes of tensors on the fullest device, for one microbatch.
 
 Of a value
 
-    at rest      from its op until its last reader, or until it was brought to all of them
-    as read      a copy in another layout: with its readers
-    saved        from its op until the last gradient that needs it
-    made again   from then until the last gradient that needs it
-    gradient     from the first reader's backward until its op's; a later reader adds its own to it
+    at rest      from its op to its last reader, or to its redistribution to all readers
+    as read      a copy in another layout: during its readers
+    saved        from its op to the last gradient that needs it
+    recomputed   from recomputation to the last gradient that needs it
+    gradient     from the first backward of a reader to the backward of its op; later readers
+                 accumulate into it
 
-What a way of several steps makes between its ends is held at its reader.
+Intermediate tensors of a redistribution are held at its reader.
 
-Of a parameter: its value, gathered, from the first to the last reader, forward and again backward;
-its gradient before it is reduced, or added to that of other microbatches. A sum passes the gradient
-that it gets on to what it adds, and makes none (PyTorch's AddBackward).
+Of a parameter: its gathered value from the first to the last reader, in the forward and again in
+the backward pass; its gradient until it is reduced or accumulated. A sum forwards its gradient to
+its summands without allocating another (PyTorch's AddBackward).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def holdings_of(
     share: AssignmentShare,
     order: EventOrder,
 ) -> Holdings:
-    """Of a share of an assignment. order: of all its ops."""
+    """Holdings of a share of an assignment. order: of all its ops."""
     writer = _HoldingsWriter(models, assignment, ledger, order)
     for position in share.ops:
         writer.op(position)
@@ -93,7 +94,7 @@ class _HoldingsWriter:
         self._does_again = bool((order.at[OpEvent.AGAIN] >= 0).any())
         self._local: dict[tuple[IdentityKey, tuple[int, ...]], int] = {}
 
-    # --- what is alike ---------------------------------------------------------------------------
+    # --- contents --------------------------------------------------------------------------------
 
     def add_value(self, value: ProblemValue, items: ValueItems, producer: int) -> None:
         positions = [producer, *[position for position, _ in value.readers]]
@@ -126,9 +127,9 @@ class _HoldingsWriter:
         self.stamps.add(content, positions, write)
 
     def _look(self, value: ProblemValue, positions: Sequence[int]) -> Hashable:
-        """What readers are, and the order of all that is done with ops at these positions.
+        """Models of the readers, and the order of all events of ops at these positions.
 
-        That is the order of the positions, where nothing is done again.
+        Without recomputation the order of events is the order of the positions.
         """
         model, key_of = self.models.ops.model, self.key_of
         readers = tuple([(key_of(model(position)), port) for position, port in value.readers])
@@ -144,7 +145,7 @@ class _HoldingsWriter:
         return readers
 
     def op(self, position: int) -> None:
-        """What its kernels make for themselves."""
+        """Kernel workspace of an op."""
         self._scratch(position)
         op = self.problem.ops[position]
         forward, backward = inside_forward(op.op.kind), inside_backward(op.op.kind)
@@ -158,7 +159,7 @@ class _HoldingsWriter:
             self._hold((OpEvent.INPUTS, position), None, backward * size)
 
     def _scratch(self, position: int) -> None:
-        """Working memory that its rule asks for, whenever the forward pass of the op runs."""
+        """Scratch memory of the rule of an op, in every forward execution."""
         known, model = self.problem.ops[position].known, self.models.ops.model(position)
         if known is None or known.rule.working_bytes is None:
             return
@@ -220,7 +221,7 @@ class _HoldingsWriter:
             self._hold((OpEvent.FORWARD, position), None, between + (0 if is_saved else size))
 
     def _hold_for_backward(self, value: ProblemValue, items: ValueItems, producer: int) -> None:
-        """What is saved and what is made again, and copies made again for the backward pass."""
+        """Saved and recomputed values, and repeated redistributions in the backward pass."""
         saved, working = round(items.saved_bytes or 0.0), round(items.working_bytes)
         needs = self._needs(value, producer)
         if not needs:
@@ -242,14 +243,14 @@ class _HoldingsWriter:
                     self._hold(event, None, size)
 
     def _needs(self, value: ProblemValue, producer: int) -> list[tuple[OpEvent, int]]:
-        """All that wants a value in the backward pass."""
+        """Events of the backward pass that need a value."""
         needs = [event for reader in value.again for event in self._again(value, reader)]
         if value.saved_by_producer:
             needs.append((self.gradients.last_half(producer, of_inputs=True), producer))
         return needs
 
     def _again(self, value: ProblemValue, reader: Reader) -> list[tuple[OpEvent, int]]:
-        """The events in which a reader wants a value again."""
+        """Backward events in which a reader needs a value."""
         position, _ = reader
         events = []
         if self.order.place(OpEvent.AGAIN, position) >= 0:
@@ -298,8 +299,7 @@ class _HoldingsWriter:
     def _pass_on(
         self, value: ProblemValue, adder: int, until: tuple[OpEvent, int], size: int
     ) -> None:
-        """The gradient of a sum lives as long as any of what was added needs it: it is counted
-        with the one that needs it longest."""
+        """Gradient of a sum, counted with the summand that needs it longest."""
         if self.gradients.longest(adder) is not value:
             return
         mine = self._place(until)
@@ -313,7 +313,7 @@ class _HoldingsWriter:
         model = self.models.parameter(value)
         place = self._place_of(model, items.codes)
         if place == TABLE:
-            return  # its rows alone travel
+            return  # only looked-up rows move
         if items.rows is not None:
             self._rows(value, items.rows)
             return
@@ -339,13 +339,14 @@ class _HoldingsWriter:
                 self._to_reader(model, position, way)
 
     def _rows(self, value: ProblemValue, rows: Gathered) -> None:
-        """A microbatch's rows, until they stand behind those of others."""
+        """Sparse gradient rows of a microbatch, until they are appended to those of other
+        microbatches."""
         if self.problem.microbatches > 1:
             for event in self._weights([position for position, _ in value.readers]):
                 self._hold(event, None, round(rows.made_bytes), What.GATHERED)
 
     def _to_reader(self, model: ParameterModel, position: int, way: RedistributionItem) -> None:
-        """A copy of a parameter in another layout than the one that its readers share."""
+        """Copy of a parameter in another layout than the one that its readers share."""
         copy = self._after(model.space, way.forward)
         copy += self._between(model.space, way, forward=True)
         self._hold((OpEvent.FORWARD, position), None, copy, What.GATHERED)
@@ -369,8 +370,8 @@ class _HoldingsWriter:
     def _reader_states(
         self, model: ParameterModel, codes: Codes, target: Codes
     ) -> tuple[Codes, Codes, bool, bool]:
-        """How a reader reads a parameter and leaves its gradient; whether it is gathered for that,
-        and whether the gradient is reduced."""
+        """State of a parameter at its reader, state of its gradient there, and whether each is
+        moved."""
 
         def states() -> tuple[Codes, Codes, bool, bool]:
             state, needed = np.array([codes]), np.array([target])
@@ -384,7 +385,7 @@ class _HoldingsWriter:
         return self.models.shared(("served", self.key_of(model), codes, target), states)
 
     def _is_added(self, dtype: str) -> bool:
-        """Whether a microbatch's gradient is a tensor of its own before it is added to others."""
+        """Whether the gradient of a microbatch is a separate tensor before accumulation."""
         setup = self.problem.setup
         widens = DTYPE_BYTES[setup.gradient_dtype] != DTYPE_BYTES[dtype]
         return self.problem.microbatches > 1 or widens
@@ -405,7 +406,7 @@ class _HoldingsWriter:
             self.rows.append((HoldingTable.GATHERS, *begin, *end, size, 0))
 
     def _weights(self, positions: Sequence[int]) -> list[tuple[OpEvent, int]]:
-        """When gradients of a parameter are made, in this order."""
+        """Events that produce gradients of a parameter, in order."""
         run = [position for position in positions if self.models.ops.model(position).runs_backward]
         return sorted(
             [(self.gradients.last_half(position), position) for position in run], key=self._place
@@ -420,7 +421,7 @@ class _HoldingsWriter:
         size: int,
         what: What = What.WORKING,
     ) -> None:
-        """last: None for the same event."""
+        """Append a row. last: None for the same event."""
         if size:
             self.rows.append((HoldingTable.ROWS, *first, *(last or first), size, what))
 
@@ -435,15 +436,15 @@ class _HoldingsWriter:
         return byte_count
 
     def _after(self, space: StateSpace, path: Path | None) -> int:
-        """Of what a path leads to; nothing where nothing moves."""
+        """Bytes at the target of a path; 0 if nothing moves."""
         return self._bytes(space, path[-1].after.codes) if path else 0
 
     def _before(self, space: StateSpace, path: Path | None) -> int:
-        """Of what a path comes from; nothing where nothing moves."""
+        """Bytes at the source of a path; 0 if nothing moves."""
         return self._bytes(space, path[0].before.codes) if path else 0
 
     def _between(self, space: StateSpace, way: RedistributionItem | None, *, forward: bool) -> int:
-        """What a way of several steps makes beside what it comes from and leads to."""
+        """Bytes of intermediate tensors of a redistribution."""
         if way is None:
             return 0
         return between_bytes(

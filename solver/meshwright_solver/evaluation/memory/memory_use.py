@@ -1,4 +1,4 @@
-"""What the moments of a stage come to: the most that it takes at one time, and when."""
+"""Peak memory of a stage, from the memory peaks of its passes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ UPDATE = Moment(at="optimizer step")
 
 
 def alone(moments: Moments, in_flight: float, copies: int) -> Moment:
-    """The fullest moment of a stage that holds what so many microbatches saved.
+    """Peak memory of a stage that holds the saved values of `in_flight` microbatches.
 
-    copies: microbatches that take turns are taken to pass by as much as each other at that time.
+    copies: microbatches that take turns; each is assumed to have the same transient memory at the
+    peak.
     """
     others_bytes = _others_bytes(moments, in_flight)
     fullest = _with_copies(moments.fullest, moments, copies)
@@ -25,7 +26,7 @@ def alone(moments: Moments, in_flight: float, copies: int) -> Moment:
 def every_moment(
     moments: Moments, in_flight: float, copies: int, *, training: bool
 ) -> tuple[Moment, ...]:
-    """The fullest of every pass, and of what comes once a step."""
+    """Memory peak of every pass, and of the optimizer step in training."""
     others_bytes = _others_bytes(moments, in_flight)
     passes = [_with_copies(peak, moments, copies) for peak in moments.passes]
     maxima = [beside(peak, others_bytes, moments.buffers_bytes) for peak in passes]
@@ -39,7 +40,7 @@ def _others_bytes(moments: Moments, in_flight: float) -> int:
 def _with_copies(peak: PassPeak, moments: Moments, copies: int) -> PassPeak:
     if copies == 1:
         return peak
-    # what is saved counts among the others'; parameters and gradients of a leg stay for all
+    # saved values count with other microbatches; parameters and gradients of a leg stay for all
     stays = min(moments.gathered_bytes, LEG_BUCKETS * BUCKET_BYTES)
     return replace(
         peak,
@@ -50,7 +51,7 @@ def _with_copies(peak: PassPeak, moments: Moments, copies: int) -> PassPeak:
 
 
 def beside(peak: PassPeak, others_bytes: int, buffers_bytes: int) -> Moment:
-    """A moment, with what other microbatches hold meanwhile."""
+    """Memory peak of a pass together with the saved values of other microbatches."""
     return Moment(
         at=peak.at,
         activations=others_bytes + peak.saved,
@@ -62,8 +63,11 @@ def beside(peak: PassPeak, others_bytes: int, buffers_bytes: int) -> Moment:
 
 
 def at_fullest(resting: MemoryUse, moment: Moment) -> MemoryUse:
-    """resting: what a stage holds, with all that it saves. Of what a moment takes beside, what was
-    saved and is let go of by then makes room: first for what passes from op to op."""
+    """Memory use of a stage at its peak. resting: memory at rest with all saved values.
+
+    Saved values that are released before the peak offset the transient memory there, first the
+    working values.
+    """
     remaining_bytes = max(0, moment.total - resting.activations)
     part_bytes: dict[str, int] = {}
     for part in ("buffers", "gathered", "recomputed", "working"):

@@ -1,8 +1,8 @@
-"""When most is held: holdings added up over the order of a microbatch.
+"""Memory peaks: holdings accumulated over the execution order of a microbatch.
 
-A parameter that is gathered has the next one gathered beside it, as FSDP does; more are gathered
-ahead only where memory is left. A gradient is reduced while the next is made. Both reach over the
-borders of passes.
+While a gathered parameter is in use the next one is gathered, as in FSDP. Further prefetching uses
+free memory only. While a gradient is reduced the next one is computed. Both cross the borders of
+passes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ _NO_BYTES = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class PassPeak:
-    """The fullest of a pass: what one microbatch then holds, in bytes. doing, op: what then
-    runs; None where it is no op. before: what it held when the pass began."""
+    """Memory peak of a pass: bytes that one microbatch holds.
+
+    doing, op: the event at the peak; op is None for events without op. before: bytes held at the
+    begin of the pass.
+    """
 
     doing: str
     op: str | None
@@ -52,10 +55,11 @@ class PassPeak:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The fullest moment of every pass over a microbatch: forward, backward, and weights where the
-    backward pass is split. saved_bytes: between forward and backward. buffers_bytes: all the time.
-    passing_bytes: by position, the most that is held beside what is saved while the op runs.
-    gathered_bytes: of all parameters that are gathered, and gradients that are reduced.
+    """Memory peaks of the passes over a microbatch: forward, backward, and weights if split.
+
+    saved_bytes: between forward and backward. buffers_bytes: held all the time. passing_bytes: by
+    position, the most transient memory while the op runs. gathered_bytes: all gathered parameters
+    and reduced gradients.
     """
 
     passes: tuple[PassPeak, ...]
@@ -66,11 +70,11 @@ class Moments:
 
     @property
     def fullest(self) -> PassPeak:
-        """Of all, where a microbatch is worked on alone; the last of equal ones."""
+        """Highest peak of all passes for a microbatch in isolation; the last of equal ones."""
         return max(reversed(self.passes), key=lambda peak: peak.total)
 
     def renamed(self, names: Mapping[str, str]) -> Moments:
-        """Of a stage whose ops have other names."""
+        """Memory peaks of a stage whose ops have other names."""
         passes = [replace(peak, op=names.get(peak.op or "", peak.op)) for peak in self.passes]
         return replace(self, passes=tuple(passes))
 
@@ -78,11 +82,10 @@ class Moments:
 def rows_of(
     order: EventOrder, holdings: Iterable[tuple[Holdings, IntArray]]
 ) -> tuple[IntArray, IntArray, int, int]:
-    """(first place, last place, bytes, what) of all that is held, those that stand ahead of or
-    behind their turn apart, the bytes of buffers, and those of all that is gathered or reduced.
+    """Rows of holdings, prefetch rows, bytes of buffers, and bytes of gathers and reductions.
 
-    holdings: each with the positions, in the order's graph, of those that it names, for each of
-    its copies.
+    Rows are (first place, last place, bytes, what). holdings: each with the positions of its ops in
+    the execution order, for every copy.
     """
     holding_rows, gathers, unreduced, buffers = [], [], [], 0
     for held, names in holdings:
@@ -106,8 +109,10 @@ def moments_of(
     buffers: int,
     gathered_bytes: int,
 ) -> Moments:
-    """The fullest moment of every pass; of several that are as full, the latest op. name: of the op
-    at a position. The rest is what `rows_of` finds."""
+    """Memory peak of every pass; of equal ones, at the latest op.
+
+    name: the name of the op at a position. The other arguments are the result of `rows_of`.
+    """
     held = _held_bytes(order, np.concatenate([rows, beside]))
     total = held.sum(axis=0)
     peaks = []
@@ -143,7 +148,7 @@ def _passing_bytes(order: EventOrder, held: IntArray) -> IntArray:
 
 
 def _held_bytes(order: EventOrder, rows: IntArray) -> IntArray:
-    """(what, places): bytes."""
+    """Bytes by kind and place: (what, places)."""
     change = np.zeros((len(What), len(order.kinds) + 1), dtype=np.int64)
     np.add.at(change, (rows[:, 3], rows[:, 0]), rows[:, 2])
     np.add.at(change, (rows[:, 3], rows[:, 1] + 1), -rows[:, 2])
@@ -162,7 +167,7 @@ def _by_start(rows: Sequence[IntArray]) -> IntArray:
 
 
 def _ahead(gathers: IntArray) -> IntArray:
-    """What the next op that gathers gathers, from the begin of the one before."""
+    """Prefetch of gathers: the next gather starts with the op before it that gathers."""
     starts = np.unique(gathers[:, 0])
     number = np.searchsorted(starts, gathers[:, 0])
     later = gathers[number > 0]
@@ -173,7 +178,7 @@ def _ahead(gathers: IntArray) -> IntArray:
 
 
 def _behind(unreduced: IntArray) -> IntArray:
-    """Gradients of an op, until those of the next are made."""
+    """Delayed release of gradients, until the next ones are produced."""
     starts = np.unique(unreduced[:, 0])
     number = np.searchsorted(starts, unreduced[:, 1], side="right")
     is_last = number >= len(starts)

@@ -1,12 +1,12 @@
-"""The longest way through a pass: compiled, over the arrays of a `StageDag`.
+"""Critical path of a pass, compiled, over the arrays of a `StageDag`.
 
-Work waits for what it needs and for the work before it, a collective for what it needs and for
-those of its kind on its link. What may wait, parameters and gradients where they are *timed*, goes
-bucket by bucket: an activation waits for the end of the bucket that it meets on its link, what is
-left of that and all behind it for the end of the activation.
+Work waits for its inputs and for earlier work. A collective waits for its input and for collectives
+of the same kind on its link. Parameters and gradients, if *timed*, move bucket by bucket and are
+deferrable: an activation waits for the end of the bucket that it meets on its link. The rest of
+that collective and all later ones wait for the end of the activation.
 
-One file, so that what is called in the inner loops is compiled into them; `_sent` is written into
-its callers, since most chains are empty and handing arrays on would cost more than all the rest.
+All functions are in one file, so that the compiler inlines them into the inner loops. `_send` is
+inlined into its callers: most chains are empty, and passing the arrays would dominate the cost.
 """
 
 from __future__ import annotations
@@ -53,17 +53,21 @@ from meshwright_solver.evaluation.step_time.columns import (
 
 ACTIVATION, PARAMETER, GRADIENT = range(3)
 COUNT, TIME, SQUARES = range(3)
-# of what may wait; of a link's row 0: how many rows follow, how many of those were done before its
-# last activation began, and when that was
+# columns of deferrable collectives; row 0 of a link: the number of rows, the number of rows done
+# before its last activation began, and the begin of that activation
 READY, START, END, BUCKETS = range(4)
 ROWS, DONE, BEGUN = range(3)
 NOWHERE = 0
-CLOSE = 1e-9  # of a bucket: sums of the same times differ by less
+CLOSE = 1e-9  # share of a bucket: rounding errors of sums are smaller
 
 
 class LinkState(NamedTuple):
-    """ends: by kind and link, of what was sent last. moved: by kind and link, how many collectives,
-    their time, and the sum of its squares. waiting: by link, what may wait, in its order."""
+    """Occupancy of all links.
+
+    ends: by kind and link, the end of the last collective. moved: by kind and link, the number of
+    collectives, their time, and the sum of its squares. waiting: by link, the deferrable
+    collectives in order.
+    """
 
     ends: FloatArray
     moved: FloatArray
@@ -81,10 +85,12 @@ def walk_forward(
     with_parameters: bool,
     links: LinkState,
 ) -> float:
+    """End of the last work of a forward pass, in ns. with_parameters: gather parameters in this
+    pass."""
     count = len(values)
-    ready = np.full(count, -1.0)  # of values as their readers share them
+    ready = np.full(count, -1.0)  # by value, in the layout that readers share
     known = np.zeros(count, dtype=np.bool_)
-    # of what brings a parameter, to all of its readers and to one
+    # collective that delivers a parameter, by value and by edge
     link, place = np.zeros(count, dtype=np.int64), np.full(count, NOWHERE)
     own_link, own_place = np.zeros(len(edges), dtype=np.int64), np.full(len(edges), NOWHERE)
     done = np.zeros(len(ops))
@@ -152,10 +158,14 @@ def walk_backward(
     with_gradients: bool,
     links: LinkState,
 ) -> float:
+    """End of the last work of a backward pass, in ns.
+
+    inputs, weights: the halves of the pass to run. with_gradients: reduce gradients in this pass.
+    """
     count = len(values)
     pending = np.zeros(count, dtype=np.int64)
     gradient = np.zeros(count)
-    ready = np.full(count, -1.0)  # of gradients where the value was made
+    ready = np.full(count, -1.0)  # by value: its gradient at the producer
     recomputed_at = np.full(len(ops), -1.0)
     shared_again = np.full(count, -1.0)
     again = np.full(len(edges), -1.0)
@@ -296,7 +306,7 @@ def _half(
     kind: int,
     links: LinkState,
 ) -> float:
-    """The same in a half of the backward pass; nothing where that is not what runs."""
+    """End of a chain in a half of the backward pass; 0 if this half does not run."""
     if not runs:
         return 0.0
     return _send(chains, chain, need, kind, True, links)
@@ -314,7 +324,8 @@ def _read_again(
     again: FloatArray,
     links: LinkState,
 ) -> float:
-    """When a value is there once more as a reader needs it, moved again where the plan says so."""
+    """Time at which a value is available to a reader in the backward pass, after recomputation and
+    a repeated redistribution."""
     if again[e] < 0:
         v = edges[e, EDGE_VALUE]
         if shared_again[v] < 0:
@@ -332,7 +343,7 @@ def _read_again(
 def _send(
     chains: Chains, chain: int, need: float, kind: int, timed: bool, links: LinkState
 ) -> float:
-    """When a chain that begins at `need` ends, as far as is known so far."""
+    """End of a chain that starts at `need`, before later activations delay it."""
     if chain != NOTHING:
         need = _send_all(chains, chain, need, kind, timed, links)
     return need
@@ -361,7 +372,7 @@ def _send_all(
 
 @njit(cache=True, nogil=True)
 def _place_of(chains: Chains, chain: int, links: LinkState) -> tuple[int, int]:
-    """Where the last collective of a chain stands that was sent just now, and may wait."""
+    """Link and row of the last collective of the chain sent last."""
     if chain == NOTHING:
         return 0, NOWHERE
     link = chains.link[chains.first[chain + 1] - 1]
@@ -370,14 +381,14 @@ def _place_of(chains: Chains, chain: int, links: LinkState) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _end_of(link: int, place: int, links: LinkState) -> float:
-    """When what stands there ends, as far as is known so far."""
+    """End of the collective in a row, before later activations delay it."""
     end: float = 0.0 if place == NOWHERE else links.waiting[link, place, END]
     return end
 
 
 @njit(cache=True, nogil=True)
 def _settle(kind: int, links: LinkState) -> None:
-    """Ends of a kind that may wait, once no activation comes any more."""
+    """Final ends of deferrable collectives of a kind, after the last activation."""
     for link in range(len(links.waiting)):
         rows = int(links.waiting[link, 0, ROWS])
         if rows:
@@ -386,7 +397,7 @@ def _settle(kind: int, links: LinkState) -> None:
 
 @njit(cache=True, nogil=True)
 def _begin(begin: float, ns: float, waiting: FloatArray) -> float:
-    """When an activation begins that could at `begin`; what has to makes room for it."""
+    """Begin of an activation that is ready at `begin`; deferrable collectives move behind it."""
     rows, next_one = int(waiting[0, ROWS]), int(waiting[0, DONE]) + 1
     while next_one <= rows and waiting[next_one, END] <= begin:
         next_one += 1
@@ -421,7 +432,7 @@ def _begin(begin: float, ns: float, waiting: FloatArray) -> float:
 def _beside(
     need: float, ns: float, buckets: int, activations_end: float, waiting: FloatArray
 ) -> float:
-    """The end of what may wait, if no activation comes before."""
+    """End of a deferrable collective, before later activations delay it."""
     rows = int(waiting[0, ROWS]) + 1
     start = need if rows == 1 else max(need, waiting[rows - 1, END])
     if start + ns > waiting[0, BEGUN]:

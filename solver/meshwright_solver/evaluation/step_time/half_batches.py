@@ -1,8 +1,8 @@
-"""The course of two halves of a batch that take turns
-(`meshwright_solver.evaluation.accounting.half_batch_segments`), from that of one.
+"""Stage DAG of two half batches that take turns, from the DAG of one half.
 
-Each half has its ops, values and redistributions. Parameters are one for both: gathered for the
-half that comes first, their gradients reduced once both halves have added theirs.
+Each half has its own ops, values and redistributions
+(`meshwright_solver.evaluation.accounting.half_batch_segments`). Both halves share parameters: the
+first half gathers them, and gradients are reduced once both halves have accumulated theirs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from meshwright_solver.evaluation.step_time.stage_dag import StageDag, indexed
 
 
 def in_halves(course: StageDag) -> StageDag:
-    """Both halves, each over what the course is of."""
+    """Stage DAG of both halves."""
     count, values = len(course.ops), len(course.values)
     half, op = in_legs(legs_of(_moves(course), _holds(course)))
     place = np.zeros((HALVES, count), dtype=np.int64)
@@ -75,7 +75,7 @@ def in_halves(course: StageDag) -> StageDag:
 
 
 def _moves(course: StageDag) -> NDArray[np.bool_]:
-    """Of every op, whether anything moves between it and those before it."""
+    """By op, whether anything moves between the op and earlier ops."""
     moves = np.zeros(len(course.ops) + 1, dtype=np.bool_)
     op_moves = (course.ops[:, : OP_AGAIN + 1] != NOTHING).any(axis=1)
     moves[:-1] |= op_moves
@@ -83,7 +83,7 @@ def _moves(course: StageDag) -> NDArray[np.bool_]:
     edges = course.edges
     moved = (edges[:, [EDGE_THERE, EDGE_BACK]] != NOTHING).any(axis=1)
     moves[edges[moved, EDGE_READER]] = True
-    # readers that share a way share it from the first of them on
+    # a redistribution that readers share belongs to the first of them
     value, first = np.unique(edges[:, EDGE_VALUE], return_index=True)
     ways = course.values[value][:, [VALUE_THERE, VALUE_BACK]]
     shared = (ways != NOTHING).any(axis=1) & (course.values[value, VALUE_PRODUCER] >= 0)
@@ -92,8 +92,8 @@ def _moves(course: StageDag) -> NDArray[np.bool_]:
 
 
 def _holds(course: StageDag) -> IntArray:
-    """Of every op, how many buckets of parameters it is the first to need, and of gradients
-    the last to make."""
+    """By op, buckets of parameters that it is the first to need, and of gradients that it is the
+    last to produce."""
     chains, edges = course.chains, course.edges
     behind = np.concatenate([[0], np.cumsum(chains.buckets)])
     buckets = behind[chains.first[1:]] - behind[chains.first[:-1]]

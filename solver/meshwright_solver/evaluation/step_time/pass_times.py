@@ -1,4 +1,4 @@
-"""The passes of a course: how long their longest way takes, and what they move."""
+"""Pass times of a stage DAG: critical path and traffic."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ Half = Literal["whole", "inputs", "weights"]
 
 
 class PassTimes(NamedTuple):
-    """longest_ns: the end of what ends last. worked_ns: that of the last work. work_ns: of all work
-    alone. ends: of every kind on every link. moved: by kind and link, how many collectives, their
-    time, and the sum of its squares."""
+    """Times of one pass.
+
+    longest_ns: end of the last event. worked_ns: end of the last work. work_ns: sum of all work.
+    ends: by kind and link. moved: by kind and link, the number of collectives, their time, and the
+    sum of its squares.
+    """
 
     longest_ns: float
     worked_ns: float
@@ -31,22 +34,22 @@ class PassTimes(NamedTuple):
 
 
 def forward(course: StageDag) -> PassTimes:
-    """The forward pass, of parameters that are there."""
+    """Forward pass with parameters already gathered."""
     return _forward_pass(course, with_parameters=False)
 
 
 def forward_from_rest(course: StageDag) -> PassTimes:
-    """The first forward pass, once parameters are spread and as they are gathered."""
+    """First forward pass of a step: parameters are spread and gathered in it."""
     return _forward_pass(course, with_parameters=True)
 
 
 def backward(course: StageDag, half: Half) -> PassTimes:
-    """The backward pass or a half of it; gradients of parameters are reduced when there is time."""
+    """Backward pass or one half of it, without waiting for gradient reductions."""
     return _backward_pass(course, half, with_gradients=False)
 
 
 def backward_to_rest(course: StageDag, half: Half) -> PassTimes:
-    """The last one, with the reductions in it and behind it."""
+    """Last backward pass of a step, including gradient reductions."""
     return _backward_pass(course, half, with_gradients=True)
 
 
@@ -84,7 +87,7 @@ def _pass_times(worked_ns: float, work_ns: float, links: LinkState) -> PassTimes
 
 
 def _links(course: StageDag, *, chains_each: int) -> LinkState:
-    """Nothing is sent yet. chains_each: of what may wait, at most for a value and for an edge."""
+    """Empty link state. chains_each: most deferrable chains per value and per edge."""
     longest = int(np.diff(course.chains.first).max())
     most = chains_each * longest * (len(course.values) + len(course.edges))
     waiting = np.empty((course.links, most + 1, 4))

@@ -1,6 +1,7 @@
-"""The course of a stage: what its ops do one after the other, and what they need, as arrays.
+"""Stage DAG: the ops of a stage in execution order and their dependencies, as arrays.
 
-Written from ledgers, each content once; what copies of a folded graph have alike is stamped.
+The DAG is built from ledgers, once per distinct content. Copies of a folded graph reuse the rows of
+their content.
 """
 
 from __future__ import annotations
@@ -60,18 +61,19 @@ BEFORE_BACKWARD = ("rows",)
 BESIDE = ("ring",)
 BETWEEN_STAGES = ("receive", "return")
 
-_NOT = (NOBODY, 0)  # in no segment, and not done again
+_NOT = (NOBODY, 0)  # in no segment, not recomputed
 _NO_CHAINS = (NOTHING, NOTHING, NOTHING)
 _NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class StageDag:
-    """ops: in the order in which they run, (ops, columns), with ns: forward, of inputs, of
-    weights. edges: by reader and port; edge_first[i]: the first of op i. made: values of
-    each op. segments: ops that are done again, segment by segment.
-    host: down, work and up of each value. update_ns: of all parameters, on the device.
-    between_ns: of what comes from and goes to other stages, which no pass counts.
+    """Ops, values and edges of a stage.
+
+    ops: in execution order, (ops, columns). ns: forward, inputs, weights of each op. edges: by
+    reader and port; edge_first[i]: the first edge of op i. outputs: values of each op. segments:
+    recomputed ops, by segment. host: down, work and up of each value. update_ns: all parameters, on
+    the device. between_ns: transfers from and to other stages, which no pass includes.
     """
 
     chains: Chains
@@ -91,14 +93,14 @@ class StageDag:
 
     @property
     def weights_ns(self) -> float:
-        """Of the work in a microbatch, what makes gradients of parameters alone."""
+        """Work per microbatch that produces parameter gradients only."""
         return float(self.ns[self.ops[:, OP_RUNS_BACKWARD] > 0, 2].sum())
 
 
 class AssignmentPart(NamedTuple):
-    """A share of an assignment, what it costs, and the copies of the graph that have it.
+    """Share of an assignment with its ledger and the copies of the graph that it describes.
 
-    copies: of each how it calls ops and tensors that it calls otherwise.
+    copies: for each copy, the names of ops and tensors that differ.
     """
 
     assignment: Assignment
@@ -108,13 +110,13 @@ class AssignmentPart(NamedTuple):
 
     @staticmethod
     def whole(models: Models, assignment: Assignment) -> AssignmentPart:
-        """Of all there is. Raises PlanError for layouts that do not meet."""
+        """Part that covers the whole assignment. Raises PlanError for inconsistent layouts."""
         share = AssignmentShare.all_of(models, assignment)
         return AssignmentPart(assignment, ledger_of(models, assignment, share), share)
 
 
 def indexed(course: StageDag) -> StageDag:
-    """With what is found by op and segment found anew. edges: by reader and port."""
+    """DAG with new indices by op and by segment. course: with edges by reader and port."""
     ops, producer = course.ops, course.values[:, VALUE_PRODUCER]
     outputs = np.argsort(producer, kind="stable")[int((producer < 0).sum()) :]
     steps = np.arange(len(ops) + 1)
@@ -135,7 +137,7 @@ def indexed(course: StageDag) -> StageDag:
 def course_of(
     models: Models, parts: Iterable[AssignmentPart], place: Mapping[str, int]
 ) -> StageDag:
-    """place: of every op of the whole graph, the earlier the lower."""
+    """Stage DAG of all parts. place: position of every op in the whole graph."""
     return _StageDagWriter(models, place).written(parts)
 
 
@@ -199,7 +201,7 @@ class _StageDagWriter:
         )
 
     def _part(self, part: AssignmentPart) -> None:
-        """A share, for all of its copies."""
+        """Append a share, for all of its copies."""
         models, share = self.models, part.share
         ops, remade = models.problem.ops, models.problem.remade
         numbers = [self._op(models.ops.model(k), part.assignment.ops[k]) for k in share.ops]
@@ -209,9 +211,9 @@ class _StageDagWriter:
         between_ns = sum([rows[number].between_ns for number in numbers])
         values, edges, host, update_ns = self._values(part)
         readers, producers = edges[:, EDGE_READER], values[:, VALUE_PRODUCER]
-        # the share's ops come first among those known
+        # ops of the share come first
         known = np.array([*share.ops, *np.setdiff1d(readers, share.ops).tolist()], dtype=np.int64)
-        position_at = np.full(len(ops) + 1, NOBODY, dtype=np.int64)  # and of nobody
+        position_at = np.full(len(ops) + 1, NOBODY, dtype=np.int64)  # the last entry is NOBODY
         names = [ops[k].name for k in known.tolist()]
         for renamed in part.copies:
             copy_names = [renamed.get(name, name) for name in names] if renamed else names
@@ -262,7 +264,7 @@ class _StageDagWriter:
         return _Op(columns, (float(forward[0]), float(inputs[0]), float(weights[0])), between_ns)
 
     def _values(self, part: AssignmentPart) -> tuple[IntArray, IntArray, FloatArray, float]:
-        """Values and edges, with positions of ops of the folded graph; what hosts do; updates."""
+        """Values, edges, host times and update time, with op positions of the folded graph."""
         model, ledger, key_of = self.models.ops.model, part.ledger, self.models.key_of
         stamps = Stamps(EDGE_COLUMNS, (EDGE_READER,))
         numbers: list[int] = []
@@ -299,7 +301,7 @@ class _StageDagWriter:
         return _Value(columns, (items.down_ns, items.host_ns, items.up_ns), items.update_ns)
 
     def _edges(self, value: ProblemValue, items: ValueItems | ParameterItems) -> list[list[int]]:
-        """Of all readers of a value."""
+        """Rows of all readers of a value."""
         targets: Sequence[Sequence[int]] = ()
         if isinstance(items, ParameterItems) and not self.models.reads_shared(value):
             targets = self._parameter_chains(value, items).targets
@@ -352,7 +354,8 @@ class _StageDagWriter:
 
 
 class _Op(NamedTuple):
-    """All columns but those of segments, ns of the passes, and of what it has to do with others."""
+    """Op content: all columns except segments, ns of the passes, and ns of transfers between
+    stages."""
 
     columns: list[int]
     ns: tuple[float, float, float]
@@ -360,7 +363,8 @@ class _Op(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """All columns but that of the producer, down, work and up of its host, and its update."""
+    """Value content: all columns except the producer, host times (down, work, up), and update ns.
+    """
 
     columns: list[int]
     host: tuple[float, float, float]
@@ -368,8 +372,8 @@ class _Value(NamedTuple):
 
 
 class _ParameterChains(NamedTuple):
-    """Chains: of spreading a parameter; by target those of gathering, of reducing in every
-    microbatch, and once."""
+    """Chains of a parameter: spreading, and by target gathering, reducing in every microbatch and
+    reducing once."""
 
     spread: int
     targets: list[list[int]]
