@@ -1,4 +1,4 @@
-"""Rows of things that are alike: written once for each content, and stamped for every thing."""
+"""Row templates: rows of equal things, computed once per content and copied for every thing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rows = Sequence[Sequence[int]]
 
 @dataclass(slots=True)
 class Contents(Generic[A]):
-    """What is alike, made once and numbered."""
+    """Distinct contents, computed once and numbered."""
 
     all: list[A] = field(default_factory=list)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
@@ -32,30 +32,33 @@ class Contents(Generic[A]):
 
 @dataclass(slots=True)
 class Stamps:
-    """A table of whole numbers: some rows for each of many things.
+    """Integer table with some rows for each of many things.
 
-    Things of equal content have equal rows, but for what they name in `columns`: positions, each
-    the same one of the thing's own.
+    Things of equal content have equal rows except in `columns`. These hold positions, each at the
+    same index of the positions of the thing.
     """
 
     width: int
     columns: tuple[int, ...]
-    # rows with places among a thing's own positions
+    # rows with indices into the positions of the thing
     _known: Contents[Rows] = field(default_factory=Contents)
     _contents: list[int] = field(default_factory=list)
     _positions: list[int] = field(default_factory=list)
     _counts: list[int] = field(default_factory=list)
 
     def add(self, content: Hashable, positions: Sequence[int], write: Callable[[], Rows]) -> None:
-        """A thing. own: the positions that it may name; write: its rows, where none of its content
-        is known."""
+        """Add a thing.
+
+        positions: the positions that its rows may contain. write: its rows, called if its content
+        is new.
+        """
         make = partial(self._write, write, positions)
         self._contents.append(self._known.number(content, make))
         self._positions += positions
         self._counts.append(len(positions))
 
     def written(self) -> tuple[IntArray, IntArray]:
-        """All rows, thing by thing, and the number of the thing that each is of."""
+        """All rows in order of things, and the number of the thing of each row."""
         lengths = np.array([len(rows) for rows in self._known.all], dtype=np.int64)
         rows = [row for block in self._known.all for row in block]
         table = np.array(rows, dtype=np.int64).reshape(-1, self.width)
@@ -79,6 +82,6 @@ class Stamps:
 
 
 def _starts(lengths: IntArray) -> IntArray:
-    """Where each begins that comes after the ones before it."""
+    """Start offset of each of consecutive blocks."""
     starts: IntArray = np.cumsum(lengths) - lengths
     return starts

@@ -1,4 +1,4 @@
-"""A plan before it is written for every layer: in portions of the folded graph."""
+"""Folded plans: a plan in portions of the folded graph, before it is expanded to all layers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from meshwright_solver.strategies.mesh_models import Models
 
 @dataclass(frozen=True)
 class FoldedPlan:
-    """A choice of an unfolding's graph as a plan; course, cost, moments: of the whole, each made
-    when it is first asked for."""
+    """Plan for a choice of states of an unfolding; all properties are lazy and cover the whole
+    graph."""
 
     models: Models
     unfolding: Unfolding
@@ -75,12 +75,12 @@ class FoldedPlan:
 
     @property
     def over_bytes(self) -> int:
-        """What it takes more than there is."""
+        """Bytes by which the plan exceeds the memory capacity."""
         return self.memory_bytes.total - self.memory_bytes.capacity
 
     @cached_property
     def stages(self) -> list[Stage]:
-        """Of every portion, in the names of the folded graph."""
+        """Stage document of every portion, in the names of the folded graph."""
         return [
             stage_document(self.models, portion.assignment, ledger, portion.share)
             for portion, ledger in zip(self.portions, self.ledgers, strict=True)
@@ -89,12 +89,12 @@ class FoldedPlan:
 
 @dataclass(slots=True)
 class FoldedPlans:
-    """Plans of choices on meshes, each made once; of each unfolding the last one asked for."""
+    """Plans by unfolding; keeps the plan of the last choice only."""
 
     _known: dict[int, FoldedPlan] = field(default_factory=dict)
 
     def of(self, outcome: MeshOutcome) -> FoldedPlan:
-        """Of an outcome that has a choice."""
+        """Plan of an outcome with a choice."""
         assert outcome.unfolding is not None
         assert outcome.outcome.choice is not None
         return self.of_choice(outcome.models, outcome.unfolding, outcome.outcome.choice)

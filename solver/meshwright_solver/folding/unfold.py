@@ -1,7 +1,8 @@
-"""Unfolding: the cost graph of a whole graph from that of its folded one, and plans the way back.
+"""Unfolding: the cost graph of a whole graph from the folded one, and the conversion of plans.
 
-Levels of folding are undone one after the other (`meshwright_solver.folding.unroll`), the innermost
-last. A plan is read back in portions (`meshwright_solver.folding.portions`).
+Levels of folding are expanded one after the other, the innermost last
+(`meshwright_solver.folding.unroll`). Plans are converted in portions
+(`meshwright_solver.folding.portions`).
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ M = TypeVar("M", bound=Model)
 
 
 class Unfolding:
-    """A lowered folded problem and the cost graph of the whole one."""
+    """Lowered folded problem and the cost graph of the whole graph."""
 
     @uncollected
     def __init__(self, folding: Folding, lowered: Lowered) -> None:
-        """Raises NotAlikeError where copies that one stands for differ."""
+        """Raises NotAlikeError if copies that share a kept copy differ."""
         self.folding = folding
         self.lowered = lowered
         self.graph = lowered.graph
-        # of every node of the whole graph the node of the folded one that it is or repeats
+        # by node of the whole graph: the node of the folded graph that it repeats
         self._origin: IntArray = np.arange(len(self.graph.nodes), dtype=np.int64)
         self._levels: list[Unrolled] = []
         if not folding.levels:
@@ -67,14 +68,14 @@ class Unfolding:
                 states = [states[node] for node in level.origin.tolist()]
 
     def portions(self, choice: IntArray) -> list[Portion]:
-        """What a choice of the whole graph means, in portions."""
+        """Portions of a choice of the whole graph."""
         if not self._levels:
             assignment = assignment_of_choice(self.lowered, choice)
             return [Portion(assignment, AssignmentShare.all_of(self.lowered.models, assignment))]
         return portions_of(self.folding, self.lowered, self._levels, choice)
 
     def stage(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> Stage:
-        """The stage of the whole graph from those of its portions."""
+        """Stage of the whole graph, from the stages of its portions."""
         if not self._levels:
             return stages[0]
         order, pairs = self._order, list(zip(portions, stages, strict=True))
@@ -99,7 +100,7 @@ class Unfolding:
         )
 
     def moments(self, portions: Sequence[Portion], ledgers: Sequence[Ledger]) -> Moments:
-        """The fullest moments of the whole graph; ledgers: of the portions."""
+        """Memory peaks of the whole graph. ledgers: of the portions."""
         models = self.lowered.models
         if not self._levels:
             return stage_moments(models, portions[0].assignment, ledgers[0])
@@ -122,12 +123,12 @@ class Unfolding:
         return folded_moments(problem, ran, held)
 
     def paddings(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> tuple[Padding, ...]:
-        """What the plan fills up."""
+        """Paddings of the whole graph."""
         models = self.lowered.models
         if not self._levels:
             return paddings(models, stages[0])
         places = RunPositions(self.folding)
-        # one portion of every place: the folded graph as a whole
+        # one portion per place covers the folded graph
         firsts: dict[Place, Stage] = {}
         for portion, stage in zip(portions, stages, strict=True):
             firsts.setdefault(portion.place, stage)
@@ -150,23 +151,26 @@ class Unfolding:
 
     @property
     def place_of_ops(self) -> Mapping[str, int]:
-        """Where every op stands in the whole graph."""
+        """Position of every op in the whole graph."""
         if not self._levels:
             return self.lowered.models.problem.position_of
         return self._order.op
 
     def items(self) -> list[Item]:
-        """What every node of the whole graph stands for: the op, or the tensor of a value."""
+        """Item of every node of the whole graph: its op, or the tensor of its value."""
         return self._levels[0].items() if self._levels else items_of(self.lowered)
 
     def ends(self, choice: IntArray) -> IntArray:
-        """The choice of the folded graph that the copies it kept have."""
+        """Choice of the folded graph, from the kept copies of a choice of the whole graph."""
         for level in self._levels:
             choice = choice[level.kept_at]
         return choice
 
     def choice_from(self, other: Unfolding, choice: IntArray) -> IntArray:
-        """A choice of another lowering of the same problem, of which this one has all states."""
+        """Choice of another lowering of the same problem, converted to the states of this one.
+
+        This lowering must have all states that the choice uses.
+        """
         translated = np.empty(len(choice), dtype=np.int64)
         for node, (mine, theirs) in enumerate(zip(self._states, other._states, strict=True)):
             places = self.places(node)
@@ -174,13 +178,14 @@ class Unfolding:
         return translated
 
     def places(self, node: int) -> IntArray:
-        """The nodes of the whole graph that a node of the folded one stands for, in order."""
+        """Nodes of the whole graph that a node of the folded graph stands for, in order."""
         return self._places[node]
 
     def repeats(self) -> list[IntArray]:
-        """Nodes of the whole graph that are one op or parameter in copies of a run, in order.
+        """Groups of nodes of the whole graph that are one op or parameter in copies of a run, in
+        order.
 
-        Copies at the ends are left out where they can choose among other states.
+        Copies at the ends are excluded if they have other states.
         """
         lowered, nodes = self.lowered, self.lowered.graph.nodes
         item_of = items_of(lowered)
@@ -198,8 +203,7 @@ class Unfolding:
         return [places for places in node_groups if len(places) > 1]
 
     def activation_tables(self) -> dict[int, FloatArray]:
-        """By identity, what edges hold on which values are redistributed; not those of
-        parameters."""
+        """Cost tables of edges on which activations are redistributed, by identity."""
         parameters = {*self.lowered.parameter_node.values()}
         return {
             id(edge.cost): edge.cost
@@ -224,7 +228,7 @@ class Unfolding:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Where ops and tensors stand in a graph. read: tensors by the first op that reads them."""
+    """Positions of ops and tensors in a graph. read: tensors by the first op that reads them."""
 
     op: Mapping[str, int]
     tensor: Mapping[str, int]
@@ -247,7 +251,7 @@ class _Order:
 def _merge(
     pairs: Iterable[tuple[Portion, Sequence[M]]], place: Callable[[M], Any]
 ) -> tuple[M, ...]:
-    """Items of portions, for all their copies, in the order of their places."""
+    """Items of portions, repeated for all copies, sorted by place."""
     merged: list[M] = []
     for portion, items in pairs:
         copies = [copy.names for copy in portion.copies]
@@ -258,7 +262,7 @@ def _merge(
 
 
 def _positions(mine: Any, theirs: Any) -> IntArray:
-    """Where the states of one node are among those of the same node in another lowering."""
+    """Indices of the states of a node among the states of the same node in another lowering."""
     if not isinstance(mine, np.ndarray):
         return np.arange(len(mine.layouts) if isinstance(mine, ReadStates) else len(mine.states))
     if mine is theirs:

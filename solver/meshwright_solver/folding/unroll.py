@@ -1,7 +1,7 @@
-"""Unrolling: one level of folding undone in a cost graph.
+"""Unrolling: expansion of one level of folding in a cost graph.
 
-The middle copy of a run is repeated as a node for every copy of the graph that it stands for. The
-edges within a copy and to the copy before come with it.
+The middle copy of a run is repeated once for every copy of the graph that it stands for, with the
+edges inside the copy and to the copy before.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Span = tuple[int, int, int]  # first node, nodes, period
 
 
 class NotAlikeError(Exception):
-    """The copies in the middle of a run differ in what they can do or cost."""
+    """The copies in the middle of a run differ in states or costs."""
 
 
 class Unrolled:
-    """The cost graph of a level, from that of the next, in which runs have only their kept copies.
+    """Cost graph of a level, from the graph of the next level, in which runs have kept copies only.
 
-    slots[run][kept]: nodes of the next level. places[run][copy]: the same of this one, in the same
-    order. kept_at: where the nodes of the next level are in this one. origin: of every node the one
-    of the next level that it is or repeats.
+    slots[run][kept]: nodes of the next level. places[run][copy]: nodes of this level, in the same
+    order. kept_at: by node of the next level, its node in this one. origin: by node of this level,
+    the node of the next level that it repeats.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class Unrolled:
         items: Sequence[Item],
         states: Sequence[Any],
     ) -> None:
-        """items, states: by node of the next level, what it is and what its states mean."""
+        """items, states: by node of the next level."""
         self.runs = runs
         self.folded = folded
         self._items = items
         self._owner = [owners.get(item) for item in items]
         self.slots: list[list[list[int]]] = [[[] for _ in range(KEPT)] for _ in runs]
-        # of a node of the next level: its place in its copy
+        # by node of the next level: its place in its copy
         self._index: IntArray = np.zeros(len(items), dtype=np.int64)
         for node, owner in enumerate(self._owner):
             if owner is not None:
@@ -67,7 +67,7 @@ class Unrolled:
         )
 
     def items(self) -> list[Item]:
-        """What every node of this level is."""
+        """Item of every node of this level."""
         items = [self._items[node] for node in self.origin.tolist()]
         for run, places in zip(self.runs, self.places, strict=True):
             for copy in run.middle[1:]:
@@ -89,7 +89,7 @@ class Unrolled:
                         raise NotAlikeError
 
     def _place(self, origin: list[int]) -> list[Span]:
-        """Give every node its place; the stretches of copies that are alike."""
+        """Assign places to all nodes, and return the spans of identical copies."""
         spans: list[Span] = []
         done: set[int] = set()
         for node, owner in enumerate(self._owner):
@@ -102,7 +102,7 @@ class Unrolled:
                     for copy in run.middle[1:]:
                         places[copy] += range(len(origin), len(origin) + len(middle))
                         origin += middle
-                    # the copies at positions 1 and n - 2 are alike too
+                    # the copies at positions 1 and n - 2 are identical too
                     start = places[MIDDLE][0] - len(middle)
                     spans.append((start, len(middle) * (run.copies - 2), len(middle)))
                 places[run.number(kept_copy)].append(len(origin))
@@ -111,7 +111,7 @@ class Unrolled:
         return spans
 
     def _moved_spans(self) -> list[Span]:
-        """The stretches of the next level, with all copies in them."""
+        """Spans of the next level, expanded to all copies."""
         spans = []
         ends = [*self.kept_at.tolist(), len(self.origin)]
         for first, count, period in self.folded.spans or ():
@@ -120,7 +120,7 @@ class Unrolled:
         return spans
 
     def _edges(self) -> RepeatedEdges:
-        """The copies of every edge of the next level, in its order."""
+        """Copies of every edge of the next level, in order."""
         ends = np.stack(self.folded.ends)
         counts = np.ones(ends.shape[1], dtype=np.int64)
         single: list[tuple[int, int]] = []
@@ -138,7 +138,7 @@ class Unrolled:
         for (number, *back), edges in repeated.items():
             is_single[edges] = False
             places = starts[edges] + np.arange(len(self.runs[number].middle))[:, None]
-            # the copies beside the middle ones are alike too
+            # the copies next to the middle copies are identical too
             alike = np.array(self.places[number][1:-1], dtype=np.int64)
             for side, offset in enumerate(back):
                 copies = alike[MIDDLE - 1 - offset :][: len(places)]
@@ -148,8 +148,8 @@ class Unrolled:
         return RepeatedEdges(parts, np.repeat(numbers, counts), copied_ends[0], copied_ends[1])
 
     def _repeats(self, tail: int, head: int) -> tuple[int, int, int] | None:
-        """Of an edge in the middle copy of a run: which run, and of how many copies before each of
-        its ends is; None where there is one such edge."""
+        """Run of an edge in a middle copy, and the offset of each end in copies; None for a single
+        edge."""
         a, b = self._owner[tail], self._owner[head]
         if a is None and b is None:
             return None
@@ -164,8 +164,11 @@ class Unrolled:
         return (a[0], *back) if kept_copy == MIDDLE else None
 
     def _single_edge(self, tail: int, head: int) -> tuple[int, int]:
-        """The ends of an edge that has no copies: of the last that are like the middle one, where
-        it leads behind them."""
+        """Ends of an edge without copies.
+
+        An edge from the middle copy to a later kept copy begins at the last copy that the middle
+        copy stands for.
+        """
         nodes = [int(self.kept_at[tail]), int(self.kept_at[head])]
         owners = self._owner[tail], self._owner[head]
         for side, (owner, other) in enumerate((owners, owners[::-1])):

@@ -1,27 +1,32 @@
-"""Lowering: a problem on one mesh as a cost graph.
+"""Lowering: the cost graph of a problem on one mesh.
 
     node         states                          cost                       memory
     op           its strategies                  compute, statistics, halo  -
-    rest         as its producer leaves a value  -                          saved by the producer
+    rest         layouts of a produced value     -                          saved by the producer
     read         layout x saved as read or       -                          -
                  gathered again
     parameter    ParameterModel.states           update, spread             value, gradient, state
 
     edge              cost                                         memory
-    op -> rest        projection: the strategy decides the layout
+    op -> rest        projection: the strategy determines the
+                      layout
     rest -> read      redistribution, forward and backward; its    the saved copy
-                      forward part again where the rest is saved
-    read -> op        the same, forward part again where the op
+                      forward part again if the rest is saved
+    read -> op        the same, forward part again if the op
                       needs this input in its backward pass, or
                       is recomputed
     rest -> op        (one reader) redistribution                  the saved copy
     parameter -> op   ParameterModel.read_ns
 
-All costs are for one optimizer step: those of activations count once for each microbatch. A read
-node stands where several inputs share what they read, where a saved value feeds a matrix product,
-or where a value is recomputed; what has one other reader is saved as read. What passes by is left
-out, since a sum is all that a cost graph knows (`meshwright_solver.stage.memory_retries`). Arrays
-are shared by content, so that repeated blocks are built of the very same objects.
+All costs are for one optimizer step; costs of activations count once per microbatch. A value has a
+read node in three cases:
+  - Several inputs share its read layout.
+  - It is saved and feeds a matrix product.
+  - It is recomputed.
+
+A value with a single other reader is saved in the layout that the reader needs. Transient memory is
+excluded, because a cost graph represents sums only (`meshwright_solver.stage.memory_retries`).
+Arrays are shared by content, so that repeated blocks consist of the same objects.
 """
 
 from __future__ import annotations
@@ -67,7 +72,7 @@ __all__ = ["Lowered", "Models", "lower"]
 
 @dataclass(slots=True)
 class Lowered:
-    """A cost graph and what its nodes stand for, by position of op and by root of value."""
+    """Cost graph and the meaning of its nodes, by position of op and by root of value."""
 
     graph: CostGraph
     models: Models
@@ -86,16 +91,16 @@ def lower(
     pinned: Mapping[int, StrategyFilter],
     memory_limit_bytes: float | None,
 ) -> Lowered:
-    """The cost graph of a problem on a mesh; pinned: position of op -> strategies it may have.
+    """Cost graph of a problem on a mesh. pinned: position of op -> strategies that it may have.
 
-    Raises OutOfTime at the models' deadline.
+    Raises OutOfTime at the deadline of the models.
     """
     lowered = _Lowering(models, pinned).run(memory_limit_bytes)
     return with_followers(lowered) if models.followers else lowered
 
 
 class _Lowering:
-    """Node by node; what is in a node is made once for all of equal content."""
+    """Construction of the cost graph; nodes of equal content share their arrays."""
 
     def __init__(self, models: Models, pinned: Mapping[int, StrategyFilter]) -> None:
         self.models = models
@@ -109,7 +114,7 @@ class _Lowering:
         self._limit_bytes = problem.moved_bytes
         self._ops: dict[Hashable, OpContent] = {}
         self._rests: dict[Hashable, RestContent] = {}
-        self._sources: dict[str, tuple[int, TableSource]] = {}  # root -> what its readers read
+        self._sources: dict[str, tuple[int, TableSource]] = {}  # by root: what its readers read
 
     def run(self, memory_limit_bytes: float | None) -> Lowered:
         problem, values = self.models.problem, self.models.values
@@ -138,7 +143,7 @@ class _Lowering:
     def _narrow(
         self, cost: FloatArray, space: StateSpace, states: IntArray, needed: IntArray
     ) -> FloatArray:
-        """The costs, without moves to more on a device than may be moved to at once."""
+        """Costs with FORBIDDEN for redistributions to more bytes than the limit."""
         if math.isinf(self._limit_bytes):
             return cost
         large = space.local_bytes(needed) > self._limit_bytes
@@ -213,7 +218,7 @@ class _Lowering:
         return choices, self.models.op_cost_ns(model, choices)
 
     def _shared_states(self, space: StateSpace, states: IntArray) -> IntArray:
-        """The one array of these states: what different ops need and make is often the same."""
+        """Shared array of these states; different ops often need and produce the same ones."""
         return self.models.shared(("states", self.key_of(space), states.tobytes()), lambda: states)
 
     def _output_states(self, space: StateSpace, outputs: IntArray) -> tuple[IntArray, IntArray]:
@@ -254,7 +259,7 @@ class _Lowering:
         return np.where(model.moves_more(model.states, needed, limit_bytes), FORBIDDEN, cost)
 
     def _lookup_table(self, model: ParameterModel, reader: OpContent, table: Table) -> Table:
-        """The table, with what a lookup on hosts costs."""
+        """Edge table with the cost of a lookup on hosts."""
         cost, memory = table
         key = ("looked up", *self.key_of.each([cost, reader.model, reader.choices]))
 
@@ -268,7 +273,7 @@ class _Lowering:
     def _sparse_table(
         self, model: ParameterModel, reader: OpContent, needed: IntArray, table: Table
     ) -> Table:
-        """The table, with what sparse gradients cost and take."""
+        """Edge table with the cost and memory of sparse gradients."""
         cost, _ = table
         key = (
             "in rows", self.key_of(cost), self.key_of(reader.model), self.key_of(reader.choices)
@@ -341,7 +346,7 @@ class _Lowering:
         return np.where(local > self._limit_bytes, FORBIDDEN, 0.0), None
 
     def _add(self, value: ProblemValue, content: RestContent) -> int:
-        """The node of a value at rest, and of the value as it is read where readers share it."""
+        """Node of a value at rest, and a read node if readers share the read layout."""
         node = self._node(value.root, *content.node)
         if not self.models.reads_shared(value):
             self._sources[value.root] = (node, content.source)
@@ -400,9 +405,9 @@ class _Lowering:
     def _read_states(
         self, space: StateSpace, readers: Sequence[tuple[OpModel, int]], choices_again: bool
     ) -> ReadStates:
-        """What any reader may need, once saved as read and, where it is saved, once gathered again.
+        """States that any reader may need: saved as read and, if `choices_again`, gathered again.
 
-        One object wherever it is the same.
+        Equal states are one object.
         """
         needed = [model.required(model.choices, k) for model, k in readers]
         layouts, _ = _unique(space, np.concatenate(needed))
@@ -426,7 +431,7 @@ class _Lowering:
 
 
 def _unique(space: StateSpace, states: IntArray) -> tuple[IntArray, IntArray]:
-    """Those of a space that are among some, in its order, and which of them each is."""
+    """States of a space that occur in `states`, in the order of the space, and their indices."""
     places = space.index(states)
     is_present = np.zeros(len(space.states), dtype=np.bool_)
     is_present[places] = True

@@ -1,9 +1,9 @@
 """Execution order of one microbatch on a device.
 
-    forward     every op, in the order of the graph
-    backward    the ops in reverse; gradients of inputs, then of weights. Recomputation of a
-                segment precedes the first of its ops
-    weights     if the schedule splits the backward pass: gradients of weights only
+forward     every op, in the order of the graph
+backward    the ops in reverse; gradients of inputs, then of weights. Recomputation of a
+            segment precedes the first of its ops
+weights     if the schedule splits the backward pass: gradients of weights only
 """
 
 from __future__ import annotations

@@ -363,8 +363,7 @@ class _Op(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """Value content: all columns except the producer, host times (down, work, up), and update ns.
-    """
+    """Value content: columns except the producer, host times (down, work, up), and update time."""
 
     columns: list[int]
     host: tuple[float, float, float]
