@@ -26,7 +26,7 @@ from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError
 from meshwright_solver.evaluation.accounting.assignment import Assignment
 from meshwright_solver.evaluation.accounting.assignment_of_plan import assignment_of_stage
 from meshwright_solver.evaluation.accounting.ledger import Ledger, LedgerTotals
-from meshwright_solver.evaluation.memory.memory_use import alone, at_fullest
+from meshwright_solver.evaluation.memory.memory_use import at_fullest, stage_peak
 from meshwright_solver.evaluation.memory.peak import Moments
 from meshwright_solver.evaluation.memory.stage_memory import stage_moments
 from meshwright_solver.evaluation.sequence_order import check_order
@@ -150,7 +150,7 @@ def memory_of(problem: Problem, totals: CostTotals, moments: Moments) -> MemoryU
         host=round(items.host_bytes),
         host_capacity=problem.topology.host.memory_bytes if problem.topology.host else 0,
     )
-    return at_fullest(resting, alone(moments, problem.in_flight, problem.copies))
+    return at_fullest(resting, stage_peak(moments, problem.in_flight, problem.copies))
 
 
 def cost_of(

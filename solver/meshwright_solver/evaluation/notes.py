@@ -145,7 +145,7 @@ def _divides(model: OpModel, ways: int) -> bool:
     )
 
 
-def idle_wishes(request: Request) -> list[str]:
+def ineffective_options(request: Request) -> list[str]:
     """Notes on training options of a request that have no effect in inference."""
     if request.setup.phase == "training":
         return []
@@ -162,13 +162,13 @@ def idle_wishes(request: Request) -> list[str]:
     return wishes
 
 
-def nothing_again(request: Request, problem: Problem) -> list[str]:
+def empty_recompute(request: Request, problem: Problem) -> list[str]:
     """Note on a recompute policy that recomputes nothing."""
     recompute = request.recompute
     if recompute.policy in ("none", "auto") or recompute.blocks == 0 or problem.remade:
         return []
     if not problem.training:
-        return []  # covered by `idle_wishes`
+        return []  # covered by `ineffective_options`
     return [
         f"recompute {recompute.policy}: nothing is done again; no repeated block has ops that this "
         "policy may repeat and whose results take memory"
@@ -220,7 +220,7 @@ def sparse_updates(stages: Sequence[Stage]) -> list[str]:
     ]
 
 
-def in_turns(problem: Problem) -> list[str]:
+def microbatch_interleaving(problem: Problem) -> list[str]:
     """Note on microbatches that take turns."""
     copies = problem.copies
     if copies == 1:

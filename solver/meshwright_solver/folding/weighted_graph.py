@@ -14,7 +14,7 @@ from meshwright_solver.lowering.lower import Lowered
 from meshwright_solver.search.core.cost_graph import CostEdge, CostGraph, CostNode
 
 
-class Weighted:
+class WeightedGraph:
     """Lowered folded graph. of_nodes, of_edges: weight of each node and edge."""
 
     def __init__(self, folding: Folding, lowered: Lowered) -> None:

@@ -51,7 +51,7 @@ from meshwright_solver.lowering.node_content import (
 )
 from meshwright_solver.lowering.read_states import (
     ReadStates,
-    once_and_again,
+    read_states_of,
     saved_as_read_bytes,
     saved_bytes,
 )
@@ -412,7 +412,7 @@ class _Lowering:
         needed = [model.required(model.choices, k) for model, k in readers]
         layouts, _ = _unique(space, np.concatenate(needed))
         key = ("read states", self.key_of(space), layouts.tobytes(), choices_again)
-        return self.models.shared(key, lambda: once_and_again(layouts, choices_again))
+        return self.models.shared(key, lambda: read_states_of(layouts, choices_again))
 
     def _rest_to_read(
         self, space: StateSpace, rest: IntArray, read: ReadStates, backward_need: BackwardNeed

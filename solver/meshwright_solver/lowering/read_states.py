@@ -19,7 +19,7 @@ class ReadStates:
     again: np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def once_and_again(layouts: IntArray, choices_again: bool) -> ReadStates:
+def read_states_of(layouts: IntArray, choices_again: bool) -> ReadStates:
     again = np.zeros(len(layouts), dtype=np.bool_)
     if not choices_again:
         return ReadStates(layouts, again)

@@ -14,7 +14,7 @@ WIDTH = 7  # of a row: table, event, position, event, position, bytes, what
 POSITIONS = (2, 4)
 
 
-class What(IntEnum):
+class HoldingKind(IntEnum):
     """Kinds of held memory.
 
     SAVED, RECOMPUTED: for the backward pass. WORKING: values and gradients between ops. GATHERED:
@@ -69,7 +69,7 @@ class Holdings:
         return Holdings(of_table(HoldingTable.ROWS, 6), gathers, unreduced, buffers)
 
 
-def placed(rows: IntArray, order: EventOrder, names: IntArray) -> IntArray:
+def place_rows(rows: IntArray, order: EventOrder, names: IntArray) -> IntArray:
     """Rows (first place, last place, bytes, ..) for every copy.
 
     names: (copies, positions), the position of each op in the execution order.

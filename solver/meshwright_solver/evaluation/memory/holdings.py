@@ -38,9 +38,9 @@ from meshwright_solver.evaluation.memory.gradients import Gradients
 from meshwright_solver.evaluation.memory.holding_tables import (
     POSITIONS,
     WIDTH,
+    HoldingKind,
     Holdings,
     HoldingTable,
-    What,
 )
 from meshwright_solver.evaluation.memory.kernel_workspace import inside_backward, inside_forward
 from meshwright_solver.layouts.redistribution import Path
@@ -227,8 +227,8 @@ class _HoldingsWriter:
         if not needs:
             return
         last = max(needs, key=self._place)
-        self._hold((OpEvent.FORWARD, producer), last, saved, What.SAVED)
-        self._hold((OpEvent.AGAIN, producer), last, working, What.RECOMPUTED)
+        self._hold((OpEvent.FORWARD, producer), last, saved, HoldingKind.SAVED)
+        self._hold((OpEvent.AGAIN, producer), last, working, HoldingKind.RECOMPUTED)
         again = [event for reader in value.again for event in self._again(value, reader)]
         space = self.models.ops.space(value.root)
         if again and items.read is not None and items.read.again and not value.is_remade:
@@ -333,7 +333,7 @@ class _HoldingsWriter:
                 elif self._is_added(model.dtype):
                     size = self._bytes(model.space, gradient)
                     for event in events:
-                        self._hold(event, None, size, What.GATHERED)
+                        self._hold(event, None, size, HoldingKind.GATHERED)
         for (position, _), way in zip(value.readers, items.to_readers, strict=False):
             if way is not None:
                 self._to_reader(model, position, way)
@@ -343,22 +343,25 @@ class _HoldingsWriter:
         microbatches."""
         if self.problem.microbatches > 1:
             for event in self._weights([position for position, _ in value.readers]):
-                self._hold(event, None, round(rows.made_bytes), What.GATHERED)
+                self._hold(event, None, round(rows.made_bytes), HoldingKind.GATHERED)
 
     def _to_reader(self, model: ParameterModel, position: int, way: RedistributionItem) -> None:
         """Copy of a parameter in another layout than the one that its readers share."""
         copy = self._after(model.space, way.forward)
         copy += self._between(model.space, way, forward=True)
-        self._hold((OpEvent.FORWARD, position), None, copy, What.GATHERED)
+        self._hold((OpEvent.FORWARD, position), None, copy, HoldingKind.GATHERED)
         if not self.problem.training or not self.models.ops.model(position).runs_backward:
             return
         if self.models.ops.model(position).weights_share < 1:
-            self._hold((OpEvent.INPUTS, position), None, copy, What.GATHERED)
+            self._hold((OpEvent.INPUTS, position), None, copy, HoldingKind.GATHERED)
         if model.trained:
             gradient_bytes = self._before(model.space, way.backward)
             gradient_bytes += self._between(model.space, way, forward=False)
             self._hold(
-                (self.gradients.last_half(position), position), None, gradient_bytes, What.GATHERED
+                (self.gradients.last_half(position), position),
+                None,
+                gradient_bytes,
+                HoldingKind.GATHERED,
             )
 
     def _place_of(self, model: ParameterModel, codes: Codes) -> int:
@@ -419,7 +422,7 @@ class _HoldingsWriter:
         first: tuple[OpEvent, int],
         last: tuple[OpEvent, int] | None,
         size: int,
-        what: What = What.WORKING,
+        what: HoldingKind = HoldingKind.WORKING,
     ) -> None:
         """Append a row. last: None for the same event."""
         if size:

@@ -12,7 +12,7 @@ from meshwright_solver.strategies.fusion import BUCKET_BYTES
 UPDATE = Moment(at="optimizer step")
 
 
-def alone(moments: Moments, in_flight: float, copies: int) -> Moment:
+def stage_peak(moments: Moments, in_flight: float, copies: int) -> Moment:
     """Peak memory of a stage that holds the saved values of `in_flight` microbatches.
 
     copies: microbatches that take turns; each is assumed to have the same transient memory at the

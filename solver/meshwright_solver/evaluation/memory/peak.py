@@ -14,7 +14,7 @@ import numpy as np
 
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.evaluation.memory.event_order import EventOrder, OpEvent
-from meshwright_solver.evaluation.memory.holding_tables import Holdings, What, placed
+from meshwright_solver.evaluation.memory.holding_tables import HoldingKind, Holdings, place_rows
 
 _DOING = {
     OpEvent.FORWARD: "forward of",
@@ -89,13 +89,13 @@ def rows_of(
     """
     holding_rows, gathers, unreduced, buffers = [], [], [], 0
     for held, names in holdings:
-        holding_rows.append(placed(held.rows, order, names))
-        gathers.append(placed(held.gathers, order, names))
-        unreduced.append(placed(held.unreduced, order, names))
+        holding_rows.append(place_rows(held.rows, order, names))
+        gathers.append(place_rows(held.gathers, order, names))
+        unreduced.append(place_rows(held.unreduced, order, names))
         buffers += held.buffers_bytes * len(names)
     gathered, gradients = _by_start(gathers), _by_start(unreduced)
     rows = [_labeled(array, None) for array in holding_rows]
-    rows += [_labeled(gathered, What.GATHERED), _labeled(gradients, What.GATHERED)]
+    rows += [_labeled(gathered, HoldingKind.GATHERED), _labeled(gradients, HoldingKind.GATHERED)]
     beside = np.concatenate([_ahead(gathered), _behind(gradients)])
     gathered_bytes = int(gathered[:, 2].sum() + gradients[:, 2].sum())
     return np.concatenate(rows), beside, buffers, gathered_bytes
@@ -135,7 +135,7 @@ def moments_of(
                 int(rows[crossing, 2].sum()),
             )
         )
-    saved_bytes = int(rows[rows[:, 3] == What.SAVED, 2].sum())
+    saved_bytes = int(rows[rows[:, 3] == HoldingKind.SAVED, 2].sum())
     passing_bytes = _passing_bytes(order, held)
     return Moments(tuple(peaks), saved_bytes, buffers, gathered_bytes, passing_bytes)
 
@@ -143,20 +143,22 @@ def moments_of(
 def _passing_bytes(order: EventOrder, held: IntArray) -> IntArray:
     of_ops = ~np.isin(order.kinds, _OF_NO_OP)
     most_bytes = np.zeros(order.at.shape[1], dtype=np.int64)
-    np.maximum.at(most_bytes, order.positions[of_ops], held[What.RECOMPUTED :, of_ops].sum(axis=0))
+    np.maximum.at(
+        most_bytes, order.positions[of_ops], held[HoldingKind.RECOMPUTED :, of_ops].sum(axis=0)
+    )
     return most_bytes
 
 
 def _held_bytes(order: EventOrder, rows: IntArray) -> IntArray:
     """Bytes by kind and place: (what, places)."""
-    change = np.zeros((len(What), len(order.kinds) + 1), dtype=np.int64)
+    change = np.zeros((len(HoldingKind), len(order.kinds) + 1), dtype=np.int64)
     np.add.at(change, (rows[:, 3], rows[:, 0]), rows[:, 2])
     np.add.at(change, (rows[:, 3], rows[:, 1] + 1), -rows[:, 2])
     held: IntArray = np.cumsum(change, axis=1)[:, :-1]
     return held
 
 
-def _labeled(rows: IntArray, what: What | None) -> IntArray:
+def _labeled(rows: IntArray, what: HoldingKind | None) -> IntArray:
     kind = rows[:, 3:4] if what is None else np.full((len(rows), 1), int(what))
     return np.concatenate([rows[:, :3], kind], axis=1)
 
@@ -173,7 +175,7 @@ def _ahead(gathers: IntArray) -> IntArray:
     later = gathers[number > 0]
     before = starts[number[number > 0] - 1]
     return np.stack(
-        [before, later[:, 0] - 1, later[:, 2], np.full(len(later), What.GATHERED)], axis=1
+        [before, later[:, 0] - 1, later[:, 2], np.full(len(later), HoldingKind.GATHERED)], axis=1
     )
 
 
@@ -184,7 +186,12 @@ def _behind(unreduced: IntArray) -> IntArray:
     is_last = number >= len(starts)
     until = np.where(is_last, unreduced[:, 1], starts[np.minimum(number, len(starts) - 1)])
     rows = np.stack(
-        [unreduced[:, 1] + 1, until, unreduced[:, 2], np.full(len(unreduced), What.GATHERED)],
+        [
+            unreduced[:, 1] + 1,
+            until,
+            unreduced[:, 2],
+            np.full(len(unreduced), HoldingKind.GATHERED),
+        ],
         axis=1,
     )
     return rows[rows[:, 0] <= rows[:, 1]]
