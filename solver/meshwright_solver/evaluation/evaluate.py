@@ -32,7 +32,7 @@ from meshwright_solver.evaluation.memory.stage_memory import stage_moments
 from meshwright_solver.evaluation.sequence_order import check_order
 from meshwright_solver.evaluation.step_time.closed_form import Lengths, lengths_of
 from meshwright_solver.evaluation.step_time.half_batches import in_halves
-from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, StageDag, course_of
+from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, StageDag, dag_of
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.parameter_owners import extra_bytes
@@ -83,21 +83,21 @@ def check_mesh(problem: Problem, mesh: Mesh) -> None:
 def cost_of_all(models: Models, assignment: Assignment) -> Cost:
     """Cost of a complete assignment. Raises PlanError for inconsistent layouts."""
     part = AssignmentPart.whole(models, assignment)
-    course = course_of(models, [part], models.problem.position_of)
+    dag = dag_of(models, [part], models.problem.position_of)
     moments = stage_moments(models, assignment, part.ledger)
     problem = models.problem
     totals = CostTotals.of(problem, [part])
     memory_bytes = memory_of(problem, totals, moments)
-    return cost_of(problem, totals, lengths_in_turn(problem, course), memory_bytes)
+    return cost_of(problem, totals, lengths_in_turn(problem, dag), memory_bytes)
 
 
-def lengths_in_turn(problem: Problem, course: StageDag) -> Lengths:
+def lengths_in_turn(problem: Problem, dag: StageDag) -> Lengths:
     """Pass durations of a single rank, with unsplit backward passes.
 
     If the microbatches of a problem take turns, the durations cover both halves of a batch.
     """
-    dag = in_halves(course) if problem.copies > 1 else course
-    return lengths_of(dag, training=problem.training, split=False)
+    whole = in_halves(dag) if problem.copies > 1 else dag
+    return lengths_of(whole, training=problem.training, split=False)
 
 
 @dataclass(frozen=True, slots=True)

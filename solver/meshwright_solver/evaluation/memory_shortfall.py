@@ -19,9 +19,9 @@ PARTS = {
     "gathered": "gathered parameters and unreduced gradients",
     "buffers": "buffers of pipeline transfers",
 }
-_RESTS = ("parameters", "gradients", "optimizer")
-_SHRINKS = ("activations", "recomputed", "working", "buffers")  # with the microbatch
-_SAID = 1e-3  # chosen: smaller parts of the whole are not listed
+_PARAMETER_STATES = ("parameters", "gradients", "optimizer")
+_PER_MICROBATCH = ("activations", "recomputed", "working", "buffers")  # proportional to its samples
+_LEAST_SHARE = 1e-3  # chosen: smaller parts of the whole are not listed
 _MOST_SPLITS = 10  # chosen: a microbatch rarely has more than 1,024 samples
 
 
@@ -62,22 +62,22 @@ class Misfit:
 
     def __str__(self) -> str:
         at = f", at its fullest moment ({self.memory.moment})" if self.memory.moment else ""
-        *others, last = self._may_do()
-        may_do = f"{', '.join(others)} or {last}" if others else last
+        *others, last = self._remedies()
+        remedies = f"{', '.join(others)} or {last}" if others else last
         return (
             f"needs {self.needed_bytes / GIB:.1f} GiB on a device{at}: {shown(self.memory)}. There "
             f"are {self.available_bytes / GIB:.1f} GiB after the reserve, "
-            f"{self.over_bytes / GIB:.2f} GiB too few; {may_do} may do"
+            f"{self.over_bytes / GIB:.2f} GiB too few; {remedies} may do"
         )
 
-    def _may_do(self) -> Iterator[str]:
+    def _remedies(self) -> Iterator[str]:
         memory = self.memory
         count = self._enough_microbatches()
         if count is not None:
             yield f"{count} microbatches instead of {self.microbatches}"
         if not self.recomputes and memory.activations - self._inputs_bytes > self.over_bytes:
             yield "recomputing activations"
-        if sum(getattr(memory, part) for part in _RESTS) > self.over_bytes:
+        if sum(getattr(memory, part) for part in _PARAMETER_STATES) > self.over_bytes:
             yield "parameters and their states split finer (zero, tensor parallelism) or offloaded"
         yield "devices with more memory, or more of them"
 
@@ -91,7 +91,7 @@ class Misfit:
         """Smallest number of microbatches, by doubling, that saves enough memory; None if there is
         none."""
         memory = self.memory
-        shrinking = sum(getattr(memory, part) for part in _SHRINKS)
+        shrinking = sum(getattr(memory, part) for part in _PER_MICROBATCH)
         for splits in range(1, _MOST_SPLITS + 1):
             count = self.microbatches << splits
             if self.batch is not None and self.batch % count:
@@ -105,6 +105,8 @@ def shown(memory: MemoryUse) -> str:
     """Parts of the memory in GiB, largest first."""
     parts = [(getattr(memory, part), name) for part, name in PARTS.items()]
     largest = [
-        part for part in sorted(parts, key=lambda part: -part[0]) if part[0] > _SAID * memory.total
+        part
+        for part in sorted(parts, key=lambda part: -part[0])
+        if part[0] > _LEAST_SHARE * memory.total
     ]
     return ", ".join(f"{name} {size / GIB:.1f}" for size, name in largest)

@@ -12,7 +12,7 @@ from meshwright_solver.evaluation.accounting.ledger import Ledger, ledger_of
 from meshwright_solver.evaluation.evaluate import CostTotals, cost_of, lengths_in_turn, memory_of
 from meshwright_solver.evaluation.memory.peak import Moments
 from meshwright_solver.evaluation.plan_document import stage_document
-from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, StageDag, course_of
+from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, StageDag, dag_of
 from meshwright_solver.folding.mesh_outcome import MeshOutcome
 from meshwright_solver.folding.portions import Portion
 from meshwright_solver.folding.unfold import Unfolding
@@ -51,8 +51,8 @@ class FoldedPlan:
 
     @cached_property
     @uncollected
-    def course(self) -> StageDag:
-        return course_of(self.models, self.parts, self.unfolding.place_of_ops)
+    def dag(self) -> StageDag:
+        return dag_of(self.models, self.parts, self.unfolding.place_of_ops)
 
     @cached_property
     @uncollected
@@ -70,7 +70,7 @@ class FoldedPlan:
     @cached_property
     def cost(self) -> Cost:
         problem = self.models.problem
-        lengths = lengths_in_turn(problem, self.course)
+        lengths = lengths_in_turn(problem, self.dag)
         return cost_of(problem, self.totals, lengths, self.memory_bytes)
 
     @property

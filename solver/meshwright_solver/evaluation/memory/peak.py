@@ -16,7 +16,7 @@ from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.evaluation.memory.event_order import EventOrder, OpEvent
 from meshwright_solver.evaluation.memory.holding_tables import HoldingKind, Holdings, place_rows
 
-_DOING = {
+_EVENT_TEXTS = {
     OpEvent.FORWARD: "forward of",
     OpEvent.AGAIN: "recomputing",
     OpEvent.INPUTS: "backward of",
@@ -24,7 +24,7 @@ _DOING = {
     OpEvent.SENT: "sending to the next stage",
     OpEvent.GIVEN: "gradients from the next stage",
 }
-_OF_NO_OP = (OpEvent.SENT, OpEvent.GIVEN)
+_WITHOUT_OP = (OpEvent.SENT, OpEvent.GIVEN)
 _NO_BYTES = np.zeros(0, dtype=np.int64)
 
 
@@ -126,8 +126,8 @@ def moments_of(
         event = OpEvent(int(order.kinds[at]))
         peaks.append(
             PassPeak(
-                _DOING[event],
-                None if event in _OF_NO_OP else name(int(order.positions[at])),
+                _EVENT_TEXTS[event],
+                None if event in _WITHOUT_OP else name(int(order.positions[at])),
                 saved,
                 recomputed,
                 working,
@@ -141,7 +141,7 @@ def moments_of(
 
 
 def _passing_bytes(order: EventOrder, held: IntArray) -> IntArray:
-    of_ops = ~np.isin(order.kinds, _OF_NO_OP)
+    of_ops = ~np.isin(order.kinds, _WITHOUT_OP)
     most_bytes = np.zeros(order.at.shape[1], dtype=np.int64)
     np.maximum.at(
         most_bytes, order.positions[of_ops], held[HoldingKind.RECOMPUTED :, of_ops].sum(axis=0)

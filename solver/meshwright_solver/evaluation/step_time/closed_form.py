@@ -105,41 +105,41 @@ class Lengths:
         return exposed
 
 
-def lengths_of(course: StageDag, *, training: bool, split: bool) -> Lengths:
+def lengths_of(dag: StageDag, *, training: bool, split: bool) -> Lengths:
     """Pass durations of a stage DAG.
 
     training: whether there is a backward pass. split: whether it is split into inputs and weights.
     """
     halves: tuple[Half, ...] = ("inputs", "weights") if split else ("whole",)
-    passes = [forward(course)]
+    passes = [forward(dag)]
     if training:
-        passes += [backward(course, half) for half in halves]
+        passes += [backward(dag, half) for half in halves]
     waits = [_waits(pass_.moved, pass_.longest_ns) for pass_ in passes]
     times = [pass_.longest_ns + waited for pass_, waited in zip(passes, waits, strict=True)]
     beyond = max(0.0, _busiest(np.sum([pass_.moved for pass_ in passes], axis=0)) - sum(times))
     times[-1] += beyond
     moved = _by_traffic(passes)
-    ahead = forward_from_rest(course)
+    ahead = forward_from_rest(dag)
     once = _by_traffic([ahead]) - _by_traffic(passes[:1])
     least = max(ahead.longest_ns, _busiest(ahead.moved))
     ahead_ns = min(beyond, float(passes[0].moved[PARAMETER, :, TIME].max(initial=0.0)))
     begin = max(0.0, least - times[0] - ahead_ns)
     gradient_end = host_end = 0.0
-    update = course.update_ns if training else 0.0
+    update = dag.update_ns if training else 0.0
     if training:
-        behind = backward_to_rest(course, halves[-1])
+        behind = backward_to_rest(dag, halves[-1])
         once += _by_traffic([behind]) - _by_traffic(passes[-1:])
         reduced = float(behind.ends[GRADIENT].max(initial=0.0))
         updated = max(behind.worked_ns, reduced) + update
         least = max(behind.longest_ns, updated, _busiest(behind.moved))
         least += _waits(behind.moved, passes[-1].longest_ns + update, beside=(PARAMETER,))
         gradient_end = max(0.0, least - update - times[-1])
-        host_end = max(0.0, reduced + _hosts_ns(course) - max(behind.longest_ns, updated))
+        host_end = max(0.0, reduced + _hosts_ns(dag) - max(behind.longest_ns, updated))
     work = sum(pass_.work_ns for pass_ in passes)
     forward_ns, inputs_ns, weights_ns = (*times, 0.0, 0.0)[:3]
     if training and not split:
         # a whole pass is split into the work on weights and the rest
-        weights_ns = course.weights_ns
+        weights_ns = dag.weights_ns
         inputs_ns -= weights_ns
     return Lengths(
         forward=forward_ns,
@@ -191,10 +191,10 @@ def _waits(moved: FloatArray, path: float, beside: tuple[int, ...] = BESIDE) -> 
     return float(total)
 
 
-def _hosts_ns(course: StageDag) -> float:
+def _hosts_ns(dag: StageDag) -> float:
     """End of the host pipeline: each parameter is offloaded, updated and uploaded in turn."""
-    order = np.unique(course.edges[:, EDGE_VALUE], return_index=True)
-    rows = course.host[order[0][np.argsort(order[1])]]
+    order = np.unique(dag.edges[:, EDGE_VALUE], return_index=True)
+    rows = dag.host[order[0][np.argsort(order[1])]]
     down = work = up = 0.0
     for row in rows[rows.any(axis=1)].tolist():
         down += row[0]

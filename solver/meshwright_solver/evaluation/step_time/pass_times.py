@@ -33,49 +33,49 @@ class PassTimes(NamedTuple):
     moved: FloatArray
 
 
-def forward(course: StageDag) -> PassTimes:
+def forward(dag: StageDag) -> PassTimes:
     """Forward pass with parameters already gathered."""
-    return _forward_pass(course, with_parameters=False)
+    return _forward_pass(dag, with_parameters=False)
 
 
-def forward_from_rest(course: StageDag) -> PassTimes:
+def forward_from_rest(dag: StageDag) -> PassTimes:
     """First forward pass of a step: parameters are spread and gathered in it."""
-    return _forward_pass(course, with_parameters=True)
+    return _forward_pass(dag, with_parameters=True)
 
 
-def backward(course: StageDag, half: Half) -> PassTimes:
+def backward(dag: StageDag, half: Half) -> PassTimes:
     """Backward pass or one half of it, without waiting for gradient reductions."""
-    return _backward_pass(course, half, with_gradients=False)
+    return _backward_pass(dag, half, with_gradients=False)
 
 
-def backward_to_rest(course: StageDag, half: Half) -> PassTimes:
+def backward_to_rest(dag: StageDag, half: Half) -> PassTimes:
     """Last backward pass of a step, including gradient reductions."""
-    return _backward_pass(course, half, with_gradients=True)
+    return _backward_pass(dag, half, with_gradients=True)
 
 
-def _forward_pass(course: StageDag, *, with_parameters: bool) -> PassTimes:
-    links = _links(course, chains_each=2 * with_parameters)
+def _forward_pass(dag: StageDag, *, with_parameters: bool) -> PassTimes:
+    links = _links(dag, chains_each=2 * with_parameters)
     worked_ns = walk_forward(
-        course.chains, course.ops, course.ns, course.edges, course.edge_first, course.values,
+        dag.chains, dag.ops, dag.ns, dag.edges, dag.edge_first, dag.values,
         with_parameters, links,
     )  # fmt: skip
-    return _pass_times(worked_ns, float(course.ns[:, 0].sum()), links)
+    return _pass_times(worked_ns, float(dag.ns[:, 0].sum()), links)
 
 
-def _backward_pass(course: StageDag, half: Half, *, with_gradients: bool) -> PassTimes:
-    links = _links(course, chains_each=2 * with_gradients)
+def _backward_pass(dag: StageDag, half: Half, *, with_gradients: bool) -> PassTimes:
+    links = _links(dag, chains_each=2 * with_gradients)
     worked_ns = walk_backward(
-        course.chains, course.ops, course.ns, course.edges, course.edge_first, course.values,
-        course.output_first, course.outputs, course.segment_first, course.segments,
+        dag.chains, dag.ops, dag.ns, dag.edges, dag.edge_first, dag.values,
+        dag.output_first, dag.outputs, dag.segment_first, dag.segments,
         half != "weights", half != "inputs", with_gradients, links,
     )  # fmt: skip
     work_ns = 0.0
     if half != "weights":
-        again = course.ns[course.ops[:, OP_IS_AGAIN] > 0, 0]
-        runs = course.ops[:, OP_RUNS_BACKWARD] > 0
-        work_ns += float(course.ns[runs, 1].sum() + again.sum())
+        again = dag.ns[dag.ops[:, OP_IS_AGAIN] > 0, 0]
+        runs = dag.ops[:, OP_RUNS_BACKWARD] > 0
+        work_ns += float(dag.ns[runs, 1].sum() + again.sum())
     if half != "inputs":
-        work_ns += course.weights_ns
+        work_ns += dag.weights_ns
     return _pass_times(worked_ns, work_ns, links)
 
 
@@ -86,10 +86,10 @@ def _pass_times(worked_ns: float, work_ns: float, links: LinkState) -> PassTimes
     )
 
 
-def _links(course: StageDag, *, chains_each: int) -> LinkState:
+def _links(dag: StageDag, *, chains_each: int) -> LinkState:
     """Empty link state. chains_each: most deferrable chains per value and per edge."""
-    longest = int(np.diff(course.chains.first).max())
-    most = chains_each * longest * (len(course.values) + len(course.edges))
-    waiting = np.empty((course.links, most + 1, 4))
+    longest = int(np.diff(dag.chains.first).max())
+    most = chains_each * longest * (len(dag.values) + len(dag.edges))
+    waiting = np.empty((dag.links, most + 1, 4))
     waiting[:, 0] = 0.0
-    return LinkState(np.zeros((3, course.links)), np.zeros((3, course.links, 3)), waiting)
+    return LinkState(np.zeros((3, dag.links)), np.zeros((3, dag.links, 3)), waiting)

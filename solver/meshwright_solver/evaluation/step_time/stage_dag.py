@@ -61,9 +61,9 @@ BEFORE_BACKWARD = ("rows",)
 BESIDE = ("ring",)
 BETWEEN_STAGES = ("receive", "return")
 
-_NOT = (NOBODY, 0)  # in no segment, not recomputed
+_NO_SEGMENT = (NOBODY, 0)  # in no segment, not recomputed
 _NO_CHAINS = (NOTHING, NOTHING, NOTHING)
-_NONE = np.zeros(0, dtype=np.int64)
+_EMPTY = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,9 @@ class AssignmentPart(NamedTuple):
         return AssignmentPart(assignment, ledger_of(models, assignment, share), share)
 
 
-def indexed(course: StageDag) -> StageDag:
-    """DAG with new indices by op and by segment. course: with edges by reader and port."""
-    ops, producer = course.ops, course.values[:, VALUE_PRODUCER]
+def indexed(dag: StageDag) -> StageDag:
+    """DAG with new indices by op and by segment. dag: with edges by reader and port."""
+    ops, producer = dag.ops, dag.values[:, VALUE_PRODUCER]
     outputs = np.argsort(producer, kind="stable")[int((producer < 0).sum()) :]
     steps = np.arange(len(ops) + 1)
     again = np.flatnonzero(ops[:, OP_IS_AGAIN])
@@ -125,8 +125,8 @@ def indexed(course: StageDag) -> StageDag:
     by_segment = np.argsort(segment, kind="stable")
     count = int(ops[:, OP_SEGMENT].max(initial=NOBODY)) + 1
     return replace(
-        course,
-        edge_first=np.searchsorted(course.edges[:, EDGE_READER], steps),
+        dag,
+        edge_first=np.searchsorted(dag.edges[:, EDGE_READER], steps),
         output_first=np.searchsorted(producer[outputs], steps),
         outputs=outputs,
         segment_first=np.searchsorted(segment[by_segment], np.arange(count + 1)),
@@ -134,9 +134,7 @@ def indexed(course: StageDag) -> StageDag:
     )
 
 
-def course_of(
-    models: Models, parts: Iterable[AssignmentPart], place: Mapping[str, int]
-) -> StageDag:
+def dag_of(models: Models, parts: Iterable[AssignmentPart], place: Mapping[str, int]) -> StageDag:
     """Stage DAG of all parts. place: position of every op in the whole graph."""
     return _StageDagWriter(models, place).written(parts)
 
@@ -168,7 +166,7 @@ class _StageDagWriter:
     def written(self, parts: Iterable[AssignmentPart]) -> StageDag:
         for part in parts:
             self._part(part)
-        at = np.concatenate([_NONE, *self.at])
+        at = np.concatenate([_EMPTY, *self.at])
         order = np.argsort(at, kind="stable")
         ops = _stack(self.ops, OP_COLUMNS)[order]
         ns = np.concatenate([np.zeros((0, 3)), *self.ns])[order]
@@ -220,7 +218,9 @@ class _StageDagWriter:
             at = np.array([self.place[name] for name in copy_names], dtype=np.int64)
             position_at[known] = at
             again = [
-                (remade.segment_of.get(name, NOBODY), int(name in remade.again)) if remade else _NOT
+                (remade.segment_of.get(name, NOBODY), int(name in remade.again))
+                if remade
+                else _NO_SEGMENT
                 for name in copy_names[: len(numbers)]
             ]
             self.at.append(at[: len(numbers)])
