@@ -24,7 +24,7 @@ read node in three cases:
   - It is saved and feeds a matrix product.
   - It is recomputed.
 
-A value with a single other reader is saved in the layout that the reader needs. Transient memory is
+Any other value with one reader is saved in the layout that the reader needs. Transient memory is
 excluded, because a cost graph represents sums only (`meshwright_solver.stage.memory_retries`).
 Arrays are shared by content, so that repeated blocks consist of the same objects.
 """
