@@ -143,8 +143,9 @@ def _tensors(models: Models, share: AssignmentShare, ledger: Ledger) -> Iterator
             key = ("tensor plan", models.look(value), models.key_of(items))
             # equal items of the ledger are one object for the lifetime of the models
             content = models.shared(
-                key, lambda items=items, value=value: _tensor(models, value, items)
-            )  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                key,
+                lambda items=items, value=value: _tensor(models, value, items),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+            )
             yield content.like(tensor=value.root)
         elif value.root in ledger.parameters and models.reads_shared(value):
             parameter = ledger.parameters[value.root]
