@@ -1,4 +1,4 @@
-"""Rows of a table by the mesh axes that they mark: each set of axes is priced once."""
+"""Axis groups: rows of a table by the mesh axes that they mark, so that each set is priced once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 def axis_groups(
     marked: NDArray[np.bool_],
 ) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
-    """Sets of axes, none empty, and the rows in which just these are marked.
+    """Nonempty sets of axes, each with the rows that mark exactly these axes.
 
     marked: (rows, axes).
     """

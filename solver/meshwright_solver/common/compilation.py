@@ -1,15 +1,15 @@
-"""Compiled functions, and the folder in which numba keeps them for other processes.
+"""Compiled functions, and the folder of the numba cache.
 
-The first of these folders that can be written is used:
+The cache uses the first writable folder of:
 
-    NUMBA_CACHE_DIR           where it is set
-    the package's own         `__pycache__` beside each module
-    $XDG_CACHE_HOME/numba     ~/.cache/numba where it is not set
-    the system's temporary    a folder of mode 0700 for each user id. It is used only where it is a
-    folder                    real folder of that owner: numba unpickles what it finds there
+    NUMBA_CACHE_DIR           if it is set
+    the package               `__pycache__` next to each module
+    $XDG_CACHE_HOME/numba     ~/.cache/numba if it is not set
+    the system's temporary    a folder of mode 0700 per user id. It is used only if it is a real
+    folder                    folder of that owner, because numba unpickles its files
 
-Where none can be written, as in a container with a read-only root, every process compiles for
-itself. numba alone raises RuntimeError there, at import.
+Without a writable folder, as in a container with a read-only root, every process compiles the
+functions again. numba alone raises RuntimeError in that case, at import.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OWNER_ALONE = 0o700
 
 
 def cache_folder(environment: Mapping[str, str], package: Path = PACKAGE) -> Path | None:
-    """The folder for compiled code; None where no folder can be written."""
+    """Folder for compiled code; None if no folder is writable."""
     named = environment.get("NUMBA_CACHE_DIR")
     if named and _is_writable(Path(named)):
         return Path(named)
@@ -43,28 +43,28 @@ def cache_folder(environment: Mapping[str, str], package: Path = PACKAGE) -> Pat
 
 
 def _of_user(environment: Mapping[str, str]) -> Path | None:
-    """The cache of a user, who may have no home folder."""
+    """Cache folder of the user; None without a home folder."""
     named = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(named)
     return folder / "numba" if folder.is_absolute() else None
 
 
 def _temporary() -> Path | None:
-    """The folder of this user id in the system's temporary folder, if it is nobody else's."""
+    """Private folder of this user id in the system's temporary folder; None if others own it."""
     try:
         folder = Path(tempfile.gettempdir()) / f"meshwright-numba-{os.getuid()}"
         folder.mkdir(mode=OWNER_ALONE, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return None
-    is_private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == OWNER_ALONE
-    if not is_private or found.st_uid != os.getuid():
+    is_private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == OWNER_ALONE
+    if not is_private or status.st_uid != os.getuid():
         return None
     return folder if _is_writable(folder) else None
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether a file can be made in a folder, which is made if it is not there."""
+    """Whether a folder, created if missing, accepts new files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -74,7 +74,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 FOLDER = cache_folder(os.environ)
-# numba asks for this folder first; beside each module where it is none
+# numba tries this folder first; an empty name stands for the folder of each module
 numba.config.CACHE_DIR = (  # type: ignore[attr-defined]  # numba makes it from the environment
     "" if FOLDER in (None, PACKAGE) else str(FOLDER)
 )
@@ -87,7 +87,7 @@ def njit(
     inline: Literal["never", "always"] = "never",
     fastmath: bool | set[str] = False,
 ) -> Callable[[F], F]:
-    """`numba.njit`; cache: keep what is compiled, where there is a folder for it."""
+    """`numba.njit`. cache: store compiled code, if there is a folder for it."""
     is_kept = cache and FOLDER is not None
     decorated = numba.njit(nogil=nogil, cache=is_kept, inline=inline, fastmath=fastmath)
 
@@ -95,16 +95,16 @@ def njit(
         dispatcher = decorated(function)
         if is_kept:
             _ignore_unreadable_index(dispatcher)
-        return cast(F, dispatcher)  # called as the function is
+        return cast(F, dispatcher)  # has the signature of the function
 
     return compiled
 
 
 def _ignore_unreadable_index(dispatcher: Any) -> None:
-    """Compile again where an index names classes that the sources no longer have.
+    """Compile again if an index names classes that no longer exist.
 
-    An index lists argument types, named tuples among them. numba unpickles the whole index before
-    it compares the age of the sources, and raises AttributeError after a class was renamed.
+    An index lists argument types, including named tuples. numba unpickles the whole index before it
+    compares the age of the sources, and raises AttributeError after a class was renamed.
     """
     file = dispatcher._cache._cache_file
     load_index = file._load_index

@@ -1,7 +1,7 @@
-"""The connected parts of a graph of nodes and edges.
+"""Connected components of a graph.
 
-By scipy: `networkx.connected_components` takes 30 times as long on 3,000 nodes, and 55 times on
-100,000   # measured: two random edges per node
+scipy computes them: `networkx.connected_components` takes 30 times as long on 3,000 nodes, and 55
+times on 100,000   # measured: two random edges per node
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from meshwright_solver.common.arrays import IntArray
 def connected(
     nodes: int, tails: IntArray | Sequence[int], heads: IntArray | Sequence[int]
 ) -> IntArray:
-    """The number of the connected part of every node."""
-    # loading it takes as long as all of the planner: not for searches that never ask
+    """Component number of every node."""
+    # lazy: the import takes as long as that of the whole planner
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,6 +1,6 @@
-"""The end of a time budget: the only place of the searches that reads a clock.
+"""Deadlines: the end of a time budget. Searches read a clock in this module only.
 
-Who asks for an answer may also end the search before: `stop` says that he has.
+A caller can end the search earlier: `stop` returns True from then on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Stop = Callable[[], bool]
 
 
 def never() -> bool:
-    """A stop that nobody asks for."""
+    """Stop callback that never stops."""
     return False
 
 
@@ -25,7 +25,7 @@ _stop_here: ContextVar[Stop] = ContextVar("stop_here", default=never)
 
 @contextmanager
 def stopped_by(stop: Stop) -> Iterator[None]:
-    """Deadlines that come from another process meanwhile are over once `stop` says so here."""
+    """Context in which deadlines received from another process use this stop callback."""
     token = _stop_here.set(stop)
     try:
         yield
@@ -34,7 +34,7 @@ def stopped_by(stop: Stop) -> Iterator[None]:
 
 
 class OutOfTime(Exception):
-    """The budget ended within a step; what was finished before it stands."""
+    """The time budget ended inside a step. Results from before the step remain valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,15 @@ class Deadline:
 
     @staticmethod
     def at(ends: float | None) -> Deadline:
-        """ends: as `on_every_clock` gives it. Its stop is that of the place it is now in."""
+        """Deadline from the result of `on_every_clock`, with the stop callback of the current
+        context."""
         return Deadline.after(None if ends is None else ends - time.time(), _stop_here.get())
 
     def on_every_clock(self) -> float | None:
-        """For another process: seconds since 1970; its `stop` stays here."""
-        left = self.left_s()
-        return None if left is None else time.time() + left
+        """End in seconds since 1970, for another process; None without an end. `stop` is not
+        included."""
+        remaining_s = self.left_s()
+        return None if remaining_s is None else time.time() + remaining_s
 
     def check(self) -> None:
         if self.is_over():
@@ -64,7 +66,7 @@ class Deadline:
         return time.monotonic() >= self.ends or self.stop()
 
     def left_s(self) -> float | None:
-        """Seconds left, None where there is no end."""
+        """Remaining seconds; None without an end."""
         if self.stop():
             return 0.0
         return None if self.ends == math.inf else max(0.0, self.ends - time.monotonic())

@@ -1,7 +1,7 @@
-"""Keys of objects by identity, for caches whose objects are too large to hash or to compare.
+"""Identity keys: cache keys for objects that are too large to hash or to compare.
 
-An `id` names an object only while the object lives. A cache that stores an `id` alone can answer
-for another object, which took the place of the first in memory.
+An `id` identifies an object only during its lifetime. A cache that stores only an `id` can return
+the entry of another object that reuses the address.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ IdentityKey = NewType("IdentityKey", int)
 
 
 class IdentityKeys:
-    """Makes keys of objects: equal keys are of the same object.
+    """Keys by identity: equal keys denote the same object.
 
-    Every object that has a key lives as long as the `IdentityKeys` that made the key. Keys of two
-    `IdentityKeys` are not compared. Keys mean nothing in another process: pickling raises
-    TypeError.
+    An object with a key lives as long as its `IdentityKeys`. Keys of two `IdentityKeys` are not
+    comparable. Keys are invalid in other processes: pickling raises TypeError.
     """
 
     __slots__ = ("_objects",)
@@ -26,15 +25,15 @@ class IdentityKeys:
         self._objects: dict[int, object] = {}
 
     def __call__(self, thing: object) -> IdentityKey:
-        """The key of an object. O(1), without a call of its `__hash__` or `__eq__`."""
+        """Key of an object in O(1), without a call of its `__hash__` or `__eq__`."""
         key = id(thing)
         if key not in self._objects:
             self._objects[key] = thing
         return IdentityKey(key)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("keys by identity hold in one process only: pickle the content instead")
+        raise TypeError("keys by identity are valid in one process only: pickle the content")
 
     def each(self, things: Iterable[object]) -> tuple[IdentityKey, ...]:
-        """The keys of some objects, in their order."""
+        """Keys of objects, in order."""
         return tuple([self(thing) for thing in things])

@@ -1,9 +1,8 @@
-"""Globs matched against many names at once.
+"""Glob matching against many names at once.
 
-A pattern is held only against the names that it can mean: those that begin with its literal
-beginning, end with its literal end or have a word that it has whole, whichever are fewest. Where it
-has none of these a search in the joined text finds its longest literal piece. So a pin that means a
-few ops costs microseconds however large the graph is.
+A pattern is compared only with candidate names: those that share its literal prefix, its literal
+suffix or one of its whole words, whichever are fewest. Otherwise a search in the joined text finds
+its longest literal piece. A pin for a few ops therefore costs microseconds in a graph of any size.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ WILD = re.compile(r"\*+|\?|\[!?+\]?+[^\]]*\]")
 RUN = re.compile(r"\[!?+\]?+[^\]]*\]|[*?]{2,}")
 WORD = re.compile(r"[^\W_]+")
 SHOWN = 3  # chosen: names in a message
-MOST_HELD = 5_000_000  # chosen: some seconds; 1,000 globs that say nothing against 5,000 ops
+MOST_HELD = 5_000_000  # chosen: some seconds; 1,000 globs without literals against 5,000 ops
 MOST_COMPARED = 10_000  # chosen: half a second
 AFTER = "\U0010ffff"  # sorts after every character of a name
 
 
 class Names:
-    """Names without newlines that can be searched; positions are those in the sequence given."""
+    """Searchable names without newlines. Positions refer to the sequence passed in."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._positions: dict[str, list[int]] = {}
@@ -43,7 +42,7 @@ class Names:
         self._text = "\n" + "\n".join(self._sorted) + "\n"
 
     def matching(self, pattern: str) -> list[int]:
-        """The positions of the names that match, by the rules of `fnmatch.fnmatchcase`."""
+        """Positions of the names that match, by the rules of `fnmatch.fnmatchcase`."""
         if not WILD.search(pattern):
             return self._positions.get(pattern, [])
         matches = re.compile(translate(_plain(pattern))).match
@@ -76,17 +75,17 @@ class Names:
             return self._sorted
         if "\n" in piece:
             return ()
-        text, found = self._text, []
+        text, names = self._text, []
         at = text.find(piece)
         while at >= 0:
             start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-            found.append(text[start:end])
+            names.append(text[start:end])
             at = text.find(piece, end)
-        return found
+        return names
 
 
 def alike(pattern: str, names: Sequence[str]) -> str:
-    """Names to show to whom a pattern matched none: what it may have meant, else the first."""
+    """Text of names similar to a pattern without matches, else of the first names."""
     known = [name for name in dict.fromkeys(names) if name][:MOST_COMPARED]
     pieces = WILD.sub(" ", pattern).split() or [pattern]
     ends: dict[str, str] = {}
@@ -94,12 +93,12 @@ def alike(pattern: str, names: Sequence[str]) -> str:
         ends.setdefault(name, name)
         ends.setdefault(name.rsplit(".", 1)[-1], name)
     close = get_close_matches(max(pieces, key=len).strip("."), list(ends), SHOWN)
-    shown = [ends[own] for own in close] or known[:SHOWN]
+    shown = [ends[end] for end in close] or known[:SHOWN]
     return ", ".join(map(repr, dict.fromkeys(shown)))
 
 
 def _plain(pattern: str) -> str:
-    """The same with one star in each run of wildcards: `*?*?` takes time by its length squared."""
+    """Pattern with one star per run of wildcards; `*?*?` takes time quadratic in its length."""
     return RUN.sub(
         lambda run: run[0] if run[0][0] == "[" else "?" * run[0].count("?") + "*" * ("*" in run[0]),
         pattern,
@@ -107,7 +106,7 @@ def _plain(pattern: str) -> str:
 
 
 def _whole_words(pieces: Sequence[str]) -> Iterator[str]:
-    """Words of the literal pieces that no wildcard can prolong."""
+    """Words of the literal pieces that no adjacent wildcard can extend."""
     for place, piece in enumerate(pieces):
         for word in WORD.finditer(piece):
             begins = word.start() > 0 or place == 0
@@ -117,5 +116,5 @@ def _whole_words(pieces: Sequence[str]) -> Iterator[str]:
 
 
 def _beginning(names: Sequence[str], beginning: str) -> range:
-    """The places of those of the sorted names that begin so."""
+    """Indices of the sorted names with this prefix."""
     return range(bisect_left(names, beginning), bisect_left(names, beginning + AFTER))

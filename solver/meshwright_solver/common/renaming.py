@@ -1,4 +1,4 @@
-"""Parts of plans under other names: what one copy of a layer, or one stage, says of another."""
+"""Renaming: items of a plan with the names of another copy of a layer, or of another stage."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ _NAMES = ("op", "tensor")
 
 
 def renamed(item: M, names: Mapping[str, str]) -> M:
-    """An item that names an op or a tensor, or both, with the names that are known replaced."""
-    own = item.__dict__
-    return item.like(**{field: names[own[field]] for field in _NAMES if own.get(field) in names})
+    """Item with its op and tensor names replaced, as far as `names` has them."""
+    fields = item.__dict__
+    return item.like(
+        **{field: names[fields[field]] for field in _NAMES if fields.get(field) in names}
+    )
 
 
 def renamed_copies(item: M, copies: Sequence[Mapping[str, str]]) -> list[M]:
-    """The item once for each of these: with the names that it knows replaced."""
+    """Copies of an item, one per mapping of names."""
     named = [(field, name) for field in _NAMES if (name := item.__dict__.get(field)) is not None]
     if len(named) == 1:
         ((field, name),) = named
@@ -27,15 +29,15 @@ def renamed_copies(item: M, copies: Sequence[Mapping[str, str]]) -> list[M]:
 
 
 def renamed_stage(stage: Stage, names: Mapping[str, str]) -> Stage:
-    """A stage with the names of all its items replaced."""
+    """Stage with the names of all items replaced."""
     again = stage.recompute
     if again is not None:
         segments = [
-            own.like(
-                ops=tuple([names[op] for op in own.ops]),
-                again=tuple([names[op] for op in own.again]),
+            segment.like(
+                ops=tuple([names[op] for op in segment.ops]),
+                again=tuple([names[op] for op in segment.again]),
             )
-            for own in again.segments
+            for segment in again.segments
         ]
         again = again.like(segments=tuple(segments))
     return stage.like(
@@ -46,8 +48,8 @@ def renamed_stage(stage: Stage, names: Mapping[str, str]) -> Stage:
         redistributions=tuple([renamed(item, names) for item in stage.redistributions]),
         buckets=tuple(
             [
-                own.like(tensors=tuple([names.get(name, name) for name in own.tensors]))
-                for own in stage.buckets
+                bucket.like(tensors=tuple([names.get(name, name) for name in bucket.tensors]))
+                for bucket in stage.buckets
             ]
         ),
     )

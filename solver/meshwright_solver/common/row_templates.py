@@ -1,4 +1,4 @@
-"""Rows of things that are alike: written once for each content, and stamped for every thing."""
+"""Row templates: rows of equal things, computed once per content and copied for every thing."""
 
 from __future__ import annotations
 
@@ -17,68 +17,71 @@ Rows = Sequence[Sequence[int]]
 
 @dataclass(slots=True)
 class Contents(Generic[A]):
-    """What is alike, made once and numbered."""
+    """Distinct contents, computed once and numbered."""
 
     all: list[A] = field(default_factory=list)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
 
     def number(self, content: Hashable, make: Callable[[], A]) -> int:
-        found = self._numbers.get(content)
-        if found is None:
-            found = self._numbers[content] = len(self.all)
+        number = self._numbers.get(content)
+        if number is None:
+            number = self._numbers[content] = len(self.all)
             self.all.append(make())
-        return found
+        return number
 
 
 @dataclass(slots=True)
 class Stamps:
-    """A table of whole numbers: some rows for each of many things.
+    """Integer table with some rows for each of many things.
 
-    Things of equal content have equal rows, but for what they name in `columns`: positions, each
-    the same one of the thing's own.
+    Things of equal content have equal rows except in `columns`. These hold positions, each at the
+    same index of the positions of the thing.
     """
 
     width: int
     columns: tuple[int, ...]
-    # rows with places among a thing's own positions
+    # rows with indices into the positions of the thing
     _known: Contents[Rows] = field(default_factory=Contents)
     _contents: list[int] = field(default_factory=list)
     _positions: list[int] = field(default_factory=list)
     _counts: list[int] = field(default_factory=list)
 
-    def add(self, content: Hashable, own: Sequence[int], write: Callable[[], Rows]) -> None:
-        """A thing. own: the positions that it may name; write: its rows, where none of its content
-        is known."""
-        make = partial(self._written, write, own)
+    def add(self, content: Hashable, positions: Sequence[int], write: Callable[[], Rows]) -> None:
+        """Add a thing.
+
+        positions: the positions that its rows may contain. write: its rows, called if its content
+        is new.
+        """
+        make = partial(self._write, write, positions)
         self._contents.append(self._known.number(content, make))
-        self._positions += own
-        self._counts.append(len(own))
+        self._positions += positions
+        self._counts.append(len(positions))
 
     def written(self) -> tuple[IntArray, IntArray]:
-        """All rows, thing by thing, and the number of the thing that each is of."""
+        """All rows in order of things, and the number of the thing of each row."""
         lengths = np.array([len(rows) for rows in self._known.all], dtype=np.int64)
-        rows = [row for own in self._known.all for row in own]
+        rows = [row for block in self._known.all for row in block]
         table = np.array(rows, dtype=np.int64).reshape(-1, self.width)
         contents = np.array(self._contents, dtype=np.int64)
         counts = lengths[contents]
         things = np.repeat(np.arange(len(contents)), counts)
         of_thing = np.arange(len(things)) - _starts(counts)[things]
-        found = table[_starts(lengths)[contents[things]] + of_thing]
+        stamped = table[_starts(lengths)[contents[things]] + of_thing]
         positions = np.array(self._positions, dtype=np.int64)
         first = _starts(np.array(self._counts, dtype=np.int64))[things]
         for column in self.columns:
-            found[:, column] = positions[first + found[:, column]]
-        return found, things
+            stamped[:, column] = positions[first + stamped[:, column]]
+        return stamped, things
 
-    def _written(self, write: Callable[[], Rows], own: Sequence[int]) -> Rows:
+    def _write(self, write: Callable[[], Rows], positions: Sequence[int]) -> Rows:
         rows = [list(row) for row in write()]
         for row in rows:
             for column in self.columns:
-                row[column] = own.index(row[column])
+                row[column] = positions.index(row[column])
         return rows
 
 
 def _starts(lengths: IntArray) -> IntArray:
-    """Where each begins that comes after the ones before it."""
-    found: IntArray = np.cumsum(lengths) - lengths
-    return found
+    """Start offset of each of consecutive blocks."""
+    starts: IntArray = np.cumsum(lengths) - lengths
+    return starts

@@ -1,4 +1,4 @@
-"""Sequences of which many items are alike: what they are is held once, and made when asked for."""
+"""Shared sequences: many equal items stored once and created on demand."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class Repeated(Sequence[T], Generic[T]):
-    """Item k is made of parts[numbers[k]]. Immutable."""
+    """Immutable sequence. Item k is created from parts[numbers[k]]."""
 
     def __init__(self, parts: Sequence[T], numbers: IntArray) -> None:
         self.parts = parts
         self.numbers = numbers
 
     def _made(self, part: T, place: int) -> T:
-        """The item at a place, of its part."""
+        """Item at a place, from its part."""
         del place
         return part
 
@@ -45,20 +45,20 @@ class Repeated(Sequence[T], Generic[T]):
 
     @cached_property
     def _all(self) -> tuple[T, ...]:
-        """All items: who wants one after the other mostly comes again."""
-        made, parts = self._made, self.parts
-        return tuple([made(parts[k], place) for place, k in enumerate(self.numbers.tolist())])
+        """All items, cached: a caller that iterates once usually iterates again."""
+        item_at, parts = self._made, self.parts
+        return tuple([item_at(parts[k], place) for place, k in enumerate(self.numbers.tolist())])
 
 
 def parts_of(items: Sequence[T]) -> tuple[Sequence[T], IntArray]:
-    """Parts that items are made of, and of which of them each is."""
+    """Parts of the items, and the index of the part of each item."""
     if isinstance(items, Repeated):
         return items.parts, items.numbers
     return items, np.arange(len(items), dtype=np.int64)
 
 
 def firsts(numbers: IntArray) -> IntArray:
-    """Where each of small numbers stands first, -1 where it does not: of number k at place k."""
-    found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
-    found[numbers[::-1]] = np.arange(len(numbers))[::-1]
-    return found
+    """First index of every number, at the place of that number; -1 if it does not occur."""
+    first_places = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
+    first_places[numbers[::-1]] = np.arange(len(numbers))[::-1]
+    return first_places

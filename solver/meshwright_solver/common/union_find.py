@@ -1,7 +1,7 @@
-"""Union-find: keys that are the same index.
+"""Union-find: equivalence classes of keys.
 
-`networkx.utils.UnionFind` takes 2 to 5 times as long and 0.14 s to import, scipy's `DisjointSet`
-2 to 3 times and 1.2 s   # measured: 6,000 and 200,000 joins of half as many keys
+`networkx.utils.UnionFind` takes 2 to 5 times as long and 0.14 s to import, scipy's `DisjointSet` 2
+to 3 times and 1.2 s   # measured: 6,000 and 200,000 joins of half as many keys
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True)
 class Classes(Generic[K]):
-    """Classes of keys; a key that nobody joined is one by itself."""
+    """Classes of keys. A key without joins is a class of its own."""
 
     parent: dict[K, K] = field(default_factory=dict)
 
     def find(self, key: K) -> K:
-        """The key that stands for the class."""
+        """Representative of the class of a key."""
         root = key
         while (above := self.parent.setdefault(root, root)) != root:
             root = above

@@ -1,20 +1,19 @@
-"""The one judge: what an assignment costs, recomputed from its layouts. Two numbers:
+"""Evaluator: cost, step time and peak memory of an assignment, recomputed from its layouts.
 
     objective = sum over ops of compute + inner communication
-              + sum over values of the redistributions between the layouts that ops make and need
-              + sum over parameters of gathers, gradient reductions, update and spreading,
-                and of what goes to hosts and back
-    step      = the same ops and collectives, each beside what it need not wait for
+              + sum over values of the redistributions between produced and required layouts
+              + sum over parameters of gathers, gradient reductions, update, spreading
+                and host transfers
+    step      = the same ops and collectives, with overlap
                 (`meshwright_solver.evaluation.step_time.closed_form`)
     memory    = parameters + gradients + optimizer state + cache + saved activations
-              + what passes by at the fullest moment (`meshwright_solver.evaluation.memory`) +
-              reserve
+              + transient memory at the peak (`meshwright_solver.evaluation.memory`) + reserve
 
-In the objective communication counts with the calibration's exposed share, so that it adds up: it
-is what a search on one mesh minimises, and what its bound is of. The step is what people read, and
-by what plans of several meshes, microbatches, recompute policies and pipelines are ranked. No
-solver reports a number of its own: plans carry what stands here, and `evaluate(problem, plan)` says
-it of any plan document.
+The objective weighs communication with the exposed shares of the calibration, so that it is
+additive. A search on one mesh minimizes the objective and bounds it. Step time is the number
+reported to users. It ranks plans across meshes, microbatches, recompute policies and pipelines.
+Plans carry the numbers of the evaluator only. `evaluate(problem, plan)` recomputes them for any
+plan document.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from meshwright.schema import Cost, MemoryUse, Mesh, Plan, PlanError
 from meshwright_solver.evaluation.accounting.assignment import Assignment
 from meshwright_solver.evaluation.accounting.assignment_of_plan import assignment_of_stage
 from meshwright_solver.evaluation.accounting.ledger import Ledger, LedgerTotals
-from meshwright_solver.evaluation.memory.memory_use import alone, at_fullest
+from meshwright_solver.evaluation.memory.memory_use import at_fullest, stage_peak
 from meshwright_solver.evaluation.memory.peak import Moments
 from meshwright_solver.evaluation.memory.stage_memory import stage_moments
 from meshwright_solver.evaluation.sequence_order import check_order
 from meshwright_solver.evaluation.step_time.closed_form import Lengths, lengths_of
 from meshwright_solver.evaluation.step_time.half_batches import in_halves
-from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, StageDag, course_of
+from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, StageDag, dag_of
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.parameter_owners import extra_bytes
 
 
 def evaluate(problem: Problem, plan: Plan) -> Cost:
-    """The cost of a plan document; raises PlanError where it does not fit the problem."""
+    """Cost of a plan document. Raises PlanError if the plan does not fit the problem."""
     check_documents(plan, problem.graph.id, problem.topology.id, problem.setup.id)
     if plan.microbatches != problem.microbatches:
         raise PlanError(
@@ -56,7 +55,7 @@ def evaluate(problem: Problem, plan: Plan) -> Cost:
 
 
 def check_documents(plan: Plan, graph: str, topology: str, setup: str) -> None:
-    """Raise PlanError where the plan is not of the documents with these ids."""
+    """Raise PlanError if the plan refers to other document ids."""
     if plan.graph != graph or plan.topology != topology:
         raise PlanError(
             f"the plan is for graph {plan.graph} on {plan.topology}, not for {graph} on {topology}"
@@ -66,7 +65,7 @@ def check_documents(plan: Plan, graph: str, topology: str, setup: str) -> None:
 
 
 def check_mesh(problem: Problem, mesh: Mesh) -> None:
-    """Raise PlanError where a plan's mesh is not of the problem's devices."""
+    """Raise PlanError if the mesh of a plan does not match the devices of the problem."""
     if mesh.device_count != problem.topology.device_count:
         raise PlanError(
             f"the plan's mesh has {mesh.device_count} devices, the topology "
@@ -82,29 +81,31 @@ def check_mesh(problem: Problem, mesh: Mesh) -> None:
 
 
 def cost_of_all(models: Models, assignment: Assignment) -> Cost:
-    """What an assignment of all there is costs. Raises PlanError for layouts that do not meet."""
+    """Cost of a complete assignment. Raises PlanError for inconsistent layouts."""
     part = AssignmentPart.whole(models, assignment)
-    course = course_of(models, [part], models.problem.position_of)
+    dag = dag_of(models, [part], models.problem.position_of)
     moments = stage_moments(models, assignment, part.ledger)
     problem = models.problem
     totals = CostTotals.of(problem, [part])
     memory_bytes = memory_of(problem, totals, moments)
-    return cost_of(problem, totals, lengths_in_turn(problem, course), memory_bytes)
+    return cost_of(problem, totals, lengths_in_turn(problem, dag), memory_bytes)
 
 
-def lengths_in_turn(problem: Problem, course: StageDag) -> Lengths:
-    """Of passes that are one rank's alone: backward ones are whole. Of both halves where they
-    take turns."""
-    own = in_halves(course) if problem.copies > 1 else course
-    return lengths_of(own, training=problem.training, split=False)
+def lengths_in_turn(problem: Problem, dag: StageDag) -> Lengths:
+    """Pass durations of a single rank, with unsplit backward passes.
+
+    If the microbatches of a problem take turns, the durations cover both halves of a batch.
+    """
+    whole = in_halves(dag) if problem.copies > 1 else dag
+    return lengths_of(whole, training=problem.training, split=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CostTotals:
-    """Sums over parts of an assignment, each part as often as it has copies.
+    """Sums over the parts of an assignment, each part weighted by its number of copies.
 
-    items: with the optimizer state of the fullest device. parameter_bytes: of values on a device
-    without caches, which cache_bytes are.
+    items: with the optimizer state of the device that holds most of it. parameter_bytes: values on
+    a device, without caches. cache_bytes: caches.
     """
 
     items: LedgerTotals
@@ -124,7 +125,7 @@ class CostTotals:
 
 
 def _extra_bytes(ledgers: Iterable[tuple[Ledger, int]]) -> int:
-    """What the fullest device has beyond the mean of what is dealt out."""
+    """Bytes of owned optimizer state on the fullest device beyond the mean over devices."""
     dealt = [
         (item.dealt, times)
         for ledger, times in ledgers
@@ -135,7 +136,7 @@ def _extra_bytes(ledgers: Iterable[tuple[Ledger, int]]) -> int:
 
 
 def memory_of(problem: Problem, totals: CostTotals, moments: Moments) -> MemoryUse:
-    """What parts take together at their fullest. moments: of the passes of all of them."""
+    """Peak memory of all parts together. moments: the memory peaks of their joint passes."""
     capacity = problem.topology.device.memory_bytes
     items = totals.items
     resting = MemoryUse(
@@ -149,13 +150,13 @@ def memory_of(problem: Problem, totals: CostTotals, moments: Moments) -> MemoryU
         host=round(items.host_bytes),
         host_capacity=problem.topology.host.memory_bytes if problem.topology.host else 0,
     )
-    return at_fullest(resting, alone(moments, problem.in_flight, problem.copies))
+    return at_fullest(resting, stage_peak(moments, problem.in_flight, problem.copies))
 
 
 def cost_of(
     problem: Problem, totals: CostTotals, lengths: Lengths, memory_bytes: MemoryUse
 ) -> Cost:
-    """What parts cost together. lengths: of the passes of all of them."""
+    """Cost of all parts together. lengths: the durations of their joint passes."""
     items = totals.items
     moved = {
         "activation": items.activation_ns,

@@ -1,4 +1,4 @@
-"""Plans that do not fit: what they take, when, and what would make them fit."""
+"""Memory shortfalls: the memory that a plan needs, its peak, and remedies."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ PARTS = {
     "gathered": "gathered parameters and unreduced gradients",
     "buffers": "buffers of pipeline transfers",
 }
-_RESTS = ("parameters", "gradients", "optimizer")
-_SHRINKS = ("activations", "recomputed", "working", "buffers")  # with the microbatch
-_SAID = 1e-3  # chosen: parts that are less of the whole are not worth a word
-_MOST_SPLITS = 10  # chosen: a microbatch is seldom more than 1,024 samples
+_PARAMETER_STATES = ("parameters", "gradients", "optimizer")
+_PER_MICROBATCH = ("activations", "recomputed", "working", "buffers")  # proportional to its samples
+_LEAST_SHARE = 1e-3  # chosen: smaller parts of the whole are not listed
+_MOST_SPLITS = 10  # chosen: a microbatch rarely has more than 1,024 samples
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A plan of so many microbatches that takes more than there is. batch: of a step, where that is
-    known. recomputes: whether it does anything again."""
+    """Plan that needs more memory than a device has.
+
+    batch: samples of a step, if known. recomputes: whether the plan recomputes activations.
+    """
 
     memory: MemoryUse
     microbatches: int
@@ -37,7 +39,7 @@ class Misfit:
 
     @property
     def needed_bytes(self) -> int:
-        """Without what is reserved."""
+        """Memory of the plan without the reserve."""
         return self.memory.total - self.memory.reserved
 
     @property
@@ -49,7 +51,8 @@ class Misfit:
         return self.needed_bytes - self.available_bytes
 
     def infeasible(self) -> Infeasible:
-        """That no plan was found that takes less: not that there is none."""
+        """Infeasible result: the search found no plan that fits. It does not prove that none
+        exists."""
         return Infeasible(
             constraint="memory",
             detail=f"no plan that fits was found; the closest {self}",
@@ -59,35 +62,36 @@ class Misfit:
 
     def __str__(self) -> str:
         at = f", at its fullest moment ({self.memory.moment})" if self.memory.moment else ""
-        *others, last = self._may_do()
-        may_do = f"{', '.join(others)} or {last}" if others else last
+        *others, last = self._remedies()
+        remedies = f"{', '.join(others)} or {last}" if others else last
         return (
             f"needs {self.needed_bytes / GIB:.1f} GiB on a device{at}: {shown(self.memory)}. There "
             f"are {self.available_bytes / GIB:.1f} GiB after the reserve, "
-            f"{self.over_bytes / GIB:.2f} GiB too few; {may_do} may do"
+            f"{self.over_bytes / GIB:.2f} GiB too few; {remedies} may do"
         )
 
-    def _may_do(self) -> Iterator[str]:
+    def _remedies(self) -> Iterator[str]:
         memory = self.memory
         count = self._enough_microbatches()
         if count is not None:
             yield f"{count} microbatches instead of {self.microbatches}"
         if not self.recomputes and memory.activations - self._inputs_bytes > self.over_bytes:
             yield "recomputing activations"
-        if sum(getattr(memory, part) for part in _RESTS) > self.over_bytes:
+        if sum(getattr(memory, part) for part in _PARAMETER_STATES) > self.over_bytes:
             yield "parameters and their states split finer (zero, tensor parallelism) or offloaded"
         yield "devices with more memory, or more of them"
 
     @property
     def _inputs_bytes(self) -> float:
-        """What is saved when all is recomputed, roughly: Korthikanti et al. 2022, table 2, 2 s b h
-        of 34 s b h."""
+        """Approximate bytes saved under full recomputation: 2 s b h of 34 s b h (Korthikanti et al.
+        2022, table 2)."""
         return self.memory.activations * 2 / 34
 
     def _enough_microbatches(self) -> int | None:
-        """The fewest, by doubling, by which what goes with the microbatch would leave room."""
+        """Smallest number of microbatches, by doubling, that saves enough memory; None if there is
+        none."""
         memory = self.memory
-        shrinking = sum(getattr(memory, part) for part in _SHRINKS)
+        shrinking = sum(getattr(memory, part) for part in _PER_MICROBATCH)
         for splits in range(1, _MOST_SPLITS + 1):
             count = self.microbatches << splits
             if self.batch is not None and self.batch % count:
@@ -98,7 +102,11 @@ class Misfit:
 
 
 def shown(memory: MemoryUse) -> str:
-    """The parts in GiB, the largest first."""
+    """Parts of the memory in GiB, largest first."""
     parts = [(getattr(memory, part), name) for part, name in PARTS.items()]
-    said = [own for own in sorted(parts, key=lambda own: -own[0]) if own[0] > _SAID * memory.total]
-    return ", ".join(f"{name} {size / GIB:.1f}" for size, name in said)
+    largest = [
+        part
+        for part in sorted(parts, key=lambda part: -part[0])
+        if part[0] > _LEAST_SHARE * memory.total
+    ]
+    return ", ".join(f"{name} {size / GIB:.1f}" for size, name in largest)

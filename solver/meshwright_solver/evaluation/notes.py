@@ -1,4 +1,4 @@
-"""Notes on a plan: what a person should know that no number of it says."""
+"""Notes on a plan: facts for the user that the numbers of the plan do not show."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from meshwright_solver.problem.uneven import uneven_of
 from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.op_model import OpModel
 
-NAMED = 3  # chosen: of many alike
+NAMED = 3  # chosen: names in a list of many
 
-LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # its number in a dotted name
+LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # layer number in a dotted name
 UNEVEN_WOULD_DO = "sizes need not divide where the setup says `uneven: chunk` or `uneven: pad`"
 
 
-Chosen = Sequence[tuple[int, Codes, int]]  # position of an op, its strategy, how often
+Chosen = Sequence[tuple[int, Codes, int]]  # position of an op, its strategy, number of copies
 
 
 def once(notes: Iterable[str]) -> tuple[str, ...]:
-    """Notes that differ in nothing but numbers of layers are said once."""
+    """Notes without duplicates: notes that differ only in layer numbers are merged."""
     alike: dict[str, list[str]] = {}
     for note in notes:
         alike.setdefault(LAYER.sub("*", note), []).append(note)
     return tuple(
-        own[0] + ("; other layers alike" if len(own) > 1 else "") for own in alike.values()
+        group[0] + ("; other layers alike" if len(group) > 1 else "") for group in alike.values()
     )
 
 
 def borrowed_curves(problem: Problem) -> list[str]:
-    """Whose curves are taken for a device of which none were measured."""
+    """Note on a device without measured curves, with the device whose curves replace them."""
     device = problem.topology.device
     curves = rates_of(problem.calibration, device).curves
     if curves is None or (curves.device == device.name and curves.relative is None):
@@ -48,10 +48,13 @@ def borrowed_curves(problem: Problem) -> list[str]:
     return [f"shapes and messages count as on {known}: none of {device.name} are known"]
 
 
-def replaced_pins(pins: Sequence[Pin], kept: Iterable[Pin]) -> list[str]:
-    """Of these objects, pins that later ones replace on every op; kept: those that hold for one."""
+def replaced_pins(pins: Sequence[Pin], effective: Iterable[Pin]) -> list[str]:
+    """Notes on pins that later pins override on every op.
+
+    Pins are compared by identity. effective: the pins that hold for at least one op.
+    """
     key_of = IdentityKeys()
-    held = set(key_of.each(kept))
+    held = set(key_of.each(effective))
     return [
         f"the pin {str(pin)!r} holds for no op: later pins match all that it does"
         for pin in pins
@@ -60,10 +63,10 @@ def replaced_pins(pins: Sequence[Pin], kept: Iterable[Pin]) -> list[str]:
 
 
 def repeated_work(models: Models, chosen: Chosen) -> float:
-    """The share of all arithmetic that is done by more devices than need to.
+    """Share of redundant arithmetic, which more devices execute than necessary.
 
-    Every device counts with the valid part of its chunk: padding is not computed on, and waiting
-    for the longest chunk is no work.
+    Every device counts with the valid part of its chunk. Padding and waiting for the longest chunk
+    do not count as work.
     """
     useful = done = 0.0
     devices = models.mesh.device_count
@@ -79,9 +82,9 @@ def repeated_work(models: Models, chosen: Chosen) -> float:
 
 
 def idle_axes(models: Models, chosen: Chosen, why_not: str) -> list[str]:
-    """Axes on which hardly anything is sharded: their devices repeat each other's work.
+    """Notes on mesh axes along which devices mostly execute the same work.
 
-    why_not: the reason, in words.
+    why_not: the reason, as text.
     """
     notes = []
     shares: dict[tuple[IdentityKey, Codes], list[bool]] = {}
@@ -95,39 +98,39 @@ def idle_axes(models: Models, chosen: Chosen, why_not: str) -> list[str]:
         flops += model.flops * times
         for a, is_shared in enumerate(shares[key]):
             useful[a] += model.flops * times if is_shared else 0.0
-    for axis, own in zip(models.mesh.axes, useful, strict=True):
-        # chosen: an axis that carries less than half of the arithmetic is worth a word
-        if axis.size == 1 or own >= flops / 2:
+    for axis, shared_flops in zip(models.mesh.axes, useful, strict=True):
+        # chosen: an axis gets a note if it shards less than half of the arithmetic
+        if axis.size == 1 or shared_flops >= flops / 2:
             continue
         why = why_not
-        if _possible(models, chosen, axis.size) < flops / 2:
+        if _divisible_flops(models, chosen, axis.size) < flops / 2:
             why = f"a batch, sequence or head count that divides by {axis.size} would use them"
             refused = models.problem.setup.uneven == "refuse"
-            if refused and _possible(_uneven(models), chosen, axis.size) >= flops / 2:
+            if refused and _divisible_flops(_uneven_models(models), chosen, axis.size) >= flops / 2:
                 why += f"; {UNEVEN_WOULD_DO}"
         notes.append(
-            f"axis {axis.name!r} of size {axis.size} shards {own / max(flops, 1):.0%} of "
+            f"axis {axis.name!r} of size {axis.size} shards {shared_flops / max(flops, 1):.0%} of "
             f"the arithmetic, the rest is repeated on its devices: {why}"
         )
     return notes
 
 
 def _shares(model: OpModel, codes: Codes) -> list[bool]:
-    """For every axis, whether more devices share the work of an op for having it."""
+    """Per axis, whether the axis increases the number of devices that share the work of an op."""
     without = [(*codes[:a], model.idle, *codes[a + 1 :]) for a in range(len(codes))]
     with_all, *alone = model.workers(np.array([codes, *without])).tolist()
-    return [with_all > own for own in alone]
+    return [with_all > worker_count for worker_count in alone]
 
 
-def _uneven(models: Models) -> Models:
-    """The same ops where sizes may be cut unevenly."""
+def _uneven_models(models: Models) -> Models:
+    """Models of the same ops with uneven sharding."""
     problem = models.problem
     uneven = uneven_of(problem.ops, problem.tensors, "chunk")
     return Models(replace(problem, uneven=uneven), models.values, models.mesh)
 
 
-def _possible(models: Models, chosen: Chosen, ways: int) -> float:
-    """The arithmetic of ops of which a part can be cut into so many chunks."""
+def _divisible_flops(models: Models, chosen: Chosen, ways: int) -> float:
+    """Arithmetic of the ops that have a dim divisible by `ways`."""
     return sum(
         model.flops * times
         for model, times in ((models.ops.model(position), times) for position, _, times in chosen)
@@ -142,38 +145,38 @@ def _divides(model: OpModel, ways: int) -> bool:
     )
 
 
-def idle_wishes(request: Request) -> list[str]:
-    """What is wished for training and means nothing in inference."""
+def ineffective_options(request: Request) -> list[str]:
+    """Notes on training options of a request that have no effect in inference."""
     if request.setup.phase == "training":
         return []
-    found, constraints = [], request.constraints
+    wishes, constraints = [], request.constraints
     if constraints.optimizer_parallel is not None:
-        found.append("optimizer_parallel: inference has no optimizer")
+        wishes.append("optimizer_parallel: inference has no optimizer")
     if constraints.offload in ("optimizer", "auto"):
         rest = "; only embedding tables may lie on hosts" if constraints.offload == "auto" else ""
-        found.append(f"offload {constraints.offload}: inference has no optimizer state{rest}")
+        wishes.append(f"offload {constraints.offload}: inference has no optimizer state{rest}")
     if constraints.sparse_gradients:
-        found.append("sparse_gradients: inference has no gradients")
+        wishes.append("sparse_gradients: inference has no gradients")
     if request.recompute.policy != "none":
-        found.append(f"recompute {request.recompute.policy}: inference has no backward pass")
-    return found
+        wishes.append(f"recompute {request.recompute.policy}: inference has no backward pass")
+    return wishes
 
 
-def nothing_again(request: Request, problem: Problem) -> list[str]:
-    """Why nothing is recomputed where that was asked for."""
-    asked = request.recompute
-    if asked.policy in ("none", "auto") or asked.blocks == 0 or problem.remade:
+def empty_recompute(request: Request, problem: Problem) -> list[str]:
+    """Note on a recompute policy that recomputes nothing."""
+    recompute = request.recompute
+    if recompute.policy in ("none", "auto") or recompute.blocks == 0 or problem.remade:
         return []
     if not problem.training:
-        return []  # `idle_wishes` says it
+        return []  # covered by `ineffective_options`
     return [
-        f"recompute {asked.policy}: nothing is done again; no repeated block has ops that this "
+        f"recompute {recompute.policy}: nothing is done again; no repeated block has ops that this "
         "policy may repeat and whose results take memory"
     ]
 
 
 def busiest_experts(models: Models, chosen: Chosen) -> list[str]:
-    """What an imbalance of experts comes to on the devices of a plan."""
+    """Note on the load of the busiest device under expert imbalance."""
     problem = models.problem
     imbalance = problem.setup.expert_imbalance
     if imbalance == 1:
@@ -186,21 +189,28 @@ def busiest_experts(models: Models, chosen: Chosen) -> list[str]:
     for position, codes, _ in chosen:
         load = models.ops.model(position).load
         if load is not None:
-            own = models.ops.model(position).load_of(np.array([codes]))
-            most = max(most, float(np.max(own)))
+            load_ratios = models.ops.model(position).load_of(np.array([codes]))
+            most = max(most, float(np.max(load_ratios)))
             on = zip(codes, models.ops.axis_sizes, strict=True)
             ways = max(ways, prod(size for code, size in on if code in load.on))
     experts = max(problem.loads.experts.values())
-    said = f"the busiest of {experts} experts is taken to have {min(imbalance, experts):g} times "
-    said += "the mean of tokens"
+    sentence = (
+        f"the busiest of {experts} experts is taken to have {min(imbalance, experts):g} times "
+    )
+    sentence += "the mean of tokens"
     if ways == 1:
-        return [f"{said}; no device waits for it, as experts are not cut over devices"]
-    return [f"{said}, the busiest device, with experts cut {ways} ways, {most:.3g} times"]
+        return [f"{sentence}; no device waits for it, as experts are not cut over devices"]
+    return [f"{sentence}, the busiest device, with experts cut {ways} ways, {most:.3g} times"]
 
 
 def sparse_updates(stages: Sequence[Stage]) -> list[str]:
-    """Which parameters are updated row by row."""
-    names = [own.tensor for stage in stages for own in stage.parameters if own.sparse_gradient]
+    """Note on parameters with sparse gradients."""
+    names = [
+        parameter.tensor
+        for stage in stages
+        for parameter in stage.parameters
+        if parameter.sparse_gradient
+    ]
     if not names:
         return []
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
@@ -210,8 +220,8 @@ def sparse_updates(stages: Sequence[Stage]) -> list[str]:
     ]
 
 
-def in_turns(problem: Problem) -> list[str]:
-    """That microbatches take turns, where they do."""
+def microbatch_interleaving(problem: Problem) -> list[str]:
+    """Note on microbatches that take turns."""
     copies = problem.copies
     if copies == 1:
         return []

@@ -1,7 +1,7 @@
-"""What a plan fills up: dims of parameters and inputs that are stored longer than they are.
+"""Padding of a plan: dims of parameters and inputs that are stored longer than their size.
 
-A parameter is as long as the widest of its layouts of value, gradient and optimizer state. An input
-is cut where ops that read it have axes on its dims, over the span that they all share.
+A parameter is as long as the longest of its layouts for value, gradient and optimizer state. An
+input is sharded where the ops that read it have axes on its dims, over their common span.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from meshwright_solver.strategies.mesh_models import Models
 
 
 def paddings(models: Models, stage: Stage) -> tuple[Padding, ...]:
-    """Every padded dim of every parameter and input, in the order of the graph's tensors."""
+    """Padding of all parameters and inputs, in the order of the tensors of the graph."""
     if not models.problem.uneven.padded:
         return ()
     spans: dict[str, dict[int, int]] = {}
@@ -28,19 +28,19 @@ def paddings(models: Models, stage: Stage) -> tuple[Padding, ...]:
         role = models.problem.tensors[value.root].tensor.role
         if value.is_free and role in ("input", "label"):
             spans[value.root] = _spans_read(models, value, strategies)
-    found = []
+    entries = []
     for name, info in models.problem.tensors.items():
-        own = spans.get(name, {})
+        slot_spans = spans.get(name, {})
         for d, size in enumerate(info.shape):
             slots = [k for k, slot in enumerate(info.slots) if slot.dim == d]
-            padded = prod(own.get(k, info.slots[k].size) for k in slots)
+            padded = prod(slot_spans.get(k, info.slots[k].size) for k in slots)
             if slots and padded > size and d not in info.segments:
-                found.append(Padding(tensor=name, dim=d, size=size, padded=padded))
-    return tuple(found)
+                entries.append(Padding(tensor=name, dim=d, size=size, padded=padded))
+    return tuple(entries)
 
 
 def _spans_in(layout: Layout) -> dict[int, int]:
-    """Slot -> its span, where a layout has one."""
+    """Spans of a layout, by slot."""
     parts = [part for dim in layout.dims for part in dim.parts if part.size > 1]
     return {k: part.span for k, part in enumerate(parts) if part.span is not None}
 
@@ -48,10 +48,10 @@ def _spans_in(layout: Layout) -> dict[int, int]:
 def _spans_read(
     models: Models, value: ProblemValue, strategies: Mapping[str, Mapping[str, tuple[Axis, ...]]]
 ) -> dict[int, int]:
-    """Slot of an input -> its span, where an op that reads it has axes there."""
+    """Spans of an input by slot, for slots that a reader shards."""
     problem = models.problem
     sizes = models.ops.axis_sizes
-    found = {}
+    spans = {}
     for position, k in value.readers:
         op = problem.ops[position]
         port = op.inputs[k]
@@ -59,5 +59,5 @@ def _spans_read(
             root_slot = value.slot_of[port.tensor][slot]
             span = problem.uneven.span((value.root, root_slot), sizes)
             if span is not None and strategies.get(op.name, {}).get(op.parts[part].name):
-                found[root_slot] = span
-    return found
+                spans[root_slot] = span
+    return spans

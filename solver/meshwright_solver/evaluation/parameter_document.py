@@ -1,4 +1,4 @@
-"""Parameters in plan documents: their layouts at rest, gathers, reductions and spreading."""
+"""Parameters in plan documents: layouts at rest, gathers, gradient reductions and spreading."""
 
 from __future__ import annotations
 
@@ -29,95 +29,100 @@ from meshwright_solver.strategies.mesh_models import Models
 
 
 class ParameterDocument(NamedTuple):
-    """A parameter's plan, and what moves: for which of the readers, or for all together."""
+    """Plan of a parameter and its redistributions.
+
+    moves: index of the reader, or None for all readers, with its redistribution.
+    """
 
     plan: ParameterPlan
     moves: tuple[tuple[int | None, Redistribution], ...]
 
 
 def parameter_document(
-    models: Models, value: ProblemValue, own: ParameterItems
+    models: Models, value: ProblemValue, items: ParameterItems
 ) -> ParameterDocument:
-    """One object for all parameters of equal content, without their names."""
-    key = ("parameter plan", models.look(value), models.key_of(own))
-    return models.shared(key, lambda: _parameter_of(models, value, own))
+    """Document of a parameter without its name, shared by all parameters of equal content."""
+    key = ("parameter plan", models.look(value), models.key_of(items))
+    return models.shared(key, lambda: _parameter_of(models, value, items))
 
 
-def _parameter_of(models: Models, value: ProblemValue, own: ParameterItems) -> ParameterDocument:
+def _parameter_of(models: Models, value: ProblemValue, items: ParameterItems) -> ParameterDocument:
     model = models.parameter(value)
-    # the order of its axes follows what the first reader needs, or all together
-    order = model.order(np.array(own.codes), np.array(own.targets[0]))
-    layouts = parameter_layouts(models, value, own.codes, order)
+    # the first reader, or the layout that readers share, determines the order of the axes
+    order = model.order(np.array(items.codes), np.array(items.targets[0]))
+    layouts = parameter_layouts(models, value, items.codes, order)
     plan = ParameterPlan(
         tensor=UNNAMED,
         value=layouts[0],
         gradient=layouts[1],
         optimizer=layouts[2],
-        value_bytes=round(own.bytes.value),
-        gradient_bytes=round(own.bytes.gradient),
-        optimizer_bytes=round(own.bytes.optimizer),
-        on_host=model.on_host(np.array(own.codes)),
-        host_bytes=round(own.bytes.host),
-        sparse_gradient=own.rows is not None,
-        owner={models.mesh.names[axis]: 0 for axis in own.dealt.axes} if own.dealt else {},
-        owned=_owned(own),
-        dealt_bytes=own.dealt.bytes if own.dealt else 0,
-        host_ns=own.host_ns,
-        link_ns=own.up_ns + own.down_ns,
+        value_bytes=round(items.bytes.value),
+        gradient_bytes=round(items.bytes.gradient),
+        optimizer_bytes=round(items.bytes.optimizer),
+        on_host=model.on_host(np.array(items.codes)),
+        host_bytes=round(items.bytes.host),
+        sparse_gradient=items.rows is not None,
+        owner={models.mesh.names[axis]: 0 for axis in items.dealt.axes} if items.dealt else {},
+        owned=_owned_states(items),
+        dealt_bytes=items.dealt.bytes if items.dealt else 0,
+        host_ns=items.host_ns,
+        link_ns=items.up_ns + items.down_ns,
     )
     moves: list[tuple[int | None, Redistribution]] = []
-    moves += [(None, moved) for moved in _spread(models, value, own, order)]
-    for k in range(len(own.targets)):
+    moves += [(None, moved) for moved in _spread_redistributions(models, value, items, order)]
+    for k in range(len(items.targets)):
         reader = None if models.reads_shared(value) else k
-        moves += [(reader, moved) for moved in _served(models, value, own, k, order)]
+        moves += [
+            (reader, moved) for moved in _target_redistributions(models, value, items, k, order)
+        ]
     return ParameterDocument(plan, tuple(moves))
 
 
-def _owned(own: ParameterItems) -> tuple[Resting, ...]:
-    if own.dealt is None:
+def _owned_states(items: ParameterItems) -> tuple[Resting, ...]:
+    if items.dealt is None:
         return ()
-    return ("gradient", "optimizer") if own.dealt.has_gradient else ("optimizer",)
+    return ("gradient", "optimizer") if items.dealt.has_gradient else ("optimizer",)
 
 
-def _spread(
-    models: Models, value: ProblemValue, own: ParameterItems, order: tuple[int, ...]
+def _spread_redistributions(
+    models: Models, value: ProblemValue, items: ParameterItems, order: tuple[int, ...]
 ) -> Iterator[Redistribution]:
-    """What follows the update."""
-    model, row = models.parameter(value), np.array([own.codes])
+    """Redistributions of the value after the optimizer update."""
+    model, row = models.parameter(value), np.array([items.codes])
     steps = steps_of(models, value, model.value_moves, model.spread_path(row), order)
     if steps:
-        counted_ns = own.spread_ns * models.problem.calibration.exposed.parameter
+        counted_ns = items.spread_ns * models.problem.calibration.exposed.parameter
         yield Redistribution(
             tensor=UNNAMED, op=None, traffic="parameter", per_step=steps,
-            ns=own.spread_ns, counted_ns=counted_ns,
+            ns=items.spread_ns, counted_ns=counted_ns,
         )  # fmt: skip
 
 
-def _served(
-    models: Models, value: ProblemValue, own: ParameterItems, target: int, order: tuple[int, ...]
+def _target_redistributions(
+    models: Models, value: ProblemValue, items: ParameterItems, target: int, order: tuple[int, ...]
 ) -> Iterator[Redistribution]:
     """Gathers for one target, and reductions of its gradient."""
-    model, row = models.parameter(value), np.array([own.codes])
-    needed = np.array([own.targets[target]])
+    model, row = models.parameter(value), np.array([items.codes])
+    needed = np.array([items.targets[target]])
     exposed = models.problem.calibration.exposed
     gather = _parameter_path(
         models, value, model.value_moves, model.value(row), model.read_value(needed), order
     )
     if gather:
-        ns = own.gathers_ns[target]
+        ns = items.gathers_ns[target]
         yield Redistribution(
             tensor=UNNAMED, op=None, traffic="parameter", forward=gather,
             again=model.trained, ns=ns, counted_ns=ns * exposed.parameter,
         )  # fmt: skip
     if not model.trained:
         return
-    if own.rows is not None:
-        yield from _gathered_rows(models, value, own.rows, own.codes, order)
+    if items.rows is not None:
+        yield from _gathered_rows(models, value, items.rows, items.codes, order)
         return
     moves, paths = model.gradient_moves, model.reduction_paths(row, needed)
     often, once = (steps_of(models, value, moves, path, order) for path in paths)
     if often or once:
-        ns = own.reductions_ns[target]
+        ns = items.reductions_ns[target]
         yield Redistribution(
             tensor=UNNAMED, op=None, traffic="gradient", backward=often, per_step=once,
             ns=ns, counted_ns=ns * exposed.gradient,
@@ -125,24 +130,24 @@ def _served(
 
 
 def _gathered_rows(
-    models: Models, value: ProblemValue, own: Gathered, codes: Codes, order: tuple[int, ...]
+    models: Models, value: ProblemValue, rows: Gathered, codes: Codes, order: tuple[int, ...]
 ) -> Iterator[Redistribution]:
-    """The reduction of a sparse gradient, once a step."""
-    if not own.axes:
+    """Reduction of a sparse gradient, once per step."""
+    if not rows.axes:
         return
-    made_bytes = own.made_bytes * models.problem.microbatches
+    made_bytes = rows.made_bytes * models.problem.microbatches
     step = Step(
         kind="sparse_all_reduce",
-        axes=tuple(models.mesh.names[axis] for axis in own.axes),
-        payload_bytes=round(own.payload_bytes),
-        peak_bytes=round(own.payload_bytes + made_bytes),
-        ns=own.ns,
+        axes=tuple(models.mesh.names[axis] for axis in rows.axes),
+        payload_bytes=round(rows.payload_bytes),
+        peak_bytes=round(rows.payload_bytes + made_bytes),
+        ns=rows.ns,
         to=parameter_layouts(models, value, codes, order)[0],
     )
-    counted_ns = own.ns * models.problem.calibration.exposed.gradient
+    counted_ns = rows.ns * models.problem.calibration.exposed.gradient
     yield Redistribution(
         tensor=UNNAMED, op=None, traffic="gradient", per_step=(step,),
-        ns=own.ns, counted_ns=counted_ns,
+        ns=rows.ns, counted_ns=counted_ns,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Plan documents from assignments: names instead of codes, steps with groups, bytes and times.
 
-What is written is written once for each content, and named for all that have it.
+Each distinct content is built once and copied under the name of every item that has it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from meshwright_solver.strategies.op_model import OpModel
 def stage_document(
     models: Models, assignment: Assignment, ledger: Ledger, share: AssignmentShare | None = None
 ) -> Stage:
-    """The one stage of a plan, or a share of it; the ledger is of the same."""
+    """Stage document of an assignment, or of a share of it. ledger: of the same share."""
     share = share or AssignmentShare.all_of(models, assignment)
     value_of = models.values.value_of
     contents = {
-        root: parameter_document(models, value_of[root], own)
-        for root, own in ledger.parameters.items()
+        root: parameter_document(models, value_of[root], items)
+        for root, items in ledger.parameters.items()
     }
     return Stage(
         mesh=models.mesh,
@@ -64,9 +64,9 @@ def stage_document(
         redistributions=(
             *_activations(models, share, ledger),
             *(
-                _named(models, moved, root, None if k is None else value_of[root].readers[k])
-                for root, own in contents.items()
-                for k, moved in own.moves
+                _with_names(models, moved, root, None if k is None else value_of[root].readers[k])
+                for root, document in contents.items()
+                for k, moved in document.moves
             ),
         ),
     )
@@ -75,7 +75,7 @@ def stage_document(
 def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
     op, model = models.problem.ops[position], models.ops.model(position)
     times = ledger.ops[position]
-    # ops of equal parts hold the same tuple of them
+    # ops with equal parts share one tuple object
     key = (
         "op plan",
         models.key_of(model),
@@ -89,15 +89,15 @@ def _op(models: Models, position: int, codes: Codes, ledger: Ledger) -> OpPlan:
 
 
 def op_of_codes(models: Models, position: int, codes: Codes, times: tuple[float, float]) -> OpPlan:
-    """A strategy of an op as plans say it, without the op's name."""
+    """Plan of an op from its strategy codes, without the name of the op."""
     op = models.problem.ops[position]
     model = models.ops.model(position)
     strategy: dict[str, tuple[Axis, ...]] = {}
     partial: dict[Axis, int] = {}
     for axis, code in zip(models.mesh.names, codes, strict=True):
-        own = model.parts_of_code[code]
-        if own:
-            name = op.parts[own[0]].name
+        parts = model.parts_of_code[code]
+        if parts:
+            name = op.parts[parts[0]].name
             strategy[name] = (*strategy.get(name, ()), axis)
         elif code > model.idle:
             partial[axis] = model.groups[code - model.parts - 1][0]
@@ -136,36 +136,39 @@ def _own_steps(models: Models, model: OpModel, codes: Codes) -> tuple[OwnStep, .
 
 
 def _tensors(models: Models, share: AssignmentShare, ledger: Ledger) -> Iterator[TensorPlan]:
-    """Of all values that an op makes, and of parameters that readers share."""
+    """Plans of all op outputs, and of parameters whose readers share a layout."""
     for value in share.values:
-        made = ledger.values.get(value.root)
-        if made is not None:
-            key = ("tensor plan", models.look(value), models.key_of(made))
-            # what the ledger holds is one object for all that is equal, as long as there are models
-            found = models.shared(key, lambda own=made, value=value: _tensor(models, value, own))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
-            yield found.like(tensor=value.root)
+        items = ledger.values.get(value.root)
+        if items is not None:
+            key = ("tensor plan", models.look(value), models.key_of(items))
+            # equal items of the ledger are one object for the lifetime of the models
+            content = models.shared(
+                key,
+                lambda items=items, value=value: _tensor(models, value, items),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+            )
+            yield content.like(tensor=value.root)
         elif value.root in ledger.parameters and models.reads_shared(value):
-            own = ledger.parameters[value.root]
+            parameter = ledger.parameters[value.root]
             yield TensorPlan(
                 tensor=value.root,
-                rest=pair_of(models, value, _value_codes(models, value, own.codes)),
-                read=pair_of(models, value, own.targets[0]),
+                rest=pair_of(models, value, _value_codes(models, value, parameter.codes)),
+                read=pair_of(models, value, parameter.targets[0]),
             )
 
 
-def _tensor(models: Models, value: ProblemValue, own: ValueItems) -> TensorPlan:
+def _tensor(models: Models, value: ProblemValue, items: ValueItems) -> TensorPlan:
     saved: Saved = "none"
     if value.kept.wanted:
-        as_read = value.kept.again and not (own.read is not None and own.read.again)
+        as_read = value.kept.again and not (items.read is not None and items.read.again)
         saved = "read" if as_read else "rest"
-        if value.is_remade and (saved == "rest" or own.read is None):
+        if value.is_remade and (saved == "rest" or items.read is None):
             saved = "recomputed"
     return TensorPlan(
         tensor=UNNAMED,
-        rest=pair_of(models, value, own.made),
-        read=pair_of(models, value, own.read.codes) if own.read is not None else None,
+        rest=pair_of(models, value, items.rest),
+        read=pair_of(models, value, items.read.codes) if items.read is not None else None,
         saved=saved,
-        saved_bytes=round(own.saved_bytes or 0.0),
+        saved_bytes=round(items.saved_bytes or 0.0),
     )
 
 
@@ -177,13 +180,13 @@ def _value_codes(models: Models, value: ProblemValue, codes: Codes) -> Codes:
 def _activations(
     models: Models, share: AssignmentShare, ledger: Ledger
 ) -> Iterator[Redistribution]:
-    """On the way to readers; of parameters, from the layout that these share."""
+    """Redistributions to readers, for parameters from the layout that their readers share."""
     for value in share.values:
-        made = ledger.values.get(value.root)
+        items = ledger.values.get(value.root)
         parameter = ledger.parameters.get(value.root)
-        if made is not None and made.shared is not None:
-            yield from _transfer(models, value, made.shared, None)
-        ways = made.to_readers if made is not None else ()
+        if items is not None and items.shared is not None:
+            yield from _transfer(models, value, items.shared, None)
+        ways = items.to_readers if items is not None else ()
         ways = parameter.to_readers if parameter is not None else ways
         for reader, way in zip(value.readers, ways, strict=False):
             if way is not None:
@@ -193,7 +196,7 @@ def _activations(
 def _transfer(
     models: Models, value: ProblemValue, way: RedistributionItem, reader: Reader | None
 ) -> Iterator[Redistribution]:
-    """None where only the price of a state changes, and nothing moves."""
+    """Redistribution to one reader; nothing if only the cost of a state changes."""
     if not (way.forward or way.backward):
         return
 
@@ -210,14 +213,14 @@ def _transfer(
             counted_ns=way.ns * models.problem.calibration.exposed.activation,
         )
 
-    found = models.shared(("transfer", models.look(value), models.key_of(way)), written)
-    yield _named(models, found, value.root, reader)
+    content = models.shared(("transfer", models.look(value), models.key_of(way)), written)
+    yield _with_names(models, content, value.root, reader)
 
 
-def _named(
+def _with_names(
     models: Models, content: Redistribution, root: str, reader: Reader | None
 ) -> Redistribution:
-    """Under the names of its tensor, of the op that reads it and of which input."""
+    """Redistribution with the names of its tensor and of its reader."""
     if reader is None:
         return content.like(tensor=root)
     return content.like(tensor=root, op=models.problem.ops[reader[0]].name, input=reader[1])

@@ -1,4 +1,4 @@
-"""Paths between layouts as the steps of a plan document."""
+"""Redistribution paths between layouts as steps of a plan document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from meshwright_solver.layouts.states import PARTIAL
 from meshwright_solver.problem.values import ProblemValue
 from meshwright_solver.strategies.mesh_models import Models
 
-UNNAMED = ""  # the tensor of a content that many tensors share
+UNNAMED = ""  # tensor name of a content that many tensors share
 
 
 def steps_of(
@@ -27,8 +27,11 @@ def steps_of(
     path: Path,
     order: tuple[int, ...] = (),
 ) -> tuple[Step, ...]:
-    """A path as steps. order: the ranks of a parameter's axes; else, and where the path starts and
-    ends in it, the path's own."""
+    """Steps of a path.
+
+    order: the ranks of the axes of a parameter. If it is empty, or holds at both ends of the path,
+    the layouts of the path determine their own order.
+    """
     order = _order_on(path, order, moves.space.slots)
 
     def layout(placed: Placed) -> Layout:
@@ -53,10 +56,10 @@ def steps_of(
 
 
 def _order_on(path: Path, order: tuple[int, ...], slots: int) -> tuple[int, ...]:
-    """The order of axes on the way; none where each layout's own ranks say it.
+    """Order of axes along a path; empty if the ranks of each layout determine it.
 
-    Where the path has another order at its ends, axes that lie on a slot only on the way come last,
-    as they are laid.
+    If the ends of the path have another order, axes that shard a slot only in between come last, in
+    the order in which they are placed.
     """
     if not path or not order or all(_is_in(order, end, slots) for end in _ends(path)):
         return ()
@@ -75,7 +78,7 @@ def _ends(path: Path) -> tuple[Placed, Placed]:
 
 
 def _is_in(order: tuple[int, ...], placed: Placed, slots: int) -> bool:
-    """Whether the axes of every slot stand in this order."""
+    """Whether the axes of every slot are in this order."""
     on_slots = [a for a, code in enumerate(placed.codes) if code < slots]
     by_order = sorted(on_slots, key=lambda a: (placed.codes[a], order[a]))
     return by_order == sorted(on_slots, key=lambda a: (placed.codes[a], placed.ranks[a]))

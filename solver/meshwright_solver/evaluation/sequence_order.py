@@ -1,13 +1,14 @@
-"""The order of sequences that a plan needs, and whether it says so.
+"""Sequence order: the permutation of positions that balances causal attention.
 
 Of p equal parts along the rows of a causal mask the last has (2 - 1/p) times the mean work. In the
-order `zigzag` part i has chunks i and 2p-1-i of 2p: of n positions a row r sees r + 1 keys, chunk
-i the sum over its n/2p rows, and both together the same for every i. The order for p suits every
-number of parts that divides p: a part is then some of these pairs. What 2p does not divide, and
-what is cut unevenly, is contiguous.
+order `zigzag`, part i has chunks i and 2p-1-i of 2p. Of n positions, row r attends to r + 1 keys.
+The work of a chunk is the sum over its n/2p rows, so the work of both chunks together is the same
+for every i. The order for p parts also balances every number of parts that divides p, because each
+part is then a set of such pairs. Sequences stay contiguous if 2p does not divide them or their
+sharding is uneven.
 
-A plan is priced with even work only where `in_even_parts` says so of the number of parts, and
-`check_order` that it says the order for all of them.
+A plan is priced with balanced work only if `in_even_parts` holds for its number of parts.
+`check_order` verifies that the plan declares a matching order.
 """
 
 from __future__ import annotations
@@ -38,28 +39,28 @@ def whole_problem(
     calibration: Calibration,
     microbatches: int | None = None,
 ) -> Problem:
-    """The whole graph as one stage, on whatever devices: what its ops are does not depend on it."""
+    """Problem of the whole graph as one stage. Its ops do not depend on the devices."""
     return build_problem(graph, topology.groups[0], setup, calibration, microbatches)
 
 
 def order_of(
     problem: Problem, rows: Sequences, stages: Sequence[Stage]
 ) -> tuple[SequenceOrder, ...]:
-    """The order that these stages of a problem's whole graph need; () for what is not cut."""
+    """Sequence orders required by the stages of the whole graph; empty for unsharded sequences."""
     ways: list[list[int]] = [[] for _ in rows.sizes]
     for stage in stages:
         sizes = {axis.name: axis.size for axis in stage.mesh.axes}
         uneven = _uneven(problem, rows, stage)
         for op in stage.ops:
             part, number = rows.masked.get(op.op, ("", -1))
-            own = prod(sizes[axis] for axis in op.strategy.get(part, ()))
-            if number >= 0 and number not in uneven and in_even_parts(rows.sizes[number], own):
-                ways[number].append(own)
-    found = []
+            shards = prod(sizes[axis] for axis in op.strategy.get(part, ()))
+            if number >= 0 and number not in uneven and in_even_parts(rows.sizes[number], shards):
+                ways[number].append(shards)
+    orders = []
     for number, size in enumerate(rows.sizes):
         parts = lcm(*ways[number])
         if parts > 1:
-            found.append(
+            orders.append(
                 SequenceOrder(
                     size=size,
                     chunks=2 * parts,
@@ -68,11 +69,11 @@ def order_of(
                     turned=rows.turned[number],
                 )
             )
-    return tuple(found)
+    return tuple(orders)
 
 
 def _uneven(problem: Problem, rows: Sequences, stage: Stage) -> set[int]:
-    """Sequences that the stage's mesh does not divide, where it may cut them all the same."""
+    """Sequences that a stage shards unevenly."""
     if stage.uneven == "refuse":
         return set()
     sizes = tuple(axis.size for axis in stage.mesh.axes)
@@ -81,42 +82,44 @@ def _uneven(problem: Problem, rows: Sequences, stage: Stage) -> set[int]:
 
 
 def with_order(plan: Plan, problem: Problem) -> Plan:
-    """The plan with the order that its cuts need. problem: of the whole graph."""
+    """Plan with the sequence order that its sharding requires. problem: of the whole graph."""
     return plan.model_copy(update={"order": order_of(problem, rows_of(problem), plan.stages)})
 
 
 def check_order(plan: Plan, problem: Problem) -> Sequences | None:
-    """The sequences of a plan that says an order; None where none was asked for.
+    """Sequences of a plan that declares an order; None if the setup requests none.
 
-    Raises PlanError where the plan says another order than its cuts need, or an order where the
-    graph has none. problem: of the whole graph.
+    Raises PlanError if the declared order does not match the sharding, or if the graph has no
+    sequence to reorder. problem: of the whole graph.
     """
     if problem.setup.sequence_order == "contiguous":
         if plan.order:
-            raise PlanError("the plan says an order of a sequence, its setup says contiguous")
+            raise PlanError(
+                "the plan has a sequence order, but its setup requests contiguous sequences"
+            )
         return None
     try:
         rows = rows_of(problem)
     except SetupError as wrong:
-        raise PlanError(f"the plan cannot say an order: {wrong.detail}") from None
+        raise PlanError(f"the plan cannot have a sequence order: {wrong.detail}") from None
     needed = order_of(problem, rows, plan.stages)
-    said = {own.loaded: own for own in plan.order}
-    if len(said) != len(needed) or len(plan.order) != len(needed):
+    planned_orders = {order.loaded: order for order in plan.order}
+    if len(planned_orders) != len(needed) or len(plan.order) != len(needed):
         raise PlanError(
-            f"the plan says the order of {len(plan.order)} sequences, its cuts need {len(needed)}"
+            f"the plan orders {len(plan.order)} sequences, but its sharding requires {len(needed)}"
         )
-    for own in needed:
-        found = said.get(own.loaded)
-        if found is None or not _agree(found, own):
+    for expected in needed:
+        planned = planned_orders.get(expected.loaded)
+        if planned is None or not _agree(planned, expected):
             raise PlanError(
-                f"the plan does not say right what is loaded in order: {_names(own)} in "
-                f"{own.chunks} chunks of {own.size} positions, and by position "
-                f"{', '.join(own.by_position[:3])}"
+                f"the sequence order of the plan does not match its sharding: expected "
+                f"{_names(expected)} in {expected.chunks} chunks of {expected.size} positions, "
+                f"and by position {', '.join(expected.by_position[:3])}"
             )
-        if found.chunks % own.chunks:
+        if planned.chunks % expected.chunks:
             raise PlanError(
-                f"{_names(own)} in {found.chunks} chunks leave the work of causal attention uneven:"
-                f" {own.chunks} are needed"
+                f"{_names(expected)} in {planned.chunks} chunks make the work of causal attention "
+                f"uneven; use a multiple of {expected.chunks} chunks"
             )
     return rows
 
@@ -124,19 +127,24 @@ def check_order(plan: Plan, problem: Problem) -> Sequences | None:
 def order_checked(
     plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
 ) -> Sequences | None:
-    """`check_order` of a plan of several stages."""
+    """Sequences of a plan with several stages, checked by `check_order`."""
     if setup.sequence_order == "contiguous" and not plan.order:
         return None
     whole = whole_problem(graph, topology, setup, calibration, plan.microbatches)
     return check_order(plan, whole)
 
 
-def _agree(found: SequenceOrder, own: SequenceOrder) -> bool:
-    # older plans do not say what is turned
-    turned = found.turned or own.turned
-    said, needed = (found.size, found.by_position, turned), (own.size, own.by_position, own.turned)
-    return said == needed
+def _agree(planned: SequenceOrder, expected: SequenceOrder) -> bool:
+    # older plans do not list rotated dims
+    turned = planned.turned or expected.turned
+    planned_fields, expected_fields = (
+        (planned.size, planned.by_position, turned),
+        (expected.size, expected.by_position, expected.turned),
+    )
+    return planned_fields == expected_fields
 
 
 def _names(order: SequenceOrder) -> str:
-    return ", ".join(f"dim {own.dim} of {own.tensor!r}" for own in order.loaded[:3])
+    return ", ".join(
+        f"dim {tensor_dim.dim} of {tensor_dim.tensor!r}" for tensor_dim in order.loaded[:3]
+    )

@@ -1,4 +1,4 @@
-"""A plan before it is written for every layer: in portions of the folded graph."""
+"""Folded plans: a plan in portions of the folded graph, before it is expanded to all layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshwright_solver.evaluation.accounting.ledger import Ledger, ledger_of
 from meshwright_solver.evaluation.evaluate import CostTotals, cost_of, lengths_in_turn, memory_of
 from meshwright_solver.evaluation.memory.peak import Moments
 from meshwright_solver.evaluation.plan_document import stage_document
-from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, StageDag, course_of
+from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, StageDag, dag_of
 from meshwright_solver.folding.mesh_outcome import MeshOutcome
 from meshwright_solver.folding.portions import Portion
 from meshwright_solver.folding.unfold import Unfolding
@@ -21,8 +21,8 @@ from meshwright_solver.strategies.mesh_models import Models
 
 @dataclass(frozen=True)
 class FoldedPlan:
-    """A choice of an unfolding's graph as a plan; course, cost, moments: of the whole, each made
-    when it is first asked for."""
+    """Plan for a choice of states of an unfolding; all properties are lazy and cover the whole
+    graph."""
 
     models: Models
     unfolding: Unfolding
@@ -36,19 +36,23 @@ class FoldedPlan:
     @cached_property
     @uncollected
     def ledgers(self) -> list[Ledger]:
-        return [ledger_of(self.models, own.assignment, own.share) for own in self.portions]
+        return [
+            ledger_of(self.models, portion.assignment, portion.share) for portion in self.portions
+        ]
 
     @cached_property
     def parts(self) -> list[AssignmentPart]:
         return [
-            AssignmentPart(own.assignment, ledger, own.share, [copy.names for copy in own.copies])
-            for own, ledger in zip(self.portions, self.ledgers, strict=True)
+            AssignmentPart(
+                portion.assignment, ledger, portion.share, [copy.names for copy in portion.copies]
+            )
+            for portion, ledger in zip(self.portions, self.ledgers, strict=True)
         ]
 
     @cached_property
     @uncollected
-    def course(self) -> StageDag:
-        return course_of(self.models, self.parts, self.unfolding.place_of_ops)
+    def dag(self) -> StageDag:
+        return dag_of(self.models, self.parts, self.unfolding.place_of_ops)
 
     @cached_property
     @uncollected
@@ -66,37 +70,37 @@ class FoldedPlan:
     @cached_property
     def cost(self) -> Cost:
         problem = self.models.problem
-        lengths = lengths_in_turn(problem, self.course)
+        lengths = lengths_in_turn(problem, self.dag)
         return cost_of(problem, self.totals, lengths, self.memory_bytes)
 
     @property
     def over_bytes(self) -> int:
-        """What it takes more than there is."""
+        """Bytes by which the plan exceeds the memory capacity."""
         return self.memory_bytes.total - self.memory_bytes.capacity
 
     @cached_property
     def stages(self) -> list[Stage]:
-        """Of every portion, in the names of the folded graph."""
+        """Stage document of every portion, in the names of the folded graph."""
         return [
-            stage_document(self.models, own.assignment, ledger, own.share)
-            for own, ledger in zip(self.portions, self.ledgers, strict=True)
+            stage_document(self.models, portion.assignment, ledger, portion.share)
+            for portion, ledger in zip(self.portions, self.ledgers, strict=True)
         ]
 
 
 @dataclass(slots=True)
 class FoldedPlans:
-    """Plans of choices on meshes, each made once; of each unfolding the last one asked for."""
+    """Plans by unfolding; keeps the plan of the last choice only."""
 
     _known: dict[int, FoldedPlan] = field(default_factory=dict)
 
     def of(self, outcome: MeshOutcome) -> FoldedPlan:
-        """Of an outcome that has a choice."""
+        """Plan of an outcome with a choice."""
         assert outcome.unfolding is not None
         assert outcome.outcome.choice is not None
         return self.of_choice(outcome.models, outcome.unfolding, outcome.outcome.choice)
 
     def of_choice(self, models: Models, unfolding: Unfolding, choice: IntArray) -> FoldedPlan:
-        found = self._known.get(id(unfolding))
-        if found is None or found.choice is not choice:
-            found = self._known[id(unfolding)] = FoldedPlan(models, unfolding, choice)
-        return found
+        plan = self._known.get(id(unfolding))
+        if plan is None or plan.choice is not choice:
+            plan = self._known[id(unfolding)] = FoldedPlan(models, unfolding, choice)
+        return plan

@@ -1,4 +1,4 @@
-"""Foldings of one graph, and its recomputed ops, for searches that ask again and again."""
+"""Folding cache: foldings and recomputed ops of one graph, shared between searches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Marks = Mapping[str, Hashable]
 
 
 class Foldings:
-    """The foldings of a graph, each made once however many searches ask for it."""
+    """Foldings of a graph, computed once."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -20,15 +20,14 @@ class Foldings:
         self._remade: dict[Hashable, RecomputedOps] = {}
 
     def remade(self, terms: Hashable, make: Callable[[], RecomputedOps]) -> RecomputedOps:
-        """The recomputed ops under these terms: all but the graph that they depend on."""
+        """Recomputed ops for these terms, which are all inputs besides the graph."""
         if terms not in self._remade:
             self._remade[terms] = make()
         return self._remade[terms]
 
     def of(self, marks: Marks) -> Iterator[Folding]:
-        """The foldings of the graph whose ops are told apart by marks, in the order of
-        `foldings`."""
-        sequence = next((own for own in self._sequences if own[0] == marks), None)
+        """Foldings for ops that differ by marks, in the order of `foldings`."""
+        sequence = next((entry for entry in self._sequences if entry[0] == marks), None)
         if sequence is None:
             sequence = marks, [], foldings(self.graph, marks)
             self._sequences.append(sequence)
@@ -45,7 +44,8 @@ class Foldings:
 
 
 class FoldingCursor:
-    """A position in the foldings of a graph. One whose copies are not alike is left for good."""
+    """Position in the foldings of a graph. It only moves forward, past foldings with unequal
+    copies."""
 
     def __init__(self, cache: Foldings, marks: Marks) -> None:
         self.marks = marks
@@ -53,5 +53,5 @@ class FoldingCursor:
         self.folding = next(self._foldings)
 
     def fold_less(self) -> None:
-        """Go to the next folding."""
+        """Move to the next folding, which folds less."""
         self.folding = next(self._foldings)

@@ -1,4 +1,4 @@
-"""What searches find and prove on meshes."""
+"""Mesh outcomes: search results and bounds on single meshes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshwright_solver.folding.unfold import Unfolding
 from meshwright_solver.search.core.outcome import Outcome
 from meshwright_solver.strategies.mesh_models import Models
 
-# chosen: a gap below what any cost model can tell apart; the search stops there
+# chosen: the search stops at a gap below the accuracy of any cost model
 TOLERANCE = 1e-3
 
 NOT_SEARCHED = Outcome("unknown", None, inf, nan, -inf, None)
@@ -21,13 +21,13 @@ TOO_LARGE = "its tables would be too large"
 
 @dataclass(frozen=True, slots=True)
 class MeshOutcome:
-    """What was found and proved on one mesh.
+    """Result of a search on one mesh.
 
-    outcome.lower_bound_ns holds for every plan on the mesh; `infeasible` is only said of all plans.
-    broken_pin: the op that can keep its pin in no way. short_bytes: the least memory of the
-    strategies that a search found, where that is too much. left_out: why nothing is known.
-    faster_ns: what it costs more than the cheapest choice of all meshes, for a shorter step;
-    simplicity_ns: and more than the choice that was found here, for being simpler.
+    outcome.lower_bound_ns holds for every plan on the mesh. `infeasible` holds for all plans.
+    broken_pin: the op whose pin is unsatisfiable. short_bytes: the least memory of the strategies
+    that a search found, if it exceeds the capacity. left_out: the reason for an unknown result.
+    faster_ns: additional cost over the cheapest choice of all meshes, for a shorter step.
+    simplicity_ns: additional cost over the choice found here, for a simpler plan.
     """
 
     outcome: Outcome
@@ -48,7 +48,7 @@ class MeshOutcome:
 
 @dataclass(slots=True)
 class History:
-    """Cheaper and cheaper plans, and how many seconds after the start each was found."""
+    """Incumbents: plans of decreasing cost, with the seconds from the start to each."""
 
     started: float = field(default_factory=time.monotonic)
     findings: list[Finding] = field(default_factory=list)
@@ -61,13 +61,13 @@ class History:
         self.seconds.append(time.monotonic() - self.started)
 
     def forget(self, mesh: Mesh) -> None:
-        """What was found there was no plan after all."""
+        """Remove the incumbents of a mesh, which turned out to be no plans."""
         name = shown(mesh)
-        kept = [k for k, found in enumerate(self.findings) if found.mesh != name]
-        self.findings[:] = [self.findings[k] for k in kept]
-        self.seconds[:] = [self.seconds[k] for k in kept]
+        positions = [k for k, finding in enumerate(self.findings) if finding.mesh != name]
+        self.findings[:] = [self.findings[k] for k in positions]
+        self.seconds[:] = [self.seconds[k] for k in positions]
 
 
 def shown(mesh: Mesh) -> str:
-    """A mesh in words."""
+    """Text of a mesh."""
     return " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)

@@ -1,8 +1,8 @@
-"""Portions: a plan of the whole graph in shares of assignments of the folded one.
+"""Portions: a plan of the whole graph in shares of assignments of the folded graph.
 
-What copies with equal choices have in common is written once, and renamed for each of them. A
-middle copy of a run is read through a *window*: the choice of the folded graph in which the middle
-kept copy has the states of that copy, and the next kept one those of the copy after it.
+Copies with equal choices share one portion, which is renamed for each of them. A *window* describes
+a middle copy of a run. It is the choice of the folded graph in which the kept middle copy has the
+states of that copy, and the next kept copy those of the copy after it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from meshwright_solver.lowering.lower import Lowered
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of a run of the graph, and the run of the folded graph that is like it.
+    """Copy of a run of the graph, and the corresponding run of the folded graph.
 
-    None for what is no middle copy, and has its own names.
+    Both runs are None for parts outside of middle copies, which keep their names.
     """
 
     like: FoldedRun | None = None
@@ -33,7 +33,7 @@ class Copy:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """What the middle copy and the next call their ops and tensors -> as the copy does."""
+        """Names of the kept middle copy and of the next one -> names of this copy."""
         if self.like is None or self.run is None:
             return {}
         return {
@@ -44,9 +44,9 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A share of a folded assignment that as many copies have alike.
+    """Share of a folded assignment for all copies with equal choices.
 
-    place: of which runs' middle copies it is part.
+    place: the runs whose middle copies contain it.
     """
 
     assignment: Assignment
@@ -58,7 +58,7 @@ class Portion:
 def portions_of(
     folding: Folding, lowered: Lowered, levels: Sequence[Unrolled], choice: IntArray
 ) -> list[Portion]:
-    """What a choice of the whole graph means; what is part of no middle copy first."""
+    """Portions of a choice of the whole graph; the portion outside of all middle copies first."""
     windows = _Windows(folding, levels, choice)
     shares = windows.places.shares(lowered)
     portions: dict[tuple[Place, bytes], Portion] = {}
@@ -74,12 +74,12 @@ def portions_of(
 
 
 class _Windows:
-    """The windows of all copies."""
+    """Windows of all copies."""
 
     def __init__(self, folding: Folding, levels: Sequence[Unrolled], choice: IntArray) -> None:
         self.levels = levels
         self.places = RunPositions(folding)
-        # by level: the choice of its graph that kept copies have
+        # by level: the choice of its graph
         self.ends = [choice]
         for level in levels:
             self.ends.append(self.ends[-1][level.kept_at])
@@ -109,26 +109,26 @@ class _Windows:
                     yield place, window, [Copy(like, run, copy) for copy in copies]
 
     def _window(self, depth: int, number: int, copy: int) -> tuple[Place, FoldedRun, IntArray]:
-        """Of a copy of a run of a level: its place, the run that is like it, and its window."""
+        """Place of a copy of a run, the corresponding folded run, and its window."""
         first = self.levels[depth].runs[number].ops[MIDDLE][0]
         at: tuple[int, int] | None = (number, copy)
         states = self.ends[depth]
         for level in self.levels[depth:]:
             folded = states[level.kept_at]
             if at is not None:
-                for kept in (MIDDLE, MIDDLE + 1):
-                    own = level.places[at[0]][at[1] + kept - MIDDLE]
-                    folded[level.slots[at[0]][kept]] = states[own]
+                for kept_copy in (MIDDLE, MIDDLE + 1):
+                    nodes = level.places[at[0]][at[1] + kept_copy - MIDDLE]
+                    folded[level.slots[at[0]][kept_copy]] = states[nodes]
             states = folded
-            # where what is middle here is on the next level
+            # position of the middle copy on the next level
             at, depth = None, depth + 1
-            found = self._copy_of[depth].get(first) if depth < len(self.levels) else None
-            if found is not None:
-                run = self.levels[depth].runs[found[0]]
-                if found[1] in run.middle:
-                    at, first = found[:2], run.ops[MIDDLE][found[2]]
+            position = self._copy_of[depth].get(first) if depth < len(self.levels) else None
+            if position is not None:
+                run = self.levels[depth].runs[position[0]]
+                if position[1] in run.middle:
+                    at, first = position[:2], run.ops[MIDDLE][position[2]]
         place = self.places.of(("op", first))
-        lowest = next(k for k, own in enumerate(place) if own is not None)
+        lowest = next(k for k, run_number in enumerate(place) if run_number is not None)
         like = place[lowest]
         assert like is not None
         return place, self.levels[lowest].runs[like], states

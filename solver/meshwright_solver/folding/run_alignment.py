@@ -1,4 +1,4 @@
-"""Stretches: which copies in a span of ops that look alike read alike too."""
+"""Run alignment: the copies in a span of equal op labels that also have corresponding inputs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from meshwright_solver.rules.op_knowledge import RECEIVE
 class AlignedCopies:
     """Copies of `period` ops each, the first at position `start`.
 
-    tensors[j]: what the ops of copy j make, and the parameters and inputs that they alone read, in
-    the same order for all.
+    tensors[j]: outputs of the ops of copy j, and the parameters and inputs that no other ops read,
+    in the same order for all copies.
     """
 
     start: int
@@ -27,12 +27,12 @@ class AlignedCopies:
 
     @property
     def stop(self) -> int:
-        """The position behind the last."""
+        """Position after the last copy."""
         return self.start + self.copies * self.period
 
 
 class Stretches:
-    """Which copies of a span read alike."""
+    """Spans of copies with corresponding inputs."""
 
     def __init__(self, graph: Graph, order: Sequence[Op]) -> None:
         self.order = order
@@ -51,7 +51,8 @@ class Stretches:
         self.ends = {*graph.outputs, graph.loss}
 
     def longest(self, first: int, length: int, period: int, least: int) -> AlignedCopies | None:
-        """The longest stretch of whole copies in a span that read alike, of at least so many."""
+        """Longest sequence of at least `least` whole copies with corresponding inputs; None if too
+        short."""
         count = length // period
         model = first + (count // 2) * period
         reads = self._reads(model, period)
@@ -63,7 +64,7 @@ class Stretches:
             low -= 1
         while high + 1 < count and alike[high + 1]:
             high += 1
-        # one more at the start may read what lies before instead of a copy
+        # the first copy may read ops before the run instead of a copy
         start, copies = first + low * period, high - low + 1
         while copies >= least and not self._is_closed(start, period, copies):
             copies -= 1
@@ -73,30 +74,30 @@ class Stretches:
         return AlignedCopies(start, period, tuple([self._own_tensors(s, period) for s in starts]))
 
     def _reads(self, start: int, period: int) -> tuple[object, ...] | None:
-        """What the ops of a copy read, as it is written in every copy; None where it is not so."""
+        """Inputs of a copy, relative to the copy; None if other copies cannot correspond."""
         sources: dict[str, int] = {}
-        found: list[object] = []
+        reads: list[object] = []
         for i in range(start, start + period):
             for name in self.order[i].inputs:
                 if name in self.made:
                     producer, k = self.made[name]
                     if producer >= start - period:
-                        found.append((producer - start, k))
+                        reads.append((producer - start, k))
                         continue
                 elif self._is_own(name, start, period):
-                    found.append(("own", sources.setdefault(name, len(sources))))
+                    reads.append(("own", sources.setdefault(name, len(sources))))
                     continue
                 if name not in self.free:
                     return None
-                found.append(name)
-        return tuple(found)
+                reads.append(name)
+        return tuple(reads)
 
     def _is_own(self, name: str, start: int, period: int) -> bool:
         readers = self.readers[name]
         return start <= readers[0] and readers[-1] < start + period
 
     def _is_closed(self, start: int, period: int, copies: int) -> bool:
-        """Whether only the last copy is read behind the run."""
+        """Whether ops after the run read the last copy only."""
         stop = start + copies * period
         for i in range(start, stop - period):
             copy = (i - start) // period
@@ -108,10 +109,10 @@ class Stretches:
         return True
 
     def _own_tensors(self, start: int, period: int) -> tuple[str, ...]:
-        found: dict[str, None] = {}
+        tensors: dict[str, None] = {}
         for op in self.order[start : start + period]:
             for name in op.inputs:
                 if name not in self.made and self._is_own(name, start, period):
-                    found[name] = None
-            found.update(dict.fromkeys(op.outputs))
-        return tuple(found)
+                    tensors[name] = None
+            tensors.update(dict.fromkeys(op.outputs))
+        return tuple(tensors)

@@ -1,7 +1,8 @@
-"""Unfolding: the cost graph of a whole graph from that of its folded one, and plans the way back.
+"""Unfolding: the cost graph of a whole graph from the folded one, and the conversion of plans.
 
-Levels of folding are undone one after the other (`meshwright_solver.folding.unroll`), the innermost
-last. A plan is read back in portions (`meshwright_solver.folding.portions`).
+Levels of folding are expanded one after the other, the innermost last
+(`meshwright_solver.folding.unroll`). Plans are converted in portions
+(`meshwright_solver.folding.portions`).
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ M = TypeVar("M", bound=Model)
 
 
 class Unfolding:
-    """A lowered folded problem and the cost graph of the whole one."""
+    """Lowered folded problem and the cost graph of the whole graph."""
 
     @uncollected
     def __init__(self, folding: Folding, lowered: Lowered) -> None:
-        """Raises NotAlikeError where copies that one stands for differ."""
+        """Raises NotAlikeError if copies that share a kept copy differ."""
         self.folding = folding
         self.lowered = lowered
         self.graph = lowered.graph
-        # of every node of the whole graph the node of the folded one that it is or repeats
+        # by node of the whole graph: the node of the folded graph that it repeats
         self._origin: IntArray = np.arange(len(self.graph.nodes), dtype=np.int64)
         self._levels: list[Unrolled] = []
         if not folding.levels:
@@ -67,39 +68,39 @@ class Unfolding:
                 states = [states[node] for node in level.origin.tolist()]
 
     def portions(self, choice: IntArray) -> list[Portion]:
-        """What a choice of the whole graph means, in portions."""
+        """Portions of a choice of the whole graph."""
         if not self._levels:
             assignment = assignment_of_choice(self.lowered, choice)
             return [Portion(assignment, AssignmentShare.all_of(self.lowered.models, assignment))]
         return portions_of(self.folding, self.lowered, self._levels, choice)
 
     def stage(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> Stage:
-        """The stage of the whole graph from those of its portions."""
+        """Stage of the whole graph, from the stages of its portions."""
         if not self._levels:
             return stages[0]
-        order, own = self._order, list(zip(portions, stages, strict=True))
+        order, pairs = self._order, list(zip(portions, stages, strict=True))
         return stages[0].model_copy(
             update={
-                "ops": _joined(
-                    ((portion, stage.ops) for portion, stage in own), lambda op: order.op[op.op]
+                "ops": _merge(
+                    ((portion, stage.ops) for portion, stage in pairs), lambda op: order.op[op.op]
                 ),
-                "tensors": _joined(
-                    ((portion, stage.tensors) for portion, stage in own),
+                "tensors": _merge(
+                    ((portion, stage.tensors) for portion, stage in pairs),
                     lambda planned: order.tensor[planned.tensor],
                 ),
-                "parameters": _joined(
-                    ((portion, stage.parameters) for portion, stage in own),
+                "parameters": _merge(
+                    ((portion, stage.parameters) for portion, stage in pairs),
                     lambda planned: order.read[planned.tensor],
                 ),
-                "redistributions": _joined(
-                    ((portion, stage.redistributions) for portion, stage in own),
+                "redistributions": _merge(
+                    ((portion, stage.redistributions) for portion, stage in pairs),
                     lambda moved: (moved.traffic != "activation", order.tensor[moved.tensor]),
                 ),
             }
         )
 
     def moments(self, portions: Sequence[Portion], ledgers: Sequence[Ledger]) -> Moments:
-        """The fullest moments of the whole graph; ledgers: of the portions."""
+        """Memory peaks of the whole graph. ledgers: of the portions."""
         models = self.lowered.models
         if not self._levels:
             return stage_moments(models, portions[0].assignment, ledgers[0])
@@ -108,32 +109,32 @@ class Unfolding:
         held: list[tuple[Holdings, IntArray]] = []
         for portion, ledger in zip(portions, ledgers, strict=True):
             order = stage_order(models, portion.assignment)
-            own = holdings_of(models, portion.assignment, ledger, portion.share, order)
-            positions = np.union1d(own.positions, np.array(portion.share.ops, dtype=np.int64))
+            holdings = holdings_of(models, portion.assignment, ledger, portion.share, order)
+            positions = np.union1d(holdings.positions, np.array(portion.share.ops, dtype=np.int64))
             ops = [problem.ops[position].name for position in positions.tolist()]
             is_shared = np.isin(positions, portion.share.ops).tolist()
             at = np.full((len(portion.copies), len(problem.ops)), -1, dtype=np.int64)
             for copy, row in zip(portion.copies, at, strict=True):
                 called = [copy.names.get(name, name) for name in ops]
-                found = [places.get(name, -1) for name in called]
-                row[positions] = found
-                ran.update(compress(zip(called, found, strict=True), is_shared))
-            held.append((own, at))
+                copy_places = [places.get(name, -1) for name in called]
+                row[positions] = copy_places
+                ran.update(compress(zip(called, copy_places, strict=True), is_shared))
+            held.append((holdings, at))
         return folded_moments(problem, ran, held)
 
     def paddings(self, portions: Sequence[Portion], stages: Sequence[Stage]) -> tuple[Padding, ...]:
-        """What the plan fills up."""
+        """Paddings of the whole graph."""
         models = self.lowered.models
         if not self._levels:
             return paddings(models, stages[0])
         places = RunPositions(self.folding)
-        # one portion of every place: the folded graph as a whole
+        # one portion per place covers the folded graph
         firsts: dict[Place, Stage] = {}
         for portion, stage in zip(portions, stages, strict=True):
             firsts.setdefault(portion.place, stage)
         ops = [op for stage in firsts.values() for op in stage.ops]
-        parameters = [own for stage in firsts.values() for own in stage.parameters]
-        found = []
+        parameters = [parameter for stage in firsts.values() for parameter in stage.parameters]
+        by_portion = []
         for portion, stage in zip(portions, stages, strict=True):
             whole = stage.model_copy(
                 update={
@@ -142,43 +143,49 @@ class Unfolding:
                 }
             )
             padded = paddings(models, whole)
-            own = [p for p in padded if places.of(("tensor", p.tensor)) == portion.place]
-            found.append((portion, own))
-        return _joined(found, lambda padding: self._order.tensor[padding.tensor])
+            portion_paddings = [
+                p for p in padded if places.of(("tensor", p.tensor)) == portion.place
+            ]
+            by_portion.append((portion, portion_paddings))
+        return _merge(by_portion, lambda padding: self._order.tensor[padding.tensor])
 
     @property
     def place_of_ops(self) -> Mapping[str, int]:
-        """Where every op stands in the whole graph."""
+        """Position of every op in the whole graph."""
         if not self._levels:
             return self.lowered.models.problem.position_of
         return self._order.op
 
     def items(self) -> list[Item]:
-        """What every node of the whole graph stands for: the op, or the tensor of a value."""
+        """Item of every node of the whole graph: its op, or the tensor of its value."""
         return self._levels[0].items() if self._levels else items_of(self.lowered)
 
     def ends(self, choice: IntArray) -> IntArray:
-        """The choice of the folded graph that the copies it kept have."""
+        """Choice of the folded graph, from the kept copies of a choice of the whole graph."""
         for level in self._levels:
             choice = choice[level.kept_at]
         return choice
 
     def choice_from(self, other: Unfolding, choice: IntArray) -> IntArray:
-        """A choice of another lowering of the same problem, of which this one has all states."""
-        found = np.empty(len(choice), dtype=np.int64)
+        """Choice of another lowering of the same problem, converted to the states of this one.
+
+        This lowering must have all states that the choice uses.
+        """
+        translated = np.empty(len(choice), dtype=np.int64)
         for node, (mine, theirs) in enumerate(zip(self._states, other._states, strict=True)):
             places = self.places(node)
-            found[places] = _positions(mine, theirs)[choice[places]]
-        return found
+            translated[places] = _positions(mine, theirs)[choice[places]]
+        return translated
 
     def places(self, node: int) -> IntArray:
-        """The nodes of the whole graph that a node of the folded one stands for, in order."""
+        """Nodes of the whole graph that a node of the folded graph stands for, in order."""
         return self._places[node]
 
     def repeats(self) -> list[IntArray]:
-        """Nodes of the whole graph that are one op or parameter in copies of a run, in order.
+        """Groups of nodes of the whole graph that are one op or parameter in copies of a run, in
+        order.
 
-        Copies at the ends are left out where they can choose among other states.
+        Copies at the ends are excluded if they have other states.
         """
         lowered, nodes = self.lowered, self.lowered.graph.nodes
         item_of = items_of(lowered)
@@ -192,12 +199,11 @@ class Unfolding:
             like = node_of.get(first)
             if like is not None and nodes[like].cost is nodes[node].cost:
                 groups.setdefault(like, []).append(self.places(node))
-        found = [np.sort(np.concatenate(places)) for places in groups.values()]
-        return [places for places in found if len(places) > 1]
+        node_groups = [np.sort(np.concatenate(places)) for places in groups.values()]
+        return [places for places in node_groups if len(places) > 1]
 
     def activation_tables(self) -> dict[int, FloatArray]:
-        """By identity, what edges hold on which values are redistributed; not those of
-        parameters."""
+        """Cost tables of edges on which activations are redistributed, by identity."""
         parameters = {*self.lowered.parameter_node.values()}
         return {
             id(edge.cost): edge.cost
@@ -222,7 +228,7 @@ class Unfolding:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Where ops and tensors stand in a graph. read: tensors by the first op that reads them."""
+    """Positions of ops and tensors in a graph. read: tensors by the first op that reads them."""
 
     op: Mapping[str, int]
     tensor: Mapping[str, int]
@@ -242,19 +248,21 @@ class _Order:
         )
 
 
-def _joined(own: Iterable[tuple[Portion, Sequence[M]]], place: Callable[[M], Any]) -> tuple[M, ...]:
-    """Items of portions, for all their copies, in the order of their places."""
-    found: list[M] = []
-    for portion, items in own:
+def _merge(
+    pairs: Iterable[tuple[Portion, Sequence[M]]], place: Callable[[M], Any]
+) -> tuple[M, ...]:
+    """Items of portions, repeated for all copies, sorted by place."""
+    merged: list[M] = []
+    for portion, items in pairs:
         copies = [copy.names for copy in portion.copies]
         for item in items:
-            found += renamed_copies(item, copies) if any(copies) else [item] * len(copies)
-    found.sort(key=place)
-    return tuple(found)
+            merged += renamed_copies(item, copies) if any(copies) else [item] * len(copies)
+    merged.sort(key=place)
+    return tuple(merged)
 
 
 def _positions(mine: Any, theirs: Any) -> IntArray:
-    """Where the states of one node are among those of the same node in another lowering."""
+    """Indices of the states of a node among the states of the same node in another lowering."""
     if not isinstance(mine, np.ndarray):
         return np.arange(len(mine.layouts) if isinstance(mine, ReadStates) else len(mine.states))
     if mine is theirs:

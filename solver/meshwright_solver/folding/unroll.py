@@ -1,7 +1,7 @@
-"""Unrolling: one level of folding undone in a cost graph.
+"""Unrolling: expansion of one level of folding in a cost graph.
 
-The middle copy of a run is repeated as a node for every copy of the graph that it stands for. The
-edges within a copy and to the copy before come with it.
+The middle copy of a run is repeated once for every copy of the graph that it stands for, with the
+edges inside the copy and to the copy before.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Span = tuple[int, int, int]  # first node, nodes, period
 
 
 class NotAlikeError(Exception):
-    """The copies in the middle of a run differ in what they can do or cost."""
+    """The copies in the middle of a run differ in states or costs."""
 
 
 class Unrolled:
-    """The cost graph of a level, from that of the next, in which runs have only their kept copies.
+    """Cost graph of a level, from the graph of the next level, in which runs have kept copies only.
 
-    slots[run][kept]: nodes of the next level. places[run][copy]: the same of this one, in the same
-    order. kept_at: where the nodes of the next level are in this one. origin: of every node the one
-    of the next level that it is or repeats.
+    slots[run][kept]: nodes of the next level. places[run][copy]: nodes of this level, in the same
+    order. kept_at: by node of the next level, its node in this one. origin: by node of this level,
+    the node of the next level that it repeats.
     """
 
     def __init__(
@@ -40,19 +40,19 @@ class Unrolled:
         items: Sequence[Item],
         states: Sequence[Any],
     ) -> None:
-        """items, states: by node of the next level, what it is and what its states mean."""
+        """items, states: by node of the next level."""
         self.runs = runs
         self.folded = folded
         self._items = items
         self._owner = [owners.get(item) for item in items]
         self.slots: list[list[list[int]]] = [[[] for _ in range(KEPT)] for _ in runs]
-        # of a node of the next level: its place in its copy
+        # by node of the next level: its place in its copy
         self._index: IntArray = np.zeros(len(items), dtype=np.int64)
         for node, owner in enumerate(self._owner):
             if owner is not None:
-                own = self.slots[owner[0]][owner[1]]
-                self._index[node] = len(own)
-                own.append(node)
+                slot = self.slots[owner[0]][owner[1]]
+                self._index[node] = len(slot)
+                slot.append(node)
         self._check_alike(states)
         self.places: list[list[list[int]]] = [[[] for _ in run.ops] for run in runs]
         self.kept_at: IntArray = np.empty(len(items), dtype=np.int64)
@@ -60,121 +60,129 @@ class Unrolled:
         spans = self._place(origin)
         self.origin: IntArray = np.array(origin, dtype=np.int64)
         self.graph = CostGraph(
-            _repeated(folded.nodes, self.origin),
+            _repeat_nodes(folded.nodes, self.origin),
             self._edges(),
             folded.memory_limit_bytes,
             (*self._moved_spans(), *spans),
         )
 
     def items(self) -> list[Item]:
-        """What every node of this level is."""
-        found = [self._items[node] for node in self.origin.tolist()]
+        """Item of every node of this level."""
+        items = [self._items[node] for node in self.origin.tolist()]
         for run, places in zip(self.runs, self.places, strict=True):
             for copy in run.middle[1:]:
                 names = dict(zip(run.items(MIDDLE), run.items(copy), strict=True))
                 for node in places[copy]:
-                    found[node] = names[found[node]]
-        return found
+                    items[node] = names[items[node]]
+        return items
 
     def _check_alike(self, states: Sequence[Any]) -> None:
         nodes = self.folded.nodes
         for slots in self.slots:
             first = slots[MIDDLE]
-            for kept in (MIDDLE - 1, MIDDLE + 1):
-                if len(slots[kept]) != len(first):
+            for kept_copy in (MIDDLE - 1, MIDDLE + 1):
+                if len(slots[kept_copy]) != len(first):
                     raise NotAlikeError
-                for a, b in zip(first, slots[kept], strict=True):
+                for a, b in zip(first, slots[kept_copy], strict=True):
                     same = nodes[a].cost is nodes[b].cost and nodes[a].memory is nodes[b].memory
                     if not same or states[a] is not states[b]:
                         raise NotAlikeError
 
     def _place(self, origin: list[int]) -> list[Span]:
-        """Give every node its place; the stretches of copies that are alike."""
+        """Assign places to all nodes, and return the spans of identical copies."""
         spans: list[Span] = []
         done: set[int] = set()
         for node, owner in enumerate(self._owner):
             if owner is not None:
-                number, kept = owner
+                number, kept_copy = owner
                 run, places = self.runs[number], self.places[number]
-                if kept > MIDDLE and number not in done:
+                if kept_copy > MIDDLE and number not in done:
                     done.add(number)
                     middle = self.slots[number][MIDDLE]
                     for copy in run.middle[1:]:
                         places[copy] += range(len(origin), len(origin) + len(middle))
                         origin += middle
-                    # the copies at positions 1 and n - 2 are alike too
+                    # the copies at positions 1 and n - 2 are identical too
                     start = places[MIDDLE][0] - len(middle)
                     spans.append((start, len(middle) * (run.copies - 2), len(middle)))
-                places[run.number(kept)].append(len(origin))
+                places[run.number(kept_copy)].append(len(origin))
             self.kept_at[node] = len(origin)
             origin.append(node)
         return spans
 
     def _moved_spans(self) -> list[Span]:
-        """The stretches of the next level, with all copies in them."""
-        found = []
+        """Spans of the next level, expanded to all copies."""
+        spans = []
         ends = [*self.kept_at.tolist(), len(self.origin)]
         for first, count, period in self.folded.spans or ():
             start, stop = ends[first], ends[first + count]
-            found.append((start, stop - start, (stop - start) // (count // period)))
-        return found
+            spans.append((start, stop - start, (stop - start) // (count // period)))
+        return spans
 
     def _edges(self) -> RepeatedEdges:
-        """The copies of every edge of the next level, in its order."""
+        """Copies of every edge of the next level, in order."""
         ends = np.stack(self.folded.ends)
         counts = np.ones(ends.shape[1], dtype=np.int64)
         single: list[tuple[int, int]] = []
         repeated: dict[tuple[int, int, int], list[int]] = {}
         for edge, (tail, head) in enumerate(ends.T.tolist()):
-            found = self._repeats(tail, head)
-            if found is None:
-                single.append(self._one(tail, head))
+            repeat = self._repeats(tail, head)
+            if repeat is None:
+                single.append(self._single_edge(tail, head))
             else:
-                repeated.setdefault(found, []).append(edge)
-                counts[edge] = len(self.runs[found[0]].middle)
-        found_ends = np.empty((2, int(counts.sum())), dtype=np.int64)
+                repeated.setdefault(repeat, []).append(edge)
+                counts[edge] = len(self.runs[repeat[0]].middle)
+        copied_ends = np.empty((2, int(counts.sum())), dtype=np.int64)
         starts = np.cumsum(counts) - counts
         is_single = np.ones(len(counts), dtype=np.bool_)
         for (number, *back), edges in repeated.items():
             is_single[edges] = False
             places = starts[edges] + np.arange(len(self.runs[number].middle))[:, None]
-            # the copies beside the middle ones are alike too
+            # the copies next to the middle copies are identical too
             alike = np.array(self.places[number][1:-1], dtype=np.int64)
-            for side, own in enumerate(back):
-                copies = alike[MIDDLE - 1 - own :][: len(places)]
-                found_ends[side, places] = copies[:, self._index[ends[side, edges]]]
-        found_ends[:, starts[is_single]] = np.array(single, dtype=np.int64).reshape(-1, 2).T
+            for side, offset in enumerate(back):
+                copies = alike[MIDDLE - 1 - offset :][: len(places)]
+                copied_ends[side, places] = copies[:, self._index[ends[side, edges]]]
+        copied_ends[:, starts[is_single]] = np.array(single, dtype=np.int64).reshape(-1, 2).T
         parts, numbers = parts_of(self.folded.edges)
-        return RepeatedEdges(parts, np.repeat(numbers, counts), found_ends[0], found_ends[1])
+        return RepeatedEdges(parts, np.repeat(numbers, counts), copied_ends[0], copied_ends[1])
 
     def _repeats(self, tail: int, head: int) -> tuple[int, int, int] | None:
-        """Of an edge in the middle copy of a run: which run, and of how many copies before each of
-        its ends is; None where there is one such edge."""
+        """Run of an edge in a middle copy, and the offset of each end in copies; None for a single
+        edge."""
         a, b = self._owner[tail], self._owner[head]
         if a is None and b is None:
             return None
         if a is None or b is None or a[0] != b[0]:
-            if any(own is not None and own[1] not in (0, KEPT - 1) for own in (a, b)):
+            if any(owner is not None and owner[1] not in (0, KEPT - 1) for owner in (a, b)):
                 raise NotAlikeError
             return None
-        kept = max(a[1], b[1])
-        back = kept - a[1], kept - b[1]
+        kept_copy = max(a[1], b[1])
+        back = kept_copy - a[1], kept_copy - b[1]
         if max(back) > 1:
             raise NotAlikeError
-        return (a[0], *back) if kept == MIDDLE else None
+        return (a[0], *back) if kept_copy == MIDDLE else None
 
-    def _one(self, tail: int, head: int) -> tuple[int, int]:
-        """The ends of an edge that has no copies: of the last that are like the middle one, where
-        it leads behind them."""
-        found = [int(self.kept_at[tail]), int(self.kept_at[head])]
+    def _single_edge(self, tail: int, head: int) -> tuple[int, int]:
+        """Ends of an edge without copies.
+
+        An edge from the middle copy to a later kept copy begins at the last copy that the middle
+        copy stands for.
+        """
+        nodes = [int(self.kept_at[tail]), int(self.kept_at[head])]
         owners = self._owner[tail], self._owner[head]
-        for side, (own, other) in enumerate((owners, owners[::-1])):
-            if own is not None and other is not None and own[0] == other[0] and own[1] == MIDDLE:
-                last = self.runs[own[0]].middle[-1]
-                found[side] = self.places[own[0]][last][int(self._index[(tail, head)[side]])]
-        return found[0], found[1]
+        for side, (owner, other) in enumerate((owners, owners[::-1])):
+            if (
+                owner is not None
+                and other is not None
+                and owner[0] == other[0]
+                and owner[1] == MIDDLE
+            ):
+                last = self.runs[owner[0]].middle[-1]
+                nodes[side] = self.places[owner[0]][last][int(self._index[(tail, head)[side]])]
+        return nodes[0], nodes[1]
 
 
-def _repeated(nodes: Sequence[CostNode], origin: IntArray) -> Repeated[CostNode]:
+def _repeat_nodes(nodes: Sequence[CostNode], origin: IntArray) -> Repeated[CostNode]:
     parts, numbers = parts_of(nodes)
     return Repeated(parts, numbers[origin])

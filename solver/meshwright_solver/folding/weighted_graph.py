@@ -1,6 +1,6 @@
-"""The folded cost graph in which the middle copy of a run weighs as all that it stands for.
+"""Weighted graph: the folded cost graph with weights for the copies that a middle copy stands for.
 
-No copies are made: a search over it decides for the middle copies together.
+A search over it makes one choice for all middle copies, without expanding them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from meshwright_solver.lowering.lower import Lowered
 from meshwright_solver.search.core.cost_graph import CostEdge, CostGraph, CostNode
 
 
-class Weighted:
-    """A lowered folded graph. of_nodes, of_edges: how often each node and edge counts."""
+class WeightedGraph:
+    """Lowered folded graph. of_nodes, of_edges: weight of each node and edge."""
 
     def __init__(self, folding: Folding, lowered: Lowered) -> None:
         self.lowered = lowered
@@ -25,20 +25,20 @@ class Weighted:
         tails, heads = graph.ends
         items = items_of(lowered)
         for runs, owners in zip(folding.levels, folding.owners, strict=True):
-            # by node: the run and kept copy as one number, 0 for neither, and its weight
-            own = np.zeros(len(graph.nodes), dtype=np.int64)
+            # by node: run and kept copy as one number, 0 for neither
+            copy_ids = np.zeros(len(graph.nodes), dtype=np.int64)
             for node, item in enumerate(items):
                 if item in owners:
-                    number, kept = owners[item]
-                    own[node] = 1 + number * KEPT + kept
+                    number, kept_copy = owners[item]
+                    copy_ids[node] = 1 + number * KEPT + kept_copy
             times = np.ones(1 + len(runs) * KEPT)
             times[1 + MIDDLE :: KEPT] = [run.stood_for for run in runs]
-            self.of_nodes *= times[own]
-            # an edge goes with the later of its ends
-            self.of_edges *= times[np.maximum(own[tails], own[heads])]
+            self.of_nodes *= times[copy_ids]
+            # an edge has the weight of the later of its ends
+            self.of_edges *= times[np.maximum(copy_ids[tails], copy_ids[heads])]
 
     def graph(self, memory_limit_bytes: float) -> CostGraph:
-        """The same as a cost graph, the weights in its numbers."""
+        """Cost graph with weighted costs and memory."""
         graph = self.lowered.graph
         scaled: dict[tuple[int, float], FloatArray] = {}
 

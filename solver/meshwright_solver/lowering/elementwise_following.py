@@ -1,9 +1,9 @@
-"""Element-wise ops that follow: no redistribution is made for them alone.
+"""Element-wise following: element-wise ops take the layout of an input, without a redistribution.
 
-Such an op takes the first of its inputs that has all of its dims as it lies at rest, or, where
-other readers share it, as it is read, which then is as it rests or as one of the others needs it.
-Where the value rests partial, any layout is as good: it has to be reduced. A layout that the op
-cannot take at all is not forbidden to the value.
+Such an op follows its first input that has all of its dims. It takes the layout at rest of that
+input or, if other readers share the value, the read layout. The read layout is then the layout at
+rest or a layout that another reader needs. A partial value may move to any layout, because it has
+to be reduced. Layouts that the op cannot take remain allowed for the value.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def with_followers(lowered: Lowered) -> Lowered:
-    """The same choice without redistributions for the followers of its models."""
+    """Lowered problem without redistributions for the followers of its models."""
     follows = _Followers(lowered)
     edges = [
-        own if isinstance(own, Projection) else follows.edge(own) for own in lowered.graph.edges
+        edge if isinstance(edge, Projection) else follows.edge(edge) for edge in lowered.graph.edges
     ]
     return replace(lowered, graph=replace(lowered.graph, edges=tuple(edges)))
 
@@ -41,7 +41,7 @@ class _Followers:
         self.read_of = {node: root for root, node in lowered.read_node.items()}
 
     def edge(self, edge: CostEdge) -> CostEdge:
-        """The edge, with what is a redistribution for an element-wise op forbidden."""
+        """Edge with forbidden redistributions for an element-wise op."""
         if edge.tail in self.rest_of and edge.head in self.read_of:
             value = self.models.values.value_of[self.rest_of[edge.tail]]
             return self._to_read(edge, value)
@@ -50,16 +50,17 @@ class _Followers:
         if root is None or position is None or self._followed_value(position) != root:
             return edge
         value = self.models.values.value_of[root]
-        given = self._states(edge.tail, root)
+        tail_states = self._states(edge.tail, root)
         needed = self._needed(position, self.followed[position])
         key = ("follows", self.models.key_of(edge.cost), len(value.slots))
         cost = self.models.shared(
-            key, lambda: _forbidding(edge.cost, as_it_lies(given, needed, len(value.slots)))
+            key, lambda: _forbid(edge.cost, as_it_lies(tail_states, needed, len(value.slots)))
         )
         return replace(edge, cost=cost)
 
     def _to_read(self, edge: CostEdge, value: ProblemValue) -> CostEdge:
-        """Read as it rests, or as a reader needs it that does not follow."""
+        """Edge to a read layout: only the layout at rest, or a layout that a non-following reader
+        needs."""
         readers = dict.fromkeys(value.readers)
         others = [reader for reader in readers if self.followed.get(reader[0]) != reader[1]]
         if len(others) == len(readers):
@@ -75,7 +76,7 @@ class _Followers:
             space = self.models.ops.space(value.root)
             for p, k in others:
                 allowed |= np.isin(space.key(layouts), space.key(self._needed(p, k)))
-            return _forbidding(edge.cost, allowed)
+            return _forbid(edge.cost, allowed)
 
         return replace(edge, cost=self.models.shared(key, masked))
 
@@ -95,20 +96,23 @@ class _Followers:
         return self.models.ops.model(position).required(self.lowered.op_choices[position], port)
 
 
-def as_it_lies(given: IntArray, needed: IntArray, slots: int) -> BoolArray:
-    """(given, needed): whether the value needs no move; a partial one may go anywhere."""
+def as_it_lies(source: IntArray, needed: IntArray, slots: int) -> BoolArray:
+    """Mask (source, needed): whether no redistribution is needed.
+
+    A partial value matches any layout.
+    """
     whole = slots + REPLICATED
 
     def values(states: IntArray) -> IntArray:
         return np.where(states == slots + VARIED, whole, states)
 
-    same = values(given)[:, None, :] == values(needed)[None, :, :]
-    found: BoolArray = (same | (given == slots + PARTIAL)[:, None, :]).all(axis=2)
-    return found
+    same = values(source)[:, None, :] == values(needed)[None, :, :]
+    matches: BoolArray = (same | (source == slots + PARTIAL)[:, None, :]).all(axis=2)
+    return matches
 
 
-def _forbidding(cost: FloatArray, allowed: BoolArray) -> FloatArray:
-    """Forbidden where not allowed, except in rows that would have nothing left."""
-    left = (allowed & np.isfinite(cost)).sum(axis=1)
-    kept = allowed | (left == 0)[:, None]
-    return np.where(kept, cost, FORBIDDEN)
+def _forbid(cost: FloatArray, allowed: BoolArray) -> FloatArray:
+    """Costs with FORBIDDEN where not allowed, except in rows without any allowed entry."""
+    allowed_counts = (allowed & np.isfinite(cost)).sum(axis=1)
+    permitted = allowed | (allowed_counts == 0)[:, None]
+    return np.where(permitted, cost, FORBIDDEN)

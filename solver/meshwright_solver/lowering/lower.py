@@ -1,27 +1,32 @@
-"""Lowering: a problem on one mesh as a cost graph.
+"""Lowering: the cost graph of a problem on one mesh.
 
     node         states                          cost                       memory
     op           its strategies                  compute, statistics, halo  -
-    rest         as its producer leaves a value  -                          saved by the producer
+    rest         layouts of a produced value     -                          saved by the producer
     read         layout x saved as read or       -                          -
                  gathered again
     parameter    ParameterModel.states           update, spread             value, gradient, state
 
     edge              cost                                         memory
-    op -> rest        projection: the strategy decides the layout
+    op -> rest        projection: the strategy determines the
+                      layout
     rest -> read      redistribution, forward and backward; its    the saved copy
-                      forward part again where the rest is saved
-    read -> op        the same, forward part again where the op
+                      forward part again if the rest is saved
+    read -> op        the same, forward part again if the op
                       needs this input in its backward pass, or
                       is recomputed
     rest -> op        (one reader) redistribution                  the saved copy
     parameter -> op   ParameterModel.read_ns
 
-All costs are for one optimizer step: those of activations count once for each microbatch. A read
-node stands where several inputs share what they read, where a saved value feeds a matrix product,
-or where a value is recomputed; what has one other reader is saved as read. What passes by is left
-out, since a sum is all that a cost graph knows (`meshwright_solver.stage.memory_retries`). Arrays
-are shared by content, so that repeated blocks are built of the very same objects.
+All costs are for one optimizer step; costs of activations count once per microbatch. A value has a
+read node in three cases:
+  - Several inputs share its read layout.
+  - It is saved and feeds a matrix product.
+  - It is recomputed.
+
+Any other value with one reader is saved in the layout that the reader needs. Transient memory is
+excluded, because a cost graph represents sums only (`meshwright_solver.stage.memory_retries`).
+Arrays are shared by content, so that repeated blocks consist of the same objects.
 """
 
 from __future__ import annotations
@@ -46,7 +51,7 @@ from meshwright_solver.lowering.node_content import (
 )
 from meshwright_solver.lowering.read_states import (
     ReadStates,
-    once_and_again,
+    read_states_of,
     saved_as_read_bytes,
     saved_bytes,
 )
@@ -67,7 +72,7 @@ __all__ = ["Lowered", "Models", "lower"]
 
 @dataclass(slots=True)
 class Lowered:
-    """A cost graph and what its nodes stand for, by position of op and by root of value."""
+    """Cost graph and the meaning of its nodes, by position of op and by root of value."""
 
     graph: CostGraph
     models: Models
@@ -86,16 +91,16 @@ def lower(
     pinned: Mapping[int, StrategyFilter],
     memory_limit_bytes: float | None,
 ) -> Lowered:
-    """The cost graph of a problem on a mesh; pinned: position of op -> strategies it may have.
+    """Cost graph of a problem on a mesh. pinned: position of op -> strategies that it may have.
 
-    Raises OutOfTime at the models' deadline.
+    Raises OutOfTime at the deadline of the models.
     """
     lowered = _Lowering(models, pinned).run(memory_limit_bytes)
     return with_followers(lowered) if models.followers else lowered
 
 
 class _Lowering:
-    """Node by node; what is in a node is made once for all of equal content."""
+    """Construction of the cost graph; nodes of equal content share their arrays."""
 
     def __init__(self, models: Models, pinned: Mapping[int, StrategyFilter]) -> None:
         self.models = models
@@ -109,7 +114,7 @@ class _Lowering:
         self._limit_bytes = problem.moved_bytes
         self._ops: dict[Hashable, OpContent] = {}
         self._rests: dict[Hashable, RestContent] = {}
-        self._sources: dict[str, tuple[int, TableSource]] = {}  # root -> what its readers read
+        self._sources: dict[str, tuple[int, TableSource]] = {}  # by root: what its readers read
 
     def run(self, memory_limit_bytes: float | None) -> Lowered:
         problem, values = self.models.problem, self.models.values
@@ -117,15 +122,17 @@ class _Lowering:
             if position in values.views:
                 continue
             self.models.deadline.check()
-            own = self._op(position)
-            for k in own.parameters:
+            content = self._op(position)
+            for k in content.parameters:
                 value = values.value_of[op.inputs[k].tensor]
                 if value.root not in self._sources:
                     self._add_parameter(value)
-            node = self._add_op(position, own)
-            for k, states, select in own.makes:
+            node = self._add_op(position, content)
+            for k, states, select in content.makes:
                 value = values.value_of[op.outputs[k].tensor]
-                self._add_rest(value, own, (k, states), Projection(node, len(self.nodes), select))
+                self._add_rest(
+                    value, content, (k, states), Projection(node, len(self.nodes), select)
+                )
         self.out.graph = CostGraph(tuple(self.nodes), tuple(self.edges), memory_limit_bytes)
         return self.out
 
@@ -136,7 +143,7 @@ class _Lowering:
     def _narrow(
         self, cost: FloatArray, space: StateSpace, states: IntArray, needed: IntArray
     ) -> FloatArray:
-        """The costs, without moves to more on a device than may be moved to at once."""
+        """Costs with FORBIDDEN for redistributions to more bytes than the limit."""
         if math.isinf(self._limit_bytes):
             return cost
         large = space.local_bytes(needed) > self._limit_bytes
@@ -145,81 +152,87 @@ class _Lowering:
 
     # --- ops -------------------------------------------------------------------------------------
 
-    def _add_op(self, position: int, own: OpContent) -> int:
+    def _add_op(self, position: int, content: OpContent) -> int:
         op, value_of = self.models.problem.ops[position], self.models.values.value_of
-        node = self._node(op.name, own.cost)
+        node = self._node(op.name, content.cost)
         self.out.op_node[position] = node
-        self.out.op_choices[position] = own.choices
-        for k, needed, again in own.reads:
+        self.out.op_choices[position] = content.choices
+        for k, needed, again in content.reads:
             value = value_of[op.inputs[k].tensor]
             tail, source = self._sources[value.root]
             table = source.table(needed, again)
-            if k in own.parameters:
+            if k in content.parameters:
                 model = self.models.parameter(value)
                 if model.may_be_looked_up_on_host:
-                    table = self._looked_up(model, own, table)
+                    table = self._lookup_table(model, content, table)
                 if model.rows is not None and model.rows.may_be_sparse:
-                    table = self._in_rows(model, own, needed, table)
+                    table = self._sparse_table(model, content, needed, table)
             self.edges.append(CostEdge(tail, node, *table))
         return node
 
     def _op(self, position: int) -> OpContent:
         model, allowed = self.models.ops.model(position), self.pinned.get(position)
-        kept = None if allowed is None else allowed(model, model.choices)
-        key = (self.key_of(model), None if kept is None else kept.tobytes())
-        found = self._ops.get(key)
-        if found is None:
-            found = self._ops[key] = self._op_of(model, kept)
-        return found
+        mask = None if allowed is None else allowed(model, model.choices)
+        key = (self.key_of(model), None if mask is None else mask.tobytes())
+        content = self._ops.get(key)
+        if content is None:
+            content = self._ops[key] = self._op_of(model, mask)
+        return content
 
-    def _op_of(self, model: OpModel, kept: NDArray[np.bool_] | None) -> OpContent:
+    def _op_of(self, model: OpModel, mask: NDArray[np.bool_] | None) -> OpContent:
         models = self.models
-        if kept is None:
+        if mask is None:
             choices = model.choices
             cost = models.shared(
                 ("op", self.key_of(model)), lambda: models.op_cost_ns(model, choices)
             )
         else:
-            key = ("pinned op", self.key_of(model), kept.tobytes())
-            choices, cost = models.shared(key, lambda: self._pinned(model, kept))
+            key = ("pinned op", self.key_of(model), mask.tobytes())
+            choices, cost = models.shared(key, lambda: self._pinned_choices(model, mask))
         reads, makes = [], []
         for k, port in enumerate(model.inputs):
             if port.space is not None:
                 needed = models.shared(
                     ("needed", self.key_of(model), k, self.key_of(choices)),
-                    lambda k=k, space=port.space: self._one(space, model.required(choices, k)),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                    lambda k=k, space=port.space: self._shared_states(
+                        space, model.required(choices, k)
+                    ),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
                 )
                 reads.append((k, needed, (port.saved or model.is_remade) and not port.is_parameter))
         for k, port in enumerate(model.outputs):
             if port.space is not None:
                 states, select = models.shared(
                     ("rest", self.key_of(model), k, self.key_of(choices)),
-                    lambda k=k, space=port.space: self._made(space, model.made(choices, k)),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                    lambda k=k, space=port.space: self._output_states(
+                        space, model.made(choices, k)
+                    ),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
                 )
                 makes.append((k, states, select))
         parameters = tuple(k for k, port in enumerate(model.inputs) if port.is_parameter)
         return OpContent(model, choices, cost, parameters, tuple(reads), tuple(makes))
 
-    def _pinned(self, model: OpModel, kept: NDArray[np.bool_]) -> tuple[IntArray, FloatArray]:
-        choices = model.choices[kept]
+    def _pinned_choices(
+        self, model: OpModel, mask: NDArray[np.bool_]
+    ) -> tuple[IntArray, FloatArray]:
+        choices = model.choices[mask]
         return choices, self.models.op_cost_ns(model, choices)
 
-    def _one(self, space: StateSpace, states: IntArray) -> IntArray:
-        """The one array of these states: what different ops need and make is often the same."""
+    def _shared_states(self, space: StateSpace, states: IntArray) -> IntArray:
+        """Shared array of these states; different ops often need and produce the same ones."""
         return self.models.shared(("states", self.key_of(space), states.tobytes()), lambda: states)
 
-    def _made(self, space: StateSpace, made: IntArray) -> tuple[IntArray, IntArray]:
-        states, select = _unique(space, made)
-        return self._one(space, states), select
+    def _output_states(self, space: StateSpace, outputs: IntArray) -> tuple[IntArray, IntArray]:
+        states, select = _unique(space, outputs)
+        return self._shared_states(space, states), select
 
     # --- values at rest --------------------------------------------------------------------------
 
     def _add_parameter(self, value: ProblemValue) -> None:
         model = self.models.parameter(value)
-        found = self._rests.get(self.key_of(model))
-        if found is None:
-            found = self._rests[self.key_of(model)] = self._parameter(model)
-        self.out.parameter_node[value.root] = self._add(value, found)
+        content = self._rests.get(self.key_of(model))
+        if content is None:
+            content = self._rests[self.key_of(model)] = self._parameter(model)
+        self.out.parameter_node[value.root] = self._add(value, content)
 
     def _parameter(self, model: ParameterModel) -> RestContent:
         node = self.models.shared(
@@ -245,28 +258,28 @@ class _Lowering:
             return cost
         return np.where(model.moves_more(model.states, needed, limit_bytes), FORBIDDEN, cost)
 
-    def _looked_up(self, model: ParameterModel, reader: OpContent, table: Table) -> Table:
-        """The table, with what a lookup on hosts costs."""
+    def _lookup_table(self, model: ParameterModel, reader: OpContent, table: Table) -> Table:
+        """Edge table with the cost of a lookup on hosts."""
         cost, memory = table
         key = ("looked up", *self.key_of.each([cost, reader.model, reader.choices]))
 
-        def made() -> Table:
+        def build() -> Table:
             exposed = self.models.problem.calibration.exposed
             elements = reader.model.looked_up_bytes(reader.choices) / model.element_bytes.value
             return cost + model.lookup_times(model.states, elements).exposed(exposed), memory
 
-        return self.models.shared(key, made)
+        return self.models.shared(key, build)
 
-    def _in_rows(
+    def _sparse_table(
         self, model: ParameterModel, reader: OpContent, needed: IntArray, table: Table
     ) -> Table:
-        """The table, with what sparse gradients cost and take."""
+        """Edge table with the cost and memory of sparse gradients."""
         cost, _ = table
         key = (
             "in rows", self.key_of(cost), self.key_of(reader.model), self.key_of(reader.choices)
         )  # fmt: skip
 
-        def made() -> Table:
+        def build() -> Table:
             elements = reader.model.looked_up_bytes(reader.choices) / model.element_bytes.value
             rows, is_sparse = model.row_gradients(needed, elements), model.is_sparse(model.states)
             moved_ns = rows.gather_ns * self.models.problem.calibration.exposed.gradient
@@ -276,78 +289,80 @@ class _Lowering:
                 np.where(is_sparse[:, None], rows.held_bytes, 0.0),
             )  # fmt: skip
 
-        return self.models.shared(key, made)
+        return self.models.shared(key, build)
 
     def _add_rest(
         self,
         value: ProblemValue,
         producer: OpContent,
-        made: tuple[int, IntArray],
+        output: tuple[int, IntArray],
         projection: Projection,
     ) -> None:
-        port, states = made
-        kept = value.kept
-        key = (self.key_of(producer), port, kept)
-        found = self._rests.get(key)
-        if found is None:
+        port, states = output
+        backward_need = value.kept
+        key = (self.key_of(producer), port, backward_need)
+        content = self._rests.get(key)
+        if content is None:
             space = producer.model.outputs[port].space
             assert space is not None
-            found = self._rests[key] = self._rest(space, states, kept)
+            content = self._rests[key] = self._rest(space, states, backward_need)
         self.edges.append(projection)
         self.out.rest_states[value.root] = states
-        self.out.rest_node[value.root] = self._add(value, found)
+        self.out.rest_node[value.root] = self._add(value, content)
 
-    def _rest(self, space: StateSpace, states: IntArray, kept: BackwardNeed) -> RestContent:
+    def _rest(
+        self, space: StateSpace, states: IntArray, backward_need: BackwardNeed
+    ) -> RestContent:
         models, problem = self.models, self.models.problem
         node = models.shared(
-            ("rest node", self.key_of(space), self.key_of(states), kept.is_held),
-            lambda: self._rest_node(space, states, kept),
+            ("rest node", self.key_of(space), self.key_of(states), backward_need.is_held),
+            lambda: self._rest_node(space, states, backward_need),
         )
 
-        def made(needed: IntArray) -> Table:
+        def build(needed: IntArray) -> Table:
             moves = models.redistributions(space)
             rows, columns = space.index(states), space.index(needed)
             cost = moves.total_ns(rows[:, None], columns[None, :]) * self.per_step
             cost = self._narrow(cost, space, states, needed)
-            if not kept.again:
+            if not backward_need.again:
                 return cost, None
-            copy = saved_as_read_bytes(moves, states, needed, kept.is_at_hand)
+            copy = saved_as_read_bytes(moves, states, needed, backward_need.is_at_hand)
             return cost, copy * problem.in_flight
 
         def table(needed: IntArray, _: bool) -> Table:
             key = (
-                "rest op", self.key_of(space), self.key_of(states), self.key_of(needed), kept
+                "rest op", *self.key_of.each([space, states, needed]), backward_need
             )  # fmt: skip
-            return models.shared(key, lambda: made(needed))
+            return models.shared(key, lambda: build(needed))
 
         return RestContent(space, states, node, TableSource(table))
 
     def _rest_node(
-        self, space: StateSpace, states: IntArray, kept: BackwardNeed
+        self, space: StateSpace, states: IntArray, backward_need: BackwardNeed
     ) -> tuple[FloatArray, FloatArray | None]:
         local = space.local_bytes(states)
-        if kept.is_held:
+        if backward_need.is_held:
             return np.zeros(len(states)), local * self.models.problem.in_flight
         return np.where(local > self._limit_bytes, FORBIDDEN, 0.0), None
 
-    def _add(self, value: ProblemValue, own: RestContent) -> int:
-        """The node of a value at rest, and of the value as it is read where readers share it."""
-        node = self._node(value.root, *own.node)
+    def _add(self, value: ProblemValue, content: RestContent) -> int:
+        """Node of a value at rest, and a read node if readers share the read layout."""
+        node = self._node(value.root, *content.node)
         if not self.models.reads_shared(value):
-            self._sources[value.root] = (node, own.source)
+            self._sources[value.root] = (node, content.source)
             return node
         model = self.models.ops.model
         readers = [(model(position), k) for position, k in value.readers]
         again = not value.is_parameter and value.kept.again
         key = (again, *[(self.key_of(reader), k) for reader, k in readers])
-        found = own.reads.get(key)
-        if found is None:
-            found = own.reads[key] = self._read(value, own, readers, again)
-        head = self._node(f"{value.root} (as read)", found.cost)
-        self.edges.append(CostEdge(node, head, *found.edge))
+        read = content.reads.get(key)
+        if read is None:
+            read = content.reads[key] = self._read(value, content, readers, again)
+        head = self._node(f"{value.root} (as read)", read.cost)
+        self.edges.append(CostEdge(node, head, *read.edge))
         self.out.read_node[value.root] = head
-        self.out.read_states[value.root] = found.states
-        self._sources[value.root] = (head, found.source)
+        self.out.read_states[value.root] = read.states
+        self._sources[value.root] = (head, read.source)
         return node
 
     # --- values as they are read -----------------------------------------------------------------
@@ -355,11 +370,11 @@ class _Lowering:
     def _read(
         self,
         value: ProblemValue,
-        own: RestContent,
+        content: RestContent,
         readers: Sequence[tuple[OpModel, int]],
         again: bool,
     ) -> ReadContent:
-        models, space, rest = self.models, own.space, own.states
+        models, space, rest = self.models, content.space, content.states
         states = models.shared(
             ("read", self.key_of(space), *((self.key_of(model), k) for model, k in readers), again),
             lambda: self._read_states(space, readers, again),
@@ -368,12 +383,12 @@ class _Lowering:
             ("read node", self.key_of(states)), lambda: np.zeros(len(states.layouts))
         )
         if value.is_parameter:
-            edge = own.source.table(states.layouts, False)
+            edge = content.source.table(states.layouts, False)
         else:
             key = ("rest read", *self.key_of.each([space, rest, states]), value.kept)
             edge = models.shared(key, lambda: self._rest_to_read(space, rest, states, value.kept))
 
-        def made(needed: IntArray, moves_again: bool) -> Table:
+        def build(needed: IntArray, moves_again: bool) -> Table:
             moves = models.redistributions(space)
             rows, columns = space.index(states.layouts)[:, None], space.index(needed)[None, :]
             total = moves.total_ns(rows, columns)
@@ -383,24 +398,24 @@ class _Lowering:
 
         def table(needed: IntArray, moves_again: bool) -> Table:
             key = ("read op", *self.key_of.each([space, states, needed]), moves_again)
-            return models.shared(key, lambda: made(needed, moves_again))
+            return models.shared(key, lambda: build(needed, moves_again))
 
         return ReadContent(states, cost, edge, TableSource(table))
 
     def _read_states(
         self, space: StateSpace, readers: Sequence[tuple[OpModel, int]], choices_again: bool
     ) -> ReadStates:
-        """What any reader may need, once saved as read and, where it is saved, once gathered again.
+        """States that any reader may need: saved as read and, if `choices_again`, gathered again.
 
-        One object wherever it is the same.
+        Equal states are one object.
         """
         needed = [model.required(model.choices, k) for model, k in readers]
         layouts, _ = _unique(space, np.concatenate(needed))
         key = ("read states", self.key_of(space), layouts.tobytes(), choices_again)
-        return self.models.shared(key, lambda: once_and_again(layouts, choices_again))
+        return self.models.shared(key, lambda: read_states_of(layouts, choices_again))
 
     def _rest_to_read(
-        self, space: StateSpace, rest: IntArray, read: ReadStates, kept: BackwardNeed
+        self, space: StateSpace, rest: IntArray, read: ReadStates, backward_need: BackwardNeed
     ) -> Table:
         moves, problem = self.models.redistributions(space), self.models.problem
         once = read.layouts[~read.again]
@@ -410,14 +425,14 @@ class _Lowering:
         if read.again.any():  # the same layouts once more
             total = np.concatenate([total, total + forward], axis=1)
         cost = self._narrow(total * self.per_step, space, rest, read.layouts)
-        if not kept.again:
+        if not backward_need.again:
             return cost, None
-        return cost, saved_bytes(moves, rest, read, kept.is_at_hand) * problem.in_flight
+        return cost, saved_bytes(moves, rest, read, backward_need.is_at_hand) * problem.in_flight
 
 
 def _unique(space: StateSpace, states: IntArray) -> tuple[IntArray, IntArray]:
-    """Those of a space that are among some, in its order, and which of them each is."""
+    """States of a space that occur in `states`, in the order of the space, and their indices."""
     places = space.index(states)
-    found = np.zeros(len(space.states), dtype=np.bool_)
-    found[places] = True
-    return space.states[found], (found.cumsum() - 1)[places]
+    is_present = np.zeros(len(space.states), dtype=np.bool_)
+    is_present[places] = True
+    return space.states[is_present], (is_present.cumsum() - 1)[places]

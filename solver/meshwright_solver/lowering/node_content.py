@@ -1,4 +1,4 @@
-"""What nodes of a lowered graph have in common: states, tables, and what their readers find."""
+"""Node content: states and tables that nodes of a lowered graph share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ Table = tuple[FloatArray, FloatArray | None]  # cost, memory
 
 @dataclass(frozen=True, slots=True)
 class OpContent:
-    """What ops of one model and the same choices lower to.
+    """Lowered content of ops with one model and the same choices.
 
-    reads: of inputs that are not free, the port, the states needed, and whether these are gathered
-    again in the backward pass. makes: of such outputs, the port, the states and the projection.
+    reads: for inputs that are not free, the port, the states needed, and whether the input is
+    gathered again in the backward pass. makes: for such outputs, the port, the states and the
+    projection.
     """
 
     model: OpModel
@@ -32,7 +33,7 @@ class OpContent:
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """What readers find: an edge's table by the states needed, and whether gathered again."""
+    """Edge tables to readers, by the states needed and whether the value is gathered again."""
 
     make: Callable[[IntArray, bool], Table]
     key_of: IdentityKeys = field(default_factory=IdentityKeys)
@@ -40,15 +41,15 @@ class TableSource:
 
     def table(self, needed: IntArray, again: bool) -> Table:
         key = (self.key_of(needed), again)
-        found = self.tables.get(key)
-        if found is None:
-            found = self.tables[key] = self.make(needed, again)
-        return found
+        table = self.tables.get(key)
+        if table is None:
+            table = self.tables[key] = self.make(needed, again)
+        return table
 
 
 @dataclass(frozen=True, slots=True)
 class ReadContent:
-    """A read node. edge: from the value at rest."""
+    """Read node. edge: from the value at rest."""
 
     states: ReadStates
     cost: FloatArray
@@ -58,7 +59,7 @@ class ReadContent:
 
 @dataclass(frozen=True, slots=True)
 class RestContent:
-    """A value at rest, or a parameter. reads: by the models of the readers."""
+    """Value at rest, or parameter. reads: by the models of the readers."""
 
     space: StateSpace
     states: IntArray

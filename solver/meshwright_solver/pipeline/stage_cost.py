@@ -22,7 +22,7 @@ from meshwright_solver.evaluation.evaluate import CostTotals, cost_of, lengths_i
 from meshwright_solver.evaluation.memory.peak import Moments
 from meshwright_solver.evaluation.memory.stage_memory import stage_moments
 from meshwright_solver.evaluation.step_time.closed_form import Lengths, lengths_of
-from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, course_of
+from meshwright_solver.evaluation.step_time.stage_dag import AssignmentPart, dag_of
 from meshwright_solver.folding.folded_plan import FoldedPlan
 from meshwright_solver.pipeline.split_backward_memory import waiting_bytes
 from meshwright_solver.problem.problem import Problem
@@ -53,14 +53,14 @@ def stage_cost(problem: Problem, stage: Stage, *, split: bool) -> StageCost:
     models = Models.of_stage(problem, stage)
     assignment = assignment_of_stage(models, stage)
     part = AssignmentPart.whole(models, assignment)
-    course = course_of(models, [part], models.problem.position_of)
-    lengths = lengths_of(course, training=True, split=split)
+    dag = dag_of(models, [part], models.problem.position_of)
+    lengths = lengths_of(dag, training=True, split=split)
     moments = stage_moments(models, assignment, part.ledger, split=split)
     totals = CostTotals.of(models.problem, [part])
     memory_bytes = memory_of(models.problem, totals, moments)
     cost = cost_of(models.problem, totals, lengths, memory_bytes)
     moved = cost.communication_ns
-    between_ns = models.problem.microbatches * course.between_ns
+    between_ns = models.problem.microbatches * dag.between_ns
     moved = {**moved, "activation": max(0.0, moved["activation"] - between_ns)}
     return StageCost(
         lengths,
@@ -73,12 +73,12 @@ def stage_cost(problem: Problem, stage: Stage, *, split: bool) -> StageCost:
 
 def whole_passes(folded: FoldedPlan) -> Passes:
     """Of a plan that is not written for every layer; backward passes are not split."""
-    return passes_of(lengths_in_turn(folded.models.problem, folded.course))
+    return passes_of(lengths_in_turn(folded.models.problem, folded.dag))
 
 
 def split_passes(folded: FoldedPlan) -> Passes:
     """The same where they are."""
-    return passes_of(lengths_of(folded.course, training=True, split=True))
+    return passes_of(lengths_of(folded.dag, training=True, split=True))
 
 
 def passes_of(lengths: Lengths) -> Passes:

@@ -17,7 +17,7 @@ import numpy as np
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.evaluation.accounting.ledger import AssignmentShare
 from meshwright_solver.evaluation.memory.event_order import EventOrder, OpEvent
-from meshwright_solver.evaluation.memory.holding_tables import Holdings, What
+from meshwright_solver.evaluation.memory.holding_tables import HoldingKind, Holdings
 from meshwright_solver.evaluation.memory.holdings import holdings_of
 from meshwright_solver.evaluation.memory.peak import rows_of
 from meshwright_solver.evaluation.memory.stage_memory import stage_order
@@ -80,7 +80,7 @@ class _MicrobatchPass:
             ends = np.minimum(ends[inside], self.end - 1)
             rows = rows[inside]
         for start, end, (_, _, size, what) in zip(begins, ends, rows.tolist(), strict=True):
-            held: Held = "saved" if what == What.SAVED else kind
+            held: Held = "saved" if what == HoldingKind.SAVED else kind
             begins_here, ends_here = (self.begin <= at < self.end for at in (start, end))
             if begins_here and ends_here and self._is_idle(start, end):
                 continue

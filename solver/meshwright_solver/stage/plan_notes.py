@@ -9,10 +9,10 @@ from meshwright_solver.evaluation.notes import (
     Chosen,
     borrowed_curves,
     busiest_experts,
+    empty_recompute,
     idle_axes,
-    idle_wishes,
-    in_turns,
-    nothing_again,
+    ineffective_options,
+    microbatch_interleaving,
     sparse_updates,
 )
 from meshwright_solver.folding.mesh_outcome import MeshOutcome, shown
@@ -32,11 +32,11 @@ def plan_notes(
     problem = models.problem
     return (
         *best.notes,
-        *idle_wishes(request),
-        *nothing_again(request, problem),
+        *ineffective_options(request),
+        *empty_recompute(request, problem),
         *idle_axes(models, chosen, why_idle(request)),
         *busiest_experts(models, chosen),
-        *in_turns(problem),
+        *microbatch_interleaving(problem),
         *sparse_updates([stage]),
         *borrowed_curves(problem),
         *(

@@ -159,7 +159,7 @@ def wrong(stage: dict[str, Any], what: str) -> None:
         ("unknown axis", "'pod'; its factors are b0, k, n, the axes node, gpu"),
         ("axis twice", "op 'first': an axis is used twice"),
         ("partial sums that cannot pass", "op 'first': no partial sum passes"),
-        ("another strategy, the layout as before", "tensor 'first:out' is made in the state"),
+        ("another strategy, the layout as before", "tensor 'first:out' is produced in the state"),
         ("tensor missing", "tensor 'first:out'"),
         ("tensor unknown", "tensor 'zero'"),
         ("layout of other sub-dims", "tensor 'first:out'"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from meshwright.schema import Constraints, OptimizerParallel, Recompute, Setup
 from meshwright_costmodel.calibrations import datasheet_calibration, published_calibration
 from meshwright_costmodel.presets import preset
-from meshwright_solver.evaluation.notes import idle_wishes, once
+from meshwright_solver.evaluation.notes import ineffective_options, once
 from tests.solver.requests import mlp_request, planned
 from tests.solver.small_graphs import topology
 
@@ -31,8 +31,8 @@ def test_what_inference_has_not_is_said_of_what_was_wished_for() -> None:
     request = mlp_request(4, topology(2)).model_copy(
         update={"constraints": wishes, "recompute": Recompute(policy="full")}
     )
-    assert idle_wishes(request) == []
-    idle = idle_wishes(request.model_copy(update={"setup": Setup(phase="inference")}))
+    assert ineffective_options(request) == []
+    idle = ineffective_options(request.model_copy(update={"setup": Setup(phase="inference")}))
     assert [note.split(":")[0] for note in idle] == [
         "optimizer_parallel",
         "offload auto",

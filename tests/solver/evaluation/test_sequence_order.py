@@ -350,7 +350,7 @@ def test_a_plan_in_order_is_simulated_and_one_that_hides_it_is_not() -> None:
         assert found is not None
         given_ = request.graph, request.topology, request.setup
         assert step_of(found, *given_).ns == pytest.approx(found.cost.step_ns, rel=0.03)
-        with pytest.raises(PlanError, match="its cuts need 1"):
+        with pytest.raises(PlanError, match="its sharding requires 1"):
             step_of(found.model_copy(update={"order": ()}), *given_)
 
 
@@ -369,11 +369,11 @@ def test_a_plan_that_claims_another_order_is_caught() -> None:
     (own,) = found.order
     assert own.chunks == 8
     for wrong, match in (
-        (found.model_copy(update={"order": ()}), "0 sequences, its cuts need 1"),
-        (damaged(found, chunks=4), "4 chunks leave .* uneven: 8 are needed"),
+        (found.model_copy(update={"order": ()}), "0 sequences, its sharding requires 1"),
+        (damaged(found, chunks=4), "4 chunks make .* uneven; use a multiple of 8"),
         (damaged(found, by_position=()), "by position it"),
-        (damaged(found, loaded=(LoadedDim(tensor="kin", dim=2),)), "not say right"),
-        (damaged(found, size=96), "not say right"),
+        (damaged(found, loaded=(LoadedDim(tensor="kin", dim=2),)), "does not match"),
+        (damaged(found, size=96), "does not match"),
     ):
         with pytest.raises(PlanError, match=match):
             evaluate(given_, wrong)

@@ -1,7 +1,7 @@
-"""Assignments: a plan in the planner's own codes, and how layouts say them.
+"""Assignments: a plan as integer codes, and the conversion to and from layouts.
 
-`layout_of` writes a state as the layout of a tensor; `codes_of` reads it back. What a plan says of
-a value it says of its root tensor; views follow.
+`layout_of` converts a state to the layout of a tensor; `codes_of` is its inverse. A plan describes
+the root tensor of a value; views follow from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Codes = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The layout that readers share; again: gathered again in the backward pass."""
+    """Layout that readers share. again: whether it is gathered again in the backward pass."""
 
     codes: Codes
     again: bool
@@ -33,7 +33,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Every choice: by position of op, and by root of value."""
+    """Complete set of choices: by position of op, and by root of value."""
 
     ops: Mapping[int, Codes]
     rest: Mapping[str, Codes]
@@ -42,7 +42,7 @@ class Assignment:
 
 
 def assignment_of_choice(lowered: Lowered, choice: IntArray) -> Assignment:
-    """What a choice of states in the lowered cost graph means."""
+    """Assignment from a choice of states in the lowered cost graph."""
     value_of, parameter = lowered.models.values.value_of, lowered.models.parameter
     meanings, states = _Meanings(), choice.tolist()
     return Assignment(
@@ -66,7 +66,7 @@ def assignment_of_choice(lowered: Lowered, choice: IntArray) -> Assignment:
 
 
 class _Meanings:
-    """States in codes: one list for all nodes that share their states."""
+    """States as codes: one list for all nodes that share their states."""
 
     def __init__(self) -> None:
         self._key_of = IdentityKeys()
@@ -92,9 +92,9 @@ class _Meanings:
 def layout_of(
     models: Models, value: ProblemValue, codes: Codes, *, partial: int, order: tuple[int, ...] = ()
 ) -> Layout:
-    """The layout of a value's root; an axis with the code `partial` is a partial sum.
+    """Layout of the root of a value; an axis with the code `partial` is a partial sum.
 
-    Axes of one slot are slowest first among those of equal rank in `order`.
+    Axes of one slot are ordered slowest first among axes of equal rank in `order`.
     """
     key = ("layout", models.look(value), codes, partial, order)
     info = models.problem.tensors[value.root]
@@ -134,7 +134,7 @@ def _layout(
 
 
 def pair_of(models: Models, value: ProblemValue, codes: Codes) -> LayoutPair:
-    """The layouts of value and gradient in a state."""
+    """Layouts of value and gradient in a state."""
     key = ("pair", models.look(value), codes)
     return models.shared(key, lambda: _pair(models, value, codes))
 
@@ -149,7 +149,7 @@ def _pair(models: Models, value: ProblemValue, codes: Codes) -> LayoutPair:
 
 
 def codes_of(models: Models, value: ProblemValue, pair: LayoutPair) -> Codes:
-    """The state that a pair of layouts is; raises PlanError where it is none."""
+    """State of a pair of layouts. Raises PlanError if no state has these layouts."""
     n = len(value.slots)
     codes = []
     for name in models.mesh.names:
@@ -162,45 +162,45 @@ def codes_of(models: Models, value: ProblemValue, pair: LayoutPair) -> Codes:
             codes.append(n + 2)
         else:
             codes.append(n)
-    found = tuple(codes)
-    if pair_of(models, value, found) != pair:
+    state = tuple(codes)
+    if pair_of(models, value, state) != pair:
         raise PlanError(
-            f"tensor {value.root!r}: the layouts {pair.value} and {pair.gradient} are no pair that "
-            f"the search knows; expected {pair_of(models, value, found)}"
+            f"tensor {value.root!r}: the layouts {pair.value} and {pair.gradient} are not a state "
+            f"of the search space; use {pair_of(models, value, state)}"
         )
-    if not models.ops.space(value.root).valid(np.array([found]))[0]:
+    if not models.ops.space(value.root).valid(np.array([state]))[0]:
         raise PlanError(
-            f"tensor {value.root!r}: the layout {pair.value} splits a dim over axes that do not "
+            f"tensor {value.root!r}: the layout {pair.value} shards a dim over axes that do not "
             "divide it"
         )
-    return found
+    return state
 
 
 def _places(models: Models, value: ProblemValue, layout: Layout, axis: str) -> list[int]:
     info = models.problem.tensors[value.root]
-    found = []
+    places = []
     for place, k in enumerate(value.slots):
         slot = info.slots[k]
-        own = [s for s in info.slots if s.dim == slot.dim]
-        if slot.dim >= len(layout.dims) or len(layout.dims[slot.dim].parts) != len(own):
+        dim_slots = [s for s in info.slots if s.dim == slot.dim]
+        if slot.dim >= len(layout.dims) or len(layout.dims[slot.dim].parts) != len(dim_slots):
             raise PlanError(
                 f"tensor {value.root!r}: layout {layout} does not have the sub-dims of its graph"
             )
-        if axis in layout.dims[slot.dim].parts[own.index(slot)].axes:
-            found.append(place)
-    return found
+        if axis in layout.dims[slot.dim].parts[dim_slots.index(slot)].axes:
+            places.append(place)
+    return places
 
 
 def parameter_layouts(
     models: Models, value: ProblemValue, codes: Codes, order: tuple[int, ...] = ()
 ) -> tuple[Layout, Layout | None, Layout | None]:
-    """The layouts of a parameter's value, gradient and optimizer state."""
+    """Layouts of the value, gradient and optimizer state of a parameter."""
     model = models.parameter(value)
     row = np.array([codes])
 
     def layout(states: IntArray) -> Layout:
-        own = tuple(int(code) for code in states[0])
-        return layout_of(models, value, own, partial=-1, order=order)
+        state = tuple(int(code) for code in states[0])
+        return layout_of(models, value, state, partial=-1, order=order)
 
     if not model.trained:
         return layout(model.value(row)), None, None

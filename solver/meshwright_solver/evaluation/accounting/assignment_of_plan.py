@@ -1,4 +1,4 @@
-"""A stage of a plan document, read back as an assignment."""
+"""Assignment of a stage in a plan document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from meshwright_solver.strategies.sparse_tables import LOOKUP
 
 
 def strategies_of_stage(models: Models, stage: Stage) -> dict[int, Codes]:
-    """Position of op -> its strategy; raises PlanError for an op too many or too few."""
+    """Strategies by position of op. Raises PlanError for unknown, duplicate or missing ops."""
     problem = models.problem
     positions = problem.position_of
     _check_once("op", [planned.op for planned in stage.ops])
@@ -42,7 +42,7 @@ def strategies_of_stage(models: Models, stage: Stage) -> dict[int, Codes]:
 
 
 def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
-    """Read a plan's stage back; raises PlanError, naming op or tensor, where it does not fit."""
+    """Assignment of a stage. Raises PlanError, with op or tensor, if it does not fit the graph."""
     values = models.values
     _check_once("tensor", [tensor.tensor for tensor in stage.tensors])
     _check_once("parameter", [parameter.tensor for parameter in stage.parameters])
@@ -72,7 +72,7 @@ def assignment_of_stage(models: Models, stage: Stage) -> Assignment:
             planned_parameter.optimizer,
         )
         codes = _parameter_codes(models, value, triple)
-        parameters[value.root] = _placed(models, value, codes, planned_parameter)
+        parameters[value.root] = _with_placement(models, value, codes, planned_parameter)
     for value in values.values:
         if value.readers and not value.is_free:
             if value.is_parameter and value.root not in parameters:
@@ -122,10 +122,10 @@ def _op_codes(
     for axis in followers:
         following = model.following(codes.get(axis, model.idle))
         if following is None:
-            raise PlanError(f"op {op.name!r}: nothing can follow what lies on axis {axis!r}")
+            raise PlanError(f"op {op.name!r}: no factor can follow the factor on axis {axis!r}")
         codes[axis] = following
-    found = np.array([list(codes.values())])
-    if not (model.choices == found).all(axis=1).any():
+    row = np.array([list(codes.values())])
+    if not (model.choices == row).all(axis=1).any():
         raise PlanError(f"op {op.name!r} ({op.notation}) cannot have the strategy {dict(strategy)}")
     return tuple(codes.values())
 
@@ -144,30 +144,31 @@ def _parameter_codes(
             break
         known.setdefault(_axes_of(parameter_layouts(models, value, row)), row)
     codes = known.get(wanted)
-    # sizes, spans and chunks are as the state has them, or this is no state
+    # a state also determines sizes, spans and chunks
     if codes is not None and _shapes_of(parameter_layouts(models, value, codes)) == _shapes_of(
         triple
     ):
         return codes
     raise PlanError(
-        f"parameter {value.root!r}: the layouts {triple[0]}, {triple[1]}, {triple[2]} are no state "
-        "that the search knows"
+        f"parameter {value.root!r}: the layouts {triple[0]}, {triple[1]}, {triple[2]} are not a "
+        "state of the search space"
     )
 
 
 def _no_codes_yet(model: ParameterModel) -> tuple[dict[Hashable, Codes], Iterator[Codes]]:
-    """The states by where they lie, and those that were not looked at: few are asked for."""
+    """Known states by layout, and an iterator over the rest; most states are never requested."""
     return {}, (tuple(row) for row in model.every_state.tolist())
 
 
-def _placed(models: Models, value: ProblemValue, codes: Codes, planned: ParameterPlan) -> Codes:
-    """The state with parts on hosts, or with a sparse gradient; raises PlanError where that cannot
-    be."""
+def _with_placement(
+    models: Models, value: ProblemValue, codes: Codes, planned: ParameterPlan
+) -> Codes:
+    """Codes with host offload, ownership or a sparse gradient. Raises PlanError if invalid."""
     model, on_host = models.parameter(value), planned.on_host
     if planned.owner:
-        return _dealt(models, value, codes, planned)
+        return _with_owner(models, value, codes, planned)
     if planned.sparse_gradient:
-        return _sparse(value, model, codes, on_host)
+        return _with_sparse_gradient(value, model, codes, on_host)
     if on_host == ("value",) and not model.trained:
         on_host = ON_HOST[TABLE]
     place = ON_HOST.index(on_host) if on_host in ON_HOST else None
@@ -177,20 +178,20 @@ def _placed(models: Models, value: ProblemValue, codes: Codes, planned: Paramete
         why = (
             "its topology has no host"
             if model.host is None
-            else f"what can is {'; '.join(', '.join(own) for own in ON_HOST if own)}, the value "
-            "only where one op looks rows up"
+            else f"use {'; '.join(', '.join(parts) for parts in ON_HOST if parts)}, and the value "
+            "only where a single op looks up its rows"
         )
         raise PlanError(
-            f"parameter {value.root!r}: {', '.join(on_host)} cannot lie on hosts: {why}"
+            f"parameter {value.root!r}: {', '.join(on_host)} cannot be offloaded to hosts: {why}"
         )
     return tuple(code + model.space.base * place for code in codes)
 
 
-def _dealt(models: Models, value: ProblemValue, codes: Codes, planned: ParameterPlan) -> Codes:
+def _with_owner(models: Models, value: ProblemValue, codes: Codes, planned: ParameterPlan) -> Codes:
     model = models.parameter(value)
     place = {("optimizer",): DEALT, ("gradient", "optimizer"): DEALT_TOO}.get(planned.owned, DEALT)
-    found = tuple(code + model.space.base * place for code in codes)
-    over = np.flatnonzero(model.dealt_axes(np.array(found))).tolist()
+    state = tuple(code + model.space.base * place for code in codes)
+    over = np.flatnonzero(model.dealt_axes(np.array(state))).tolist()
     along = [models.mesh.names[axis] for axis in over]
     if (
         not model.trained
@@ -201,26 +202,26 @@ def _dealt(models: Models, value: ProblemValue, codes: Codes, planned: Parameter
         or (place == DEALT_TOO and not model.has_fine_gradient(np.array([codes]))[0])
     ):
         raise PlanError(
-            f"parameter {value.root!r} cannot have an owner along {', '.join(planned.owner)}: the "
-            "optimizer state of a trained parameter on devices has that, along all axes that cut "
-            f"nothing of it and could not ({', '.join(along) or 'none'})"
+            f"parameter {value.root!r} cannot have an owner along {', '.join(planned.owner)}: only "
+            "the optimizer state of a trained parameter on devices has an owner, along all axes "
+            f"that do not and cannot shard it; use {', '.join(along) or 'none'}"
         )
-    return found
+    return state
 
 
-def _sparse(
+def _with_sparse_gradient(
     value: ProblemValue, model: ParameterModel, codes: Codes, on_host: tuple[Resting, ...]
 ) -> Codes:
     if not model.trained or model.rows is None or on_host or max(codes) > model.space.slots:
         raise PlanError(
-            f"parameter {value.root!r} cannot have a sparse gradient: a trained table on devices "
-            f"has that, of which one {LOOKUP} alone reads rows, and it lies as the table does"
+            f"parameter {value.root!r} cannot have a sparse gradient: it requires a trained table "
+            f"on devices with a single {LOOKUP} as its only reader, in the layout of the table"
         )
     return tuple(code + model.space.base * ROWS for code in codes)
 
 
 def _axes_of(layouts: Iterable[Layout | None]) -> Hashable:
-    """On which sub-dims axes lie, in whatever order; and what is partial."""
+    """Unordered axes of every sub-dim, and partial sums."""
     return tuple(
         None
         if layout is None
@@ -233,7 +234,7 @@ def _axes_of(layouts: Iterable[Layout | None]) -> Hashable:
 
 
 def _shapes_of(layouts: Iterable[Layout | None]) -> Hashable:
-    """All else that layouts say."""
+    """Sizes, spans, chunks, segments and padding of layouts."""
     return tuple(
         None
         if layout is None

@@ -1,4 +1,4 @@
-"""Ledgers: what an assignment costs, item by item, each under its name."""
+"""Ledgers: the itemized cost of an assignment."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from meshwright_solver.strategies.mesh_models import Models
 class LedgerTotals(NamedTuple):
     """Sums of a ledger for one step.
 
-    Times are of compute on devices, of communication by kind, of hosts, and of the links from
-    hosts (up) and to them (down). Bytes are on one device, of values, gradients, optimizer state
-    and saved activations, and in the device's share of its host.
+    Times are of compute on devices, of communication by kind, of hosts, and of the links from hosts
+    (up) and to them (down). Bytes are on one device, of values, gradients, optimizer state and
+    saved activations, and in the share of the device in host memory.
     """
 
     compute_ns: float = 0.0
@@ -44,16 +44,16 @@ class LedgerTotals(NamedTuple):
     host_bytes: float = 0.0
 
     def plus(self, other: LedgerTotals, times: int) -> LedgerTotals:
-        """These totals, and so many times the others."""
+        """Sum of these totals and `times` times the other totals."""
         return LedgerTotals(*[a + times * b for a, b in zip(self, other, strict=True)])
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What an assignment costs, item by item, for one step.
+    """Itemized cost of an assignment for one step.
 
-    ops: by position, ns of compute and of what the op moves by itself. values, parameters: by root.
-    working: by an op of each segment, bytes of what that makes again.
+    ops: by position, ns of compute and of the collectives inside the op. values, parameters: by
+    root. working: bytes of recomputed values, by an op of each recompute segment.
     """
 
     ops: dict[int, Pair] = field(default_factory=dict)
@@ -82,12 +82,14 @@ class Ledger:
             value_bytes=value_bytes,
             gradient_bytes=gradient_bytes,
             optimizer_bytes=optimizer_bytes,
-            saved_bytes=fsum([own.saved_bytes for own in values if own.saved_bytes is not None]),
+            saved_bytes=fsum(
+                [value.saved_bytes for value in values if value.saved_bytes is not None]
+            ),
             host_bytes=fsum([item.bytes.host for item in parameters]),
         )
 
     def value_bytes(self, roots: Collection[str]) -> float:
-        """Bytes of the values of some parameters, by root."""
+        """Bytes of parameter values, for the given roots."""
         return fsum(
             [self.parameters[root].bytes.value for root in roots if root in self.parameters]
         )
@@ -95,7 +97,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentShare:
-    """Ops by position, and values, of an assignment."""
+    """Subset of an assignment: ops by position, and values."""
 
     ops: tuple[int, ...]
     values: tuple[ProblemValue, ...]
@@ -108,10 +110,9 @@ class AssignmentShare:
 def ledger_of(
     models: Models, assignment: Assignment, share: AssignmentShare | None = None
 ) -> Ledger:
-    """The items of an assignment's cost, or of a share of it.
+    """Ledger of an assignment, or of a share of it.
 
-    What a value costs on its way to its readers is the value's. Raises PlanError for layouts that
-    do not meet.
+    Redistributions to readers are items of the value. Raises PlanError for inconsistent layouts.
     """
     share = share or AssignmentShare.all_of(models, assignment)
     return _Bookkeeping(models, assignment).ledger(share)
@@ -134,14 +135,14 @@ class _Bookkeeping:
                 if value.readers:
                     book.parameters[value.root] = self._parameter(value)
             elif not value.is_free and value.producer is not None:
-                own = book.values[value.root] = self._value(value, value.producer)
-                if own.working_bytes:
+                value_items = book.values[value.root] = self._value(value, value.producer)
+                if value_items.working_bytes:
                     maker = self._maker(value.producer)
-                    book.working[maker] = book.working.get(maker, 0.0) + own.working_bytes
+                    book.working[maker] = book.working.get(maker, 0.0) + value_items.working_bytes
         return book
 
     def _maker(self, producer: Reader) -> str:
-        """The first op of the same segment of which that was asked."""
+        """Representative op of the recompute segment of a producer."""
         problem = self.models.problem
         name = problem.ops[producer[0]].name
         return self.makers.setdefault(problem.remade.segment_of[name], name)
@@ -155,15 +156,18 @@ class _Bookkeeping:
         root = value.root
         position, port = producer
         model = self.models.ops.model(position)
-        made = self.items.made(model, self.assignment.ops[position], port)
+        output_state = self.items.made(model, self.assignment.ops[position], port)
         rest = self.assignment.rest.get(root)
-        if rest != made:
+        if rest != output_state:
             raise PlanError(
-                f"tensor {root!r} is made in the state {made} but said to rest in {rest}"
+                f"tensor {root!r} is produced in the state {output_state}, but the plan stores it "
+                f"in {rest}; use the layout that its op produces"
             )
         read = self.assignment.read.get(root)
         readers = tuple([(self._needed(reader), reader in value.again) for reader in value.readers])
-        return self.items.value(self.models.ops.space(root), made, read, readers, value.kept)
+        return self.items.value(
+            self.models.ops.space(root), output_state, read, readers, value.kept
+        )
 
     def _parameter(self, value: ProblemValue) -> ParameterItems:
         root = value.root

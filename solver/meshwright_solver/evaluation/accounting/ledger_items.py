@@ -1,9 +1,9 @@
-"""What the items of a plan cost, each content once: ops by strategy, values by layouts.
+"""Ledger items, computed once per content: ops by strategy, values by layouts.
 
-Ops and values of repeated layers are a few contents over and over. Here an op is its model and its
-strategy, a value the space of its states and the states it goes through; names come in only where
-an error has to say one. Spaces and models are told apart by identity: `OpModels` and `Models` keep
-one object of each content.
+Repeated layers consist of few distinct contents. The content of an op is its model and its
+strategy. The content of a value is its state space and its states. Names occur in errors only.
+Spaces and models are compared by identity, because `OpModels` and `Models` keep one object per
+content.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ Pair = tuple[float, float]
 
 
 class RedistributionItem(NamedTuple):
-    """A redistribution: paths in each microbatch, whether forward runs again, time of one step."""
+    """Redistribution: its paths per microbatch, and ns per step.
+
+    again: whether the forward path runs again in the backward pass.
+    """
 
     forward: Path
     backward: Path
@@ -46,14 +49,14 @@ class RedistributionItem(NamedTuple):
 
 
 class ValueItems(NamedTuple):
-    """A value as it is made and as its readers share it, and the ways between.
+    """Value in its layout at rest and its read layout, and the redistributions between.
 
-    From the producer to all readers together, where they share one, and from there to each; None
-    where nothing moves. saved_bytes: None where nothing is saved. working_bytes: of what is made
-    again, until its segment's gradients are done.
+    shared: from the producer to the layout that readers share. to_readers: from there to each
+    reader; None if nothing moves. saved_bytes: None if nothing is saved. working_bytes: recomputed
+    values, held until the gradients of their segment are complete.
     """
 
-    made: Codes
+    rest: Codes
     read: Read | None
     shared: RedistributionItem | None
     to_readers: tuple[RedistributionItem | None, ...]
@@ -62,9 +65,9 @@ class ValueItems(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What a sparse gradient takes: ids and rows of all members, gathered over axes once a step.
+    """Sparse gradient: ids and rows of all members, gathered over axes once per step.
 
-    made_bytes: of one microbatch on a device. payload_bytes: of all.
+    made_bytes: of one microbatch on a device. payload_bytes: of all members.
     """
 
     axes: tuple[int, ...]
@@ -74,7 +77,7 @@ class Gathered(NamedTuple):
 
 
 class ParameterBytes(NamedTuple):
-    """Bytes at rest of a parameter on a device, and of all in the device's share of its host."""
+    """Bytes at rest of a parameter on a device, and in the share of the device in host memory."""
 
     value: float
     gradient: float
@@ -83,13 +86,13 @@ class ParameterBytes(NamedTuple):
 
 
 class ParameterItems(NamedTuple):
-    """A parameter in a state.
+    """Parameter in a state.
 
-    targets: the states to which it is gathered, and from which its gradient is reduced: the one
-    that readers share, or that of each. gathers_ns, reductions_ns: in one step, by target.
-    to_readers: ways from the shared state, None where nothing moves. host_ns, up_ns, down_ns: in
-    one step, of hosts and of the links from and to them. rows: of a sparse gradient. dealt: where
-    one device of a group has the optimizer state; bytes are then the mean.
+    targets: states that it is gathered to and its gradient is reduced from: the state that readers
+    share, or one per reader. gathers_ns, reductions_ns: per step, by target. to_readers:
+    redistributions from the shared state; None if nothing moves. host_ns, up_ns, down_ns: per step,
+    of hosts and of the links from and to them. rows: of a sparse gradient. dealt: ownership of the
+    optimizer state by one device of a group; bytes are then the mean.
     """
 
     codes: Codes
@@ -109,7 +112,7 @@ class ParameterItems(NamedTuple):
 
 @dataclass(slots=True)
 class Items:
-    """The items of one problem on one mesh."""
+    """Ledger items of one problem on one mesh."""
 
     models: Models
     _ops: dict[Hashable, Pair] = field(default_factory=dict)
@@ -120,119 +123,131 @@ class Items:
 
     @staticmethod
     def of(models: Models) -> Items:
-        """The one object of these models."""
+        """The single instance for these models."""
         return models.shared("items", lambda: Items(models))
 
     def op(self, model: OpModel, codes: Codes) -> Pair:
-        """ns of compute, and of what the op moves by itself."""
+        """ns of compute, and of the collectives inside the op."""
         key = (self.models.key_of(model), codes)
-        found = self._ops.get(key)
-        if found is None:
+        pair = self._ops.get(key)
+        if pair is None:
             models, row = self.models, np.array([codes])
             count = models.problem.microbatches
-            found = self._ops[key] = (
+            pair = self._ops[key] = (
                 count * float(models.compute_ns(model, row)[0]),
                 count * float(own_moves_ns(model, row, models.interconnect)[0]),
             )
-        return found
+        return pair
 
     def needed(self, model: OpModel, codes: Codes, port: int) -> Codes:
-        """The state in which a strategy needs an input."""
+        """State that a strategy requires of an input."""
         key = (self.models.key_of(model), codes, port)
-        found = self._states.get(key)
-        if found is None:
+        state = self._states.get(key)
+        if state is None:
             row = model.required(np.array([codes]), port)[0]
-            found = self._states[key] = tuple(row.tolist())
-        return found
+            state = self._states[key] = tuple(row.tolist())
+        return state
 
     def made(self, model: OpModel, codes: Codes, port: int) -> Codes:
-        """The state in which an output comes out."""
+        """State that a strategy produces for an output."""
         key = (self.models.key_of(model), codes, -1 - port)
-        found = self._states.get(key)
-        if found is None:
+        state = self._states.get(key)
+        if state is None:
             row = model.made(np.array([codes]), port)[0]
-            found = self._states[key] = tuple(row.tolist())
-        return found
+            state = self._states[key] = tuple(row.tolist())
+        return state
 
     def way(
         self, space: StateSpace, source: Codes, target: Codes, again: bool
     ) -> RedistributionItem | None:
-        """The redistribution between two states; None where they are one."""
+        """Redistribution between two states; None if they are equal."""
         if source == target:
             return None
         key = (self.models.key_of(space), source, target, again)
-        found = self._ways.get(key)
-        if found is None:
+        item = self._ways.get(key)
+        if item is None:
             moves = self.models.redistributions(space)
             a, b = (space.index(np.array([codes])) for codes in (source, target))
             ns = float(moves.total_ns(a, b)[0])
             ns += float(moves.forward_ns(a, b)[0]) if again else 0.0
-            found = self._ways[key] = RedistributionItem(
+            item = self._ways[key] = RedistributionItem(
                 moves.forward_path(int(a[0]), int(b[0])),
                 moves.backward_path(int(a[0]), int(b[0])),
                 again,
                 ns * self.models.problem.microbatches,
             )
-        return found
+        return item
 
     def value(
         self,
         space: StateSpace,
-        made: Codes,
+        rest: Codes,
         read: Read | None,
         readers: tuple[tuple[Codes, bool], ...],
-        kept: BackwardNeed,
+        backward_need: BackwardNeed,
     ) -> ValueItems:
-        """readers: what each needs, and whether it gets that again in the backward pass."""
-        key = (self.models.key_of(space), made, read and (read.codes, read.again), readers, kept)
-        found = self._values.get(key)
-        if found is None:
+        """Items of a value.
+
+        readers: the state that each reader needs, and whether it needs the value again in the
+        backward pass.
+        """
+        key = (
+            self.models.key_of(space),
+            rest,
+            read and (read.codes, read.again),
+            readers,
+            backward_need,
+        )
+        items = self._values.get(key)
+        if items is None:
             if read is None:
-                found = self._value_as_made(space, made, readers, kept)
+                items = self._value_as_made(space, rest, readers, backward_need)
             else:
-                found = self._value_as_read(space, made, read, readers, kept)
-            self._values[key] = found
-        return found
+                items = self._value_as_read(space, rest, read, readers, backward_need)
+            self._values[key] = items
+        return items
 
     def _value_as_made(
         self,
         space: StateSpace,
-        made: Codes,
+        rest: Codes,
         readers: tuple[tuple[Codes, bool], ...],
-        kept: BackwardNeed,
+        backward_need: BackwardNeed,
     ) -> ValueItems:
         saved: float | None = None
-        for needed, _ in readers if kept.again else ():
+        for needed, _ in readers if backward_need.again else ():
             moves = self.models.redistributions(space)
-            copy = saved_as_read_bytes(moves, np.array([made]), np.array([needed]), kept.is_at_hand)
+            copy = saved_as_read_bytes(
+                moves, np.array([rest]), np.array([needed]), backward_need.is_at_hand
+            )
             saved = float(copy[0, 0])
-        if kept.is_held:
-            saved = (saved or 0.0) + _local(space, made)
-        working = _local(space, made) if kept.is_remade and kept.at_rest else 0.0
-        ways = tuple([self.way(space, made, needed, False) for needed, _ in readers])
-        return ValueItems(made, None, None, ways, saved, working)
+        if backward_need.is_held:
+            saved = (saved or 0.0) + _local(space, rest)
+        working = _local(space, rest) if backward_need.is_remade and backward_need.at_rest else 0.0
+        ways = tuple([self.way(space, rest, needed, False) for needed, _ in readers])
+        return ValueItems(rest, None, None, ways, saved, working)
 
     def _value_as_read(
         self,
         space: StateSpace,
-        made: Codes,
+        rest: Codes,
         read: Read,
         readers: tuple[tuple[Codes, bool], ...],
-        kept: BackwardNeed,
+        backward_need: BackwardNeed,
     ) -> ValueItems:
-        moves, row = self.models.redistributions(space), np.array([made])
+        moves, row = self.models.redistributions(space), np.array([rest])
         states = ReadStates(np.array([read.codes]), np.array([read.again]))
         saved: float | None = None
-        if kept.again:
-            saved = float(saved_bytes(moves, row, states, kept.is_at_hand)[0, 0])
-        if kept.is_held:
-            saved = (saved or 0.0) + _local(space, made)
-        working = _local(space, made) if kept.is_remade and kept.at_rest else 0.0
-        if kept.is_remade and kept.as_read:
-            working += float(working_bytes(moves, row, states, kept.at_rest)[0, 0])
-        shared = self.way(space, made, read.codes, read.again)
+        if backward_need.again:
+            saved = float(saved_bytes(moves, row, states, backward_need.is_at_hand)[0, 0])
+        if backward_need.is_held:
+            saved = (saved or 0.0) + _local(space, rest)
+        working = _local(space, rest) if backward_need.is_remade and backward_need.at_rest else 0.0
+        if backward_need.is_remade and backward_need.as_read:
+            working += float(working_bytes(moves, row, states, backward_need.at_rest)[0, 0])
+        shared = self.way(space, rest, read.codes, read.again)
         ways = tuple([self.way(space, read.codes, needed, again) for needed, again in readers])
-        return ValueItems(made, read, shared, ways, saved, working)
+        return ValueItems(rest, read, shared, ways, saved, working)
 
     def parameter(
         self,
@@ -243,10 +258,13 @@ class Items:
         lookup: tuple[OpModel, Codes] | None,
         name: str,
     ) -> ParameterItems:
-        """read: the state that readers share; needed: what each needs; lookup: of a table, the op
-        that looks rows up, with its strategy.
+        """Items of a parameter.
 
-        Raises PlanError, with the parameter's name, where it rests coarser than what is read.
+        read: the state that readers share. needed: the state that each reader needs. lookup: the op
+        that looks up rows of a table, with its strategy.
+
+        Raises PlanError, with the name of the parameter, if its state at rest is coarser than a
+        read state.
         """
         key = (
             self.models.key_of(model),
@@ -255,12 +273,12 @@ class Items:
             needed,
             lookup and (self.models.key_of(lookup[0]), lookup[1]),
         )
-        found = self._parameters.get(key)
-        if found is None:
+        items = self._parameters.get(key)
+        if items is None:
             targets = needed if read is None else (read,)
             pairs = [self._target(model, codes, target, name) for target in targets]
             states = np.array([codes])
-            value, gradient, optimizer = (float(own[0]) for own in model.memory_bytes(states))
+            value, gradient, optimizer = (float(column[0]) for column in model.memory_bytes(states))
             on_host = float(model.host_bytes(states)[0])
             host_ns, up_ns, down_ns = self._host_times(model, states, lookup)
             update_ns = float(model.update_ns(states)[0])
@@ -269,7 +287,7 @@ class Items:
             if lookup is not None and model.is_sparse(states)[0]:
                 rows, update_ns = self._rows(model, states, targets[0], lookup)
                 gradient, reductions_ns = rows.payload_bytes, (rows.ns,)
-            found = self._parameters[key] = ParameterItems(
+            items = self._parameters[key] = ParameterItems(
                 codes=codes,
                 targets=targets,
                 update_ns=update_ns,
@@ -284,36 +302,39 @@ class Items:
                 up_ns=up_ns,
                 down_ns=down_ns,
                 rows=rows,
-                dealt=_dealt(model, states, gradient, optimizer),
+                dealt=_owned_state(model, states, gradient, optimizer),
             )
-        return found
+        return items
 
     def _rows(
         self, model: ParameterModel, states: IntArray, target: Codes, lookup: tuple[OpModel, Codes]
     ) -> tuple[Gathered, float]:
-        """A sparse gradient, and ns of updating its rows in one step."""
+        """Sparse gradient, and ns of its row updates per step."""
         reader, strategy = lookup
         looked_up = reader.looked_up_bytes(np.array([strategy])) / model.element_bytes.value
-        found = model.row_gradients(np.array([target]), looked_up)
+        gradients = model.row_gradients(np.array([target]), looked_up)
         axes = tuple([a for a, code in enumerate(target) if code == model.space.slots + 2])
-        made, held, ns = (
-            float(own[0]) for own in (found.made_bytes, found.held_bytes, found.gather_ns)
+        made_bytes, payload_bytes, ns = (
+            float(column[0])
+            for column in (gradients.made_bytes, gradients.held_bytes, gradients.gather_ns)
         )
-        return Gathered(axes, made, held, ns), float(model.row_update_ns(states, found)[0, 0])
+        return Gathered(axes, made_bytes, payload_bytes, ns), float(
+            model.row_update_ns(states, gradients)[0, 0]
+        )
 
     def _host_times(
         self, model: ParameterModel, states: IntArray, lookup: tuple[OpModel, Codes] | None
     ) -> tuple[float, float, float]:
-        """ns of a step: work on the host, up, down."""
+        """ns per step: work on the host, up, down."""
         once = model.host_times(states)
-        found = [float(own[0]) for own in (once.work, once.up, once.down)]
+        times_ns = [float(column[0]) for column in (once.work, once.up, once.down)]
         if lookup is not None:
             reader, strategy = lookup
             looked_up = reader.looked_up_bytes(np.array([strategy])) / model.element_bytes.value
             rows = model.lookup_times(states, looked_up)
             parts = (rows.work, rows.up, rows.down)
-            found = [a + float(b[0, 0]) for a, b in zip(found, parts, strict=True)]
-        return found[0], found[1], found[2]
+            times_ns = [a + float(b[0, 0]) for a, b in zip(times_ns, parts, strict=True)]
+        return times_ns[0], times_ns[1], times_ns[2]
 
     def _target(self, model: ParameterModel, codes: Codes, target: Codes, name: str) -> Pair:
         states, needed = np.array([codes]), np.array([target])
@@ -323,13 +344,13 @@ class Items:
         often, once = model.reduce_ns(states, needed)
         if bool(model.not_on_host(states, needed)[0, 0]):
             raise PlanError(
-                f"parameter {name!r} cannot lie on hosts in the state {codes} while its reader "
-                f"needs it in the state {target}"
+                f"parameter {name!r} cannot be offloaded to hosts in the state {codes}: its reader "
+                f"needs the state {target}"
             )
         if bool(model.not_in_rows(states, needed)[0, 0]):
             raise PlanError(
-                f"parameter {name!r} has a sparse gradient and rests in the state {codes}; its "
-                f"reader needs it in the state {target}, and it has to lie so"
+                f"parameter {name!r} has a sparse gradient and rests in the state {codes}, but its "
+                f"reader needs the state {target}; use the same state for both"
             )
         if not np.isfinite(gather + float(often[0, 0]) + float(once[0, 0])):
             raise PlanError(
@@ -339,10 +360,11 @@ class Items:
         return gather, float(often[0, 0]) * count + float(once[0, 0])
 
 
-def _dealt(
+def _owned_state(
     model: ParameterModel, states: IntArray, gradient: float, optimizer: float
 ) -> Dealt | None:
-    """What an owner has; gradient, optimizer: bytes, the means of its group."""
+    """Owned state of a parameter; None without an owner. gradient, optimizer: mean bytes per
+    device."""
     has_gradient = bool(model.deals_gradient(states)[0])
     mean_bytes = optimizer + (gradient if has_gradient else 0.0)
     axes = np.flatnonzero(model.dealt_axes(states)[0]).tolist()

@@ -1,9 +1,9 @@
-"""The order of a microbatch: what a device does first, and what then.
+"""Execution order of one microbatch on a device.
 
-forward     every op, in the graph's order
-backward    the ops in reverse; gradients of inputs, then of weights. What a segment does again
-            comes before the first of its ops
-weights     where the schedule splits the backward pass: gradients of weights, by themselves
+forward     every op, in the order of the graph
+backward    the ops in reverse; gradients of inputs, then of weights. Recomputation of a
+            segment precedes the first of its ops
+weights     if the schedule splits the backward pass: gradients of weights only
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from meshwright_solver.common.arrays import IntArray
 
 
 class OpEvent(IntEnum):
-    """What is done with an op; SENT and GIVEN are of no op: after the last forward, and before the
-    first backward. PASSED has no place of its own: the one behind INPUTS."""
+    """Kinds of events.
+
+    SENT and GIVEN belong to no op: SENT follows the last forward event, GIVEN precedes the first
+    backward event. PASSED is the place after INPUTS.
+    """
 
     FORWARD = 0
     AGAIN = 1
@@ -32,10 +35,10 @@ class OpEvent(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventOrder:
-    """Events in the order in which they come.
+    """Events in execution order.
 
-    at[event, position]: the place of an event of an op, -1 where there is none. kinds, positions:
-    of every place. passes: where each pass begins, and the end of the last.
+    at[event, position]: the place of an event of an op, or -1. kinds, positions: by place. passes:
+    the first place of each pass, and the end of the last.
     """
 
     at: IntArray
@@ -49,7 +52,8 @@ class EventOrder:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """again: positions that are done again. segment_of: of all ops of segments."""
+    """Recompute segments. again: positions of recomputed ops. segment_of: segment of every op in
+    one."""
 
     again: Collection[int] = ()
     segment_of: Mapping[int, int] = field(default_factory=dict)
@@ -62,7 +66,7 @@ def order_of(
     split: bool = False,
     segments: Segments | None = None,
 ) -> EventOrder:
-    """positions: of the ops that run, ascending."""
+    """Execution order of ops. positions: ascending."""
     count = len(positions)
     kinds = [np.full(count, OpEvent.FORWARD), np.array([OpEvent.SENT])]
     ops = [positions, np.array([0])]
@@ -86,7 +90,7 @@ def order_of(
 
 
 def _backward(positions: IntArray, split: bool, segments: Segments) -> tuple[IntArray, IntArray]:
-    """Kinds and positions of what the backward pass does, without its weights' half if split."""
+    """Kinds and positions of the backward pass, without weights if it is split."""
     halves = [OpEvent.INPUTS] if split else [OpEvent.INPUTS, OpEvent.WEIGHTS]
     if not segments.again:
         return (
@@ -100,7 +104,7 @@ def _backward(positions: IntArray, split: bool, segments: Segments) -> tuple[Int
     kinds: list[int] = []
     ops: list[int] = []
     for position in reversed(positions.tolist()):
-        own = again.pop(segments.segment_of.get(position, -1), [])
-        kinds += [OpEvent.AGAIN] * len(own) + halves
-        ops += [*own, *[position] * len(halves)]
+        recomputed = again.pop(segments.segment_of.get(position, -1), [])
+        kinds += [OpEvent.AGAIN] * len(recomputed) + halves
+        ops += [*recomputed, *[position] * len(halves)]
     return np.array(kinds, dtype=np.int64), np.array(ops, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Gradients of values: which ops make them, in which half, and which of them a sum passes on.
+"""Gradients of values: the ops and halves that produce them, and gradients that a sum forwards.
 
-The gradient of a sum's result is that of what was added, one tensor. It lives as long as any of
-what was added needs it, and is counted with the one that needs it longest.
+The gradient of the result of a sum is also the gradient of each summand, as one tensor. It lives
+until the last summand no longer needs it, and is counted with that summand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from meshwright_solver.strategies.mesh_models import Models
 
 
 class Gradients:
-    """Of the values of an assignment; ops: all that it has."""
+    """Gradients of an assignment. ops: all of its ops."""
 
     def __init__(self, models: Models, order: EventOrder, ops: Iterable[int]) -> None:
         self._models = models
@@ -25,7 +25,7 @@ class Gradients:
         self._longest_of: dict[int, ProblemValue] = {}
 
     def is_counted_with(self, value: ProblemValue) -> bool:
-        """Whether the gradient of a sum is counted with a value that the sum reads."""
+        """Whether the gradient of a sum is counted with this value, one of its summands."""
         if self._adders.isdisjoint([position for position, _ in value.readers]):
             return False
         readers = self.with_gradient(value)
@@ -34,17 +34,17 @@ class Gradients:
         return self.longest(readers[0][0]) is value
 
     def longest(self, adder: int) -> ProblemValue:
-        """What needs the gradient of a sum longest; of those that need it as long, the first."""
-        found = self._longest_of.get(adder)
-        if found is None:
+        """Summand that needs the gradient of a sum longest; the first of equal ones."""
+        summand = self._longest_of.get(adder)
+        if summand is None:
             of = self._models.values.value_of
             summands = [of[port.tensor] for port in self._models.problem.ops[adder].inputs]
-            found = max(summands, key=lambda own: self._passed_until(own, adder))
-            self._longest_of[adder] = found
-        return found
+            summand = max(summands, key=lambda value: self._passed_until(value, adder))
+            self._longest_of[adder] = summand
+        return summand
 
     def is_passed_on(self, reader: Reader, value: ProblemValue) -> bool:
-        """Whether the gradient that a reader makes is that of its result."""
+        """Whether a reader forwards the gradient of its result unchanged."""
         op = self._models.problem.ops[reader[0]]
         tensors = self._models.problem.tensors
         return op.op.kind == PASSES_ON and (
@@ -52,17 +52,17 @@ class Gradients:
         )
 
     def with_gradient(self, value: ProblemValue) -> list[Reader]:
-        """Readers that make a gradient of a value, in the order of the backward pass."""
-        found = []
+        """Readers that produce a gradient of a value, in backward order."""
+        readers = []
         for position, port in value.readers:
             model = self._models.ops.model(position)
             if model.runs_backward and model.inputs[port].has_gradient:
-                found.append((position, port))
-        return sorted(found, reverse=True)
+                readers.append((position, port))
+        return sorted(readers, reverse=True)
 
     def _passed_until(self, value: ProblemValue, adder: int) -> int:
-        """The place until which a summand lives on the gradient of the sum; -1 where it has its
-        own."""
+        """Last place at which a summand uses the gradient of the sum; -1 if it has a gradient of
+        its own."""
         readers = self.with_gradient(value)
         has = not value.is_parameter and value.producer is not None
         if not has or not readers or readers[0][0] != adder:
@@ -76,12 +76,13 @@ class Gradients:
         return self._order.place(*(self.last_half(producer), producer))
 
     def first_half(self, position: int) -> OpEvent:
-        """The half of an op's backward pass that makes gradients of values."""
+        """Half of the backward pass of an op that produces gradients of values."""
         is_weights = self._models.ops.model(position).weights_share == 1
         return OpEvent.WEIGHTS if is_weights else OpEvent.INPUTS
 
     def last_half(self, position: int, *, of_inputs: bool = False) -> OpEvent:
-        """The last half that there is; of_inputs: of what makes gradients of values."""
+        """Last half of the backward pass of an op; of_inputs: the last that produces gradients of
+        values."""
         share = self._models.ops.model(position).weights_share
         has_weights = share == 1 if of_inputs else share > 0
         return OpEvent.WEIGHTS if has_weights else OpEvent.INPUTS

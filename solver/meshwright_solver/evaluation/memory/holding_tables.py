@@ -1,4 +1,4 @@
-"""What is held from one event of a microbatch until another, as tables."""
+"""Holding tables: memory held from one event of a microbatch to another."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ WIDTH = 7  # of a row: table, event, position, event, position, bytes, what
 POSITIONS = (2, 4)
 
 
-class What(IntEnum):
-    """saved, recomputed: for the backward pass. working: values and gradients on their way from
-    op to op. gathered: parameters, and gradients of parameters before they are reduced."""
+class HoldingKind(IntEnum):
+    """Kinds of held memory.
+
+    SAVED, RECOMPUTED: for the backward pass. WORKING: values and gradients between ops. GATHERED:
+    parameters, and gradients of parameters before reduction.
+    """
 
     SAVED = 0
     RECOMPUTED = 1
@@ -25,7 +28,7 @@ class What(IntEnum):
 
 
 class HoldingTable(IntEnum):
-    """Of what a row says something; BUFFERS: bytes that are held all the time."""
+    """Table of a row. BUFFERS: bytes held all the time."""
 
     ROWS = 0
     GATHERS = 1
@@ -35,11 +38,11 @@ class HoldingTable(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Rows (event, position, event, position, bytes, what): held from the one to the other.
+    """Rows (event, position, event, position, bytes, what): bytes held from one event to the other.
 
-    gathers, unreduced: without what: parameters, of which the next is gathered ahead, and
-    gradients, of which one is still reduced while the next is made. buffers_bytes: of what other
-    stages send while a microbatch is worked on.
+    gathers, unreduced: rows without `what`. gathers: parameters, with prefetch of the next.
+    unreduced: gradients, reduced while the next are computed. buffers_bytes: buffers of pipeline
+    transfers.
     """
 
     rows: IntArray
@@ -49,26 +52,28 @@ class Holdings:
 
     @property
     def positions(self) -> IntArray:
-        """All that are named, in order."""
+        """Unique op positions of all rows, ascending."""
         tables = (self.rows, self.gathers, self.unreduced)
-        return np.unique(np.concatenate([own[:, [1, 3]].ravel() for own in tables]))
+        return np.unique(np.concatenate([table[:, [1, 3]].ravel() for table in tables]))
 
     @staticmethod
     def of(rows: IntArray) -> Holdings:
-        """Of rows that begin with their table."""
+        """Holdings from rows that begin with their table."""
 
         def of_table(table: HoldingTable, columns: int) -> IntArray:
-            own: IntArray = rows[rows[:, 0] == table, 1 : 1 + columns]
-            return own
+            table_rows: IntArray = rows[rows[:, 0] == table, 1 : 1 + columns]
+            return table_rows
 
         buffers = int(of_table(HoldingTable.BUFFERS, 6)[:, 4].sum())
         gathers, unreduced = of_table(HoldingTable.GATHERS, 5), of_table(HoldingTable.UNREDUCED, 5)
         return Holdings(of_table(HoldingTable.ROWS, 6), gathers, unreduced, buffers)
 
 
-def placed(rows: IntArray, order: EventOrder, names: IntArray) -> IntArray:
-    """Rows (first place, last place, bytes, ..) of rows of events, copy by copy; names: (copies,
-    positions), the position in the order's graph of each."""
+def place_rows(rows: IntArray, order: EventOrder, names: IntArray) -> IntArray:
+    """Rows (first place, last place, bytes, ..) for every copy.
+
+    names: (copies, positions), the position of each op in the execution order.
+    """
     first = order.at[rows[:, 0], names[:, rows[:, 1]]]
     last = order.at[rows[:, 2], names[:, rows[:, 3]]]
     rest = np.tile(rows[:, 4:], (len(names), 1))

@@ -1,6 +1,6 @@
-"""What kernels make for themselves, in tensors as large as their first input.
+"""Kernel workspace: temporary tensors inside kernels, in multiples of the first input.
 
-PyTorch's cross-entropy takes the logarithm of a softmax first, and backward its gradient
+PyTorch's cross-entropy materializes the log-softmax, and in the backward pass its gradient
 (aten/src/ATen/native/LossNLL.cpp).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# PyTorch's AddBackward hands on the gradient that it gets
+# PyTorch's AddBackward returns the gradient that it receives
 PASSES_ON = "add"
 
 _FORWARD: Mapping[str, int] = {"cross_entropy": 1}

@@ -1,8 +1,8 @@
-"""When most is held: holdings added up over the order of a microbatch.
+"""Memory peaks: holdings accumulated over the execution order of a microbatch.
 
-A parameter that is gathered has the next one gathered beside it, as FSDP does; more are gathered
-ahead only where memory is left. A gradient is reduced while the next is made. Both reach over the
-borders of passes.
+While a gathered parameter is in use the next one is gathered, as in FSDP. Further prefetching uses
+free memory only. While a gradient is reduced the next one is computed. Both cross the borders of
+passes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.evaluation.memory.event_order import EventOrder, OpEvent
-from meshwright_solver.evaluation.memory.holding_tables import Holdings, What, placed
+from meshwright_solver.evaluation.memory.holding_tables import HoldingKind, Holdings, place_rows
 
-_DOING = {
+_EVENT_TEXTS = {
     OpEvent.FORWARD: "forward of",
     OpEvent.AGAIN: "recomputing",
     OpEvent.INPUTS: "backward of",
@@ -24,14 +24,17 @@ _DOING = {
     OpEvent.SENT: "sending to the next stage",
     OpEvent.GIVEN: "gradients from the next stage",
 }
-_OF_NO_OP = (OpEvent.SENT, OpEvent.GIVEN)
+_WITHOUT_OP = (OpEvent.SENT, OpEvent.GIVEN)
 _NO_BYTES = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class PassPeak:
-    """The fullest of a pass: what one microbatch then holds, in bytes. doing, op: what then
-    runs; None where it is no op. before: what it held when the pass began."""
+    """Memory peak of a pass: bytes that one microbatch holds.
+
+    doing, op: the event at the peak; op is None for events without op. before: bytes held at the
+    begin of the pass.
+    """
 
     doing: str
     op: str | None
@@ -52,10 +55,11 @@ class PassPeak:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The fullest moment of every pass over a microbatch: forward, backward, and weights where the
-    backward pass is split. saved_bytes: between forward and backward. buffers_bytes: all the time.
-    passing_bytes: by position, the most that is held beside what is saved while the op runs.
-    gathered_bytes: of all parameters that are gathered, and gradients that are reduced.
+    """Memory peaks of the passes over a microbatch: forward, backward, and weights if split.
+
+    saved_bytes: between forward and backward. buffers_bytes: held all the time. passing_bytes: by
+    position, the most transient memory while the op runs. gathered_bytes: all gathered parameters
+    and reduced gradients.
     """
 
     passes: tuple[PassPeak, ...]
@@ -66,35 +70,34 @@ class Moments:
 
     @property
     def fullest(self) -> PassPeak:
-        """Of all, where a microbatch is worked on alone; the last of equal ones."""
-        return max(reversed(self.passes), key=lambda own: own.total)
+        """Highest peak of all passes for a microbatch in isolation; the last of equal ones."""
+        return max(reversed(self.passes), key=lambda peak: peak.total)
 
     def renamed(self, names: Mapping[str, str]) -> Moments:
-        """Of a stage whose ops have other names."""
-        passes = [replace(own, op=names.get(own.op or "", own.op)) for own in self.passes]
+        """Memory peaks of a stage whose ops have other names."""
+        passes = [replace(peak, op=names.get(peak.op or "", peak.op)) for peak in self.passes]
         return replace(self, passes=tuple(passes))
 
 
 def rows_of(
     order: EventOrder, holdings: Iterable[tuple[Holdings, IntArray]]
 ) -> tuple[IntArray, IntArray, int, int]:
-    """(first place, last place, bytes, what) of all that is held, those that stand ahead of or
-    behind their turn apart, the bytes of buffers, and those of all that is gathered or reduced.
+    """Rows of holdings, prefetch rows, bytes of buffers, and bytes of gathers and reductions.
 
-    holdings: each with the positions, in the order's graph, of those that it names, for each of
-    its copies.
+    Rows are (first place, last place, bytes, what). holdings: each with the positions of its ops in
+    the execution order, for every copy.
     """
-    own, gathers, unreduced, buffers = [], [], [], 0
+    holding_rows, gathers, unreduced, buffers = [], [], [], 0
     for held, names in holdings:
-        own.append(placed(held.rows, order, names))
-        gathers.append(placed(held.gathers, order, names))
-        unreduced.append(placed(held.unreduced, order, names))
+        holding_rows.append(place_rows(held.rows, order, names))
+        gathers.append(place_rows(held.gathers, order, names))
+        unreduced.append(place_rows(held.unreduced, order, names))
         buffers += held.buffers_bytes * len(names)
-    gathered, left = _by_start(gathers), _by_start(unreduced)
-    rows = [_of(array, None) for array in own]
-    rows += [_of(gathered, What.GATHERED), _of(left, What.GATHERED)]
-    beside = np.concatenate([_ahead(gathered), _behind(left)])
-    gathered_bytes = int(gathered[:, 2].sum() + left[:, 2].sum())
+    gathered, gradients = _by_start(gathers), _by_start(unreduced)
+    rows = [_labeled(array, None) for array in holding_rows]
+    rows += [_labeled(gathered, HoldingKind.GATHERED), _labeled(gradients, HoldingKind.GATHERED)]
+    beside = np.concatenate([_ahead(gathered), _behind(gradients)])
+    gathered_bytes = int(gathered[:, 2].sum() + gradients[:, 2].sum())
     return np.concatenate(rows), beside, buffers, gathered_bytes
 
 
@@ -106,23 +109,25 @@ def moments_of(
     buffers: int,
     gathered_bytes: int,
 ) -> Moments:
-    """The fullest moment of every pass; of several that are as full, the latest op. name: of the op
-    at a position. The rest is what `rows_of` finds."""
-    held = _held(order, np.concatenate([rows, beside]))
+    """Memory peak of every pass; of equal ones, at the latest op.
+
+    name: the name of the op at a position. The other arguments are the result of `rows_of`.
+    """
+    held = _held_bytes(order, np.concatenate([rows, beside]))
     total = held.sum(axis=0)
-    found = []
+    peaks = []
     for begin, end in zip(order.passes, order.passes[1:], strict=False):
-        own = total[begin:end]
+        pass_bytes = total[begin:end]
         positions = order.positions[begin:end]
-        full = np.flatnonzero(own == own.max())
+        full = np.flatnonzero(pass_bytes == pass_bytes.max())
         at = begin + int(full[np.argmax(positions[full])])
         crossing = (rows[:, 0] < begin) & (rows[:, 1] >= begin)
         saved, recomputed, working, gathered = (int(part) for part in held[:, at])
         event = OpEvent(int(order.kinds[at]))
-        found.append(
+        peaks.append(
             PassPeak(
-                _DOING[event],
-                None if event in _OF_NO_OP else name(int(order.positions[at])),
+                _EVENT_TEXTS[event],
+                None if event in _WITHOUT_OP else name(int(order.positions[at])),
                 saved,
                 recomputed,
                 working,
@@ -130,56 +135,63 @@ def moments_of(
                 int(rows[crossing, 2].sum()),
             )
         )
-    saved_bytes = int(rows[rows[:, 3] == What.SAVED, 2].sum())
+    saved_bytes = int(rows[rows[:, 3] == HoldingKind.SAVED, 2].sum())
     passing_bytes = _passing_bytes(order, held)
-    return Moments(tuple(found), saved_bytes, buffers, gathered_bytes, passing_bytes)
+    return Moments(tuple(peaks), saved_bytes, buffers, gathered_bytes, passing_bytes)
 
 
 def _passing_bytes(order: EventOrder, held: IntArray) -> IntArray:
-    of_ops = ~np.isin(order.kinds, _OF_NO_OP)
-    found = np.zeros(order.at.shape[1], dtype=np.int64)
-    np.maximum.at(found, order.positions[of_ops], held[What.RECOMPUTED :, of_ops].sum(axis=0))
-    return found
+    of_ops = ~np.isin(order.kinds, _WITHOUT_OP)
+    most_bytes = np.zeros(order.at.shape[1], dtype=np.int64)
+    np.maximum.at(
+        most_bytes, order.positions[of_ops], held[HoldingKind.RECOMPUTED :, of_ops].sum(axis=0)
+    )
+    return most_bytes
 
 
-def _held(order: EventOrder, rows: IntArray) -> IntArray:
-    """(what, places): bytes."""
-    change = np.zeros((len(What), len(order.kinds) + 1), dtype=np.int64)
+def _held_bytes(order: EventOrder, rows: IntArray) -> IntArray:
+    """Bytes by kind and place: (what, places)."""
+    change = np.zeros((len(HoldingKind), len(order.kinds) + 1), dtype=np.int64)
     np.add.at(change, (rows[:, 3], rows[:, 0]), rows[:, 2])
     np.add.at(change, (rows[:, 3], rows[:, 1] + 1), -rows[:, 2])
     held: IntArray = np.cumsum(change, axis=1)[:, :-1]
     return held
 
 
-def _of(rows: IntArray, what: What | None) -> IntArray:
+def _labeled(rows: IntArray, what: HoldingKind | None) -> IntArray:
     kind = rows[:, 3:4] if what is None else np.full((len(rows), 1), int(what))
     return np.concatenate([rows[:, :3], kind], axis=1)
 
 
 def _by_start(rows: Sequence[IntArray]) -> IntArray:
-    found = np.concatenate([own[:, :3] for own in rows])
-    return found[np.argsort(found[:, 0], kind="stable")]
+    table = np.concatenate([array[:, :3] for array in rows])
+    return table[np.argsort(table[:, 0], kind="stable")]
 
 
 def _ahead(gathers: IntArray) -> IntArray:
-    """What the next op that gathers gathers, from the begin of the one before."""
+    """Prefetch of gathers: the next gather starts with the op before it that gathers."""
     starts = np.unique(gathers[:, 0])
     number = np.searchsorted(starts, gathers[:, 0])
     later = gathers[number > 0]
     before = starts[number[number > 0] - 1]
     return np.stack(
-        [before, later[:, 0] - 1, later[:, 2], np.full(len(later), What.GATHERED)], axis=1
+        [before, later[:, 0] - 1, later[:, 2], np.full(len(later), HoldingKind.GATHERED)], axis=1
     )
 
 
 def _behind(unreduced: IntArray) -> IntArray:
-    """Gradients of an op, until those of the next are made."""
+    """Delayed release of gradients, until the next ones are produced."""
     starts = np.unique(unreduced[:, 0])
     number = np.searchsorted(starts, unreduced[:, 1], side="right")
     is_last = number >= len(starts)
     until = np.where(is_last, unreduced[:, 1], starts[np.minimum(number, len(starts) - 1)])
-    found = np.stack(
-        [unreduced[:, 1] + 1, until, unreduced[:, 2], np.full(len(unreduced), What.GATHERED)],
+    rows = np.stack(
+        [
+            unreduced[:, 1] + 1,
+            until,
+            unreduced[:, 2],
+            np.full(len(unreduced), HoldingKind.GATHERED),
+        ],
         axis=1,
     )
-    return found[found[:, 0] <= found[:, 1]]
+    return rows[rows[:, 0] <= rows[:, 1]]

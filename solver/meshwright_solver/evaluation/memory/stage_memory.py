@@ -1,4 +1,4 @@
-"""The moments of a stage, from an assignment of all its ops."""
+"""Memory peaks of a stage, from an assignment of all its ops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from meshwright_solver.strategies.mesh_models import Models
 
 
 def stage_order(models: Models, assignment: Assignment, *, split: bool = False) -> EventOrder:
-    """What a stage does with one microbatch."""
+    """Execution order of a stage for one microbatch."""
     problem = models.problem
     positions = np.array(sorted(assignment.ops), dtype=np.int64)
     names = {problem.ops[position].name: position for position in positions.tolist()}
@@ -29,7 +29,7 @@ def stage_order(models: Models, assignment: Assignment, *, split: bool = False) 
 def stage_moments(
     models: Models, assignment: Assignment, ledger: Ledger, *, split: bool = False
 ) -> Moments:
-    """Of a stage that is not folded. split: as its schedule does with backward passes."""
+    """Memory peaks of a stage that is not folded. split: whether backward passes are split."""
     order = stage_order(models, assignment, split=split)
     held = holdings_of(
         models, assignment, ledger, AssignmentShare.all_of(models, assignment), order
@@ -42,7 +42,10 @@ def stage_moments(
 def folded_moments(
     problem: Problem, places: Mapping[str, int], held: Iterable[tuple[Holdings, IntArray]]
 ) -> Moments:
-    """Of a whole graph: places by op, holdings of its parts with the places of what they name."""
+    """Memory peaks of a whole graph.
+
+    places: by op. held: holdings of its parts, each with the places of its ops.
+    """
     positions = np.array(sorted(places.values()), dtype=np.int64)
     order = _order(problem, positions, places, split=False)
     names = {place: name for name, place in places.items()}
@@ -63,5 +66,5 @@ def _order(
 def _segments(remade: RecomputedOps, names: Mapping[str, int]) -> Segments:
     return Segments(
         frozenset([names[name] for name in remade.again if name in names]),
-        {names[name]: own for name, own in remade.segment_of.items() if name in names},
+        {names[name]: segment for name, segment in remade.segment_of.items() if name in names},
     )

@@ -1,28 +1,31 @@
-"""How long a stage's passes take with what overlaps, in closed form: no events are run.
+"""Pass durations of a stage with overlapped communication, in closed form.
 
-Of a pass over a microbatch, with A_l the time of its activations and B_l that of its parameters and
-gradients on link l,
+For a pass over a microbatch, A_l is the time of activations on link l, and B_l the time of
+parameters and gradients:
 
-    path     the longest way through its work and activations (`critical_path.py`)
-    least    max(path, max over l of A_l + B_l): no link is done before it has moved all
-    waits    sum over l of min(min(n_l rho_l, k_l) s_l / 2, B_l): each of n_l activations finds the
-             link at one of k_l buckets with probability rho_l = B_l / (path - A_l), at most 1, and
+    path     critical path through work and activations (`critical_path.py`)
+    least    max(path, max over l of A_l + B_l): every link has to move all of its traffic
+    waits    sum over l of min(min(n_l rho_l, k_l) s_l / 2, B_l): each of n_l activations meets one
+             of k_l buckets on the link with probability rho_l = B_l / (path - A_l), at most 1, and
              waits for the rest of it; s_l / 2 = sum of squares / (2 B_l), the mean residual service
              of queueing theory (Kleinrock 1975, Queueing Systems I, section 5.2)
 
-In the first forward pass it is known which parameters are on the links when, in the last backward
-pass which gradients: there activations wait for the very bucket that they meet.
+The first forward pass has known positions of parameters on the links, the last backward pass those
+of gradients. In these passes an activation waits for the bucket that it meets.
 
-A pass takes its path and its waits; what links cannot do beside the passes over a microbatch is
-added to the last of these. At the begin of a step comes what the first forward pass lacks of
-parameters, at its end what is left of the gradients, the update, and what hosts do longer. The last
-microbatch gathers no parameters for a next one: as much of what its links cannot do beside is taken
-off the begin.
+A pass takes its path and its waits. Link time beyond all passes over a microbatch is added to the
+last of these passes. A step begins with the parameters that the first forward pass lacks. It ends
+with the remaining gradients, the update and the remaining work of hosts. The last microbatch
+gathers no parameters for a next one, so their part of that link time is subtracted from the begin.
 
-What of this is neither work nor bubble is *exposed*, by traffic: a path beyond its work is that of
-activations; waits and what links cannot do beside are shared by parameters and gradients as their
-time is; the begin is the parameters', the end the gradients' and the host's. No traffic is exposed
-for longer than it takes: what a share has beyond that is the other's.
+*Exposed* time is neither work nor bubble. It is attributed by traffic:
+
+    activations  the path beyond its work
+    parameters   the begin, and a share of waits and of link time beyond the passes
+    gradients    the end, and the other share; shares are proportional to traffic time
+    hosts        the end of the step that hosts cause
+
+Exposed time of one traffic never exceeds its total time; the excess goes to the other.
 """
 
 from __future__ import annotations
@@ -57,9 +60,12 @@ TRAFFIC = ("activation", "parameter", "gradient")
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """ns. forward, inputs, weights: of a pass over one microbatch, and what of all three is exposed
-    by traffic; begin, end: once a step. work, update: of the compute stream, in a microbatch and
-    once. moved, moved_once: what traffic takes in a microbatch, and beyond that in a step."""
+    """Pass durations of a stage in ns.
+
+    forward, inputs, weights: one pass over a microbatch. exposed: exposed time of the three passes,
+    by traffic. begin, end: once per step. work, update: compute stream time, per microbatch and per
+    step. moved, moved_once: traffic time per microbatch, and the additional time per step.
+    """
 
     forward: float
     inputs: float
@@ -79,57 +85,61 @@ class Lengths:
         return self.forward + self.inputs + self.weights
 
     def step(self, microbatches: int) -> float:
-        """Of one rank that has no others to wait for."""
+        """Step time of one rank without pipeline bubbles."""
         return self.begin + microbatches * self.passes + self.end
 
     def exposed_ns(self, microbatches: int, *, begins: bool = True) -> dict[str, float]:
-        """Over a step, by traffic. begins: whether the stage waits for parameters at the begin."""
-        found = {name: microbatches * own for name, own in zip(TRAFFIC, self.exposed, strict=True)}
-        found["parameter"] += self.begin if begins else 0.0
-        found["gradient"] += self.gradient_end
+        """Exposed time of a step, by traffic. begins: whether the stage waits for parameters at the
+        begin."""
+        exposed = {name: microbatches * ns for name, ns in zip(TRAFFIC, self.exposed, strict=True)}
+        exposed["parameter"] += self.begin if begins else 0.0
+        exposed["gradient"] += self.gradient_end
         times = zip(TRAFFIC, self.moved, self.moved_once, strict=True)
-        most = {name: microbatches * own + once for name, own, once in times}
-        found["activation"] = min(found["activation"], most["activation"])
+        most = {name: microbatches * ns + once for name, ns, once in times}
+        exposed["activation"] = min(exposed["activation"], most["activation"])
         for name, other in (("parameter", "gradient"), ("gradient", "parameter")):
-            beyond = max(0.0, found[name] - most[name])
-            found[name] -= beyond
-            found[other] += beyond
-        found["host"] = self.host_end
-        return found
+            beyond = max(0.0, exposed[name] - most[name])
+            exposed[name] -= beyond
+            exposed[other] += beyond
+        exposed["host"] = self.host_end
+        return exposed
 
 
-def lengths_of(course: StageDag, *, training: bool, split: bool) -> Lengths:
-    """training: whether there is a backward pass. split: whether that is made in two halves."""
+def lengths_of(dag: StageDag, *, training: bool, split: bool) -> Lengths:
+    """Pass durations of a stage DAG.
+
+    training: whether there is a backward pass. split: whether it is split into inputs and weights.
+    """
     halves: tuple[Half, ...] = ("inputs", "weights") if split else ("whole",)
-    own = [forward(course)]
+    passes = [forward(dag)]
     if training:
-        own += [backward(course, half) for half in halves]
-    waits = [_waits(found.moved, found.longest_ns) for found in own]
-    times = [found.longest_ns + waited for found, waited in zip(own, waits, strict=True)]
-    beyond = max(0.0, _busiest(np.sum([found.moved for found in own], axis=0)) - sum(times))
+        passes += [backward(dag, half) for half in halves]
+    waits = [_waits(pass_.moved, pass_.longest_ns) for pass_ in passes]
+    times = [pass_.longest_ns + waited for pass_, waited in zip(passes, waits, strict=True)]
+    beyond = max(0.0, _busiest(np.sum([pass_.moved for pass_ in passes], axis=0)) - sum(times))
     times[-1] += beyond
-    moved = _by_traffic(own)
-    ahead = forward_from_rest(course)
-    once = _by_traffic([ahead]) - _by_traffic(own[:1])
+    moved = _by_traffic(passes)
+    ahead = forward_from_rest(dag)
+    once = _by_traffic([ahead]) - _by_traffic(passes[:1])
     least = max(ahead.longest_ns, _busiest(ahead.moved))
-    ahead_ns = min(beyond, float(own[0].moved[PARAMETER, :, TIME].max(initial=0.0)))
+    ahead_ns = min(beyond, float(passes[0].moved[PARAMETER, :, TIME].max(initial=0.0)))
     begin = max(0.0, least - times[0] - ahead_ns)
     gradient_end = host_end = 0.0
-    update = course.update_ns if training else 0.0
+    update = dag.update_ns if training else 0.0
     if training:
-        behind = backward_to_rest(course, halves[-1])
-        once += _by_traffic([behind]) - _by_traffic(own[-1:])
+        behind = backward_to_rest(dag, halves[-1])
+        once += _by_traffic([behind]) - _by_traffic(passes[-1:])
         reduced = float(behind.ends[GRADIENT].max(initial=0.0))
         updated = max(behind.worked_ns, reduced) + update
         least = max(behind.longest_ns, updated, _busiest(behind.moved))
-        least += _waits(behind.moved, own[-1].longest_ns + update, beside=(PARAMETER,))
+        least += _waits(behind.moved, passes[-1].longest_ns + update, beside=(PARAMETER,))
         gradient_end = max(0.0, least - update - times[-1])
-        host_end = max(0.0, reduced + _hosts_ns(course) - max(behind.longest_ns, updated))
-    work = sum(found.work_ns for found in own)
+        host_end = max(0.0, reduced + _hosts_ns(dag) - max(behind.longest_ns, updated))
+    work = sum(pass_.work_ns for pass_ in passes)
     forward_ns, inputs_ns, weights_ns = (*times, 0.0, 0.0)[:3]
     if training and not split:
-        # of a whole pass: the work on weights, and the rest
-        weights_ns = course.weights_ns
+        # a whole pass is split into the work on weights and the rest
+        weights_ns = dag.weights_ns
         inputs_ns -= weights_ns
     return Lengths(
         forward=forward_ns,
@@ -137,7 +147,7 @@ def lengths_of(course: StageDag, *, training: bool, split: bool) -> Lengths:
         weights=weights_ns,
         begin=begin,
         end=gradient_end + host_end + update,
-        exposed=_exposed(own, sum(waits) + beyond),
+        exposed=_exposed(passes, sum(waits) + beyond),
         work=work,
         update=update,
         gradient_end=gradient_end,
@@ -147,27 +157,27 @@ def lengths_of(course: StageDag, *, training: bool, split: bool) -> Lengths:
     )
 
 
-def _by_traffic(own: list[PassTimes]) -> FloatArray:
-    """What every kind takes in some passes, on all links."""
-    found: FloatArray = np.sum([pass_.moved for pass_ in own], axis=0)[:, :, TIME].sum(axis=1)
-    return found
+def _by_traffic(passes: list[PassTimes]) -> FloatArray:
+    """Link time of each kind of traffic over some passes, summed over links."""
+    totals: FloatArray = np.sum([pass_.moved for pass_ in passes], axis=0)[:, :, TIME].sum(axis=1)
+    return totals
 
 
-def _exposed(own: list[PassTimes], waited: float) -> tuple[float, float, float]:
-    moved = _by_traffic(own)
+def _exposed(passes: list[PassTimes], waited: float) -> tuple[float, float, float]:
+    moved = _by_traffic(passes)
     beside = float(moved[PARAMETER] + moved[GRADIENT])
     share = float(moved[PARAMETER]) / beside if beside else 0.0
-    activation = sum(found.longest_ns - found.work_ns for found in own)
+    activation = sum(pass_.longest_ns - pass_.work_ns for pass_ in passes)
     return max(0.0, activation), waited * share, waited * (1 - share)
 
 
 def _busiest(moved: FloatArray) -> float:
-    """What the link with most to do has to do."""
+    """Link time of the busiest link."""
     return float(moved[:, :, TIME].sum(axis=0).max(initial=0.0))
 
 
 def _waits(moved: FloatArray, path: float, beside: tuple[int, ...] = BESIDE) -> float:
-    """Of activations, for buckets that are on their link when they come."""
+    """Time that activations wait for buckets on their link."""
     total = 0.0
     buckets = moved[list(beside)].sum(axis=0)
     for link in range(moved.shape[1]):
@@ -181,13 +191,13 @@ def _waits(moved: FloatArray, path: float, beside: tuple[int, ...] = BESIDE) -> 
     return float(total)
 
 
-def _hosts_ns(course: StageDag) -> float:
-    """Parameter after parameter goes down to the host, is updated there and comes back."""
-    order = np.unique(course.edges[:, EDGE_VALUE], return_index=True)
-    rows = course.host[order[0][np.argsort(order[1])]]
+def _hosts_ns(dag: StageDag) -> float:
+    """End of the host pipeline: each parameter is offloaded, updated and uploaded in turn."""
+    order = np.unique(dag.edges[:, EDGE_VALUE], return_index=True)
+    rows = dag.host[order[0][np.argsort(order[1])]]
     down = work = up = 0.0
-    for own in rows[rows.any(axis=1)].tolist():
-        down += own[0]
-        work = max(work, down) + own[1]
-        up = max(up, work) + own[2]
+    for row in rows[rows.any(axis=1)].tolist():
+        down += row[0]
+        work = max(work, down) + row[1]
+        up = max(up, work) + row[2]
     return up

@@ -1,4 +1,4 @@
-"""Chains: collectives one after the other, as numbers; each content once."""
+"""Chains: sequences of collectives as arrays, one per distinct content."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.layouts.redistribution import LayoutStep
 from meshwright_solver.strategies.fusion import BUCKET_BYTES
 
-NOTHING = 0  # the chain without steps
+NOTHING = 0  # the chain without hops
 
 
 class Hop(NamedTuple):
-    """One collective. link: the slowest level that it crosses, by position. buckets: so many equal
-    parts go one after the other, where it moves parameters or gradients."""
+    """Collective of a chain.
+
+    link: the slowest level that it crosses, by position. buckets: number of equal parts that run in
+    sequence, for parameters and gradients.
+    """
 
     link: int
     ns: float
@@ -24,7 +27,7 @@ class Hop(NamedTuple):
 
 
 class Chains(NamedTuple):
-    """Chain c has the steps from first[c] to first[c + 1]."""
+    """Hops of all chains. Chain c has the hops first[c] to first[c + 1]."""
 
     first: IntArray
     link: IntArray
@@ -33,14 +36,14 @@ class Chains(NamedTuple):
 
 
 class ChainWriter:
-    """Numbers chains; links: the level of every mesh axis."""
+    """Numbering of chains. links: the level of every mesh axis."""
 
     def __init__(self, links: tuple[int, ...]) -> None:
         self._links = links
         self._numbers: dict[tuple[Hop, ...], int] = {(): NOTHING}
 
     def of(self, hops: Iterable[Hop]) -> int:
-        """What takes no time is no step."""
+        """Number of a chain. Hops without duration are dropped."""
         return self._numbers.setdefault(
             tuple([hop for hop in hops if hop.ns > 0]), len(self._numbers)
         )
@@ -62,7 +65,7 @@ class ChainWriter:
         return min(self._links[axis] for axis in axes)
 
     def written(self) -> Chains:
-        """All chains so far."""
+        """Arrays of all chains so far."""
         lengths = [len(hops) for hops in self._numbers]
         rows = [hop for hops in self._numbers for hop in hops]
         return Chains(

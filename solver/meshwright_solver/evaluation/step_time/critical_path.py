@@ -1,12 +1,12 @@
-"""The longest way through a pass: compiled, over the arrays of a `StageDag`.
+"""Critical path of a pass, compiled, over the arrays of a `StageDag`.
 
-Work waits for what it needs and for the work before it, a collective for what it needs and for
-those of its kind on its link. What may wait, parameters and gradients where they are *timed*, goes
-bucket by bucket: an activation waits for the end of the bucket that it meets on its link, what is
-left of that and all behind it for the end of the activation.
+Work waits for its inputs and for earlier work. A collective waits for its input and for collectives
+of the same kind on its link. Parameters and gradients, if *timed*, move bucket by bucket and are
+deferrable: an activation waits for the end of the bucket that it meets on its link. The rest of
+that collective and all later ones wait for the end of the activation.
 
-One file, so that what is called in the inner loops is compiled into them; `_sent` is written into
-its callers, since most chains are empty and handing arrays on would cost more than all the rest.
+All functions are in one file, so that the compiler inlines them into the inner loops. `_send` is
+inlined into its callers: most chains are empty, and passing the arrays would dominate the cost.
 """
 
 from __future__ import annotations
@@ -53,17 +53,21 @@ from meshwright_solver.evaluation.step_time.columns import (
 
 ACTIVATION, PARAMETER, GRADIENT = range(3)
 COUNT, TIME, SQUARES = range(3)
-# of what may wait; of a link's row 0: how many rows follow, how many of those were done before its
-# last activation began, and when that was
+# columns of deferrable collectives; row 0 of a link: the number of rows, the number of rows done
+# before its last activation began, and the begin of that activation
 READY, START, END, BUCKETS = range(4)
 ROWS, DONE, BEGUN = range(3)
 NOWHERE = 0
-CLOSE = 1e-9  # of a bucket: sums of the same times differ by less
+CLOSE = 1e-9  # share of a bucket: rounding errors of sums are smaller
 
 
 class LinkState(NamedTuple):
-    """ends: by kind and link, of what was sent last. moved: by kind and link, how many collectives,
-    their time, and the sum of its squares. waiting: by link, what may wait, in its order."""
+    """Occupancy of all links.
+
+    ends: by kind and link, the end of the last collective. moved: by kind and link, the number of
+    collectives, their time, and the sum of its squares. waiting: by link, the deferrable
+    collectives in order.
+    """
 
     ends: FloatArray
     moved: FloatArray
@@ -81,10 +85,12 @@ def walk_forward(
     with_parameters: bool,
     links: LinkState,
 ) -> float:
+    """End of the last work of a forward pass, in ns. with_parameters: gather parameters in this
+    pass."""
     count = len(values)
-    ready = np.full(count, -1.0)  # of values as their readers share them
+    ready = np.full(count, -1.0)  # by value, in the layout that readers share
     known = np.zeros(count, dtype=np.bool_)
-    # of what brings a parameter, to all of its readers and to one
+    # collective that delivers a parameter, by value and by edge
     link, place = np.zeros(count, dtype=np.int64), np.full(count, NOWHERE)
     own_link, own_place = np.zeros(len(edges), dtype=np.int64), np.full(len(edges), NOWHERE)
     done = np.zeros(len(ops))
@@ -94,7 +100,7 @@ def walk_forward(
             v = edges[e, EDGE_VALUE]
             if values[v, VALUE_PRODUCER] < 0 and not known[v]:
                 known[v] = True
-                _sent(chains, values[v, VALUE_SPREAD], 0.0, PARAMETER, True, links)
+                _send(chains, values[v, VALUE_SPREAD], 0.0, PARAMETER, True, links)
                 link[v], place[v] = _place_of(chains, values[v, VALUE_SPREAD], links)
         known[:] = False
     for e in range(len(edges)):
@@ -105,12 +111,12 @@ def walk_forward(
             known[v] = True
             gather = values[v, VALUE_GATHER]
             spread = _end_of(link[v], place[v], links)
-            _sent(chains, gather, spread, PARAMETER, with_parameters, links)
+            _send(chains, gather, spread, PARAMETER, with_parameters, links)
             if with_parameters and gather != NOTHING:
                 link[v], place[v] = _place_of(chains, gather, links)
         own_link[e], own_place[e], gather = link[v], place[v], edges[e, EDGE_GATHER]
         there = _end_of(link[v], place[v], links)
-        _sent(chains, gather, there, PARAMETER, with_parameters, links)
+        _send(chains, gather, there, PARAMETER, with_parameters, links)
         if with_parameters and gather != NOTHING:
             own_link[e], own_place[e] = _place_of(chains, gather, links)
     for i in range(len(ops)):
@@ -122,15 +128,15 @@ def walk_forward(
                 there = _end_of(own_link[e], own_place[e], links)
             else:
                 if ready[v] < 0:
-                    ready[v] = _sent(
+                    ready[v] = _send(
                         chains, values[v, VALUE_THERE], done[producer], ACTIVATION, True, links
                     )
                 there = ready[v]
-            need = max(need, _sent(chains, edges[e, EDGE_THERE], there, ACTIVATION, True, links))
-        need = _sent(chains, ops[i, OP_BEFORE], need, ACTIVATION, True, links)
+            need = max(need, _send(chains, edges[e, EDGE_THERE], there, ACTIVATION, True, links))
+        need = _send(chains, ops[i, OP_BEFORE], need, ACTIVATION, True, links)
         work = max(work, need) + ns[i, 0]
-        beside = _sent(chains, ops[i, OP_BESIDE], need, ACTIVATION, True, links)
-        done[i] = _sent(chains, ops[i, OP_AFTER], max(work, beside), ACTIVATION, True, links)
+        beside = _send(chains, ops[i, OP_BESIDE], need, ACTIVATION, True, links)
+        done[i] = _send(chains, ops[i, OP_AFTER], max(work, beside), ACTIVATION, True, links)
     _settle(PARAMETER, links)
     return work
 
@@ -143,8 +149,8 @@ def walk_backward(
     edges: IntArray,
     edge_first: IntArray,
     values: IntArray,
-    made_first: IntArray,
-    made: IntArray,
+    output_first: IntArray,
+    outputs: IntArray,
     segment_first: IntArray,
     segments: IntArray,
     inputs: bool,
@@ -152,11 +158,15 @@ def walk_backward(
     with_gradients: bool,
     links: LinkState,
 ) -> float:
+    """End of the last work of a backward pass, in ns.
+
+    inputs, weights: the halves of the pass to run. with_gradients: reduce gradients in this pass.
+    """
     count = len(values)
-    left = np.zeros(count, dtype=np.int64)
+    pending = np.zeros(count, dtype=np.int64)
     gradient = np.zeros(count)
-    ready = np.full(count, -1.0)  # of gradients where the value was made
-    made_again = np.full(len(ops), -1.0)
+    ready = np.full(count, -1.0)  # by value: its gradient at the producer
+    recomputed_at = np.full(len(ops), -1.0)
     shared_again = np.full(count, -1.0)
     again = np.full(len(edges), -1.0)
     gathered = np.zeros((count, 2), dtype=np.bool_)
@@ -167,40 +177,42 @@ def walk_backward(
     work = 0.0
     for e in range(len(edges)):
         if edges[e, EDGE_HAS_GRADIENT] and ops[edges[e, EDGE_READER], OP_RUNS_BACKWARD]:
-            left[edges[e, EDGE_VALUE]] += 1
+            pending[edges[e, EDGE_VALUE]] += 1
     for i in range(len(ops) - 1, -1, -1):
-        given = 0.0
-        for k in range(made_first[i], made_first[i + 1]):
-            v = made[k]
+        gradient_ready = 0.0
+        for k in range(output_first[i], output_first[i + 1]):
+            v = outputs[k]
             if ready[v] < 0:
                 ready[v] = _half(
                     inputs, chains, values[v, VALUE_BACK], gradient[v], ACTIVATION, links
                 )
-            given = max(given, ready[v])
-        own = ops[i, OP_SEGMENT]
-        if own >= 0 and inputs and not written[own]:
-            written[own] = True
-            for k in range(segment_first[own], segment_first[own + 1]):
+            gradient_ready = max(gradient_ready, ready[v])
+        segment = ops[i, OP_SEGMENT]
+        if segment >= 0 and inputs and not written[segment]:
+            written[segment] = True
+            for k in range(segment_first[segment], segment_first[segment + 1]):
                 j = segments[k]
-                need = given
+                need = gradient_ready
                 for e in range(edge_first[j], edge_first[j + 1]):
                     if values[edges[e, EDGE_VALUE], VALUE_PRODUCER] >= 0:
                         need = max(
                             need,
                             _read_again(
-                                e, given, chains, edges, values, made_again, shared_again, again,
-                                links,
+                                e, gradient_ready, chains, edges, values, recomputed_at,
+                                shared_again, again, links,
                             ),
                         )  # fmt: skip
-                need = _sent(chains, ops[j, OP_AGAIN], need, ACTIVATION, True, links)
+                need = _send(chains, ops[j, OP_AGAIN], need, ACTIVATION, True, links)
                 work = max(work, need) + ns[j, 0]
-                made_again[j] = work
+                recomputed_at[j] = work
         if not ops[i, OP_RUNS_BACKWARD]:
             continue
         share = ops[i, OP_WEIGHTS]
         first = weights if share == ALL else inputs
-        given = _half(first, chains, ops[i, OP_BACK_BEFORE], given, ACTIVATION, links)
-        need_inputs, need_weights = given, given
+        gradient_ready = _half(
+            first, chains, ops[i, OP_BACK_BEFORE], gradient_ready, ACTIVATION, links
+        )
+        need_inputs, need_weights = gradient_ready, gradient_ready
         for e in range(edge_first[i], edge_first[i + 1]):
             v = edges[e, EDGE_VALUE]
             if values[v, VALUE_PRODUCER] < 0:
@@ -210,10 +222,18 @@ def walk_backward(
                     if not gathered[v, half]:
                         gathered[v, half] = True
                         gathers = max(gathers, values[v, VALUE_GATHER])
-                    _sent(chains, gathers, 0.0, PARAMETER, False, links)
+                    _send(chains, gathers, 0.0, PARAMETER, False, links)
             elif edges[e, EDGE_SAVING] and inputs:
                 there = _read_again(
-                    e, given, chains, edges, values, made_again, shared_again, again, links
+                    e,
+                    gradient_ready,
+                    chains,
+                    edges,
+                    values,
+                    recomputed_at,
+                    shared_again,
+                    again,
+                    links,
                 )
                 if share > 0:
                     need_weights = max(need_weights, there)
@@ -231,7 +251,7 @@ def walk_backward(
                 of_weights = work
             if share == ALL:
                 done = of_weights
-        beside = _half(first, chains, ops[i, OP_BACK_BESIDE], given, ACTIVATION, links)
+        beside = _half(first, chains, ops[i, OP_BACK_BESIDE], gradient_ready, ACTIVATION, links)
         done = max(done, beside)
         done = _half(first, chains, ops[i, OP_BACK_AFTER], done, ACTIVATION, links)
         for e in range(edge_first[i], edge_first[i + 1]):
@@ -246,17 +266,17 @@ def walk_backward(
                 links,
             )  # fmt: skip
             gradient[v] = max(gradient[v], back)
-            left[v] -= 1
+            pending[v] -= 1
             if is_parameter:
                 if weights:
-                    back = _sent(
+                    back = _send(
                         chains, edges[e, EDGE_OFTEN], back, GRADIENT, with_gradients, links
                     )
                     if edges[e, EDGE_ONCE]:
                         once_chain[reductions], once_need[reductions] = edges[e, EDGE_ONCE], back
                         reductions += 1
-                    if left[v] == 0:
-                        back = _sent(
+                    if pending[v] == 0:
+                        back = _send(
                             chains, values[v, VALUE_OFTEN], gradient[v], GRADIENT, with_gradients,
                             links,
                         )  # fmt: skip
@@ -266,13 +286,13 @@ def walk_backward(
                                 back,
                             )
                             reductions += 1
-            elif left[v] == 0:
+            elif pending[v] == 0:
                 ready[v] = _half(
                     inputs, chains, values[v, VALUE_BACK], gradient[v], ACTIVATION, links
                 )
     if with_gradients:
         for k in range(reductions):
-            _sent(chains, once_chain[k], once_need[k], GRADIENT, True, links)
+            _send(chains, once_chain[k], once_need[k], GRADIENT, True, links)
     _settle(GRADIENT, links)
     return work
 
@@ -286,50 +306,51 @@ def _half(
     kind: int,
     links: LinkState,
 ) -> float:
-    """The same in a half of the backward pass; nothing where that is not what runs."""
+    """End of a chain in a half of the backward pass; 0 if this half does not run."""
     if not runs:
         return 0.0
-    return _sent(chains, chain, need, kind, True, links)
+    return _send(chains, chain, need, kind, True, links)
 
 
 @njit(cache=True, nogil=True)
 def _read_again(
     e: int,
-    given: float,
+    gradient_ready: float,
     chains: Chains,
     edges: IntArray,
     values: IntArray,
-    made_again: FloatArray,
+    recomputed_at: FloatArray,
     shared_again: FloatArray,
     again: FloatArray,
     links: LinkState,
 ) -> float:
-    """When a value is there once more as a reader needs it, moved again where the plan says so."""
+    """Time at which a value is available to a reader in the backward pass, after recomputation and
+    a repeated redistribution."""
     if again[e] < 0:
         v = edges[e, EDGE_VALUE]
         if shared_again[v] < 0:
-            base = made_again[values[v, VALUE_PRODUCER]]
-            base = base if base >= 0 else given
+            base = recomputed_at[values[v, VALUE_PRODUCER]]
+            base = base if base >= 0 else gradient_ready
             chain = values[v, VALUE_THERE] if values[v, VALUE_AGAIN] else 0
-            shared_again[v] = _sent(chains, chain, base, ACTIVATION, True, links)
+            shared_again[v] = _send(chains, chain, base, ACTIVATION, True, links)
         chain = edges[e, EDGE_THERE] if edges[e, EDGE_AGAIN] else 0
-        again[e] = _sent(chains, chain, shared_again[v], ACTIVATION, True, links)
-    found: float = again[e]
-    return found
+        again[e] = _send(chains, chain, shared_again[v], ACTIVATION, True, links)
+    end: float = again[e]
+    return end
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _sent(
+def _send(
     chains: Chains, chain: int, need: float, kind: int, timed: bool, links: LinkState
 ) -> float:
-    """When a chain that begins at `need` ends, as far as is known so far."""
+    """End of a chain that starts at `need`, before later activations delay it."""
     if chain != NOTHING:
-        need = _all_sent(chains, chain, need, kind, timed, links)
+        need = _send_all(chains, chain, need, kind, timed, links)
     return need
 
 
 @njit(cache=True, nogil=True)
-def _all_sent(
+def _send_all(
     chains: Chains, chain: int, need: float, kind: int, timed: bool, links: LinkState
 ) -> float:
     for k in range(chains.first[chain], chains.first[chain + 1]):
@@ -340,18 +361,18 @@ def _all_sent(
         links.moved[kind, link, SQUARES] += ns * ns / parts
         if not timed:
             continue
-        own = links.waiting[link]
+        waiting = links.waiting[link]
         if kind == ACTIVATION:
-            need = _begin(max(need, links.ends[kind, link]), ns, own) + ns
+            need = _begin(max(need, links.ends[kind, link]), ns, waiting) + ns
         else:
-            need = _beside(need, ns, parts, links.ends[ACTIVATION, link], own)
+            need = _beside(need, ns, parts, links.ends[ACTIVATION, link], waiting)
         links.ends[kind, link] = max(links.ends[kind, link], need)
     return need
 
 
 @njit(cache=True, nogil=True)
 def _place_of(chains: Chains, chain: int, links: LinkState) -> tuple[int, int]:
-    """Where the last collective of a chain stands that was sent just now, and may wait."""
+    """Link and row of the last collective of the chain sent last."""
     if chain == NOTHING:
         return 0, NOWHERE
     link = chains.link[chains.first[chain + 1] - 1]
@@ -360,14 +381,14 @@ def _place_of(chains: Chains, chain: int, links: LinkState) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _end_of(link: int, place: int, links: LinkState) -> float:
-    """When what stands there ends, as far as is known so far."""
-    found: float = 0.0 if place == NOWHERE else links.waiting[link, place, END]
-    return found
+    """End of the collective in a row, before later activations delay it."""
+    end: float = 0.0 if place == NOWHERE else links.waiting[link, place, END]
+    return end
 
 
 @njit(cache=True, nogil=True)
 def _settle(kind: int, links: LinkState) -> None:
-    """Ends of a kind that may wait, once no activation comes any more."""
+    """Final ends of deferrable collectives of a kind, after the last activation."""
     for link in range(len(links.waiting)):
         rows = int(links.waiting[link, 0, ROWS])
         if rows:
@@ -375,42 +396,48 @@ def _settle(kind: int, links: LinkState) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _begin(begin: float, ns: float, own: FloatArray) -> float:
-    """When an activation begins that could at `begin`; what has to makes room for it."""
-    rows, next_one = int(own[0, ROWS]), int(own[0, DONE]) + 1
-    while next_one <= rows and own[next_one, END] <= begin:
+def _begin(begin: float, ns: float, waiting: FloatArray) -> float:
+    """Begin of an activation that is ready at `begin`; deferrable collectives move behind it."""
+    rows, next_one = int(waiting[0, ROWS]), int(waiting[0, DONE]) + 1
+    while next_one <= rows and waiting[next_one, END] <= begin:
         next_one += 1
     behind, free = next_one, begin + ns
-    if next_one <= rows and own[next_one, START] < begin:
-        start, end, buckets = own[next_one, START], own[next_one, END], own[next_one, BUCKETS]
+    if next_one <= rows and waiting[next_one, START] < begin:
+        start, end, buckets = (
+            waiting[next_one, START],
+            waiting[next_one, END],
+            waiting[next_one, BUCKETS],
+        )
         bucket = (end - start) / buckets
         done = np.ceil((begin - start) / bucket - CLOSE)
         begin = max(begin, start + done * bucket)
         free, behind = begin + ns, next_one + 1
         if done < buckets:
-            own[next_one, START], own[next_one, BUCKETS] = free, buckets - done
+            waiting[next_one, START], waiting[next_one, BUCKETS] = free, buckets - done
             free += (buckets - done) * bucket
-            own[next_one, END] = free
+            waiting[next_one, END] = free
         else:
             next_one += 1
-    own[0, DONE], own[0, BEGUN] = next_one - 1, begin
+    waiting[0, DONE], waiting[0, BEGUN] = next_one - 1, begin
     for k in range(behind, rows + 1):
-        start = max(own[k, READY], free)
-        if own[k, START] >= start:
+        start = max(waiting[k, READY], free)
+        if waiting[k, START] >= start:
             break
-        free = start + own[k, END] - own[k, START]
-        own[k, START], own[k, END] = start, free
+        free = start + waiting[k, END] - waiting[k, START]
+        waiting[k, START], waiting[k, END] = start, free
     return begin
 
 
 @njit(cache=True, nogil=True)
-def _beside(need: float, ns: float, buckets: int, activations_end: float, own: FloatArray) -> float:
-    """The end of what may wait, if no activation comes before."""
-    rows = int(own[0, ROWS]) + 1
-    start = need if rows == 1 else max(need, own[rows - 1, END])
-    if start + ns > own[0, BEGUN]:
+def _beside(
+    need: float, ns: float, buckets: int, activations_end: float, waiting: FloatArray
+) -> float:
+    """End of a deferrable collective, before later activations delay it."""
+    rows = int(waiting[0, ROWS]) + 1
+    start = need if rows == 1 else max(need, waiting[rows - 1, END])
+    if start + ns > waiting[0, BEGUN]:
         start = max(start, activations_end)
-    own[0, ROWS] = rows
-    own[rows, READY], own[rows, START] = need, start
-    own[rows, END], own[rows, BUCKETS] = start + ns, buckets
+    waiting[0, ROWS] = rows
+    waiting[rows, READY], waiting[rows, START] = need, start
+    waiting[rows, END], waiting[rows, BUCKETS] = start + ns, buckets
     return start + ns

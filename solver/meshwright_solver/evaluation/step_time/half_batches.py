@@ -1,8 +1,8 @@
-"""The course of two halves of a batch that take turns
-(`meshwright_solver.evaluation.accounting.half_batch_segments`), from that of one.
+"""Stage DAG of two half batches that take turns, from the DAG of one half.
 
-Each half has its ops, values and redistributions. Parameters are one for both: gathered for the
-half that comes first, their gradients reduced once both halves have added theirs.
+Each half has its own ops, values and redistributions
+(`meshwright_solver.evaluation.accounting.half_batch_segments`). Both halves share parameters: the
+first half gathers them, and gradients are reduced once both halves have accumulated theirs.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from meshwright_solver.evaluation.step_time.columns import (
 from meshwright_solver.evaluation.step_time.stage_dag import StageDag, indexed
 
 
-def in_halves(course: StageDag) -> StageDag:
-    """Both halves, each over what the course is of."""
-    count, values = len(course.ops), len(course.values)
-    half, op = in_legs(legs_of(_moves(course), _holds(course)))
+def in_halves(dag: StageDag) -> StageDag:
+    """Stage DAG of both halves."""
+    count, values = len(dag.ops), len(dag.values)
+    half, op = in_legs(legs_of(_moves(dag), _holds(dag)))
     place = np.zeros((HALVES, count), dtype=np.int64)
     place[half, op] = np.arange(len(op))
-    ops = course.ops[op].copy()
+    ops = dag.ops[op].copy()
     segment = ops[:, OP_SEGMENT]
     ops[:, OP_SEGMENT] = np.where(segment >= 0, HALVES * segment + half, NOBODY)
-    is_parameter = course.values[:, VALUE_PRODUCER] < 0
+    is_parameter = dag.values[:, VALUE_PRODUCER] < 0
     all_edges, all_values = [], []
     for h in range(HALVES):
-        edges = course.edges.copy()
+        edges = dag.edges.copy()
         edges[:, EDGE_READER] = place[h, edges[:, EDGE_READER]]
         of_parameter = is_parameter[edges[:, EDGE_VALUE]]
         if h:
             edges[of_parameter, EDGE_GATHER : EDGE_ONCE + 1] = NOTHING
             edges[~of_parameter, EDGE_VALUE] += h * values
-        made = course.values.copy()
-        producer = made[:, VALUE_PRODUCER]
-        made[:, VALUE_PRODUCER] = np.where(is_parameter, NOBODY, place[h, producer])
+        half_values = dag.values.copy()
+        producer = half_values[:, VALUE_PRODUCER]
+        half_values[:, VALUE_PRODUCER] = np.where(is_parameter, NOBODY, place[h, producer])
         all_edges.append(edges)
-        all_values.append(made)
+        all_values.append(half_values)
     edges = np.concatenate(all_edges)
     edges = edges[np.lexsort((edges[:, EDGE_PORT], edges[:, EDGE_READER]))]
-    host = np.concatenate([course.host, np.zeros_like(course.host)])
+    host = np.concatenate([dag.host, np.zeros_like(dag.host)])
     return indexed(
         replace(
-            course,
+            dag,
             ops=ops,
-            ns=course.ns[op],
+            ns=dag.ns[op],
             edges=edges,
             values=np.concatenate(all_values),
             host=host,
@@ -74,33 +74,33 @@ def in_halves(course: StageDag) -> StageDag:
     )
 
 
-def _moves(course: StageDag) -> NDArray[np.bool_]:
-    """Of every op, whether anything moves between it and those before it."""
-    found = np.zeros(len(course.ops) + 1, dtype=np.bool_)
-    own = (course.ops[:, : OP_AGAIN + 1] != NOTHING).any(axis=1)
-    found[:-1] |= own
-    found[1:] |= own
-    edges = course.edges
+def _moves(dag: StageDag) -> NDArray[np.bool_]:
+    """By op, whether anything moves between the op and earlier ops."""
+    moves = np.zeros(len(dag.ops) + 1, dtype=np.bool_)
+    op_moves = (dag.ops[:, : OP_AGAIN + 1] != NOTHING).any(axis=1)
+    moves[:-1] |= op_moves
+    moves[1:] |= op_moves
+    edges = dag.edges
     moved = (edges[:, [EDGE_THERE, EDGE_BACK]] != NOTHING).any(axis=1)
-    found[edges[moved, EDGE_READER]] = True
-    # readers that share a way share it from the first of them on
+    moves[edges[moved, EDGE_READER]] = True
+    # a redistribution that readers share belongs to the first of them
     value, first = np.unique(edges[:, EDGE_VALUE], return_index=True)
-    ways = course.values[value][:, [VALUE_THERE, VALUE_BACK]]
-    shared = (ways != NOTHING).any(axis=1) & (course.values[value, VALUE_PRODUCER] >= 0)
-    found[edges[first[shared], EDGE_READER]] = True
-    return found[:-1]
+    ways = dag.values[value][:, [VALUE_THERE, VALUE_BACK]]
+    shared = (ways != NOTHING).any(axis=1) & (dag.values[value, VALUE_PRODUCER] >= 0)
+    moves[edges[first[shared], EDGE_READER]] = True
+    return moves[:-1]
 
 
-def _holds(course: StageDag) -> IntArray:
-    """Of every op, how many buckets of parameters it is the first to need, and of gradients
-    the last to make."""
-    chains, edges = course.chains, course.edges
+def _holds(dag: StageDag) -> IntArray:
+    """By op, buckets of parameters that it is the first to need, and of gradients that it is the
+    last to produce."""
+    chains, edges = dag.chains, dag.edges
     behind = np.concatenate([[0], np.cumsum(chains.buckets)])
     buckets = behind[chains.first[1:]] - behind[chains.first[:-1]]
-    found = np.zeros(len(course.ops), dtype=np.int64)
+    bucket_counts = np.zeros(len(dag.ops), dtype=np.int64)
     for chain in (EDGE_GATHER, EDGE_OFTEN):
-        np.add.at(found, edges[:, EDGE_READER], buckets[edges[:, chain]])
+        np.add.at(bucket_counts, edges[:, EDGE_READER], buckets[edges[:, chain]])
     value, first = np.unique(edges[:, EDGE_VALUE], return_index=True)
     for chain in (VALUE_GATHER, VALUE_OFTEN):
-        np.add.at(found, edges[first, EDGE_READER], buckets[course.values[value, chain]])
-    return found
+        np.add.at(bucket_counts, edges[first, EDGE_READER], buckets[dag.values[value, chain]])
+    return bucket_counts

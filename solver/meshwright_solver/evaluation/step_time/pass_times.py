@@ -1,4 +1,4 @@
-"""The passes of a course: how long their longest way takes, and what they move."""
+"""Pass times of a stage DAG: critical path and traffic."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ Half = Literal["whole", "inputs", "weights"]
 
 
 class PassTimes(NamedTuple):
-    """longest_ns: the end of what ends last. worked_ns: that of the last work. work_ns: of all work
-    alone. ends: of every kind on every link. moved: by kind and link, how many collectives, their
-    time, and the sum of its squares."""
+    """Times of one pass.
+
+    longest_ns: end of the last event. worked_ns: end of the last work. work_ns: sum of all work.
+    ends: by kind and link. moved: by kind and link, the number of collectives, their time, and the
+    sum of its squares.
+    """
 
     longest_ns: float
     worked_ns: float
@@ -30,63 +33,63 @@ class PassTimes(NamedTuple):
     moved: FloatArray
 
 
-def forward(course: StageDag) -> PassTimes:
-    """The forward pass, of parameters that are there."""
-    return _forward_found(course, with_parameters=False)
+def forward(dag: StageDag) -> PassTimes:
+    """Forward pass with parameters already gathered."""
+    return _forward_pass(dag, with_parameters=False)
 
 
-def forward_from_rest(course: StageDag) -> PassTimes:
-    """The first forward pass, once parameters are spread and as they are gathered."""
-    return _forward_found(course, with_parameters=True)
+def forward_from_rest(dag: StageDag) -> PassTimes:
+    """First forward pass of a step: parameters are spread and gathered in it."""
+    return _forward_pass(dag, with_parameters=True)
 
 
-def backward(course: StageDag, half: Half) -> PassTimes:
-    """The backward pass or a half of it; gradients of parameters are reduced when there is time."""
-    return _backward_found(course, half, with_gradients=False)
+def backward(dag: StageDag, half: Half) -> PassTimes:
+    """Backward pass or one half of it, without waiting for gradient reductions."""
+    return _backward_pass(dag, half, with_gradients=False)
 
 
-def backward_to_rest(course: StageDag, half: Half) -> PassTimes:
-    """The last one, with the reductions in it and behind it."""
-    return _backward_found(course, half, with_gradients=True)
+def backward_to_rest(dag: StageDag, half: Half) -> PassTimes:
+    """Last backward pass of a step, including gradient reductions."""
+    return _backward_pass(dag, half, with_gradients=True)
 
 
-def _forward_found(course: StageDag, *, with_parameters: bool) -> PassTimes:
-    links = _links(course, chains_each=2 * with_parameters)
+def _forward_pass(dag: StageDag, *, with_parameters: bool) -> PassTimes:
+    links = _links(dag, chains_each=2 * with_parameters)
     worked_ns = walk_forward(
-        course.chains, course.ops, course.ns, course.edges, course.edge_first, course.values,
+        dag.chains, dag.ops, dag.ns, dag.edges, dag.edge_first, dag.values,
         with_parameters, links,
     )  # fmt: skip
-    return _found(worked_ns, float(course.ns[:, 0].sum()), links)
+    return _pass_times(worked_ns, float(dag.ns[:, 0].sum()), links)
 
 
-def _backward_found(course: StageDag, half: Half, *, with_gradients: bool) -> PassTimes:
-    links = _links(course, chains_each=2 * with_gradients)
+def _backward_pass(dag: StageDag, half: Half, *, with_gradients: bool) -> PassTimes:
+    links = _links(dag, chains_each=2 * with_gradients)
     worked_ns = walk_backward(
-        course.chains, course.ops, course.ns, course.edges, course.edge_first, course.values,
-        course.made_first, course.made, course.segment_first, course.segments,
+        dag.chains, dag.ops, dag.ns, dag.edges, dag.edge_first, dag.values,
+        dag.output_first, dag.outputs, dag.segment_first, dag.segments,
         half != "weights", half != "inputs", with_gradients, links,
     )  # fmt: skip
     work_ns = 0.0
     if half != "weights":
-        again = course.ns[course.ops[:, OP_IS_AGAIN] > 0, 0]
-        runs = course.ops[:, OP_RUNS_BACKWARD] > 0
-        work_ns += float(course.ns[runs, 1].sum() + again.sum())
+        again = dag.ns[dag.ops[:, OP_IS_AGAIN] > 0, 0]
+        runs = dag.ops[:, OP_RUNS_BACKWARD] > 0
+        work_ns += float(dag.ns[runs, 1].sum() + again.sum())
     if half != "inputs":
-        work_ns += course.weights_ns
-    return _found(worked_ns, work_ns, links)
+        work_ns += dag.weights_ns
+    return _pass_times(worked_ns, work_ns, links)
 
 
-def _found(worked_ns: float, work_ns: float, links: LinkState) -> PassTimes:
+def _pass_times(worked_ns: float, work_ns: float, links: LinkState) -> PassTimes:
     ends = links.ends
     return PassTimes(
         max(worked_ns, float(ends.max(initial=0.0))), worked_ns, work_ns, ends, links.moved
     )
 
 
-def _links(course: StageDag, *, chains_each: int) -> LinkState:
-    """Nothing is sent yet. chains_each: of what may wait, at most for a value and for an edge."""
-    longest = int(np.diff(course.chains.first).max())
-    most = chains_each * longest * (len(course.values) + len(course.edges))
-    waiting = np.empty((course.links, most + 1, 4))
+def _links(dag: StageDag, *, chains_each: int) -> LinkState:
+    """Empty link state. chains_each: most deferrable chains per value and per edge."""
+    longest = int(np.diff(dag.chains.first).max())
+    most = chains_each * longest * (len(dag.values) + len(dag.edges))
+    waiting = np.empty((dag.links, most + 1, 4))
     waiting[:, 0] = 0.0
-    return LinkState(np.zeros((3, course.links)), np.zeros((3, course.links, 3)), waiting)
+    return LinkState(np.zeros((3, dag.links)), np.zeros((3, dag.links, 3)), waiting)

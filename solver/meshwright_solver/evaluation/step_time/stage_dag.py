@@ -1,6 +1,7 @@
-"""The course of a stage: what its ops do one after the other, and what they need, as arrays.
+"""Stage DAG: the ops of a stage in execution order and their dependencies, as arrays.
 
-Written from ledgers, each content once; what copies of a folded graph have alike is stamped.
+The DAG is built from ledgers, once per distinct content. Copies of a folded graph reuse the rows of
+their content.
 """
 
 from __future__ import annotations
@@ -60,18 +61,19 @@ BEFORE_BACKWARD = ("rows",)
 BESIDE = ("ring",)
 BETWEEN_STAGES = ("receive", "return")
 
-_NOT = (NOBODY, 0)  # in no segment, and not done again
+_NO_SEGMENT = (NOBODY, 0)  # in no segment, not recomputed
 _NO_CHAINS = (NOTHING, NOTHING, NOTHING)
-_NONE = np.zeros(0, dtype=np.int64)
+_EMPTY = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class StageDag:
-    """ops: in the order in which they run, (ops, columns), with ns: forward, of inputs, of
-    weights. edges: by reader and port; edge_first[i]: the first of op i. made: values of
-    each op. segments: ops that are done again, segment by segment.
-    host: down, work and up of each value. update_ns: of all parameters, on the device.
-    between_ns: of what comes from and goes to other stages, which no pass counts.
+    """Ops, values and edges of a stage.
+
+    ops: in execution order, (ops, columns). ns: forward, inputs, weights of each op. edges: by
+    reader and port; edge_first[i]: the first edge of op i. outputs: values of each op. segments:
+    recomputed ops, by segment. host: down, work and up of each value. update_ns: all parameters, on
+    the device. between_ns: transfers from and to other stages, which no pass includes.
     """
 
     chains: Chains
@@ -81,8 +83,8 @@ class StageDag:
     edges: IntArray
     edge_first: IntArray
     values: IntArray
-    made_first: IntArray
-    made: IntArray
+    output_first: IntArray
+    outputs: IntArray
     segment_first: IntArray
     segments: IntArray
     host: FloatArray
@@ -91,14 +93,14 @@ class StageDag:
 
     @property
     def weights_ns(self) -> float:
-        """Of the work in a microbatch, what makes gradients of parameters alone."""
+        """Work per microbatch that produces parameter gradients only."""
         return float(self.ns[self.ops[:, OP_RUNS_BACKWARD] > 0, 2].sum())
 
 
 class AssignmentPart(NamedTuple):
-    """A share of an assignment, what it costs, and the copies of the graph that have it.
+    """Share of an assignment with its ledger and the copies of the graph that it describes.
 
-    copies: of each how it calls ops and tensors that it calls otherwise.
+    copies: for each copy, the names of ops and tensors that differ.
     """
 
     assignment: Assignment
@@ -108,34 +110,32 @@ class AssignmentPart(NamedTuple):
 
     @staticmethod
     def whole(models: Models, assignment: Assignment) -> AssignmentPart:
-        """Of all there is. Raises PlanError for layouts that do not meet."""
+        """Part that covers the whole assignment. Raises PlanError for inconsistent layouts."""
         share = AssignmentShare.all_of(models, assignment)
         return AssignmentPart(assignment, ledger_of(models, assignment, share), share)
 
 
-def indexed(course: StageDag) -> StageDag:
-    """With what is found by op and segment found anew. edges: by reader and port."""
-    ops, producer = course.ops, course.values[:, VALUE_PRODUCER]
-    made = np.argsort(producer, kind="stable")[int((producer < 0).sum()) :]
+def indexed(dag: StageDag) -> StageDag:
+    """DAG with new indices by op and by segment. dag: with edges by reader and port."""
+    ops, producer = dag.ops, dag.values[:, VALUE_PRODUCER]
+    outputs = np.argsort(producer, kind="stable")[int((producer < 0).sum()) :]
     steps = np.arange(len(ops) + 1)
     again = np.flatnonzero(ops[:, OP_IS_AGAIN])
     segment = ops[again, OP_SEGMENT]
     by_segment = np.argsort(segment, kind="stable")
     count = int(ops[:, OP_SEGMENT].max(initial=NOBODY)) + 1
     return replace(
-        course,
-        edge_first=np.searchsorted(course.edges[:, EDGE_READER], steps),
-        made_first=np.searchsorted(producer[made], steps),
-        made=made,
+        dag,
+        edge_first=np.searchsorted(dag.edges[:, EDGE_READER], steps),
+        output_first=np.searchsorted(producer[outputs], steps),
+        outputs=outputs,
         segment_first=np.searchsorted(segment[by_segment], np.arange(count + 1)),
         segments=again[by_segment],
     )
 
 
-def course_of(
-    models: Models, parts: Iterable[AssignmentPart], place: Mapping[str, int]
-) -> StageDag:
-    """place: of every op of the whole graph, the earlier the lower."""
+def dag_of(models: Models, parts: Iterable[AssignmentPart], place: Mapping[str, int]) -> StageDag:
+    """Stage DAG of all parts. place: position of every op in the whole graph."""
     return _StageDagWriter(models, place).written(parts)
 
 
@@ -156,7 +156,9 @@ class _StageDagWriter:
     _known_ops: Contents[_Op] = field(default_factory=Contents)
     _known_values: Contents[_Value] = field(default_factory=Contents)
     _known_ways: dict[IdentityKey, tuple[int, int, int]] = field(default_factory=dict)
-    _known_parameters: dict[tuple[IdentityKey, IdentityKey], _Served] = field(default_factory=dict)
+    _known_parameters: dict[tuple[IdentityKey, IdentityKey], _ParameterChains] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         self.chains = ChainWriter(self.models.ops.axis_levels)
@@ -164,12 +166,12 @@ class _StageDagWriter:
     def written(self, parts: Iterable[AssignmentPart]) -> StageDag:
         for part in parts:
             self._part(part)
-        at = np.concatenate([_NONE, *self.at])
+        at = np.concatenate([_EMPTY, *self.at])
         order = np.argsort(at, kind="stable")
-        ops = _stacked(self.ops, OP_COLUMNS)[order]
+        ops = _stack(self.ops, OP_COLUMNS)[order]
         ns = np.concatenate([np.zeros((0, 3)), *self.ns])[order]
-        edges = _stacked(self.edges, EDGE_COLUMNS)
-        values = _stacked(self.values, VALUE_COLUMNS)
+        edges = _stack(self.edges, EDGE_COLUMNS)
+        values = _stack(self.values, VALUE_COLUMNS)
         ranks = np.full(int(at.max(initial=0)) + 1, NOBODY, dtype=np.int64)
         ranks[at[order]] = np.arange(len(order))
         edges[:, EDGE_READER] = ranks[edges[:, EDGE_READER]]
@@ -186,8 +188,8 @@ class _StageDagWriter:
                 edges=edges,
                 edge_first=nothing,
                 values=values,
-                made_first=nothing,
-                made=nothing,
+                output_first=nothing,
+                outputs=nothing,
                 segment_first=nothing,
                 segments=nothing,
                 host=np.concatenate([np.zeros((0, 3)), *self.host]),
@@ -197,7 +199,7 @@ class _StageDagWriter:
         )
 
     def _part(self, part: AssignmentPart) -> None:
-        """A share, for all of its copies."""
+        """Append a share, for all of its copies."""
         models, share = self.models, part.share
         ops, remade = models.problem.ops, models.problem.remade
         numbers = [self._op(models.ops.model(k), part.assignment.ops[k]) for k in share.ops]
@@ -207,17 +209,19 @@ class _StageDagWriter:
         between_ns = sum([rows[number].between_ns for number in numbers])
         values, edges, host, update_ns = self._values(part)
         readers, producers = edges[:, EDGE_READER], values[:, VALUE_PRODUCER]
-        # the share's ops come first among those known
+        # ops of the share come first
         known = np.array([*share.ops, *np.setdiff1d(readers, share.ops).tolist()], dtype=np.int64)
-        position_at = np.full(len(ops) + 1, NOBODY, dtype=np.int64)  # and of nobody
+        position_at = np.full(len(ops) + 1, NOBODY, dtype=np.int64)  # the last entry is NOBODY
         names = [ops[k].name for k in known.tolist()]
         for renamed in part.copies:
-            own = [renamed.get(name, name) for name in names] if renamed else names
-            at = np.array([self.place[name] for name in own], dtype=np.int64)
+            copy_names = [renamed.get(name, name) for name in names] if renamed else names
+            at = np.array([self.place[name] for name in copy_names], dtype=np.int64)
             position_at[known] = at
             again = [
-                (remade.segment_of.get(name, NOBODY), int(name in remade.again)) if remade else _NOT
-                for name in own[: len(numbers)]
+                (remade.segment_of.get(name, NOBODY), int(name in remade.again))
+                if remade
+                else _NO_SEGMENT
+                for name in copy_names[: len(numbers)]
             ]
             self.at.append(at[: len(numbers)])
             self.ns.append(ns[numbers])
@@ -227,9 +231,9 @@ class _StageDagWriter:
             stamped[:, EDGE_READER] = position_at[readers]
             stamped[:, EDGE_VALUE] += self._count
             self.edges.append(stamped)
-            made = values.copy()
-            made[:, VALUE_PRODUCER] = position_at[producers]
-            self.values.append(made)
+            stamped_values = values.copy()
+            stamped_values[:, VALUE_PRODUCER] = position_at[producers]
+            self.values.append(stamped_values)
             self.host.append(host)
             self.update_ns += update_ns
             self.between_ns += between_ns
@@ -260,55 +264,55 @@ class _StageDagWriter:
         return _Op(columns, (float(forward[0]), float(inputs[0]), float(weights[0])), between_ns)
 
     def _values(self, part: AssignmentPart) -> tuple[IntArray, IntArray, FloatArray, float]:
-        """Values and edges, with positions of ops of the folded graph; what hosts do; updates."""
+        """Values, edges, host times and update time, with op positions of the folded graph."""
         model, ledger, key_of = self.models.ops.model, part.ledger, self.models.key_of
         stamps = Stamps(EDGE_COLUMNS, (EDGE_READER,))
         numbers: list[int] = []
         producers: list[int] = []
         for value in part.share.values:
-            own = ledger.parameters.get(value.root) or ledger.values.get(value.root)
-            if own is None:
+            items = ledger.parameters.get(value.root) or ledger.values.get(value.root)
+            if items is None:
                 continue
             readers = tuple([(key_of(model(position)), port) for position, port in value.readers])
-            content: Hashable = (self.models.key_of(own), readers)
-            make = partial(self._value, value, own)
+            content: Hashable = (self.models.key_of(items), readers)
+            make = partial(self._value, value, items)
             numbers.append(self._known_values.number(content, make))
             producers.append(value.producer[0] if value.producer is not None else NOBODY)
             positions = [position for position, _ in value.readers]
             if len({*positions}) < len(positions):
                 content = content, tuple([positions.index(other) for other in positions])
-            stamps.add(content, positions, partial(self._edges, value, own))
+            stamps.add(content, positions, partial(self._edges, value, items))
         edges, of_value = stamps.written()
         edges[:, EDGE_VALUE] = of_value
         known = self._known_values.all
-        values = np.array([own.columns for own in known], dtype=np.int64)
+        values = np.array([row.columns for row in known], dtype=np.int64)
         values = values.reshape(-1, VALUE_COLUMNS)[numbers]
         values[:, VALUE_PRODUCER] = producers
-        host = np.array([own.host for own in known], dtype=np.float64).reshape(-1, 3)[numbers]
+        host = np.array([row.host for row in known], dtype=np.float64).reshape(-1, 3)[numbers]
         return values, edges, host, sum([known[number].update_ns for number in numbers])
 
-    def _value(self, value: ProblemValue, own: ValueItems | ParameterItems) -> _Value:
-        if isinstance(own, ValueItems):
-            return _Value([NOBODY, *self._way(own.shared), *[NOTHING] * 5], (0.0, 0.0, 0.0), 0.0)
-        served = self._served(value, own)
-        gather, often, once = served.targets[0] if self.models.reads_shared(value) else _NO_CHAINS
+    def _value(self, value: ProblemValue, items: ValueItems | ParameterItems) -> _Value:
+        if isinstance(items, ValueItems):
+            return _Value([NOBODY, *self._way(items.shared), *[NOTHING] * 5], (0.0, 0.0, 0.0), 0.0)
+        chains = self._parameter_chains(value, items)
+        gather, often, once = chains.targets[0] if self.models.reads_shared(value) else _NO_CHAINS
         trained = int(self.models.parameter(value).trained)
-        columns = [NOBODY, NOTHING, NOTHING, 0, gather, trained, often, once, served.spread]
-        return _Value(columns, (own.down_ns, own.host_ns, own.up_ns), own.update_ns)
+        columns = [NOBODY, NOTHING, NOTHING, 0, gather, trained, often, once, chains.spread]
+        return _Value(columns, (items.down_ns, items.host_ns, items.up_ns), items.update_ns)
 
-    def _edges(self, value: ProblemValue, own: ValueItems | ParameterItems) -> list[list[int]]:
-        """Of all readers of a value."""
+    def _edges(self, value: ProblemValue, items: ValueItems | ParameterItems) -> list[list[int]]:
+        """Rows of all readers of a value."""
         targets: Sequence[Sequence[int]] = ()
-        if isinstance(own, ParameterItems) and not self.models.reads_shared(value):
-            targets = self._served(value, own).targets
-        found = []
+        if isinstance(items, ParameterItems) and not self.models.reads_shared(value):
+            targets = self._parameter_chains(value, items).targets
+        edges = []
         for k, (position, port) in enumerate(value.readers):
-            way = own.to_readers[k] if k < len(own.to_readers) else None
+            way = items.to_readers[k] if k < len(items.to_readers) else None
             has_gradient = self.models.ops.model(position).inputs[port].has_gradient
             flags = int((position, port) in value.saving), int(has_gradient)
             chains = targets[k] if targets else _NO_CHAINS
-            found.append([position, port, 0, *self._way(way), *flags, *chains])
-        return found
+            edges.append([position, port, 0, *self._way(way), *flags, *chains])
+        return edges
 
     def _way(self, way: RedistributionItem | None) -> tuple[int, int, int]:
         if way is None:
@@ -320,37 +324,38 @@ class _StageDagWriter:
             chains = self._known_ways[key] = there, back, int(way.again)
         return chains
 
-    def _served(self, value: ProblemValue, own: ParameterItems) -> _Served:
-        key = self.models.key_of(own), self.models.key_of(self.models.parameter(value))
-        found = self._known_parameters.get(key)
-        if found is None:
-            found = self._known_parameters[key] = self._chains_of(value, own)
-        return found
+    def _parameter_chains(self, value: ProblemValue, items: ParameterItems) -> _ParameterChains:
+        key = self.models.key_of(items), self.models.key_of(self.models.parameter(value))
+        chains = self._known_parameters.get(key)
+        if chains is None:
+            chains = self._known_parameters[key] = self._chains_of(value, items)
+        return chains
 
-    def _chains_of(self, value: ProblemValue, own: ParameterItems) -> _Served:
-        model, row = self.models.parameter(value), np.array([own.codes])
+    def _chains_of(self, value: ProblemValue, items: ParameterItems) -> _ParameterChains:
+        model, row = self.models.parameter(value), np.array([items.codes])
         rest, spread = model.value(row), model.spread_path(row) if model.trained else ()
         targets = []
-        if own.rows is not None:
-            gather = self._of_rows(own.rows)
-            return _Served(NOTHING, [[NOTHING, NOTHING, gather]])
-        for target in own.targets:
+        if items.rows is not None:
+            gather = self._of_rows(items.rows)
+            return _ParameterChains(NOTHING, [[NOTHING, NOTHING, gather]])
+        for target in items.targets:
             needed = np.array([target])
             paths = [_path(model.value_moves, rest, model.read_value(needed)), (), ()]
             if model.trained:
                 paths[1:] = model.reduction_paths(row, needed)
             targets.append([self.chains.of_path(path) for path in paths])
-        return _Served(self.chains.of_path(spread), targets)
+        return _ParameterChains(self.chains.of_path(spread), targets)
 
-    def _of_rows(self, own: Gathered) -> int:
-        if not own.axes:
+    def _of_rows(self, rows: Gathered) -> int:
+        if not rows.axes:
             return NOTHING
-        buckets = max(1, -(-round(own.payload_bytes) // BUCKET_BYTES))
-        return self.chains.of([Hop(self.chains.link(own.axes), own.ns, buckets)])
+        buckets = max(1, -(-round(rows.payload_bytes) // BUCKET_BYTES))
+        return self.chains.of([Hop(self.chains.link(rows.axes), rows.ns, buckets)])
 
 
 class _Op(NamedTuple):
-    """All columns but those of segments, ns of the passes, and of what it has to do with others."""
+    """Op content: all columns except segments, ns of the passes, and ns of transfers between
+    stages."""
 
     columns: list[int]
     ns: tuple[float, float, float]
@@ -358,16 +363,16 @@ class _Op(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """All columns but that of the producer, down, work and up of its host, and its update."""
+    """Value content: columns except the producer, host times (down, work, up), and update time."""
 
     columns: list[int]
     host: tuple[float, float, float]
     update_ns: float
 
 
-class _Served(NamedTuple):
-    """Chains: of spreading a parameter; by target those of gathering, of reducing in every
-    microbatch, and once."""
+class _ParameterChains(NamedTuple):
+    """Chains of a parameter: spreading, and by target gathering, reducing in every microbatch and
+    reducing once."""
 
     spread: int
     targets: list[list[int]]
@@ -378,5 +383,5 @@ def _path(moves: Redistributions, source: IntArray, target: IntArray) -> Path:
     return moves.forward_path(a, b)
 
 
-def _stacked(rows: list[IntArray], columns: int) -> IntArray:
+def _stack(rows: list[IntArray], columns: int) -> IntArray:
     return np.concatenate([np.zeros((0, columns), dtype=np.int64), *rows])

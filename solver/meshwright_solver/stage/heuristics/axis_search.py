@@ -13,7 +13,7 @@ from math import inf
 
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.folding.fold import Folding
-from meshwright_solver.folding.weighted_graph import Weighted
+from meshwright_solver.folding.weighted_graph import WeightedGraph
 from meshwright_solver.lowering.lower import Lowered
 from meshwright_solver.search.core.cost_graph import CostGraph
 from meshwright_solver.search.core.crossover import crossed
@@ -34,7 +34,7 @@ class AxisSearch:
 
     def __init__(self, folding: Folding, lowered: Lowered) -> None:
         self.lowered = lowered
-        self._weighted = Weighted(folding, lowered)
+        self._weighted = WeightedGraph(folding, lowered)
 
     def graph(self, memory_limit_bytes: float) -> CostGraph:
         """What is searched."""

@@ -50,7 +50,7 @@ def two_ops(work_ns: float, moved_ns: float) -> StageDag:
     return indexed(
         StageDag(
             chains=chains, links=1, ops=ops, ns=np.full((2, 3), work_ns), edges=edges,
-            edge_first=nothing, values=values, made_first=nothing, made=nothing,
+            edge_first=nothing, values=values, output_first=nothing, outputs=nothing,
             segment_first=nothing, segments=nothing, host=np.zeros((1, 3)), update_ns=0.0,
             between_ns=0.0,
         )

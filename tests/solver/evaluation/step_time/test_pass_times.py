@@ -43,7 +43,7 @@ def course(first_ns: float, sent_ns: float, second_ns: float, buckets: int) -> S
     return indexed(
         StageDag(
             chains=chains, links=1, ops=ops, ns=np.full((2, 3), 10.0), edges=edges,
-            edge_first=nothing, values=values, made_first=nothing, made=nothing,
+            edge_first=nothing, values=values, output_first=nothing, outputs=nothing,
             segment_first=nothing, segments=nothing, host=np.zeros((3, 3)), update_ns=0.0,
             between_ns=0.0,
         )
