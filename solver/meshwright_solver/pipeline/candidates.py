@@ -11,7 +11,7 @@ import numpy as np
 from meshwright.schema import Considered, Infeasible, RecomputePolicy
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.pipeline.configurations import Configuration
-from meshwright_solver.pipeline.cuts import moved
+from meshwright_solver.pipeline.cuts import shifted_cuts
 from meshwright_solver.pipeline.estimate import Estimate
 from meshwright_solver.pipeline.stage_plans import StagePlans, StageWishes
 
@@ -91,7 +91,7 @@ class Option:
         want of memory, as much more than the device has as is missing; else estimated."""
         if self.plans is not None:
             return self.plans.priced.cost.memory_bytes.total
-        missing = 0 if self.refused is None else _missing(self.refused)
+        missing = 0 if self.refused is None else _missing_bytes(self.refused)
         return round(self.cut.capacity_bytes + missing if missing else self.cut.fullest_bytes)
 
     def considered(self, best_ns: float, memory_bytes: int, *, on_front: bool) -> Considered:
@@ -111,7 +111,7 @@ class Option:
 
 
 def cut(
-    own: Configuration,
+    configuration: Configuration,
     estimate: Estimate,
     layers: IntArray,
     ops: int,
@@ -125,29 +125,29 @@ def cut(
     share of a device's memory that is not reserved. shift: whether cuts are shifted while that
     makes the step faster; else only those between layers are looked at where there are plenty.
     """
-    if own.cuts is not None:
-        ns = estimate.step_ns(own.cuts)
-        return _cut(own.cuts, ns, estimate, usable) if ns < np.inf else None
+    if configuration.cuts is not None:
+        ns = estimate.step_ns(configuration.cuts)
+        return _cut(configuration.cuts, ns, estimate, usable) if ns < np.inf else None
     tries = min(_MOST_TRIES, int(_SHIFTING_NS / estimate.limits.pace.run_ns)) if shift else 0
-    found: list[tuple[float, tuple[int, ...]]] = []
+    timed_cuts: list[tuple[float, tuple[int, ...]]] = []
     rough = not shift and len(layers) >= _PLENTY * estimate.order.stages
     for at in (layers,) if rough else (layers, places_for(estimate, ops)):
         cuts = estimate.balanced(at)
         if cuts is not None:
-            cuts, ns = moved(cuts, at, estimate.step_ns, tries)
-            found.append((ns if found or at is not layers else ns / (1 + _SIMPLER), cuts))
-    if not found:
+            cuts, ns = shifted_cuts(cuts, at, estimate.step_ns, tries)
+            timed_cuts.append((ns if timed_cuts or at is not layers else ns / (1 + _SIMPLER), cuts))
+    if not timed_cuts:
         return None
-    cuts = min(found)[1]
+    cuts = min(timed_cuts)[1]
     return _cut(cuts, estimate.step_ns(cuts), estimate, usable)
 
 
 def leanest_cut(
-    own: Configuration, estimate: Estimate, ops: int, usable: float
+    configuration: Configuration, estimate: Estimate, ops: int, usable: float
 ) -> CutEstimate | None:
     """Where no cuts seem to keep the memory: those that need least of it. Plans of the whole need
     not be the ones that hold least, so that stages planned for it may fit."""
-    cuts = own.cuts or estimate.leanest(places_for(estimate, ops))
+    cuts = configuration.cuts or estimate.leanest(places_for(estimate, ops))
     if cuts is None:
         return None
     return _cut(cuts, estimate.stages(cuts).step_ns(), estimate, usable)
@@ -165,7 +165,7 @@ def places_for(estimate: Estimate, ops: int) -> IntArray:
     return at
 
 
-def _missing(why: Infeasible) -> int:
+def _missing_bytes(why: Infeasible) -> int:
     """Bytes of a device; 0 where it is not memory that there is too little of."""
     if why.constraint != "memory" or why.needed_bytes is None or why.available_bytes is None:
         return 0
@@ -177,13 +177,13 @@ def all_considered(
 ) -> tuple[Considered, ...]:
     """The fastest, and all for which nothing is at once as fast and smaller; the best plan's step
     and memory are of none of them."""
-    found = []
+    entries = []
     least = best_bytes
-    for place, own in enumerate(sorted(options, key=lambda own: own.ns)):
-        size = own.memory_bytes
-        on_front = own.refused is None and size < least
+    for place, option in enumerate(sorted(options, key=lambda option: option.ns)):
+        size = option.memory_bytes
+        on_front = option.refused is None and size < least
         if on_front:
             least = size
         if on_front or place < _SHOWN:
-            found.append(own.considered(best_ns, size, on_front=on_front))
-    return tuple(found)
+            entries.append(option.considered(best_ns, size, on_front=on_front))
+    return tuple(entries)

@@ -32,7 +32,7 @@ def least_passes(problem: Problem, max_axes: int) -> Passes:
     """The arithmetic alone of one microbatch, each op in the strategy in which it is fastest."""
     values = find_values(problem)
     sketches = OpSketches(problem, values)
-    found = np.full(3, np.inf)
+    least = np.full(3, np.inf)
     for mesh in meshes(problem.topology, max_axes):
         models = Models(problem, values, mesh, sketches)
         known: dict[IdentityKey, tuple[float, float, float]] = {}
@@ -46,6 +46,6 @@ def least_passes(problem: Problem, max_axes: int) -> Passes:
                 forward, inputs, weights = models.passes_ns(model, model.choices)
                 known[key] = float(forward.min()), float(inputs.min()), float(weights.min())
             total += known[key]
-        found = np.minimum(found, total)
-    forward_ns, inputs_ns, weights_ns = found.tolist()
+        least = np.minimum(least, total)
+    forward_ns, inputs_ns, weights_ns = least.tolist()
     return Passes(forward_ns=forward_ns, inputs_ns=inputs_ns, weights_ns=weights_ns, step_ns=0.0)

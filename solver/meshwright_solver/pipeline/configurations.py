@@ -61,7 +61,7 @@ class Configuration:
     def __str__(self) -> str:
         virtual = f" of {self.stages_per_rank} stages" if self.stages_per_rank > 1 else ""
         where = [
-            f"{own.ranks} on {name}" for own, name in zip(self.placement, self.on, strict=True)
+            f"{share.ranks} on {name}" for share, name in zip(self.placement, self.on, strict=True)
         ]
         placed = f" ({', then '.join(where)})" if where else ""
         return (
@@ -74,21 +74,21 @@ def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration
     """Every configuration to estimate. Raises InvalidInput where what is asked for cannot be."""
     wanted = request.pipeline
     cuts = _cuts(wanted.cuts, anatomy)
-    placed = _placed(request, min(_MOST_RANKS, len(anatomy.order)))
+    placed = _rank_placements(request, min(_MOST_RANKS, len(anatomy.order)))
     names = [group.device.name for group in request.topology.groups]
     refused: list[InvalidInput] = []
-    made = False
+    any_yielded = False
     layers = len(layer_begins(anatomy))
     for ranks, placement in placed:
         for microbatches in _microbatches(request, ranks):
             tried = _kinds(wanted, layers, ranks)
-            for own in _of_ranks(
+            for configuration in _of_ranks(
                 request, ranks, microbatches, cuts, tried, len(anatomy.order), refused
             ):
-                made = True
+                any_yielded = True
                 on = tuple(names[share.group] for share in placement)
-                yield replace(own, placement=placement, on=on)
-    if made or (wanted.ranks is None and cuts is None):
+                yield replace(configuration, placement=placement, on=on)
+    if any_yielded or (wanted.ranks is None and cuts is None):
         return
     if refused:
         raise refused[0]
@@ -99,7 +99,7 @@ def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration
     )
 
 
-def _placed(request: Request, most: int) -> list[tuple[int, Placement]]:
+def _rank_placements(request: Request, most: int) -> list[tuple[int, Placement]]:
     """Numbers of ranks, each with where they lie."""
     topology, wanted = request.topology, request.pipeline.ranks
     if not topology.beside:
@@ -108,17 +108,17 @@ def _placed(request: Request, most: int) -> list[tuple[int, Placement]]:
             return [(wanted, ())]
         return [(count, ()) for count in rank_counts(topology) if 1 < count <= most]
     every = list(placements(topology, most if wanted is None else max(most, wanted)))
-    found = [(sum(share.ranks for share in own), own) for own in every]
+    counted = [(sum(share.ranks for share in placement), placement) for placement in every]
     if wanted is None:
-        return found
-    counts = sorted({ranks for ranks, _ in found})
+        return counted
+    counts = sorted({ranks for ranks, _ in counted})
     if wanted not in counts:
         raise InvalidInput(
             f"{wanted} pipeline ranks cannot be equal parts of each group of "
             f"{topology.name or 'the topology'}; {', '.join(map(str, counts))} would do",
             pointer="/pipeline/ranks",
         )
-    return [(ranks, own) for ranks, own in found if ranks == wanted]
+    return [(ranks, placement) for ranks, placement in counted if ranks == wanted]
 
 
 def _of_ranks(
@@ -158,16 +158,16 @@ def _of_ranks(
 def _kinds(wanted: Pipeline, layers: int, ranks: int) -> list[tuple[ScheduleKind, tuple[int, ...]]]:
     """Schedules, and how many stages a rank has with each."""
     usual = {"interleaved_1f1b": virtual_counts(layers, ranks), "zb_v": (2,)}
-    given = None if wanted.stages_per_rank is None else (wanted.stages_per_rank,)
+    stated = None if wanted.stages_per_rank is None else (wanted.stages_per_rank,)
     kinds = _TRIED if wanted.schedule is None else (wanted.schedule,)
-    return [(kind, given or usual.get(kind, (1,))) for kind in kinds]
+    return [(kind, stated or usual.get(kind, (1,))) for kind in kinds]
 
 
 def virtual_counts(layers: int, ranks: int) -> tuple[int, ...]:
     """Stages a rank of interleaved schedules: for every number of layers that a stage may have, the
     fewest stages that hold them all; two and four where a rank has but one layer."""
     counts = {-(-layers // (ranks * each)) for each in range(1, layers // ranks + 1)}
-    return tuple(sorted(own for own in counts if 1 < own <= MAX_STAGES_PER_RANK)) or _VIRTUAL
+    return tuple(sorted(count for count in counts if 1 < count <= MAX_STAGES_PER_RANK)) or _VIRTUAL
 
 
 def _microbatches(request: Request, ranks: int) -> list[int]:
@@ -176,11 +176,11 @@ def _microbatches(request: Request, ranks: int) -> list[int]:
         return [request.setup.microbatches]
     batch = step_batch(request.graph, request.setup) or 1
     most = min(batch, _MOST_ROUNDS * ranks)
-    found = [count for count in range(1, most + 1) if batch % count == 0]
-    useful = [count for count in found if count % ranks == 0]
+    divisors = [count for count in range(1, most + 1) if batch % count == 0]
+    useful = [count for count in divisors if count % ranks == 0]
     if not useful:
         # as few as keep all ranks busy, up to a sample each
-        useful = [count for count in range(ranks, batch + 1) if batch % count == 0] or found[-1:]
+        useful = [count for count in range(ranks, batch + 1) if batch % count == 0] or divisors[-1:]
     doubling = useful[:1]
     for count in useful[1:]:
         if count >= 2 * doubling[-1]:

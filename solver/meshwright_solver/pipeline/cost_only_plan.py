@@ -51,7 +51,7 @@ class Sketches:
                 cost_ns=folded.cost.objective_ns,
                 lower_bound_ns=0.0,
                 gap=1.0,
-                meshes=tuple(dict.fromkeys(shown(own.mesh) for own in outcomes)),
+                meshes=tuple(dict.fromkeys(shown(outcome.mesh) for outcome in outcomes)),
                 history=history,
             ),
         )

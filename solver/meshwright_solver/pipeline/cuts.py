@@ -48,7 +48,7 @@ def places(crossing: FloatArray) -> IntArray:
     return least
 
 
-def moved(
+def shifted_cuts(
     cuts: tuple[int, ...],
     at: IntArray,
     step_ns: Callable[[tuple[int, ...]], float],
@@ -57,14 +57,14 @@ def moved(
     """Cuts that no shift of one of them by some places makes faster, and their step, after so many
     tries at the most. step_ns: infinite for cuts that cannot be."""
     best, best_ns = cuts, step_ns(cuts)
-    left = tries
+    remaining = tries
     improved = True
-    while improved and left > 0:
+    while improved and remaining > 0:
         improved = False
         for number in range(len(best)):
             for place in _near(best, number, at):
-                left -= 1
-                if left > 0:
+                remaining -= 1
+                if remaining > 0:
                     tried = (*best[:number], place, *best[number + 1 :])
                     ns = step_ns(tried)
                     if ns < best_ns * (1 - _LEAST_GAIN):
@@ -101,14 +101,17 @@ def balanced(
         return None
     until = np.array(
         [
-            [np.append(0.0, np.cumsum(own))[ends] for own in (w.ns, w.static_bytes, w.saved_bytes)]
+            [
+                np.append(0.0, np.cumsum(values))[ends]
+                for values in (w.ns, w.static_bytes, w.saved_bytes)
+            ]
             for w in ways
         ]
     )
     by = np.array([np.maximum.reduceat(w.passing_bytes, ends[:-1]) for w in ways])
     share = np.ones_like(in_flight) if passing is None else passing
     send = np.pad(send_ns[:, at], ((0, 0), (1, 1)))
-    choices, best_ns = _balanced(until, by, send, in_flight, limit_bytes, share)
+    choices, best_ns = _dynamic_program(until, by, send, in_flight, limit_bytes, share)
     if not np.isfinite(best_ns):
         return None
     cuts = [count - 1]
@@ -118,7 +121,7 @@ def balanced(
 
 
 @njit(cache=True, nogil=True)
-def _balanced(
+def _dynamic_program(
     until: FloatArray,
     by: FloatArray,
     send: FloatArray,
@@ -138,7 +141,7 @@ def _balanced(
     best[0] = 0.0
     choices = np.zeros((stages, count), dtype=np.int64)
     for stage in range(stages):
-        found = np.full(count, np.inf)
+        ends_ns = np.full(count, np.inf)
         for last in range(1, count):
             for way in range(ways):
                 if limit_bytes[way, stage] == -np.inf:
@@ -146,16 +149,16 @@ def _balanced(
                 ns, static, saved = until[way, 0], until[way, 1], until[way, 2]
                 most = 0.0
                 for first in range(last - 1, -1, -1):
-                    own = ns[last] - ns[first]
+                    stage_ns = ns[last] - ns[first]
                     size = static[last] - static[first]
                     size += in_flight[way, stage] * (saved[last] - saved[first])
                     most = max(most, by[way, first])
                     size += share[way, stage] * most
-                    if size > limit_bytes[way, stage] or own >= found[last]:
+                    if size > limit_bytes[way, stage] or stage_ns >= ends_ns[last]:
                         break
-                    own = max(best[first], own + send[stage, first])
-                    if own < found[last]:
-                        found[last] = own
+                    stage_ns = max(best[first], stage_ns + send[stage, first])
+                    if stage_ns < ends_ns[last]:
+                        ends_ns[last] = stage_ns
                         choices[stage, last] = first
-        best = found
+        best = ends_ns
     return choices, best[-1]

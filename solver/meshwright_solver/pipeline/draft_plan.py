@@ -71,11 +71,11 @@ def undominated(plans: Sequence[DraftPlan]) -> list[DraftPlan]:
             for plan in plans
         ]
     )
-    kept: list[int] = []
+    front: list[int] = []
     for number in np.lexsort(sums.T[::-1]).tolist():
-        if not any((sums[other] <= sums[number]).all() for other in kept):
-            kept.append(number)
-    return [plans[number] for number in sorted(kept)]
+        if not any((sums[other] <= sums[number]).all() for other in front):
+            front.append(number)
+    return [plans[number] for number in sorted(front)]
 
 
 def _mixture(one: DraftPlan, other: DraftPlan, share: float, layers: int) -> DraftPlan:

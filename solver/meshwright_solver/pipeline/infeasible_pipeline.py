@@ -18,10 +18,12 @@ def closest(options: Sequence[Option]) -> Infeasible | None:
             return np.inf
         return why.needed_bytes / why.available_bytes
 
-    refused = [(own.configuration, own.refused) for own in options if own.refused is not None]
+    refused = [
+        (option.configuration, option.refused) for option in options if option.refused is not None
+    ]
     if not refused:
         return None
-    configuration, why = min(refused, key=lambda own: missed(own[1]))
+    configuration, why = min(refused, key=lambda refusal: missed(refusal[1]))
     by = ""
     if why.needed_bytes and why.available_bytes:
         by = f" misses by {(why.needed_bytes - why.available_bytes) / 2**30:.2f} GiB"

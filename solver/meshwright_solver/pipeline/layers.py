@@ -25,13 +25,16 @@ def layer_begins(anatomy: Anatomy) -> IntArray:
     levels = fold(anatomy.graph, {}, nested=False).levels
     if not levels:
         return np.zeros(0, dtype=np.int64)
-    run = max(levels[0], key=lambda own: own.copies * own.period)
+    run = max(levels[0], key=lambda repeat: repeat.copies * repeat.period)
     order, place = anatomy.graph.topological_order(), anatomy.place
     looks = op_looks(anatomy.graph, order, {})
     modules = [_NUMBERED.match(op.name) for op in order]
-    names = [None if found is None else found[0] for found in modules]
+    names = [None if match is None else match[0] for match in modules]
     shifts = [_starts(looks, run.start + shift, run.period) for shift in range(run.period)]
-    starts = max(shifts, key=lambda own: sum(_is_first(names, start) for start in own))
+    starts = max(
+        shifts,
+        key=lambda starts_of_shift: sum(_is_first(names, start) for start in starts_of_shift),
+    )
     begins = []
     for start in starts:
         places = [place[op.name] for op in order[start : start + run.period] if op.name in place]

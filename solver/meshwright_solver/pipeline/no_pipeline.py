@@ -24,7 +24,7 @@ _FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
 _UNSURE = 1.05  # measured: estimates of pipelines short of memory are up to 4 % too low
 
 
-class Alone:
+class SingleStagePlan:
     """The plan without a pipeline, in another process where there is one: on the coarsest meshes
     of so many axes from the beginning, on the finest if that may win."""
 
@@ -33,7 +33,7 @@ class Alone:
         self._deadline = deadline
         self._axes = axes
         self._finest_axes = searches.shared.request.budget.max_axes
-        self._on_coarsest = self._begun(axes)
+        self._on_coarsest = self._start(axes)
         self._on_finest: Callable[[], Answer] | None = None
 
     @cached_property
@@ -44,19 +44,19 @@ class Alone:
         """Begin with the finest meshes where pipelines of which the best is estimated to take so
         long leave them a chance, and who asks can do other things meanwhile."""
         if self._searches.executor is not None and not self._is_beaten(_UNSURE * pipeline_ns):
-            self._on_finest = self._begun(self._finest_axes)
+            self._on_finest = self._start(self._finest_axes)
 
     def best(self, pipeline_ns: float) -> Answer:
         """On the finest meshes too, unless pipelines on the coarsest are far ahead."""
         coarse = self._coarse
         if self._is_beaten(pipeline_ns):
             return coarse
-        found = (self._on_finest or self._begun(self._finest_axes))()
+        fine = (self._on_finest or self._start(self._finest_axes))()
         if coarse.plan is None:
-            return found
-        if found.plan is None or coarse.plan.cost.step_ns < found.plan.cost.step_ns:
+            return fine
+        if fine.plan is None or coarse.plan.cost.step_ns < fine.plan.cost.step_ns:
             return coarse
-        return found
+        return fine
 
     def _is_beaten(self, pipeline_ns: float) -> bool:
         if self._finest_axes <= self._axes:
@@ -66,19 +66,21 @@ class Alone:
             return False
         return self._deadline.is_over() or plan.cost.step_ns > _FAR_AHEAD * pipeline_ns
 
-    def _begun(self, axes: int) -> Callable[[], Answer]:
+    def _start(self, axes: int) -> Callable[[], Answer]:
         """Where the time ends before another process has it: the best that is found at once."""
-        waiting = self._searches.begun(_planned, axes, self._deadline)
-        return lambda: waiting() or _planned(self._searches.shared, axes, self._deadline)
+        waiting = self._searches.begun(_plan_single_stage, axes, self._deadline)
+        return lambda: waiting() or _plan_single_stage(self._searches.shared, axes, self._deadline)
 
 
-def _planned(shared: SharedContext, axes: int, deadline: Deadline) -> Answer:
+def _plan_single_stage(shared: SharedContext, axes: int, deadline: Deadline) -> Answer:
     """On meshes of so many axes."""
     request = shared.request
     on_meshes_of = on_meshes(request, axes, is_final=axes == request.budget.max_axes)
-    own = within(on_meshes_of, deadline, _SHARE / len(request.topology.groups))
+    limited = within(on_meshes_of, deadline, _SHARE / len(request.topology.groups))
     ways = shared.anatomy.foldings
-    return plan_on_one_group(own, lambda one: plan_stage(one, None, deadline.stop, foldings=ways))
+    return plan_on_one_group(
+        limited, lambda one: plan_stage(one, None, deadline.stop, foldings=ways)
+    )
 
 
 def no_pipeline_patch(wanted: Pipeline) -> RequestPatch:
@@ -98,8 +100,8 @@ def plan_on_one_group(request: Request, planned: Planned) -> Answer:
     answers: list[Answer] = []
     first = 0
     for group in request.topology.groups:
-        own = request.model_copy(update={"topology": group})
-        answers.append(_placed(planned(own), request, group, first))
+        alone = request.model_copy(update={"topology": group})
+        answers.append(_on_whole_topology(planned(alone), request, group, first))
         first += group.device_count
     return min(answers, key=_worth)
 
@@ -126,7 +128,7 @@ def _worth(answer: Answer) -> tuple[bool, float]:
     return True, why.needed_bytes / why.available_bytes
 
 
-def _placed(answer: Answer, request: Request, group: Topology, first: int) -> Answer:
+def _on_whole_topology(answer: Answer, request: Request, group: Topology, first: int) -> Answer:
     """The answer for the whole topology, whose devices from `first` on the group has."""
     if answer.plan is None:
         if answer.infeasible is None:

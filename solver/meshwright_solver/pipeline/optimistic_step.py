@@ -18,15 +18,15 @@ from meshwright_solver.pipeline.draft_plan import DraftPlan
 _SPLIT = ("zb_h1", "zb_v")
 
 
-def outlook_ns(own: Configuration, way: DraftPlan) -> float:
+def outlook_ns(configuration: Configuration, way: DraftPlan) -> float:
     """On ranks of equal parts of one kind of devices."""
-    passes = way.split if own.schedule in _SPLIT else way.whole
+    passes = way.split if configuration.schedule in _SPLIT else way.whole
     once_ns = passes.begin_ns + passes.step_ns
     each_ns = passes.forward_ns + passes.inputs_ns + passes.weights_ns
-    bubble_ns = (own.ranks - 1) * each_ns / own.stages_per_rank
-    if own.schedule == "zb_h1":
+    bubble_ns = (configuration.ranks - 1) * each_ns / configuration.stages_per_rank
+    if configuration.schedule == "zb_h1":
         late_ns = passes.forward_ns + passes.inputs_ns - passes.weights_ns
-        bubble_ns = (own.ranks - 1) * max(late_ns, 0.0)
-    elif own.schedule == "zb_v":
+        bubble_ns = (configuration.ranks - 1) * max(late_ns, 0.0)
+    elif configuration.schedule == "zb_v":
         bubble_ns = 0.0
-    return (own.microbatches * each_ns + bubble_ns + once_ns) / own.ranks
+    return (configuration.microbatches * each_ns + bubble_ns + once_ns) / configuration.ranks

@@ -38,7 +38,7 @@ def fanned(
     waiting = [executor.submit(_done, work, task, ends) for task in tasks]
     try:
         for future in waiting:
-            if not _has_ended(future, deadline):
+            if not _ends_in_time(future, deadline):
                 return
             yield future.result()
     finally:
@@ -58,17 +58,17 @@ def begun(
         result = work(task, deadline)
         return lambda: result
     future = executor.submit(_done, work, task, deadline.on_every_clock())
-    return partial(_awaited, future, deadline)
+    return partial(_result_of, future, deadline)
 
 
-def _awaited(future: Future[Result], deadline: Deadline) -> Result | None:
-    if _has_ended(future, deadline):
+def _result_of(future: Future[Result], deadline: Deadline) -> Result | None:
+    if _ends_in_time(future, deadline):
         return future.result()
     future.cancel()
     return None
 
 
-def _has_ended(future: Future[Result], deadline: Deadline) -> bool:
+def _ends_in_time(future: Future[Result], deadline: Deadline) -> bool:
     """Whether a result came before the end of the time."""
     while not future.done() and not deadline.is_over():
         try:

@@ -43,8 +43,12 @@ from meshwright_solver.pipeline.configurations import Configuration, configurati
 from meshwright_solver.pipeline.draft import coarsest_axes
 from meshwright_solver.pipeline.drafts import DraftGroup, Drafts
 from meshwright_solver.pipeline.infeasible_pipeline import closest, nothing_fits
-from meshwright_solver.pipeline.mixed_cluster_prefilter import scouted
-from meshwright_solver.pipeline.no_pipeline import Alone, check_on_groups, no_pipeline_patch
+from meshwright_solver.pipeline.mixed_cluster_prefilter import ranked_groups
+from meshwright_solver.pipeline.no_pipeline import (
+    SingleStagePlan,
+    check_on_groups,
+    no_pipeline_patch,
+)
 from meshwright_solver.pipeline.option_planner import AS_GOOD, COARSE_TOLERANCE, OptionPlanner
 from meshwright_solver.pipeline.pipeline_document import document
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
@@ -126,17 +130,17 @@ class _PipelineSearch:
         alone = None
         if self._may_be_alone:
             self._say("no pipeline", 0, 1)
-            alone = Alone(self.searches, self._coarsest, self.deadline)
+            alone = SingleStagePlan(self.searches, self._coarsest, self.deadline)
         options = sorted(self._options(), key=lambda option: option.estimated_ns)
         self.options = {option.configuration: option for option in options}
         if alone is not None:
             alone.expect(options[0].ns if options else np.inf)
-        promising = self._planned(options)
+        promising = self._best_planned(options)
         single = None if alone is None else self._single(alone, promising)
         if promising is None:
             if single is not None:
                 return single
-            return Answer(infeasible=self._why_none())
+            return Answer(infeasible=self._reason_for_none())
         best = promising
         if single is None or self._may_win(best, single):
             best, notes = self.stages.refined(best)
@@ -148,13 +152,13 @@ class _PipelineSearch:
                 return self._with_considered(single)
             ms = single.plan.cost.step_ns / 1e6
             self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
-        self.notes += _idle(self.request.topology, best.configuration)
+        self.notes += _idle_notes(self.request.topology, best.configuration)
         others = [option for option in self.options.values() if option is not best]
         considered = all_considered(others, best.ns, best.memory_bytes)
         plan = document(self.request, self.stages.staged(best), best.plans, considered, self.notes)
         return Answer(plan=self._with_bound(plan))
 
-    def _single(self, alone: Alone, promising: Option | None) -> Answer:
+    def _single(self, alone: SingleStagePlan, promising: Option | None) -> Answer:
         """The answer without a pipeline. promising: the best option."""
         single = of_wider_request(
             alone.best(np.inf if promising is None else promising.ns),
@@ -167,7 +171,7 @@ class _PipelineSearch:
             self.best.offer()
         return single
 
-    def _why_none(self) -> Infeasible:
+    def _reason_for_none(self) -> Infeasible:
         options = list(self.options.values())
         return closest(options) or self.drafts.refused or nothing_fits(self.request)
 
@@ -201,12 +205,12 @@ class _PipelineSearch:
     def _options(self) -> list[Option]:
         """Every configuration that can be estimated, the promising ones better than the rest."""
         groups = self.drafts.groups(configurations(self.request, self.anatomy))
-        left = self.deadline.left_s()
-        seconds = None if left is None else left * _ESTIMATING
+        remaining_s = self.deadline.left_s()
+        seconds = None if remaining_s is None else remaining_s * _ESTIMATING
         estimating = Deadline.after(seconds, self.deadline.stop)
         if self.request.topology.beside:
             enough = float(_DRAFTED_OF_MIXED)
-            in_order = scouted(self.request, self.drafts, groups, estimating)
+            in_order = ranked_groups(self.request, self.drafts, groups, estimating)
         else:
             enough = np.inf
             in_order = self.drafts.look(groups, estimating)
@@ -215,14 +219,14 @@ class _PipelineSearch:
         kinds = len(self.request.topology.groups)
         promising = _promising(done, max(1, _SHARPENED // kinds))
         self.drafts.sharpen(promising, estimating)
-        found = [own for group in groups for own in group.options]
-        return found or self.drafts.tight_options(groups, _TIGHT)
+        options = [option for group in groups for option in group.options]
+        return options or self.drafts.tight_options(groups, _TIGHT)
 
     def _say_left_out(
         self, groups: Sequence[DraftGroup], done: Sequence[DraftGroup], time: Deadline
     ) -> None:
-        count = sum(len(own.configurations) for own in groups)
-        count -= sum(len(own.configurations) for own in done)
+        count = sum(len(group.configurations) for group in groups)
+        count -= sum(len(group.configurations) for group in done)
         if count and time.is_over():
             self.notes.append(f"{count} configurations were not estimated")
         elif count:
@@ -231,7 +235,7 @@ class _PipelineSearch:
                 "longer than others do with what there is"
             )
 
-    def _planned(self, options: Sequence[Option]) -> Option | None:
+    def _best_planned(self, options: Sequence[Option]) -> Option | None:
         """The best of the most promising options, planned on coarse meshes; None without a plan."""
         planned: list[Option] = []
         for tried, option in enumerate(_of_all_ranks(options)):
@@ -252,9 +256,9 @@ class _PipelineSearch:
 
     def _report(self, option: Option) -> None:
         """Offer an option whose stages are planned as an answer, before the search has ended."""
-        self.best(partial(self._so_far, option))
+        self.best(partial(self._current_answer, option))
 
-    def _so_far(self, option: Option) -> Answer:
+    def _current_answer(self, option: Option) -> Answer:
         assert option.plans is not None
         notes = (NOT_ENDED, *self.notes)
         plan = document(self.request, self.stages.staged(option), option.plans, (), notes)
@@ -274,17 +278,17 @@ class _PipelineSearch:
 
 def _promising(groups: Sequence[DraftGroup], most: int) -> list[DraftGroup]:
     """The best of every number of ranks, and what else is near the best; any where nothing fits."""
-    found = sorted((own for own in groups if own.options), key=lambda own: own.ns)
-    if not found:
+    estimated = sorted((group for group in groups if group.options), key=lambda group: group.ns)
+    if not estimated:
         return list(groups)[:most]
     seen: set[int] = set()
     firsts, others = [], []
-    for own in found:
-        if own.ranks not in seen and own.ns <= _BEST_OF_RANKS * found[0].ns:
-            firsts.append(own)
-        elif own.ns <= _NEAR * found[0].ns:
-            others.append(own)
-        seen.add(own.ranks)
+    for group in estimated:
+        if group.ranks not in seen and group.ns <= _BEST_OF_RANKS * estimated[0].ns:
+            firsts.append(group)
+        elif group.ns <= _NEAR * estimated[0].ns:
+            others.append(group)
+        seen.add(group.ranks)
     return [*firsts, *others][:most]
 
 
@@ -292,15 +296,15 @@ def _of_all_ranks(options: Sequence[Option]) -> list[Option]:
     """The first of every number of ranks before all others: what estimates err by, they err by for
     all of one number of ranks."""
     firsts: dict[int, Option] = {}
-    for own in options:
-        firsts.setdefault(own.configuration.ranks, own)
+    for option in options:
+        firsts.setdefault(option.configuration.ranks, option)
     first = list(firsts.values())
-    return [*first, *(own for own in options if not any(own is other for other in first))]
+    return [*first, *(option for option in options if not any(option is other for other in first))]
 
 
-def _idle(topology: Topology, own: Configuration) -> Iterator[str]:
+def _idle_notes(topology: Topology, configuration: Configuration) -> Iterator[str]:
     """That a configuration leaves groups of devices idle."""
-    used = {share.group for share in own.shares}
+    used = {share.group for share in configuration.shares}
     for number, group in enumerate(topology.groups):
         if number not in used:
             yield f"{group.device_count} {group.device.name} are idle: nothing found gains by them"

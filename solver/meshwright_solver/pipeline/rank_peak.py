@@ -20,7 +20,7 @@ from meshwright_solver.pipeline.stage_cost import StageCost
 
 
 @dataclass(frozen=True, slots=True)
-class Fullest:
+class RankPeaks:
     """costs: of every stage, with their moments."""
 
     schedule: ScheduleTable
@@ -29,8 +29,8 @@ class Fullest:
     def moments(self, stage: int) -> tuple[Moment, ...]:
         """The fullest of each of a stage's passes, and of what comes once a step."""
         rank = self.schedule.rank_of[stage]
-        found = self._moments(rank, stages_on(self.schedule.rank_of, rank))
-        return (*(moment for (own, _), moment in found.items() if own == stage), UPDATE)
+        moments = self._moments(rank, stages_on(self.schedule.rank_of, rank))
+        return (*(moment for (other, _), moment in moments.items() if other == stage), UPDATE)
 
     def of_stage(self, stage: int) -> MemoryUse:
         """What the stage holds in its place, whatever others on its rank do."""
@@ -42,19 +42,19 @@ class Fullest:
 
     def _use(self, stages: Sequence[int]) -> MemoryUse:
         rank = self.schedule.rank_of[stages[0]]
-        own = [self.costs[stage].cost.memory_bytes for stage in stages]
+        memories = [self.costs[stage].cost.memory_bytes for stage in stages]
         resting = MemoryUse(
-            parameters=sum(memory.parameters for memory in own),
-            gradients=sum(memory.gradients for memory in own),
-            optimizer=sum(memory.optimizer for memory in own),
+            parameters=sum(memory.parameters for memory in memories),
+            gradients=sum(memory.gradients for memory in memories),
+            optimizer=sum(memory.optimizer for memory in memories),
             activations=round(self.schedule.most_held(rank, *self._held(stages))),
-            reserved=own[0].reserved,
-            capacity=own[0].capacity,
-            host=sum(memory.host for memory in own),
-            host_capacity=own[0].host_capacity,
+            reserved=memories[0].reserved,
+            capacity=memories[0].capacity,
+            host=sum(memory.host for memory in memories),
+            host_capacity=memories[0].host_capacity,
         )
-        found = self._moments(rank, stages).values()
-        return at_fullest(resting, max(found, key=lambda moment: moment.total))
+        moments = self._moments(rank, stages).values()
+        return at_fullest(resting, max(moments, key=lambda moment: moment.total))
 
     def _held(self, stages: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """By stage, of those given: what is saved and what waits of one microbatch."""
@@ -73,11 +73,11 @@ class Fullest:
             if action.stage in stages:
                 key = action.stage, action.what
                 most[key] = max(most.get(key, 0.0), held)
-        found = {}
+        moments = {}
         for (stage, what), held in most.items():
-            own = self.costs[stage].moments.passes[_PASS[what]]
-            found[stage, what] = beside(own, max(0, round(held) - own.before), buffers)
-        return found
+            moment = self.costs[stage].moments.passes[_PASS[what]]
+            moments[stage, what] = beside(moment, max(0, round(held) - moment.before), buffers)
+        return moments
 
 
 _PASS = {Pass.F: 0, Pass.B: 1, Pass.I: 1, Pass.W: 2}

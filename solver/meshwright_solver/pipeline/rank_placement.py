@@ -43,16 +43,16 @@ class RankPart:
 def parts_of(topology: Topology, placement: Placement) -> tuple[RankPart, ...]:
     """By rank. Raises InvalidInput where a group cannot be cut into so many parts."""
     groups = topology.groups
-    firsts = [sum(own.device_count for own in groups[:number]) for number in range(len(groups))]
-    found: list[RankPart] = []
+    firsts = [sum(group.device_count for group in groups[:number]) for number in range(len(groups))]
+    parts: list[RankPart] = []
     for share in placement:
         group, first = groups[share.group], firsts[share.group]
         part, link = (group, None) if share.ranks == 1 else split(group, share.ranks)
-        found += (
+        parts += (
             RankPart(share.group, part, first + rank * part.device_count, link)
             for rank in range(share.ranks)
         )
-    return tuple(found)
+    return tuple(parts)
 
 
 def placements(topology: Topology, most: int) -> Iterator[Placement]:
@@ -87,19 +87,19 @@ def sends_ns(
 ) -> FloatArray:
     """(stages, positions): what a cut there, before the stage, sends takes one way in every
     microbatch; both sides share the bytes out over their devices."""
-    found = np.zeros((len(rank_of), len(crossing_bytes)))
+    times_ns = np.zeros((len(rank_of), len(crossing_bytes)))
     for stage, ranks in enumerate(pairwise(rank_of), start=1):
         sides = [parts[rank] for rank in ranks]
         if sides[0] is sides[1]:
             continue
-        links = [own.link if len({p.group for p in sides}) == 1 else own.topology.uplink
-                 for own in sides]  # fmt: skip
-        ends = [(link, own.topology.device_count) for link, own in zip(links, sides, strict=True)
+        links = [part.link if len({p.group for p in sides}) == 1 else part.topology.uplink
+                 for part in sides]  # fmt: skip
+        ends = [(link, part.topology.device_count) for link, part in zip(links, sides, strict=True)
                 if link is not None]  # fmt: skip
         rate = min(link.device_bytes_per_s * count for link, count in ends) * efficiency
         latency_ns = max(link.latency_ns for link, _ in ends)
-        found[stage] = latency_ns + crossing_bytes / rate * NS_PER_S
-    return found
+        times_ns[stage] = latency_ns + crossing_bytes / rate * NS_PER_S
+    return times_ns
 
 
 def link_between(one: RankPart, other: RankPart) -> Link:
@@ -107,7 +107,7 @@ def link_between(one: RankPart, other: RankPart) -> Link:
     if one.group == other.group:
         assert one.link is not None
         return one.link
-    uplinks = [own.topology.uplink for own in (one, other)]
+    uplinks = [part.topology.uplink for part in (one, other)]
     return slowest(link for link in uplinks if link is not None)
 
 

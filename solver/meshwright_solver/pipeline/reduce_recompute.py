@@ -22,7 +22,7 @@ from meshwright_solver.pipeline.stage_plans import (
     StageWishes,
     Wish,
     place_of,
-    planned_so,
+    plan_with_policy,
 )
 from meshwright_solver.pipeline.stage_problems import Staged
 from meshwright_solver.stage.recompute.candidates import POLICIES
@@ -34,7 +34,7 @@ _TRIED = 8  # chosen: stages a round, the longest first; each about a second
 
 
 @dataclass(frozen=True, slots=True)
-class Lightening:
+class RecomputeReduction:
     """request, wishes, tolerance: those that the stages were planned with."""
 
     request: Request
@@ -48,28 +48,30 @@ class Lightening:
         """The plans, or faster ones with lighter stages."""
         may = set(plans.first)
         while may and not self.deadline.is_over():
-            lighter = dict(self._planned(plans, may))
+            lighter = dict(self._lighter_answers(plans, may))
             if lighter:
-                plans = self._best(plans, lighter)
-            may = {own for own in lighter if plans.alone[own] is lighter[own]}
+                plans = self._merged(plans, lighter)
+            may = {number for number in lighter if plans.alone[number] is lighter[number]}
         return plans
 
-    def _planned(self, plans: StagePlans, may: set[int]) -> Iterator[tuple[int, StageAnswer]]:
+    def _lighter_answers(
+        self, plans: StagePlans, may: set[int]
+    ) -> Iterator[tuple[int, StageAnswer]]:
         """Of the stages that may do less again, the longest first: with the next lighter policy,
         where that is faster."""
-        policies = {own: _policy(plans.alone[own]) for own in may}
-        longest = sorted(may, key=lambda own: (-_step_ns(plans.alone[own]), own))
-        tried = [own for own in longest if policies[own] in _LIGHTER][:_TRIED]
+        policies = {stage: _policy(plans.alone[stage]) for stage in may}
+        longest = sorted(may, key=lambda stage: (-_step_ns(plans.alone[stage]), stage))
+        tried = [stage for stage in longest if policies[stage] in _LIGHTER][:_TRIED]
         tasks = []
         for number in tried:
             wish = self._wish(plans, number)
             place = place_of(self.staged, wish, self.wishes, self.tolerance)
             policy = _LIGHTER[policies[number]]
             tasks.append(StageTask.of(self.request, self.staged, wish, place, policy))
-        found = fanned(planned_so, tasks, self.deadline, self.executor)
-        for number, own in zip(tried, found, strict=False):
-            if own.answer.plan and _step_ns(own) < _step_ns(plans.alone[number]):
-                yield number, own
+        answers = fanned(plan_with_policy, tasks, self.deadline, self.executor)
+        for number, stage_answer in zip(tried, answers, strict=False):
+            if stage_answer.answer.plan and _step_ns(stage_answer) < _step_ns(plans.alone[number]):
+                yield number, stage_answer
 
     def _wish(self, plans: StagePlans, number: int) -> Wish:
         """In what the stage holds and its part of what its rank has left; what passes by is found
@@ -78,14 +80,16 @@ class Lightening:
         shares, held = [], []
         for stage, like in enumerate(plans.first):
             if like == number:
-                rank, own = order.rank_of[stage], priced.stages[stage].memory_bytes
-                assert own is not None
-                left = -plans.over_bytes[rank] * order.ranks / order.stages
-                shares.append((own.total - own.reserved + left) / (own.capacity - own.reserved))
+                rank, memory = order.rank_of[stage], priced.stages[stage].memory_bytes
+                assert memory is not None
+                spare = -plans.over_bytes[rank] * order.ranks / order.stages
+                shares.append(
+                    (memory.total - memory.reserved + spare) / (memory.capacity - memory.reserved)
+                )
                 held.append(order.in_flight[stage])
         return number, min(1.0, *shares), max(held), 0.0
 
-    def _best(self, plans: StagePlans, lighter: Mapping[int, StageAnswer]) -> StagePlans:
+    def _merged(self, plans: StagePlans, lighter: Mapping[int, StageAnswer]) -> StagePlans:
         """All of the lighter ones if they fit together, else one by one those that do."""
         together = self._with(plans, lighter.items())
         if together is not None:
@@ -99,16 +103,16 @@ class Lightening:
     ) -> StagePlans | None:
         """The plans with lighter ones in their place, if they fit and are faster so."""
         alone = {**plans.alone, **dict(lighter)}
-        found = StagePlans.of(plans.configuration, self.staged, alone, plans.first)
-        return found if max(found.over_bytes) <= 0 and found.ns < plans.ns else None
+        combined = StagePlans.of(plans.configuration, self.staged, alone, plans.first)
+        return combined if max(combined.over_bytes) <= 0 and combined.ns < plans.ns else None
 
 
-def _policy(own: StageAnswer) -> RecomputePolicy:
-    assert own.answer.plan is not None
-    again = own.answer.plan.stages[0].recompute
+def _policy(stage_answer: StageAnswer) -> RecomputePolicy:
+    assert stage_answer.answer.plan is not None
+    again = stage_answer.answer.plan.stages[0].recompute
     return "none" if again is None else again.policy
 
 
-def _step_ns(own: StageAnswer) -> float:
-    assert own.answer.plan is not None
-    return own.answer.plan.cost.step_ns
+def _step_ns(stage_answer: StageAnswer) -> float:
+    assert stage_answer.answer.plan is not None
+    return stage_answer.answer.plan.cost.step_ns

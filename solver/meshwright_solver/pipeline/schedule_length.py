@@ -34,8 +34,8 @@ class Pace:
         counts = [ranks * rounds for rounds in (_FEW, _MORE)]
         if microbatches <= counts[-1]:
             counts = [microbatches]
-        made = [schedule(kind, ranks, count, stages_per_rank) for count in counts]
-        return Pace(microbatches, tuple(made))
+        runs = [schedule(kind, ranks, count, stages_per_rank) for count in counts]
+        return Pace(microbatches, tuple(runs))
 
     @property
     def is_split(self) -> bool:
@@ -48,12 +48,12 @@ class Pace:
 
     def step_ns(self, durations: Durations, once: FloatArray) -> float:
         """once: by stage, what its rank does at the end of the step."""
-        found = [step_ns(run, durations, once) for run in self.runs]
-        if len(found) == 1:
-            return found[0]
+        steps_ns = [step_ns(run, durations, once) for run in self.runs]
+        if len(steps_ns) == 1:
+            return steps_ns[0]
         few, more = self.runs
-        each_ns = (found[1] - found[0]) / (more.microbatches - few.microbatches)
+        each_ns = (steps_ns[1] - steps_ns[0]) / (more.microbatches - few.microbatches)
         # the first rounds can be faster than the rank that works longest
         work = durations.forward + durations.inputs + durations.weights
         each_ns = max(each_ns, float(np.bincount(more.rank_of, work).max()))
-        return found[1] + each_ns * (self.microbatches - more.microbatches)
+        return steps_ns[1] + each_ns * (self.microbatches - more.microbatches)

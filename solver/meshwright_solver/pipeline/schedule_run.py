@@ -55,9 +55,9 @@ class ScheduleTimeline:
     def of_rank(self, rank: int) -> list[tuple[Action, float, float]]:
         """What a rank does, when it starts and when it ends."""
         first, last = self.schedule.table[1][rank : rank + 2]
-        own = zip(self.starts[first:last].tolist(), self.ends[first:last].tolist(), strict=True)
+        times = zip(self.starts[first:last].tolist(), self.ends[first:last].tolist(), strict=True)
         actions = self.schedule.orders[rank]
-        return [(action, start, end) for action, (start, end) in zip(actions, own, strict=True)]
+        return [(action, start, end) for action, (start, end) in zip(actions, times, strict=True)]
 
 
 class DeadlockError(ValueError):
@@ -102,7 +102,7 @@ def _run(
     # arrived[direction, stage, microbatch]: when what that pass waits for has come
     arrived = np.full((2, stages, microbatches), np.inf)
     arrived[0, 0, :] = 0.0
-    made = np.full((stages, microbatches), np.inf)
+    forward_ends = np.full((stages, microbatches), np.inf)
     halves = np.full((stages, microbatches), np.inf)
     link = np.zeros((2, stages))
     at = bounds[:-1].copy()
@@ -118,7 +118,7 @@ def _run(
                 elif what == 3:
                     ready = halves[stage, j]
                 else:
-                    ready = made[stage, j]
+                    ready = forward_ends[stage, j]
                     if stage + 1 < stages:
                         ready = max(ready, arrived[1, stage, j])
                 if ready == np.inf:
@@ -128,7 +128,7 @@ def _run(
                 starts[at[rank]], ends[at[rank]] = start, end
                 free[rank] = end
                 if what == 0:
-                    made[stage, j] = end
+                    forward_ends[stage, j] = end
                 if what == 2:
                     halves[stage, j] = end
                 back = what != 0

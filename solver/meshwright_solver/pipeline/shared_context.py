@@ -55,7 +55,7 @@ class Searches:
     def _bound(self, work: Work[Task, Result]) -> Callable[[Task, Deadline], Result]:
         if self.executor is None:
             return partial(work, self.shared)
-        return partial(_elsewhere, self._packed, work)
+        return partial(_run_packed, self._packed, work)
 
     @cached_property
     def _packed(self) -> bytes:
@@ -63,7 +63,7 @@ class Searches:
         return zlib.compress(pickle.dumps(self.shared.request), level=1)
 
 
-def _elsewhere(packed: bytes, work: Work[Task, Result], task: Task, deadline: Deadline) -> Result:
+def _run_packed(packed: bytes, work: Work[Task, Result], task: Task, deadline: Deadline) -> Result:
     return work(_unpacked(packed), task, deadline)
 
 

@@ -27,21 +27,21 @@ def waiting_of_ops(
 ) -> dict[tuple[str, str], float]:
     """The same of some of the ops: what waits, and how many bytes of it."""
     values = models.values
-    own = [p for p in ops if models.ops.model(p).weights_share > 0.0]
+    split_ops = [p for p in ops if models.ops.model(p).weights_share > 0.0]
     read = {
         values.value_of[models.problem.ops[position].inputs[k].tensor].root: None
-        for position in own
+        for position in split_ops
         for k in values.saved_inputs[position]
     }
     share = AssignmentShare((), tuple([values.value_of[root] for root in read]))
-    return _waiting(models, assignment, ledger_of(models, assignment, share), own)
+    return _waiting(models, assignment, ledger_of(models, assignment, share), split_ops)
 
 
 def _waiting(
     models: Models, assignment: Assignment, ledger: Ledger, ops: Iterable[int]
 ) -> dict[tuple[str, str], float]:
     """By `input` or `gradient` and the root of the value."""
-    found: dict[tuple[str, str], float] = {}
+    bytes_of: dict[tuple[str, str], float] = {}
     problem, values, spaces = models.problem, models.values, models.ops
     for position in ops:
         codes, model = assignment.ops[position], spaces.model(position)
@@ -57,12 +57,12 @@ def _waiting(
             if not size:
                 needed = np.array([items.read.codes]) if items.read else model.required(row, k)
                 size = _local(models, value.root, needed)
-            found["input", value.root] = size
+            bytes_of["input", value.root] = size
         for k, port in enumerate(op.outputs):
             if problem.tensors[port.tensor].has_gradient:
                 root = values.value_of[port.tensor].root
-                found["gradient", root] = _local(models, root, model.made(row, k))
-    return found
+                bytes_of["gradient", root] = _local(models, root, model.made(row, k))
+    return bytes_of
 
 
 def _local(models: Models, root: str, states: IntArray) -> float:

@@ -43,7 +43,7 @@ class StageCost:
 
     def of_copy(self, stage: Stage, copy: Stage) -> StageCost:
         """The same of a copy of the stage under other names."""
-        names = {own.op: other.op for own, other in zip(stage.ops, copy.ops, strict=True)}
+        names = {op.op: other.op for op, other in zip(stage.ops, copy.ops, strict=True)}
         return replace(self, moments=self.moments.renamed(names))
 
 

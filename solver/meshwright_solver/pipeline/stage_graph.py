@@ -53,11 +53,11 @@ class Anatomy:
     @cached_property
     def last_read_at(self) -> Mapping[str, int]:
         """By tensor that a shared op makes, the last position that needs it, through views too."""
-        found: dict[str, int] = {}
+        last_reads: dict[str, int] = {}
         for at, op in enumerate(self.order):
             for name in op.inputs:
-                found.update(dict.fromkeys(self.roots(name), at))
-        return found
+                last_reads.update(dict.fromkeys(self.roots(name), at))
+        return last_reads
 
     def roots(self, name: str) -> tuple[str, ...]:
         """The tensors made by shared ops from which a tensor is made."""
@@ -86,27 +86,29 @@ class Anatomy:
     def _copied(self) -> frozenset[str]:
         rules = RuleTable(self.graph.instantiate({}))
         weighted = {t.name for t in self.graph.tensors if t.role == "parameter"}
-        found = set()
+        copied = set()
         for op in self._sorted:
             if weighted.isdisjoint(op.inputs):
-                found.add(op.name)
+                copied.add(op.name)
                 continue
             weighted.update(op.outputs)
             rule = rules.rule_of(op)
             if rule is not None and rule.known.op_class == "view":
-                found.add(op.name)
-        return frozenset(found)
+                copied.add(op.name)
+        return frozenset(copied)
 
     @cached_property
     def _roots(self) -> Mapping[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        roots_of: dict[str, tuple[str, ...]] = {}
         for op in self._sorted:
             if op.name in self._copied:
-                roots = tuple(dict.fromkeys(r for name in op.inputs for r in found.get(name, ())))
-                found.update(dict.fromkeys(op.outputs, roots))
+                roots = tuple(
+                    dict.fromkeys(r for name in op.inputs for r in roots_of.get(name, ()))
+                )
+                roots_of.update(dict.fromkeys(op.outputs, roots))
             else:
-                found.update({name: (name,) for name in op.outputs})
-        return found
+                roots_of.update({name: (name,) for name in op.outputs})
+        return roots_of
 
 
 def stage_graphs(anatomy: Anatomy, cuts: Sequence[int]) -> tuple[Graph, ...]:
@@ -128,11 +130,11 @@ def received(graph: Graph) -> tuple[str, ...]:
 
 def _stage_graph(anatomy: Anatomy, stage: int, first: int, last: int) -> Graph:
     whole = anatomy.graph
-    made, read = anatomy.made_at, anatomy.last_read_at
-    comes = [name for name, at in made.items() if at < first <= read.get(name, -1)]
-    goes = [name for name, at in made.items() if at < last <= read.get(name, -1)]
+    producer_at, last_read_at = anatomy.made_at, anatomy.last_read_at
+    comes = [name for name, at in producer_at.items() if at < first <= last_read_at.get(name, -1)]
+    goes = [name for name, at in producer_at.items() if at < last <= last_read_at.get(name, -1)]
     ends = {name: _made_by(anatomy, name) for name in dict.fromkeys([*whole.outputs, whole.loss])}
-    own = [name for name, at in ends.items() if name is not None and first <= at < last]
+    outputs = [name for name, at in ends.items() if name is not None and first <= at < last]
     ops = [
         *(
             Op(
@@ -144,19 +146,19 @@ def _stage_graph(anatomy: Anatomy, stage: int, first: int, last: int) -> Graph:
             )
             for name in comes
         ),
-        *anatomy.with_copied(anatomy.order[first:last], own),
+        *anatomy.with_copied(anatomy.order[first:last], outputs),
     ]
     # gradients come from the loss alone, wherever that is, and not from other outputs
-    has_loss = whole.loss is not None and whole.loss not in own
-    kept = [name for name in own if name in whole.outputs and not (has_loss and goes)]
+    has_loss = whole.loss is not None and whole.loss not in outputs
+    stage_outputs = [name for name in outputs if name in whole.outputs and not (has_loss and goes)]
     here = {name for op in ops for name in (*op.inputs, *op.outputs)}
     return Graph(
         name=f"{whole.name} stage {stage}",
         symbols=whole.symbols,
         tensors=tuple(tensor for tensor in whole.tensors if tensor.name in here),
         ops=tuple(ops),
-        outputs=tuple(dict.fromkeys([*goes, *kept])),
-        loss=whole.loss if whole.loss in own else None,
+        outputs=tuple(dict.fromkeys([*goes, *stage_outputs])),
+        loss=whole.loss if whole.loss in outputs else None,
     )
 
 

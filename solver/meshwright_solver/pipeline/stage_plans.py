@@ -86,9 +86,11 @@ class StageTask:
     ) -> StageTask:
         """place: see `place_of`."""
         number, memory_share, *_ = wish
-        own = staged.request(request, number, memory_share)
+        stage_request = staged.request(request, number, memory_share)
         judged = staged.stage_problem(number)
-        return StageTask(own, place, policy, share, planned, judged, staged.schedule.is_split)
+        return StageTask(
+            stage_request, place, policy, share, planned, judged, staged.schedule.is_split
+        )
 
 
 def place_of(staged: Staged, wish: Wish, wishes: StageWishes, tolerance: float) -> StagePosition:
@@ -114,32 +116,32 @@ class StageAnswer:
 
 
 @uncollected
-def planned_or_else(task: StageTask, deadline: Deadline) -> StageAnswer:
+def plan_with_fallback(task: StageTask, deadline: Deadline) -> StageAnswer:
     """With the task's policy; where there is no plan so, with what the request says."""
-    found = planned_so(task, deadline)
-    if found.answer.plan is None and task.policy is not None:
-        return planned_so(replace(task, policy=None), deadline)
-    return found
+    stage_answer = plan_with_policy(task, deadline)
+    if stage_answer.answer.plan is None and task.policy is not None:
+        return plan_with_policy(replace(task, policy=None), deadline)
+    return stage_answer
 
 
 @uncollected
-def planned_so(task: StageTask, deadline: Deadline) -> StageAnswer:
+def plan_with_policy(task: StageTask, deadline: Deadline) -> StageAnswer:
     """With the task's policy, or not at all."""
-    answer = _answered(task, task.policy, deadline)
+    answer = _answer_of(task, task.policy, deadline)
     if answer.plan is None:
         return StageAnswer(answer)
     problem = task.judged.problem(calibration_for(task.request))
     return StageAnswer(answer, stage_cost(problem, answer.plan.stages[0], split=task.split))
 
 
-def _answered(task: StageTask, policy: RecomputePolicy | None, deadline: Deadline) -> Answer:
-    own, place = within(task.request, deadline, task.share), task.place
+def _answer_of(task: StageTask, policy: RecomputePolicy | None, deadline: Deadline) -> Answer:
+    request, place = within(task.request, deadline, task.share), task.place
     if policy is None:
         place = replace(place, meshes=())
     else:
-        recompute = own.recompute.model_copy(update={"policy": policy})
-        own = own.model_copy(update={"recompute": recompute})
-    return task.planned(own, None, deadline.stop, place)
+        recompute = request.recompute.model_copy(update={"policy": policy})
+        request = request.model_copy(update={"recompute": recompute})
+    return task.planned(request, None, deadline.stop, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +162,18 @@ class StagePlans:
     ) -> StagePlans:
         """All those alone have plans."""
         stages = [
-            as_planned_for(_plan(alone[own]).stages[0], staged.graphs[own], staged.graphs[stage])
-            for stage, own in enumerate(first)
+            as_planned_for(
+                _plan(alone[planned]).stages[0], staged.graphs[planned], staged.graphs[stage]
+            )
+            for stage, planned in enumerate(first)
         ]
-        costs = {number: own.cost for number, own in alone.items() if own.cost is not None}
+        costs = {number: answer.cost for number, answer in alone.items() if answer.cost is not None}
         return StagePlans(configuration, priced(staged, stages, first, costs), alone, first)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
         """Of each stage alone, in their order."""
-        return tuple([_plan(self.alone[own]) for own in self.first])
+        return tuple([_plan(self.alone[number]) for number in self.first])
 
     @property
     def ns(self) -> float:
@@ -178,12 +182,12 @@ class StagePlans:
     @property
     def over_bytes(self) -> list[int]:
         """By rank: by how much it misses the memory of a device; nothing and less where it fits."""
-        return [own.total - own.capacity for own in self.priced.of_ranks]
+        return [use.total - use.capacity for use in self.priced.of_ranks]
 
 
-def _plan(own: StageAnswer) -> Plan:
-    assert own.answer.plan is not None
-    return own.answer.plan
+def _plan(stage_answer: StageAnswer) -> Plan:
+    assert stage_answer.answer.plan is not None
+    return stage_answer.answer.plan
 
 
 def plan_stages_that_fit(
@@ -204,25 +208,25 @@ def plan_stages_that_fit(
     known: dict[Wish, StageAnswer] = {}
     batch = step_batch(request.graph, request.setup)
     for _ in range(_ROUNDS):
-        found = plan_stages(
+        plans = plan_stages(
             request, configuration, staged, wishes, deadline, tolerance, plan_stage, executor, known
         )
-        if isinstance(found, Infeasible):
-            return found if closest is None else _misses(closest, batch)
-        over = found.over_bytes
+        if isinstance(plans, Infeasible):
+            return plans if closest is None else _shortfall(closest, batch)
+        over = plans.over_bytes
         if max(over) <= 0:
-            return found
+            return plans
         if closest is not None and max(over) >= max(closest.over_bytes):
             break
-        closest = found
-        wishes = replace(wishes, shares=_less(wishes.shares, staged, over, request))
+        closest = plans
+        wishes = replace(wishes, shares=_reduced_shares(wishes.shares, staged, over, request))
         if min(wishes.shares) <= 0 or deadline.is_over():
             break
     assert closest is not None
-    return _misses(closest, batch)
+    return _shortfall(closest, batch)
 
 
-def _misses(closest: StagePlans, batch: int | None) -> Infeasible:
+def _shortfall(closest: StagePlans, batch: int | None) -> Infeasible:
     """That the stages' searches found nothing: not that there is nothing."""
     over = closest.over_bytes
     rank = over.index(max(over))
@@ -232,11 +236,11 @@ def _misses(closest: StagePlans, batch: int | None) -> Infeasible:
         batch,
         any(stage.recompute is not None for stage in closest.priced.stages),
     )
-    found = misfit.infeasible()
-    return found.model_copy(update={"detail": f"pipeline rank {rank}: {found.detail}"})
+    infeasible = misfit.infeasible()
+    return infeasible.model_copy(update={"detail": f"pipeline rank {rank}: {infeasible.detail}"})
 
 
-def _less(
+def _reduced_shares(
     shares: tuple[float, ...], staged: Staged, over: Sequence[int], request: Request
 ) -> tuple[float, ...]:
     """The shares of stages without what their ranks have too much, in equal parts."""
@@ -268,25 +272,27 @@ def plan_stages(
     memory.
     """
     kinds = list(zip(staged.alike(request), wishes.kinds, strict=True))
-    first = [kinds.index(own) for own in kinds]
+    first = [kinds.index(kind) for kind in kinds]
     different = sorted(set(first))
     known = {} if known is None else known
     wanted: dict[int, Wish] = {}
     for number in different:
-        members = [stage for stage, own in enumerate(first) if own == number]
+        members = [stage for stage, planned_stage in enumerate(first) if planned_stage == number]
         share = min(wishes.shares[stage] for stage in members)
         held = max(wishes.held[stage] for stage in members)
         wanted[number] = number, share, held, max(wishes.passing[stage] for stage in members)
-    new = [own for own in wanted.values() if own not in known]
+    new = [wish for wish in wanted.values() if wish not in known]
     tasks = []
     for done, wish in enumerate(new):
         policy = wishes.policies[wish[0]] if wishes.policies else None
         time_share = 1.0 if executor is not None else 1 / (len(new) - done)
         place = place_of(staged, wish, wishes, tolerance)
         tasks.append(StageTask.of(request, staged, wish, place, policy, time_share, planned))
-    for wish, own in zip(new, fanned(planned_or_else, tasks, deadline, executor), strict=False):
-        known[wish] = own
-        if own.answer.plan is None:
+    for wish, stage_answer in zip(
+        new, fanned(plan_with_fallback, tasks, deadline, executor), strict=False
+    ):
+        known[wish] = stage_answer
+        if stage_answer.answer.plan is None:
             break
     for number, wish in wanted.items():
         if wish not in known:

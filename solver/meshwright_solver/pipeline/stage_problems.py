@@ -91,38 +91,38 @@ class Staged:
         calibration: Calibration | None = None,
     ) -> Staged:
         """As a plan says it; PlanError where its stages are not stages of the graph."""
-        said = plan.schedule
-        if said is None:
+        stated = plan.schedule
+        if stated is None:
             raise PlanError("the plan has several stages and no schedule")
         anatomy = Anatomy(graph, setup.phase == "training")
         begins = []
         for stage in plan.stages:
-            own = [anatomy.place[op.op] for op in stage.ops if op.op in anatomy.place]
-            if not own:
+            positions = [anatomy.place[op.op] for op in stage.ops if op.op in anatomy.place]
+            if not positions:
                 raise PlanError("the plan has a stage without ops of the graph")
-            begins.append(min(own))
+            begins.append(min(positions))
         if begins != sorted(begins) or begins[0] != 0:
             raise PlanError("the plan's stages are not in the order of the graph's ops")
-        made = schedule(said.kind, said.ranks, plan.microbatches, said.stages_per_rank)
-        if made.stages != len(plan.stages):
-            raise PlanError(f"{said.kind} has {made.stages} stages, the plan {len(plan.stages)}")
-        found = Staged(
+        order = schedule(stated.kind, stated.ranks, plan.microbatches, stated.stages_per_rank)
+        if order.stages != len(plan.stages):
+            raise PlanError(f"{stated.kind} has {order.stages} stages, the plan {len(plan.stages)}")
+        staged = Staged(
             anatomy,
             topology,
             setup,
             calibration_of(plan, calibration),
-            made,
+            order,
             tuple(begins[1:]),
-            _placement_of(plan, topology, made),
+            _placement_of(plan, topology, order),
         )
-        for number, (stage, own_graph) in enumerate(zip(plan.stages, found.graphs, strict=True)):
+        for number, (stage, stage_graph) in enumerate(zip(plan.stages, staged.graphs, strict=True)):
             named = {op.op for op in stage.ops}
             missing = [
-                op.name for op in own_graph.ops if op.name not in named and op.kind == RECEIVE
+                op.name for op in stage_graph.ops if op.name not in named and op.kind == RECEIVE
             ]
             if missing:
                 raise PlanError(f"stage {number} of the plan lacks {missing[0]!r}")
-        return found
+        return staged
 
     @cached_property
     def graphs(self) -> tuple[Graph, ...]:
@@ -139,9 +139,9 @@ class Staged:
 
     def link(self, stage: int) -> Link:
         """The slowest link between a stage and its neighbours on other ranks."""
-        own = self.part(stage)
+        part = self.part(stage)
         near = [self.part(s) for s in (stage - 1, stage + 1) if 0 <= s < self.schedule.stages]
-        return slowest(link_between(own, other) for other in near if other is not own)
+        return slowest(link_between(part, other) for other in near if other is not part)
 
     def alike(self, request: Request) -> list[int]:
         """For every stage, the first one whose plan may serve it too."""
@@ -181,13 +181,13 @@ class Staged:
 
     def distance(self, stage: int) -> Hashable:
         """Equal for stages that are as far from the one before: groups, and levels inside one."""
-        before, own = self.part(stage - 1), self.part(stage)
-        if before.group != own.group:
-            return before.group, own.group
-        if own is before:
-            return own.group, own.group
-        level = self.wiring.crossed(*(np.array([part.first]) for part in (before, own)))
-        return own.group, own.group, int(level[0])
+        before, part = self.part(stage - 1), self.part(stage)
+        if before.group != part.group:
+            return before.group, part.group
+        if part is before:
+            return part.group, part.group
+        level = self.wiring.crossed(*(np.array([each.first]) for each in (before, part)))
+        return part.group, part.group, int(level[0])
 
     def setup_of(self, stage: int) -> Setup:
         """The setup, of the inputs that the stage reads."""
@@ -196,7 +196,7 @@ class Staged:
             inputs = [t.name for t in self.anatomy.graph.tensors if t.role in ("input", "label")]
             here = {tensor.name for tensor in self.graphs[stage].tensors}
             cuts = zip(inputs, self.setup.dataset, strict=True)
-            update["dataset"] = tuple(own for name, own in cuts if name in here)
+            update["dataset"] = tuple(dataset for name, dataset in cuts if name in here)
         return self.setup.model_copy(update=update)
 
     def stage_problem(self, stage: int) -> StageProblem:
@@ -244,19 +244,19 @@ class Staged:
         )
 
 
-def _placement_of(plan: Plan, topology: Topology, made: ScheduleTable) -> Placement:
+def _placement_of(plan: Plan, topology: Topology, order: ScheduleTable) -> Placement:
     """Which groups of a mixed cluster a plan's ranks lie on, by their first devices; PlanError
     where they are not equal parts of neighbouring ranks."""
     if not topology.beside:
         return ()
     ends = np.cumsum([group.device_count for group in topology.groups])
-    first = [plan.stages[stages_on(made.rank_of, r)[0]].ranks_from for r in range(made.ranks)]
+    first = [plan.stages[stages_on(order.rank_of, r)[0]].ranks_from for r in range(order.ranks)]
     of_ranks = np.searchsorted(ends, first, side="right").tolist()
-    found = tuple(RankShare(group, len(list(own))) for group, own in groupby(of_ranks))
-    if len({share.group for share in found}) < len(found) or max(of_ranks) == len(ends):
+    placement = tuple(RankShare(group, len(list(ranks))) for group, ranks in groupby(of_ranks))
+    if len({share.group for share in placement}) < len(placement) or max(of_ranks) == len(ends):
         raise PlanError("the plan's pipeline ranks are not neighbours on groups of the topology")
     try:
-        parts_of(topology, found)
+        parts_of(topology, placement)
     except InvalidInput as wrong:
         raise PlanError(wrong.detail) from None
-    return found
+    return placement

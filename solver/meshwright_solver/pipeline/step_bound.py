@@ -57,18 +57,18 @@ def least_step_ns(
         return None
     works = _Works(request, anatomy, calibration)
     groups = request.topology.groups
-    found = []
+    bounds = []
     for count in alone:
-        for group, own in zip(groups, works.at(count), strict=False):
-            found.append(count * (own.busy_ns / group.device_count + own.launches_ns))
+        for group, work in zip(groups, works.at(count), strict=False):
+            bounds.append(count * (work.busy_ns / group.device_count + work.launches_ns))
     for configuration in wanted:
         of_groups = works.at(configuration.microbatches)
         if len(of_groups) > 1:
             devices = [group.device_count for group in groups]
-            found.append(configuration.microbatches * _shared_ns(of_groups, devices))
+            bounds.append(configuration.microbatches * _shared_ns(of_groups, devices))
         elif of_groups:
-            found.append(_of_ranks_ns(of_groups[0], configuration, groups[0].device_count))
-    return min(found, default=None)
+            bounds.append(_of_ranks_ns(of_groups[0], configuration, groups[0].device_count))
+    return min(bounds, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +86,21 @@ class _Work:
         return float(self.of_ops.sum())
 
 
-def _of_ranks_ns(work: _Work, own: Configuration, devices: int) -> float:
+def _of_ranks_ns(work: _Work, configuration: Configuration, devices: int) -> float:
     """On equal ranks of devices of one kind."""
-    each = devices / own.ranks
+    each = devices / configuration.ranks
     rank_ns = work.busy_ns / each + work.launches_ns
-    if own.schedule in _WHOLE_PASSES:
-        return rank_ns / (1 - (1 - 1 / own.microbatches) ** own.ranks)
+    if configuration.schedule in _WHOLE_PASSES:
+        return rank_ns / (1 - (1 - 1 / configuration.microbatches) ** configuration.ranks)
     chain_ns = work.chain_ns / each + work.chain_launches_ns
-    return max(own.microbatches * rank_ns / own.ranks, chain_ns)
+    return max(configuration.microbatches * rank_ns / configuration.ranks, chain_ns)
 
 
 def _shared_ns(works: Sequence[_Work], devices: Sequence[int]) -> float:
     """On groups of several kinds."""
-    rates = np.array([1 / max(own.busy_ns, 1e-9) for own in works])
+    rates = np.array([1 / max(work.busy_ns, 1e-9) for work in works])
     prices = rates / (rates * np.array(devices)).sum()
-    priced = np.array([price * own.of_ops for price, own in zip(prices, works, strict=True)])
+    priced = np.array([price * work.of_ops for price, work in zip(prices, works, strict=True)])
     return float(priced.min(axis=0).sum())
 
 
@@ -119,10 +119,10 @@ class _Works:
         if microbatches not in self._known:
             groups = self.request.topology.groups
             try:
-                found = [self._work(group, microbatches) for group in groups]
+                works = [self._work(group, microbatches) for group in groups]
             except InvalidInput:
-                found = []
-            self._known[microbatches] = found
+                works = []
+            self._known[microbatches] = works
         return self._known[microbatches]
 
     def _work(self, group: Topology, microbatches: int) -> _Work:
@@ -135,15 +135,15 @@ class _Works:
         values = find_values(problem)
         sketches = OpSketches(problem, values)
         (mesh, *_) = meshes(device, 1)
-        own = Models(problem, values, mesh, sketches)
+        models = Models(problem, values, mesh, sketches)
         without = Models(replace(problem, calibration=nothing), values, mesh, sketches)
         of_ops, chain, launches, chain_launches = [], 0.0, 0.0, 0.0
         for position, op in enumerate(problem.ops):
             if position in values.views or op.op.name not in self.anatomy.place:
                 continue
-            model = own.ops.model(position)
+            model = models.ops.model(position)
             copies = self.folding.stood_for.get(("op", op.op.name), 1)
-            whole = copies * np.array(own.passes_ns(model, model.choices)).min(axis=1)
+            whole = copies * np.array(models.passes_ns(model, model.choices)).min(axis=1)
             busy = copies * np.array(without.passes_ns(model, model.choices)).min(axis=1)
             of_ops.append(busy.sum())
             chain += float(busy[:2].sum())
