@@ -1,4 +1,4 @@
-"""The pipelines that are tried: what the request leaves open, in numbers that can be run."""
+"""Pipeline configurations: the valid combinations of the numbers that a request leaves open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from meshwright_solver.pipeline.rank_placement import Placement, RankShare, plac
 from meshwright_solver.pipeline.rank_topology import rank_counts, split
 from meshwright_solver.pipeline.stage_graph import Anatomy
 
-# gpipe never beats 1f1b, which waits as long and holds less
+# gpipe never beats 1f1b, which has the same bubble and less memory
 _TRIED: tuple[ScheduleKind, ...] = ("1f1b", "zb_h1", "interleaved_1f1b", "zb_v")
 _VIRTUAL = (2, 4)  # chosen: stages a rank of interleaved schedules of half a layer or less
 _MOST_RANKS = 64  # chosen: more than any published configuration has
@@ -30,9 +30,10 @@ _MOST_ROUNDS = 32  # chosen: microbatches over ranks; beyond it a bubble is unde
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """cuts: of the user, as positions in `Anatomy.order`; None where they are to be found.
+    """A configuration: ranks, schedule, stages per rank and microbatches.
 
-    placement: of the ranks on the groups of a mixed cluster, none on others. on: their devices.
+    cuts: of the user, as positions in `Anatomy.order`; None if the search decides. placement: of
+    the ranks on the groups of a mixed cluster; empty on others. on: names of their devices.
     """
 
     ranks: int
@@ -49,8 +50,10 @@ class Configuration:
 
     @property
     def request_patch(self) -> RequestPatch | None:
-        """The change of the request that leaves only this configuration; None where ranks lie on
-        certain groups, which a request cannot state."""
+        """The request patch that leaves only this configuration.
+
+        None with a placement, which a request cannot state.
+        """
         if self.placement:
             return None
         pipeline: dict[str, int | str | None] = {"ranks": self.ranks, "schedule": self.schedule}
@@ -71,7 +74,7 @@ class Configuration:
 
 
 def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration]:
-    """Every configuration to estimate. Raises InvalidInput where what is asked for cannot be."""
+    """Every configuration to estimate. Raises InvalidInput if a stated number is impossible."""
     wanted = request.pipeline
     cuts = _cuts(wanted.cuts, anatomy)
     placed = _rank_placements(request, min(_MOST_RANKS, len(anatomy.order)))
@@ -100,7 +103,7 @@ def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration
 
 
 def _rank_placements(request: Request, most: int) -> list[tuple[int, Placement]]:
-    """Numbers of ranks, each with where they lie."""
+    """Numbers of ranks, each with its placement."""
     topology, wanted = request.topology, request.pipeline.ranks
     if not topology.beside:
         if wanted is not None:
@@ -115,7 +118,7 @@ def _rank_placements(request: Request, most: int) -> list[tuple[int, Placement]]
     if wanted not in counts:
         raise InvalidInput(
             f"{wanted} pipeline ranks cannot be equal parts of each group of "
-            f"{topology.name or 'the topology'}; {', '.join(map(str, counts))} would do",
+            f"{topology.name or 'the topology'}. Use {', '.join(map(str, counts))}",
             pointer="/pipeline/ranks",
         )
     return [(ranks, placement) for ranks, placement in counted if ranks == wanted]
@@ -130,7 +133,7 @@ def _of_ranks(
     ops: int,
     refused: list[InvalidInput],
 ) -> Iterator[Configuration]:
-    """refused: why others cannot be is added to it."""
+    """The valid configurations of these numbers; errors of the others are added to `refused`."""
     wanted = request.pipeline
     for kind, counts in kinds:
         for count in counts:
@@ -156,7 +159,7 @@ def _of_ranks(
 
 
 def _kinds(wanted: Pipeline, layers: int, ranks: int) -> list[tuple[ScheduleKind, tuple[int, ...]]]:
-    """Schedules, and how many stages a rank has with each."""
+    """Schedules, each with its candidate numbers of stages per rank."""
     usual = {"interleaved_1f1b": virtual_counts(layers, ranks), "zb_v": (2,)}
     stated = None if wanted.stages_per_rank is None else (wanted.stages_per_rank,)
     kinds = _TRIED if wanted.schedule is None else (wanted.schedule,)
@@ -164,14 +167,17 @@ def _kinds(wanted: Pipeline, layers: int, ranks: int) -> list[tuple[ScheduleKind
 
 
 def virtual_counts(layers: int, ranks: int) -> tuple[int, ...]:
-    """Stages a rank of interleaved schedules: for every number of layers that a stage may have, the
-    fewest stages that hold them all; two and four where a rank has but one layer."""
+    """Candidate numbers of stages per rank of interleaved schedules.
+
+    For each number of layers per stage it is the fewest stages that hold all layers; 2 and 4 if a
+    rank has one layer.
+    """
     counts = {-(-layers // (ranks * each)) for each in range(1, layers // ranks + 1)}
     return tuple(sorted(count for count in counts if 1 < count <= MAX_STAGES_PER_RANK)) or _VIRTUAL
 
 
 def _microbatches(request: Request, ranks: int) -> list[int]:
-    """The setup's own number, or the numbers of ranks, doubling, that divide the batch."""
+    """The number in the setup, or multiples of the ranks that divide the batch, about doubling."""
     if request.setup.microbatches is not None:
         return [request.setup.microbatches]
     batch = step_batch(request.graph, request.setup) or 1
@@ -179,7 +185,7 @@ def _microbatches(request: Request, ranks: int) -> list[int]:
     divisors = [count for count in range(1, most + 1) if batch % count == 0]
     useful = [count for count in divisors if count % ranks == 0]
     if not useful:
-        # as few as keep all ranks busy, up to a sample each
+        # the fewest that keep all ranks busy; at most one sample each
         useful = [count for count in range(ranks, batch + 1) if batch % count == 0] or divisors[-1:]
     doubling = useful[:1]
     for count in useful[1:]:

@@ -51,7 +51,7 @@ class CutStages:
         return float(stages.begin_ns[0]) + self.limits.pace.step_ns(durations, stages.end_ns)
 
     def meshes(self) -> tuple[tuple[Mesh, ...], ...]:
-        """By stage: the useful meshes of draft plans with the recompute policy of its own plan."""
+        """By stage: the useful meshes of draft plans with the recompute policy of its draft."""
         plans, meshes = self.limits.plans, []
         for stage, number in enumerate(self.chosen.tolist()):
             draft = plans[number]

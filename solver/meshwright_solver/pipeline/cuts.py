@@ -1,12 +1,11 @@
-"""Where a pipeline is cut: stages of consecutive ops, the slowest as fast as can be.
+"""Cuts of a pipeline into stages of consecutive ops with the fastest slowest stage.
 
-    minimise    max over stages s of  sum of ns of its ops + what its cut sends
+    minimise    max over stages s of  sum of ns of its ops + ns of the transfer of its cut
     subject to  static bytes of its ops + in_flight[s] * saved bytes of its ops <= limit[s]
 
-by dynamic programming over the places where a cut sends least (Alpa and PipeDream search so too);
-where a stage may be planned in several ways, each stage in any of them.
-How long the whole step then takes depends on where the slow stages stand too: `moved` shifts cuts
-while that gets better.
+by dynamic programming over the places where a cut sends least, as in Alpa and PipeDream. Each stage
+may have any of several draft plans. The step also depends on the positions of slow stages:
+`shifted_cuts` improves the cuts by local search.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from meshwright_solver.common.compilation import njit
 from meshwright_solver.pipeline.op_profile import OpProfile
 from meshwright_solver.pipeline.stage_graph import Anatomy
 
-_REACH = 6  # chosen: places to each side, a layer or two
+_REACH = 6  # chosen: places on each side, a layer or two
 _LEAST_GAIN = 1e-6  # chosen: rounding
 _MOST_PLACES = 512  # chosen: some for every layer of a model of a hundred
 
 
 def crossing_bytes(anatomy: Anatomy, symbols: Mapping[str, int]) -> FloatArray:
-    """By position in `anatomy.order`: bytes of all tensors that a cut before it sends, whole."""
+    """(ops,): bytes of all tensors that a cut before each position sends, unsharded."""
     shapes = anatomy.graph.instantiate(symbols)
     change = np.zeros(len(anatomy.order) + 1)
     for name, last in anatomy.last_read_at.items():
@@ -39,7 +38,7 @@ def crossing_bytes(anatomy: Anatomy, symbols: Mapping[str, int]) -> FloatArray:
 
 
 def places(crossing: FloatArray) -> IntArray:
-    """Positions before which a cut sends no more than one position earlier would."""
+    """Positions at which a cut sends no more than one position earlier."""
     before = np.append(np.inf, crossing[1:-1])
     least: IntArray = np.arange(1, len(crossing))[crossing[1:] <= before]
     if len(least) > _MOST_PLACES:
@@ -54,8 +53,10 @@ def shifted_cuts(
     step_ns: Callable[[tuple[int, ...]], float],
     tries: int,
 ) -> tuple[tuple[int, ...], float]:
-    """Cuts that no shift of one of them by some places makes faster, and their step, after so many
-    tries at the most. step_ns: infinite for cuts that cannot be."""
+    """Local search: shifts of single cuts until none makes the step faster.
+
+    Returns the cuts and their step. step_ns: infinite for invalid cuts. tries: most evaluations.
+    """
     best, best_ns = cuts, step_ns(cuts)
     remaining = tries
     improved = True
@@ -73,7 +74,7 @@ def shifted_cuts(
 
 
 def _near(cuts: tuple[int, ...], number: int, at: IntArray) -> list[int]:
-    """Places about a cut and between its neighbours."""
+    """Candidate places near a cut, between its neighbors."""
     here = int(np.searchsorted(at, cuts[number]))
     low = cuts[number - 1] if number else 0
     high = cuts[number + 1] if number + 1 < len(cuts) else np.inf
@@ -89,11 +90,11 @@ def balanced(
     limit_bytes: FloatArray,
     passing: FloatArray | None = None,
 ) -> tuple[int, ...] | None:
-    """The best cuts into as many stages as `in_flight` has columns, None where none keeps a limit.
+    """The best cuts into as many stages as `in_flight` has columns; None if none fit.
 
-    ways: in which a stage may be planned, each the fastest that fits. at: positions where cuts may
-    be. send_ns: (stages, positions) what a cut there costs the stage behind it. in_flight,
-    limit_bytes: by way and stage. passing: the share of what passes by that counts; all by default.
+    ways: op profiles of draft plans; each stage has the fastest that fits. at: candidate positions.
+    send_ns: (stages, positions), cost of the cut for the stage behind it. in_flight, limit_bytes:
+    (ways, stages). passing: (ways, stages), counted share of transient memory; all by default.
     """
     ends = np.concatenate([[0], at, [send_ns.shape[1]]]).astype(np.int64)
     stages, count = in_flight.shape[1], len(ends)
@@ -129,11 +130,11 @@ def _dynamic_program(
     limit_bytes: FloatArray,
     share: FloatArray,
 ) -> tuple[IntArray, float]:
-    """By stage and the place where it ends, where it best begins; how long the slowest then takes.
+    """Best first place by stage and last place, (stages, places), and the time of the slowest.
 
-    until: by way, ns, static and saved bytes up to each place. by: by way, what passes by from each
-    place to the next. A stage that begins earlier takes longer and holds more, so that no more are
-    looked at than can be better.
+    until: (ways, 3, places), ns, static and saved bytes before each place. by: (ways, places),
+    transient bytes from each place to the next. A stage that begins earlier takes longer and holds
+    more; the inner loop ends when it cannot improve.
     """
     ways, stages = in_flight.shape
     count = send.shape[1]

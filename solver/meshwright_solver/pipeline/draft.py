@@ -1,10 +1,11 @@
-"""A draft: plans of the whole graph on the devices of one rank.
+"""Drafts: plans of the whole graph on the devices of one rank.
 
-In all the memory there could be, where a draft is to say what configurations are worth at best;
-else along the price of memory (`meshwright_solver.stage.memory_tradeoff`), in that of all ranks,
-with so many microbatches in flight as a rank holds: what fits so would fit if every rank had an
-equal share of the graph. Where none of these does, or a search other than elimination is asked
-for, or needed, there is one plan in place of these: that of the search for that memory.
+- A draft for the best case of configurations has unlimited memory.
+- Any other draft has the memory of all ranks, and the microbatches in flight of one rank: its plans
+  fit if every rank has an equal share of the graph. It has several plans along the price of memory
+  (`meshwright_solver.stage.memory_tradeoff`).
+- If none of these fits, or the request or the graph needs a search other than elimination, the
+  draft has one plan, from the stage search.
 """
 
 from __future__ import annotations
@@ -38,20 +39,23 @@ from meshwright_solver.stage.request_check import check
 from meshwright_solver.stage.stage_planner import plan_stage, price_stage
 from meshwright_solver.stage.stage_position import StagePosition
 
-_LEAST_S = 0.01  # chosen: a budget is more than nothing
-_TOLERANCE = 1e-2  # chosen: an estimate is worth no more
-_MOST_LABELS = 50_000  # chosen: nor than some tenths of a second
-_MOST_VERTICES = 6  # chosen: neighbours then differ by few per cent; each takes some 30 ms
+_LEAST_S = 0.01  # chosen: a budget must be positive
+_TOLERANCE = 1e-2  # chosen: enough for an estimate
+_MOST_LABELS = 50_000  # chosen: some tenths of a second
+_MOST_VERTICES = 6  # chosen: neighbors then differ by few per cent; each takes some 30 ms
 _ANY_BYTES = 2**60  # more than any plan takes
 
-Drafted = tuple[DraftPlan, ...] | Infeasible | None  # () where it would take too long
+Drafted = tuple[DraftPlan, ...] | Infeasible | None  # () if tables on these meshes are too large
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is planned, on a rank of a share. policy: what may be done again. held: microbatches in
-    flight; axes: of the finest mesh; groups: those that the pipeline has, whose memory counts as
-    that of its ranks; none where memory does not count, and there is one plan."""
+    """The parameters of a draft on one rank of a share.
+
+    groups: those of the pipeline, whose memory together limits the draft; empty for one plan
+    without a limit. policy: of recomputation. held: microbatches in flight. axes: of the finest
+    mesh.
+    """
 
     share: RankShare
     groups: tuple[int, ...]
@@ -61,7 +65,7 @@ class Draft:
     axes: int
 
     def on(self, topology: Topology) -> Topology:
-        """The devices of a rank, in the memory of all ranks."""
+        """The topology of one rank, with the memory of all ranks."""
         (part, *_) = parts_of(topology, (self.share,))
         every = [topology.groups[number] for number in self.groups]
         pool = sum(group.device.memory_bytes * group.device_count for group in every)
@@ -72,11 +76,11 @@ class Draft:
 
 @uncollected
 def plan_draft(request: Request, anatomy: Anatomy, draft: Draft, deadline: Deadline) -> Drafted:
-    """From the cheapest to the leanest. Why no plan fits even so; None where the graph cannot be
-    run in so many microbatches, or the time was over.
+    """The draft plans from the fastest to the leanest, or the reason why none fits.
 
-    Pins that the devices of a rank cannot keep are a reason where the number of ranks is open, and
-    raised as bad input where it was asked for.
+    None if the graph does not divide into these microbatches, or if the time is over. Pins that the
+    devices of a rank cannot satisfy make the draft infeasible if the number of ranks is open; they
+    raise RequestError if the request states it.
     """
     part = draft.on(request.topology)
     whole_on_rank = request.model_copy(
@@ -98,7 +102,7 @@ def plan_draft(request: Request, anatomy: Anatomy, draft: Draft, deadline: Deadl
     except InvalidInput:
         if request.setup.microbatches is not None:
             raise
-        return None  # the graph cannot be run at so small a batch
+        return None  # the graph cannot run with so small a batch
     except OutOfTime:
         return None
     if isinstance(plans, Infeasible):
@@ -122,7 +126,7 @@ def _plans(
             if draft.axes > coarsest_axes(request, request.topology):
                 return []  # there are plans on coarser meshes
         except InvalidInput:
-            check(limited)  # says it of the graph as it was given
+            check(limited)  # raises the error for the unfolded graph
             raise
     sketches = Sketches()
     answer = plan_stage(limited, None, deadline.stop, place, sketches.write, ways)
@@ -162,7 +166,7 @@ def _draft_plans(
 
 
 def within(request: Request, deadline: Deadline, share: float = 1.0) -> Request:
-    """The request with a share of what is left of the time as its budget."""
+    """The request with a share of the remaining time as its budget."""
     remaining_s = deadline.left_s()
     if remaining_s is None:
         return request
@@ -171,7 +175,7 @@ def within(request: Request, deadline: Deadline, share: float = 1.0) -> Request:
 
 
 def on_meshes(request: Request, axes: int, *, is_final: bool) -> Request:
-    """The request for meshes of so many axes; what is no answer need not be simple."""
+    """The request for meshes of so many axes, without simplicity unless it is final."""
     update: dict[str, object] = {"max_axes": axes}
     if not is_final:
         update["simplicity"] = 0.0
@@ -179,7 +183,7 @@ def on_meshes(request: Request, axes: int, *, is_final: bool) -> Request:
 
 
 def coarsest_axes(request: Request, part: Topology) -> int:
-    """The axes of the coarsest mesh of a part; of the finest where pins name others than levels."""
+    """The axes of the coarsest mesh of a part; of the finest if pins need axes below levels."""
     levels = {level.name for group in request.topology.groups for level in group.levels}
     for pin in request.pins:
         if not _axes_named(pin) <= levels or any(counts_of(cuts) for cuts in _cuts(pin)):
@@ -198,7 +202,7 @@ def _axes_named(pin: Pin) -> set[str]:
 
 
 def _exhausted_levels(request: Request, part: Topology, share: RankShare) -> str:
-    """Which levels pins name of which a rank has a single unit."""
+    """A hint on levels in pins of which one rank has a single unit; empty without any."""
     named = {axis for pin in request.pins for axis in _axes_named(pin)}
     sizes = {level.name: level.size for level in part.levels}
     gone = [

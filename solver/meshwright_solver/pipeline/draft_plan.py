@@ -1,6 +1,6 @@
-"""Draft plans: the whole graph, before it is cut, on the devices of one pipeline rank.
+"""Draft plans: plans of the whole graph, before cuts, on the devices of one pipeline rank.
 
-The time and the memory of its ops, one by one, are what cuts balance.
+Cuts balance the time and the memory of their ops.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from meshwright.schema import Mesh, Passes, RecomputePolicy
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.pipeline.op_profile import OpProfile
 
-# chosen: shares of layers that are planned as in the other of two, and of how many that is a part
+# chosen: shares of layers with the leaner of two plans, and the layers that such a share needs
 _BETWEEN = ((0.25, 4), (0.5, 2), (0.75, 4))
 
 

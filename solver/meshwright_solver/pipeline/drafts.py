@@ -1,10 +1,10 @@
 """Drafts of the whole graph on the devices of a rank, and estimates of configurations from them.
 
-1. for every number of ranks and of microbatches one plan with memory enough, on the coarsest
-   mesh: what its configurations take at best (`optimistic_step.py`)
-2. in that order, until the rest is no better even so: where that plan is short of memory, plans
-   along its price, for each recompute policy; configurations are estimated
-3. the most promising once more, on finer meshes
+1. For every number of ranks and of microbatches: one plan with unlimited memory, on the coarsest
+   mesh. It gives the optimistic step of its configurations (`optimistic_step.py`).
+2. In that order, until the rest cannot be better: estimates of configurations. If the plan exceeds
+   memory, plans along the price of memory come first, for each recompute policy.
+3. For the most promising: drafts and estimates on finer meshes.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ from meshwright_solver.stage.recompute.candidates import FULL, POLICIES
 
 Say = Callable[[str, int, int], None]
 
-_AT_ONCE = 4  # chosen: numbers of ranks and microbatches drafted before the next are looked at
+_AT_ONCE = 4  # chosen: groups in one batch of drafts
 _SHIFTED = 1.05  # chosen: shifts of cuts between layers seldom gain so much
 _WORTH = 1.1  # chosen: finer meshes seldom gain so much
 
 
 @dataclass(slots=True)
 class DraftGroup:
-    """Configurations of the same ranks and microbatches, with what was drafted for them.
+    """Configurations of the same ranks and microbatches, with their drafts and options.
 
-    axes: by share, of the finest of the drafts' meshes. free: the plan with memory enough, by
-    share. at_best_ns: of any of the configurations, where that is known.
+    axes: by share, of the finest mesh of its drafts. free: by share, the plan with unlimited
+    memory. ways: draft plans of all shares. at_best_ns: the least optimistic step of the
+    configurations.
     """
 
     shares: Placement
@@ -61,12 +62,12 @@ class DraftGroup:
 
     @property
     def most_held(self) -> int:
-        """Of how many microbatches the first rank of 1f1b holds something."""
+        """The microbatches in flight on the first rank of 1f1b."""
         return min(self.ranks, self.microbatches)
 
     @property
     def is_drafted(self) -> bool:
-        """Whether there is something of each share."""
+        """Whether every share has draft plans."""
         return {way.group for way in self.ways} == {share.group for share in self.shares}
 
     def draft(self, place: int, policy: RecomputePolicy, held: float, axes: int) -> Draft:
@@ -79,8 +80,11 @@ class DraftGroup:
 
 
 class Drafts:
-    """Makes drafts and estimates. refused: why a group has none; of those, the nearest to fit.
-    coarse_only: shares on whose finer meshes plans would take too long."""
+    """The drafts and estimates of a request.
+
+    refused: the reason for no draft, of the group nearest to fit. coarse_only: placements whose
+    tables on finer meshes are too large.
+    """
 
     def __init__(self, searches: Searches, say: Say) -> None:
         self.searches = searches
@@ -93,7 +97,7 @@ class Drafts:
 
     @property
     def policies(self) -> tuple[RecomputePolicy, ...]:
-        """Those that are asked for, the one that repeats least first."""
+        """The recompute policies of the request, the lightest first."""
         policy = self.request.recompute.policy
         return ("none", *POLICIES) if policy == "auto" else (policy,)
 
@@ -113,7 +117,7 @@ class Drafts:
         return coarsest_axes(self.request, part.topology)
 
     def look(self, groups: Sequence[DraftGroup], deadline: Deadline) -> list[DraftGroup]:
-        """The groups that there was time for, the best at best first."""
+        """The groups with an optimistic step within the time, the fastest first."""
         wanted = [group.free_draft(place, self.policies[0]) for group in groups
                   for place in range(len(group.shares))]  # fmt: skip
         results = iter(self.results(wanted, deadline))
@@ -138,8 +142,10 @@ class Drafts:
     def begin(
         self, groups: Sequence[DraftGroup], deadline: Deadline, enough: float = np.inf
     ) -> list[DraftGroup]:
-        """First drafts of groups in their order, and their options, until so many have some or the
-        rest is no better at best; those that were drafted."""
+        """Draft and estimate groups in their order; return the drafted groups.
+
+        It ends when `enough` groups have options, or the rest cannot be better.
+        """
         done: list[DraftGroup] = []
         while len(done) < len(groups) and not deadline.is_over() and enough > 0:
             best_ns = min((group.ns for group in done), default=np.inf)
@@ -170,7 +176,7 @@ class Drafts:
         self.estimate(tight, deadline)
 
     def _is_tight(self, group: DraftGroup) -> bool:
-        """Whether there could be other plans of its stages in the memory there is."""
+        """Whether memory may constrain the plans of the group's stages."""
         if not group.free:
             return True
         (part, *_) = parts_of(self.request.topology, group.shares[:1])
@@ -180,7 +186,7 @@ class Drafts:
         return bool(held + group.ranks * profile.passing_bytes.max(initial=0.0) > FULL * pool)
 
     def _add(self, wanted: Sequence[tuple[DraftGroup, Draft]], deadline: Deadline) -> None:
-        """Make drafts of groups, as far as there is time, and add them to their ways."""
+        """Add the draft plans of these drafts to their groups, within the time."""
         none: list[tuple[DraftGroup, Infeasible | None]] = []
         changed: list[DraftGroup] = []
         drafts = [draft for _, draft in wanted]
@@ -208,7 +214,7 @@ class Drafts:
                 self._record_refusal(group, why)
 
     def sharpen(self, groups: Sequence[DraftGroup], deadline: Deadline) -> None:
-        """More drafts for each group, and its options anew."""
+        """Add drafts on finer meshes to each group and update its options."""
         wanted = [
             (group, draft)
             for group in groups
@@ -220,9 +226,11 @@ class Drafts:
         self._shift(groups, deadline)
 
     def _further_drafts(self, group: DraftGroup, place: int) -> Iterator[Draft]:
-        """On finer meshes, with the policies that its best stages have. With more microbatches in
-        flight where schedules that hold more have no room; with fewer, as the last ranks hold,
-        where none has."""
+        """Further drafts of a share: on finer meshes, with the policies of the group's best stages.
+
+        They have more microbatches in flight if a schedule with more has no option, and fewer, as
+        the last ranks have, if no schedule has one.
+        """
         has, most = group.axes[place], float(group.most_held)
         axes = min(has + 1, self.request.budget.max_axes)
         best = min(group.options, key=lambda option: option.estimated_ns, default=None)
@@ -237,7 +245,7 @@ class Drafts:
                 yield group.draft(place, policy, held, axes)
 
     def estimate(self, groups: Sequence[DraftGroup], deadline: Deadline) -> None:
-        """The groups' options, of the drafts there are."""
+        """Set the options of groups from their current drafts."""
         for group in groups:
             group.options = []
         drafted = [group for group in groups if group.is_drafted]
@@ -247,7 +255,7 @@ class Drafts:
             group.options = self.estimator.options(task, cuts, max(group.axes))
 
     def _shift(self, groups: Sequence[DraftGroup], deadline: Deadline) -> None:
-        """Shift the cuts of options that are near the best."""
+        """Improve the cuts of options near the best."""
         best_ns = min((group.ns for group in groups), default=np.inf)
         near = [
             (group, place, option)
@@ -265,7 +273,7 @@ class Drafts:
                 group.options[place] = shifted
 
     def tight_options(self, groups: Sequence[DraftGroup], most: int) -> list[Option]:
-        """Where no cuts of any group seem to keep the memory."""
+        """Up to `most` options with the leanest cuts, for requests without cuts that fit."""
         options: list[Option] = []
         for group in groups:
             for configuration in group.configurations if group.is_drafted else ():
@@ -284,7 +292,7 @@ class Drafts:
         return self.refused is None or _memory_ratio(why) < _memory_ratio(self.refused)
 
     def results(self, drafts: Sequence[Draft], deadline: Deadline) -> Iterator[Drafted]:
-        """In their order, each made once however often it is wanted."""
+        """The results of drafts in their order, each computed once and cached."""
         new = [draft for draft in dict.fromkeys(drafts) if draft not in self._known]
         computed = zip(new, self.searches.fanned(_plan_draft, new, deadline), strict=False)
         for done, draft in enumerate(drafts):
@@ -300,7 +308,7 @@ class Drafts:
 
 
 def _memory_ratio(why: Infeasible) -> float:
-    """What is needed over what there is; infinite where it is not the memory that is missing."""
+    """Needed over available bytes; infinite for other constraints than memory."""
     if not why.needed_bytes or not why.available_bytes:
         return np.inf
     return why.needed_bytes / why.available_bytes

@@ -1,7 +1,7 @@
-"""Estimates of configurations: of each the best cuts that are found, and how long its step takes.
+"""Estimates of configurations: the best cuts of each, and the time of its step.
 
-They do not depend on each other. Another process that makes some is told the ways that there are
-and tells cuts and sums; whoever then needs more of an estimate makes it anew.
+Estimates are independent of each other. A worker process receives draft plans and returns only cuts
+and sums; the parent process computes an estimate again if it needs more.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from meshwright_solver.pipeline.stage_limits import StageLimits
 
 @dataclass(frozen=True, slots=True)
 class EstimateTask:
-    """Configurations of the same ranks and microbatches, and the ways in which their stages may be
-    planned. shift: see `cut`."""
+    """A task: configurations of the same ranks and microbatches, with their draft plans.
+
+    shift: see `cut`.
+    """
 
     ways: tuple[DraftPlan, ...]
     configurations: tuple[Configuration, ...]
@@ -36,7 +38,7 @@ class EstimateTask:
 
 
 class Estimator:
-    """Makes estimates for one request."""
+    """The estimator of one request."""
 
     def __init__(self, request: Request, anatomy: Anatomy) -> None:
         self.usable = request.setup.usable_memory
@@ -48,7 +50,7 @@ class Estimator:
         self._paces: dict[tuple[str, int, int, int], Pace] = {}
 
     def cuts(self, task: EstimateTask) -> list[CutEstimate | None]:
-        """By configuration; None where no cuts keep the memory."""
+        """The best cuts by configuration; None if no cuts fit."""
         return [
             self._cut(task.ways, configuration, shift=task.shift)
             for configuration in task.configurations
@@ -57,7 +59,7 @@ class Estimator:
     def options(
         self, task: EstimateTask, cuts: Sequence[CutEstimate | None], axes: int
     ) -> list[Option]:
-        """Of the configurations that have cuts. axes: see `Option`."""
+        """The options of the configurations with cuts. axes: see `Option`."""
         return [
             self._option(task.ways, configuration, cut_estimate, axes)
             for configuration, cut_estimate in zip(task.configurations, cuts, strict=True)
@@ -65,7 +67,7 @@ class Estimator:
         ]
 
     def without(self, option: Option, more: Sequence[RecomputePolicy]) -> Option | None:
-        """The option with no stage that does again as much as these policies, if it fits so."""
+        """The option without draft plans of these recompute policies; None if it does not fit."""
         ways = tuple(way for way in option.estimate.plans if way.policy not in more)
         cut_estimate = self._cut(ways, option.configuration, shift=True) if ways else None
         return (
@@ -77,7 +79,7 @@ class Estimator:
     def tight(
         self, ways: tuple[DraftPlan, ...], configuration: Configuration, axes: int
     ) -> Option | None:
-        """With the cuts that hold least, whether that fits or not."""
+        """The option with the leanest cuts, also if they do not fit."""
         cut_estimate = leanest_cut(
             configuration, self.estimate(ways, configuration), self._ops, self.usable
         )

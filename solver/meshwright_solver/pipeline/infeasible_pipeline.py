@@ -1,4 +1,4 @@
-"""What is said where no configuration of a pipeline has a plan."""
+"""Reasons for the answer that no pipeline configuration has a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshwright_solver.pipeline.candidates import Option
 
 
 def closest(options: Sequence[Option]) -> Infeasible | None:
-    """Of those that were planned and have no plan: which misses by least. Other cuts may fit."""
+    """The reason of the refused option with the least shortfall; other cuts may fit."""
 
     def missed(why: Infeasible) -> float:
         if not why.needed_bytes or not why.available_bytes:

@@ -1,15 +1,15 @@
-"""Which ranks and microbatches are worth drafting on a mixed cluster: it has hundreds.
+"""A prefilter of ranks and microbatches on a mixed cluster, which has hundreds of combinations.
 
-The whole graph is planned on a rank of every kind in two sizes of microbatches, with memory enough.
-Between them a microbatch of b samples is taken to last  T = fixed + b * each,  and to save bytes in
-proportion to b. Of stages whose ranks work at such rates, cut so that all take as long, rank r has
-the share t / T_r of the graph:
+The whole graph is planned on a rank of every kind, with two sizes of microbatches and unlimited
+memory. A linear model interpolates: a microbatch of b samples takes  T = fixed + b * each,  and
+saves bytes in proportion to b. With stages cut for equal time, rank r has the share t / T_r of the
+graph:
 
     t      = 1 / sum over ranks of 1 / T
     step  ~= t * (microbatches + bubble)
 
-with the bubble of the schedule for equal stages, where what a rank in the middle
-saves of its share is no more than its memory.
+with the bubble of the schedule for equal stages. A combination is valid if the bytes that a middle
+rank saves of its share fit into its memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from meshwright_solver.pipeline.rank_placement import RankShare
 def ranked_groups(
     request: Request, drafts: Drafts, groups: Sequence[DraftGroup], deadline: Deadline
 ) -> list[DraftGroup]:
-    """The groups that can be, the most promising first."""
+    """The valid groups, the fastest estimated step first."""
     rates = _GroupRates(request, drafts, groups, deadline)
     steps = [rates.step_ns(group) for group in groups]
     order = np.argsort(steps, kind="stable").tolist()
@@ -38,7 +38,7 @@ def ranked_groups(
 
 
 class _Rate(NamedTuple):
-    """Of the whole graph on a rank: of one microbatch, the time in ns and the bytes saved."""
+    """Time and saved bytes of one microbatch of the whole graph on a rank."""
 
     ns: float
     saved_bytes: float
@@ -69,7 +69,7 @@ class _GroupRates:
                 self.known[draft.share][draft.microbatches] = _Rate(ns, saved_bytes)
 
     def step_ns(self, group: DraftGroup) -> float:
-        """Infinite where a rank cannot run the graph, or saves too much."""
+        """The estimated step; infinite if a rank cannot run the graph or exceeds its memory."""
         if not all(self.known[share] for share in group.shares):
             return np.inf
         rates = [
@@ -84,7 +84,7 @@ class _GroupRates:
 
 
 def _rate_at(known: Mapping[int, _Rate], microbatches: int, batch: int) -> _Rate:
-    """When there are so many microbatches, from one or two other numbers of them."""
+    """The rate with so many microbatches, interpolated from one or two known counts."""
     size = batch / microbatches
     (count, first), *others = known.items()
     away = size - batch / count
@@ -95,7 +95,7 @@ def _rate_at(known: Mapping[int, _Rate], microbatches: int, batch: int) -> _Rate
 
 
 def _bubble(configuration: Configuration) -> float:
-    """In microbatches; the halves of a backward pass are taken to last as long as the forward."""
+    """The bubble in microbatches, with each half of a backward pass as long as the forward pass."""
     waiting = configuration.ranks - 1
     if configuration.schedule == "zb_h1":
         return waiting / 3

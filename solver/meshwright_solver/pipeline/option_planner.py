@@ -1,4 +1,4 @@
-"""Plans the stages of options: on coarse meshes, to choose between options; then more exactly."""
+"""The planner of options' stages: on coarse meshes to choose an option, then on the finest."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _TOLERANCE = 3e-3  # chosen: gap of stages' plans in the answer
 
 
 class OptionPlanner:
-    """Returns options with plans; options themselves do not change.
+    """The planner of options; it returns new options with plans.
 
-    report: called with an option whose plans are to be improved yet.
+    report: called with an option before its plans are improved further.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class OptionPlanner:
         return self._without_recompute(planned, best_ns)
 
     def refined(self, option: Option) -> tuple[Option, tuple[str, ...]]:
-        """The option, planned on the finest meshes, and notes on what was left out."""
+        """The option, planned on the finest meshes, and notes on omitted meshes."""
         axes, notes = self.request.budget.max_axes, list[str]()
         if self.deadline.is_over():
             return option, ()
@@ -92,9 +92,9 @@ class OptionPlanner:
         return self._staged[key]
 
     def _without_recompute(self, option: Option, best_ns: float) -> Option:
-        """The option with stages that recompute nothing, where that is faster.
+        """The option without recomputation if that is faster.
 
-        Saved activations leave more to choose than drafts know of.
+        Stage searches with saved activations have choices that drafts do not cover.
         """
         first, *more = self.drafts.policies
         if option.policies == (first,):
@@ -107,7 +107,7 @@ class OptionPlanner:
         return planned if is_faster else option
 
     def _with_less_recompute(self, option: Option, axes: int) -> Option:
-        """The option with stages that recompute less, where plans leave more room than drafts."""
+        """The option with less recomputation in stages whose plans leave free memory."""
         if option.plans is None or self.request.recompute.policy != "auto":
             return option
         self.report(option)
@@ -124,7 +124,7 @@ class OptionPlanner:
         return replace(option, plans=plans)
 
     def _with_plans(self, option: Option, axes: int, tolerance: float) -> Option:
-        """The option with the plans of its stages, or with the reason why there are none."""
+        """The option with the plans of its stages, or with the reason for none."""
         is_final, staged = tolerance == _TOLERANCE, self.staged(option)
         plans = plan_stages_that_fit(
             on_meshes(self.request, axes, is_final=is_final),

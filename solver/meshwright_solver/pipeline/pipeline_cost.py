@@ -1,13 +1,12 @@
-"""What a pipeline costs: its stages' passes in the schedule's order, and what goes between them.
+"""The cost of a pipeline: its stages' passes in the order of the schedule, with transfers.
 
-    step      what the first stage lacks at the begin, then the last rank's end: its passes and
-              waits, and what it does once a step
-    memory    of the fullest rank: what its stages hold, the most that they save at one time (what
-              waits for the weights' half included), and what passes by at its fullest moment
+    step      the begin of the first stage, then the end of the last rank: its passes, its waits
+              and its work once a step
+    memory    of the rank with the highest peak: persistent state of its stages, the most that they
+              save at one time (buffers of a split backward pass included), and transient memory
 
-The numbers of a plan's `cost` are those of the rank that works longest; the rest of its step is
-`bubble_ns`. The gradient of a parameter that several stages hold is reduced between them once a
-step.
+The numbers of a plan's `cost` are those of the busiest rank; the rest of its step is `bubble_ns`.
+The gradient of a parameter in several stages is reduced between them once a step.
 """
 
 from __future__ import annotations
@@ -43,7 +42,10 @@ from meshwright_solver.pipeline.stage_problems import Staged
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """stages: with what they receive, their passes and memory. of_ranks: the memory of each."""
+    """The evaluated stages of a pipeline and their cost together.
+
+    stages: with received tensors, passes and memory. of_ranks: memory by rank.
+    """
 
     stages: tuple[Stage, ...]
     cost: Cost
@@ -56,10 +58,10 @@ def priced(
     first: Sequence[int] = (),
     judged: Mapping[int, StageCost] = MappingProxyType({}),
 ) -> Priced:
-    """Judge stages that were planned one by one; raises PlanError where they do not fit.
+    """Evaluate separately planned stages together; raises PlanError for stages that do not fit.
 
-    first: for every stage, the first of which it is a copy under other names; none is by default.
-    judged: what `stage_cost` says of some.
+    first: by stage, the first stage of which it is a copy under other names; by default no stage
+    is a copy. judged: known results of `stage_cost` by stage.
     """
     costs: list[StageCost] = []
     for number, like in enumerate(first or range(len(stages))):
@@ -96,14 +98,14 @@ def priced(
 
 
 def _cost_alone(staged: Staged, number: int, stage: Stage) -> StageCost:
-    """What a stage costs in its place."""
+    """The cost of a stage at its position in the pipeline."""
     return stage_cost(staged.problem(number), stage, split=staged.schedule.is_split)
 
 
 def step_of_passes_ns(
     schedule: ScheduleTable, passes: Sequence[Passes], transfer_ns: FloatArray
 ) -> float:
-    """How long a step of stages with these passes takes; transfer_ns: see Durations."""
+    """The time of a step of stages with these passes. transfer_ns: see `Durations`."""
     lasting = Durations(
         np.array([each.forward_ns for each in passes]),
         np.array([each.inputs_ns for each in passes]),
@@ -127,7 +129,7 @@ def _cost(
     transfer_ns = np.array([there, back])
     total_ns = step_of_passes_ns(schedule, passes, transfer_ns)
     ranks = [stages_on(schedule.rank_of, rank) for rank in range(schedule.ranks)]
-    # the first stage alone waits for parameters: others get theirs while they wait for it
+    # only the first stage waits for parameters: other stages gather theirs while they wait for it
     exposed = [
         cost.lengths.exposed_ns(schedule.microbatches, begins=stage == 0)
         for stage, cost in enumerate(costs)
@@ -163,7 +165,7 @@ def _sum_by_key(of_stages: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def _received_tensors(staged: Staged, stages: Sequence[Stage], number: int) -> tuple[Received, ...]:
-    """What a stage gets from the one before."""
+    """The tensors that a stage receives from the one before."""
     names = received(staged.graphs[number])
     if not names:
         return ()
@@ -172,7 +174,7 @@ def _received_tensors(staged: Staged, stages: Sequence[Stage], number: int) -> t
     for name in names:
         dtype = staged.anatomy.graph.tensor(name).dtype
         pairs = _pair(before, name), _pair(stage, name)
-        # between other ranks that are as far apart, the same takes as long
+        # a transfer over the same distance takes the same time
         key = (
             *(pair.model_dump_json() for pair in pairs),
             before.mesh,
@@ -223,7 +225,7 @@ def _pair(stage: Stage, tensor: str) -> LayoutPair:
 
 
 def tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
-    """By stage: reductions, once a step, of gradients of parameters that other stages have too."""
+    """By stage: ns of gradient reductions of tied parameters, once a step."""
     holders: dict[str, list[int]] = {}
     local: dict[str, int] = {}
     sparse: set[str] = set()
@@ -248,7 +250,7 @@ def tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
             bytes_per_s = link.device_bytes_per_s * staged.calibration.link_efficiency
             steps = 2 * (count - 1).bit_length()
             ns = 2 * (count - 1) / count * local[name] / bytes_per_s * NS_PER_S
-            # a rank reduces once, whatever number of its stages have the parameter
+            # a rank reduces once, however many of its stages have the parameter
             for number in {staged.schedule.rank_of[number]: number for number in numbers}.values():
                 reduction_ns[number] += ns + steps * link.latency_ns
     return reduction_ns

@@ -17,7 +17,7 @@ def document(
     considered: Sequence[Considered],
     notes: Sequence[str],
 ) -> Plan:
-    """The plan of stages that were planned one by one."""
+    """The plan document of separately planned stages."""
     configuration, cost, plans = (
         stage_plans.configuration,
         stage_plans.priced.cost,

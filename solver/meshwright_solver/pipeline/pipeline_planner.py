@@ -1,23 +1,24 @@
-"""The search for pipelines: configurations first, then every stage.
+"""The pipeline search: configurations first, then every stage.
 
     1. For every number of pipeline ranks and of microbatches, the whole graph is planned on the
-       devices of one rank, on its coarsest mesh, with memory enough. Sums over its ops give the
-       least time of configurations (`drafts.py`, `draft.py`, `optimistic_step.py`).
-    2. In that order, while it is worth it, the graph is planned along the price of memory, for
-       every recompute policy (`draft_plan.py`). For every schedule, cuts balance the time and the
-       memory of ops (`cuts.py`). The schedule is run with each stage as in the fastest draft plan
-       that fits: the estimate of a configuration (`estimate.py`, `cut_stages.py`,
+       devices of one rank, on its coarsest mesh, with unlimited memory. Sums over its ops give the
+       optimistic step of configurations (`drafts.py`, `draft.py`, `optimistic_step.py`).
+    2. In that order, while a configuration may win, the graph is planned along the price of memory,
+       for every recompute policy (`draft_plan.py`). For every schedule, cuts balance the time and
+       the memory of ops (`cuts.py`). A run of the schedule with the fastest draft plan that fits
+       each stage is the estimate of a configuration (`estimate.py`, `cut_stages.py`,
        `schedule_run.py`, `candidates.py`).
     3. The most promising numbers are estimated again on finer meshes.
-    4. The most promising configurations are planned stage by stage, stages that are alike once, and
-       judged (`option_planner.py`, `pipeline_cost.py`).
-    5. The best of them is planned again on the finest meshes. Stages that recompute do less of it
-       where there is room (`reduce_recompute.py`). That is the answer.
+    4. The most promising configurations are planned stage by stage, equal stages once, and
+       evaluated (`option_planner.py`, `pipeline_cost.py`).
+    5. The best of them is planned again on the finest meshes. Stages with free memory recompute
+       less (`reduce_recompute.py`). The result is the answer.
 
-Drafts and stages do not depend on each other: any executor runs them (`parallel_map.py`).
+Drafts and stages are independent: any executor runs them (`parallel_map.py`).
 
-The plan of every stage keeps the memory of its devices with the microbatches that its place in the
-schedule holds. The bound of the answer is that of its work alone, for these cuts and this schedule.
+The plan of every stage fits into the memory of its devices, with the microbatches in flight at its
+position in the schedule. The lower bound of the answer is that of its compute alone, for its cuts
+and its schedule.
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ from meshwright_solver.stage.search_progress import Report
 
 # --- how many ---
 _PLANNED = 3  # chosen: options that are planned stage by stage; about a second each
-_TIGHT = 3  # chosen: the same where none seems to fit
-_DRAFTED_OF_MIXED = 16  # chosen: groups of mixed clusters that are drafted, of hundreds
+_TIGHT = 3  # chosen: the same if no estimate fits
+_DRAFTED_OF_MIXED = 16  # chosen: draft groups of a mixed cluster, which has hundreds
 _SHARPENED = 4  # chosen: groups with several drafts; two seconds for each kind of device
 # --- how near: shares of the best step that finer meshes may still gain ---
 _NEAR = 1.1  # chosen: drafts on finer meshes seldom gain so much
 _BEST_OF_RANKS = 1.5  # chosen: finer meshes gain as much where a rank has many devices
 _FAR_AHEAD = 1.1  # chosen: stages on finer meshes seldom gain so much
-_ESTIMATING = 0.5  # chosen: share of the time for estimates; stages are planned in the rest
+_ESTIMATING = 0.5  # chosen: share of the time for estimates; the rest is for stage plans
 
 
 def plan_pipeline(
@@ -81,17 +82,17 @@ def plan_pipeline(
     executor: Executor | None = None,
     keep: Keep = unwanted,
 ) -> Answer:
-    """The best plan found, or why there is none; raises MeshwrightError for bad input.
+    """The best pipeline plan, or the reason for none; raises MeshwrightError for bad input.
 
-    executor: for the searches that do not depend on each other; the answer is the same with any.
-    keep: the best plan so far.
+    executor: for independent searches; the answer is the same with any. keep: callback for the
+    best plan so far.
     """
     check_pipeline(request)
     return _PipelineSearch(request, report or (lambda _: None), stop, executor, keep).answer()
 
 
 def check_pipeline(request: Request) -> None:
-    """Raise what `plan_pipeline` would raise for bad input, but for pins that no rank can keep."""
+    """Raise the errors of `plan_pipeline` for bad input, except for pins that no rank can keep."""
     if request.setup.phase != "training":
         raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
     if request.topology.beside and request.constraints.offload != "none":
@@ -105,7 +106,7 @@ def check_pipeline(request: Request) -> None:
 
 
 class _PipelineSearch:
-    """The search for one request. options: by configuration, the latest of each."""
+    """The pipeline search of one request. options: the latest option of each configuration."""
 
     def __init__(
         self, request: Request, say: Report, stop: Stop, executor: Executor | None, keep: Keep
@@ -159,7 +160,7 @@ class _PipelineSearch:
         return Answer(plan=self._with_bound(plan))
 
     def _single(self, alone: SingleStagePlan, promising: Option | None) -> Answer:
-        """The answer without a pipeline. promising: the best option."""
+        """The answer without a pipeline. promising: the best planned option."""
         single = of_wider_request(
             alone.best(np.inf if promising is None else promising.ns),
             no_pipeline_patch(self.request.pipeline),
@@ -184,7 +185,7 @@ class _PipelineSearch:
         return single.model_copy(update={"plan": plan})
 
     def _with_bound(self, plan: Plan) -> Plan:
-        """The plan, with what is proved of all configurations."""
+        """The plan with the lower bound on the step of all configurations."""
         request, anatomy = self.request, self.anatomy
         wanted = configurations(request, anatomy)
         alone = microbatch_counts(request) if self._may_be_alone else []
@@ -198,12 +199,12 @@ class _PipelineSearch:
 
     @property
     def _coarsest(self) -> int:
-        """The axes of the coarsest mesh of all devices, or of all of one kind."""
+        """The axes of the coarsest mesh of all devices of one kind, the most of any kind."""
         groups = self.request.topology.groups
         return max(coarsest_axes(self.request, group) for group in groups)
 
     def _options(self) -> list[Option]:
-        """Every configuration that can be estimated, the promising ones better than the rest."""
+        """The options of all estimated configurations; the promising ones on finer meshes too."""
         groups = self.drafts.groups(configurations(self.request, self.anatomy))
         remaining_s = self.deadline.left_s()
         seconds = None if remaining_s is None else remaining_s * _ESTIMATING
@@ -255,7 +256,7 @@ class _PipelineSearch:
         return planned[0] if planned else None
 
     def _report(self, option: Option) -> None:
-        """Offer an option whose stages are planned as an answer, before the search has ended."""
+        """Offer an option with stage plans as an answer before the search ends."""
         self.best(partial(self._current_answer, option))
 
     def _current_answer(self, option: Option) -> Answer:
@@ -265,7 +266,7 @@ class _PipelineSearch:
         return Answer(plan=self._with_bound(plan))
 
     def _may_win(self, option: Option, single: Answer) -> bool:
-        """Whether more exact plans of its stages may be faster than the plan without a pipeline."""
+        """Whether finer plans of its stages may be faster than the plan without a pipeline."""
         if single.plan is None:
             return True
         is_finest = option.axes == self.request.budget.max_axes
@@ -277,7 +278,7 @@ class _PipelineSearch:
 
 
 def _promising(groups: Sequence[DraftGroup], most: int) -> list[DraftGroup]:
-    """The best of every number of ranks, and what else is near the best; any where nothing fits."""
+    """The best group of every number of ranks, and others near the best; any if none fits."""
     estimated = sorted((group for group in groups if group.options), key=lambda group: group.ns)
     if not estimated:
         return list(groups)[:most]
@@ -293,8 +294,10 @@ def _promising(groups: Sequence[DraftGroup], most: int) -> list[DraftGroup]:
 
 
 def _of_all_ranks(options: Sequence[Option]) -> list[Option]:
-    """The first of every number of ranks before all others: what estimates err by, they err by for
-    all of one number of ranks."""
+    """The options with the first of every number of ranks before all others.
+
+    Estimates of one number of ranks have a common error.
+    """
     firsts: dict[int, Option] = {}
     for option in options:
         firsts.setdefault(option.configuration.ranks, option)
@@ -303,7 +306,7 @@ def _of_all_ranks(options: Sequence[Option]) -> list[Option]:
 
 
 def _idle_notes(topology: Topology, configuration: Configuration) -> Iterator[str]:
-    """That a configuration leaves groups of devices idle."""
+    """Notes on the groups of devices that a configuration leaves idle."""
     used = {share.group for share in configuration.shares}
     for number, group in enumerate(topology.groups):
         if number not in used:

@@ -1,7 +1,7 @@
-"""Where pipeline ranks lie: neighbouring ranks on equal parts of one group of devices.
+"""Placement of pipeline ranks: neighboring ranks on equal parts of one group of devices.
 
-A rank never spans groups, so that a stage has one kind of device. The parts of one group are equal;
-those of another may have another number of devices.
+A rank never spans groups: a stage has one kind of device. The parts of one group are equal; the
+parts of different groups may differ in size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from meshwright_solver.pipeline.rank_topology import rank_counts, split
 
 @dataclass(frozen=True, slots=True)
 class RankShare:
-    """So many ranks, one behind the other, that have all devices of a group of the topology."""
+    """Consecutive ranks that share all devices of one group of the topology equally."""
 
     group: int
     ranks: int
@@ -31,8 +31,11 @@ Placement = tuple[RankShare, ...]  # from the first rank to the last
 
 @dataclass(frozen=True, slots=True)
 class RankPart:
-    """What one rank has. first: the cluster's number of its first device. link: the slowest to
-    others of its group, None where it has the whole group."""
+    """The devices of one rank.
+
+    first: number of its first device in the cluster. link: the slowest to other ranks of its
+    group; None if it has the whole group.
+    """
 
     group: int
     topology: Topology
@@ -41,7 +44,7 @@ class RankPart:
 
 
 def parts_of(topology: Topology, placement: Placement) -> tuple[RankPart, ...]:
-    """By rank. Raises InvalidInput where a group cannot be cut into so many parts."""
+    """The parts by rank. Raises InvalidInput if a group cannot be cut into so many parts."""
     groups = topology.groups
     firsts = [sum(group.device_count for group in groups[:number]) for number in range(len(groups))]
     parts: list[RankPart] = []
@@ -56,8 +59,7 @@ def parts_of(topology: Topology, placement: Placement) -> tuple[RankPart, ...]:
 
 
 def placements(topology: Topology, most: int) -> Iterator[Placement]:
-    """Every way to share ranks out, two to `most` of them: the groups that are used, how many ranks
-    each has, and which comes first. Others stay idle."""
+    """All placements of two to `most` ranks: subsets of groups, their ranks and their order."""
     groups = topology.groups
     counts = [(0, *(c for c in rank_counts(group) if c <= most)) for group in groups]
     for ranks in product(*counts):
@@ -67,9 +69,9 @@ def placements(topology: Topology, most: int) -> Iterator[Placement]:
 
 
 def group_of(plan: Plan, topology: Topology) -> Topology:
-    """The group that a plan of one stage lies on: the whole topology where it is of one kind.
+    """The group of a plan of one stage; the whole topology if it has one kind of device.
 
-    PlanError where its first device begins none.
+    Raises PlanError if no group begins at the plan's first device.
     """
     first = 0
     for group in topology.groups:
@@ -85,8 +87,10 @@ def group_of(plan: Plan, topology: Topology) -> Topology:
 def sends_ns(
     parts: Sequence[RankPart], rank_of: Sequence[int], crossing_bytes: FloatArray, efficiency: float
 ) -> FloatArray:
-    """(stages, positions): what a cut there, before the stage, sends takes one way in every
-    microbatch; both sides share the bytes out over their devices."""
+    """(stages, positions): ns of the transfer of a cut before the stage, one way, per microbatch.
+
+    Both sides distribute the bytes over their devices.
+    """
     times_ns = np.zeros((len(rank_of), len(crossing_bytes)))
     for stage, ranks in enumerate(pairwise(rank_of), start=1):
         sides = [parts[rank] for rank in ranks]
@@ -103,7 +107,7 @@ def sends_ns(
 
 
 def link_between(one: RankPart, other: RankPart) -> Link:
-    """What a device of one rank sees when it sends to another rank."""
+    """The link from a device of one rank to another rank."""
     if one.group == other.group:
         assert one.link is not None
         return one.link
@@ -112,7 +116,7 @@ def link_between(one: RankPart, other: RankPart) -> Link:
 
 
 def slowest(links: Iterable[Link]) -> Link:
-    """A link with the least bandwidth and the longest latency of some."""
+    """A link with the least bandwidth and the longest latency of these links."""
     every = list(links)
     least = min(every, key=lambda link: link.device_bytes_per_s)
     return least.model_copy(update={"latency_ns": max(link.latency_ns for link in every)})

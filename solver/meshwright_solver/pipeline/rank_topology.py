@@ -1,4 +1,4 @@
-"""A topology cut into equal parts of neighbouring devices, one for each pipeline rank."""
+"""The split of a topology into equal parts of neighboring devices, one for each pipeline rank."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def split(topology: Topology, ranks: int) -> tuple[Topology, Link]:
     """The part of one pipeline rank, and the slowest link between two of them.
 
     Parts are cut from the slowest level inwards: a whole level, or a divisor of its size. Raises
-    InvalidInput where `ranks` cannot be made so.
+    InvalidInput if no such cut makes `ranks` parts.
     """
     remaining = ranks
     levels: list[Level] = []
@@ -20,7 +20,7 @@ def split(topology: Topology, ranks: int) -> tuple[Topology, Link]:
             sizes = " × ".join(f"{each.size} {each.name}" for each in topology.levels)
             raise InvalidInput(
                 f"{ranks} pipeline ranks cannot be cut from {sizes}: each is a whole number of "
-                f"units of one level; {', '.join(map(str, rank_counts(topology)))} would do",
+                f"units of one level. Use {', '.join(map(str, rank_counts(topology)))}",
                 pointer="/pipeline/ranks",
             )
         remaining //= taken
@@ -37,7 +37,7 @@ def split(topology: Topology, ranks: int) -> tuple[Topology, Link]:
 
 
 def rank_counts(topology: Topology) -> tuple[int, ...]:
-    """Every number of pipeline ranks that `split` can make, 1 among them."""
+    """Every number of pipeline ranks that `split` can make, 1 included."""
     counts = {1}
     whole = 1
     for level in topology.levels:

@@ -1,9 +1,9 @@
-"""Stages of a planned pipeline that do less again, where that has room after all.
+"""Reduction of activation recomputation in the stages of a planned pipeline with free memory.
 
-What stages do again is settled by drafts of the whole graph, which count what passes by apart from
-what is saved, and a stage's plan may hold less. So of the stages that do something again each is
-planned with the next lighter policy, in all that its rank has; what fits together and makes the
-step shorter is kept, and tried again with the policy after that.
+Drafts of the whole graph decide the recompute policy of stages, but a stage's plan may need less
+memory than its draft. Each stage with recomputation is therefore planned with the next lighter
+policy, in all memory of its rank. Plans that fit together and make the step shorter replace the
+old ones, and the next policy is tried.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TRIED = 8  # chosen: stages a round, the longest first; each about a second
 
 @dataclass(frozen=True, slots=True)
 class RecomputeReduction:
-    """request, wishes, tolerance: those that the stages were planned with."""
+    """The reduction for one pipeline. request, wishes, tolerance: those of its stage plans."""
 
     request: Request
     staged: Staged
@@ -57,8 +57,7 @@ class RecomputeReduction:
     def _lighter_answers(
         self, plans: StagePlans, may: set[int]
     ) -> Iterator[tuple[int, StageAnswer]]:
-        """Of the stages that may do less again, the longest first: with the next lighter policy,
-        where that is faster."""
+        """Faster answers with the next lighter policy, by stage, the longest stages first."""
         policies = {stage: _policy(plans.alone[stage]) for stage in may}
         longest = sorted(may, key=lambda stage: (-_step_ns(plans.alone[stage]), stage))
         tried = [stage for stage in longest if policies[stage] in _LIGHTER][:_TRIED]
@@ -74,8 +73,10 @@ class RecomputeReduction:
                 yield number, stage_answer
 
     def _wish(self, plans: StagePlans, number: int) -> Wish:
-        """In what the stage holds and its part of what its rank has left; what passes by is found
-        in the search, and what waits counts as if it was saved."""
+        """The wish for a stage: its memory and its part of its rank's free memory.
+
+        The search itself counts transient memory; buffers of a split backward pass count as saved.
+        """
         order, priced = self.staged.schedule, plans.priced
         shares, held = [], []
         for stage, like in enumerate(plans.first):
@@ -90,7 +91,7 @@ class RecomputeReduction:
         return number, min(1.0, *shares), max(held), 0.0
 
     def _merged(self, plans: StagePlans, lighter: Mapping[int, StageAnswer]) -> StagePlans:
-        """All of the lighter ones if they fit together, else one by one those that do."""
+        """The plans with all lighter answers if they fit together, else with those that fit."""
         together = self._with(plans, lighter.items())
         if together is not None:
             return together
@@ -101,7 +102,7 @@ class RecomputeReduction:
     def _with(
         self, plans: StagePlans, lighter: Iterable[tuple[int, StageAnswer]]
     ) -> StagePlans | None:
-        """The plans with lighter ones in their place, if they fit and are faster so."""
+        """The plans with these lighter answers; None unless they fit and are faster."""
         alone = {**plans.alone, **dict(lighter)}
         combined = StagePlans.of(plans.configuration, self.staged, alone, plans.first)
         return combined if max(combined.over_bytes) <= 0 and combined.ns < plans.ns else None

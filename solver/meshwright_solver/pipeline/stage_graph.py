@@ -1,9 +1,9 @@
 """The graph of one pipeline stage.
 
-What the stage needs of an earlier one is made by an op of kind `receive`; what a later one needs is
-among its outputs. A tensor that passes by is received and sent on. Views, and ops that depend on no
-parameter (masks, rotary tables, shifted labels), belong to no stage: each that needs their results
-makes them for itself.
+An op of kind `receive` makes each tensor from an earlier stage; the outputs include each tensor for
+a later stage. A stage also forwards tensors between stages before and behind it. Views, and ops
+that depend on no parameter (masks, rotary tables, shifted labels), belong to no stage: every stage
+that needs their results has a copy.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from meshwright_solver.rules.op_knowledge import RECEIVE
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What cutting a graph into stages has to know of it. training: whether gradients go back."""
+    """A graph with the indices for cuts into stages. training: whether it has a backward pass."""
 
     graph: Graph
     training: bool = True
 
     @cached_property
     def order(self) -> tuple[Op, ...]:
-        """The ops that stages share out, in topological order."""
+        """The ops that belong to one stage each, in topological order."""
         return tuple(op for op in self._sorted if op.name not in self._copied)
 
     @cached_property
@@ -47,12 +47,12 @@ class Anatomy:
 
     @cached_property
     def made_at(self) -> Mapping[str, int]:
-        """By tensor that a shared op makes, the op's position in `order`."""
+        """The position in `order` of the producer, by output tensor of an op in `order`."""
         return {name: at for at, op in enumerate(self.order) for name in op.outputs}
 
     @cached_property
     def last_read_at(self) -> Mapping[str, int]:
-        """By tensor that a shared op makes, the last position that needs it, through views too."""
+        """The last position in `order` that reads a tensor, through copied ops too."""
         last_reads: dict[str, int] = {}
         for at, op in enumerate(self.order):
             for name in op.inputs:
@@ -60,11 +60,11 @@ class Anatomy:
         return last_reads
 
     def roots(self, name: str) -> tuple[str, ...]:
-        """The tensors made by shared ops from which a tensor is made."""
+        """The outputs of ops in `order` from which copied ops compute a tensor."""
         return self._roots.get(name, ())
 
     def with_copied(self, ops: Iterable[Op], tensors: Iterable[str] = ()) -> list[Op]:
-        """The ops, and before them the copied ones that they or the tensors need, in order."""
+        """The ops with the copied ops that they or the tensors need, in topological order."""
         wanted = {op.name: op for op in ops}
         waiting = [*tensors, *(name for op in wanted.values() for name in op.inputs)]
         while waiting:
@@ -112,8 +112,10 @@ class Anatomy:
 
 
 def stage_graphs(anatomy: Anatomy, cuts: Sequence[int]) -> tuple[Graph, ...]:
-    """The graphs of the stages; cuts: positions in `anatomy.order` before which a stage begins,
-    but for the first. Raises InvalidInput for cuts that leave a stage without ops."""
+    """The graphs of the stages. Raises InvalidInput for cuts that leave a stage without ops.
+
+    cuts: positions in `anatomy.order` at which stages begin, without that of the first stage.
+    """
     bounds = [0, *cuts, len(anatomy.order)]
     if any(first >= last for first, last in pairwise(bounds)):
         raise InvalidInput(f"cuts {list(cuts)} of {len(anatomy.order)} ops leave a stage empty")
@@ -124,7 +126,7 @@ def stage_graphs(anatomy: Anatomy, cuts: Sequence[int]) -> tuple[Graph, ...]:
 
 
 def received(graph: Graph) -> tuple[str, ...]:
-    """The tensors that a stage gets from the one before."""
+    """The tensors that a stage receives from the one before."""
     return tuple(op.outputs[0] for op in graph.ops if op.kind == RECEIVE)
 
 
@@ -148,7 +150,7 @@ def _stage_graph(anatomy: Anatomy, stage: int, first: int, last: int) -> Graph:
         ),
         *anatomy.with_copied(anatomy.order[first:last], outputs),
     ]
-    # gradients come from the loss alone, wherever that is, and not from other outputs
+    # gradients come from the loss alone, in whichever stage it is, not from other outputs
     has_loss = whole.loss is not None and whole.loss not in outputs
     stage_outputs = [name for name in outputs if name in whole.outputs and not (has_loss and goes)]
     here = {name for op in ops for name in (*op.inputs, *op.outputs)}
@@ -163,7 +165,7 @@ def _stage_graph(anatomy: Anatomy, stage: int, first: int, last: int) -> Graph:
 
 
 def _made_by(anatomy: Anatomy, name: str | None) -> int:
-    """Where in the order a tensor can be made; what depends on no stage, in the last."""
+    """The first position in the order at which a tensor is available; the last without roots."""
     roots = () if name is None else anatomy.roots(name)
     return max((anatomy.made_at[root] for root in roots), default=len(anatomy.order) - 1)
 

@@ -1,4 +1,4 @@
-"""A graph cut into stages on parts of a cluster: all but how anything is sharded."""
+"""The planning problems of pipeline stages: a graph cut into stages on parts of a cluster."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ from meshwright_solver.rules.op_knowledge import RECEIVE
 
 @dataclass(frozen=True, slots=True)
 class StageProblem:
-    """What `build_problem` is given for a stage beside the calibration: picklable, where the
-    problem is large."""
+    """The arguments of `build_problem` for a stage, without the calibration.
+
+    It is picklable and small, unlike the problem.
+    """
 
     graph: Graph
     topology: Topology
@@ -71,8 +73,11 @@ class StageProblem:
 
 @dataclass(frozen=True)
 class Staged:
-    """cuts: positions in `anatomy.order`. Stage s runs on rank schedule.rank_of[s]. placement: of
-    the ranks; by default they share out all devices, which are of one kind."""
+    """A graph cut into stages, with their schedule and devices.
+
+    cuts: positions in `anatomy.order`. Stage s runs on rank schedule.rank_of[s]. placement: of the
+    ranks; by default they have equal parts of all devices, which are of one kind.
+    """
 
     anatomy: Anatomy
     topology: Topology
@@ -90,7 +95,7 @@ class Staged:
         setup: Setup,
         calibration: Calibration | None = None,
     ) -> Staged:
-        """As a plan says it; PlanError where its stages are not stages of the graph."""
+        """The stages of a plan; PlanError if they are not stages of the graph."""
         stated = plan.schedule
         if stated is None:
             raise PlanError("the plan has several stages and no schedule")
@@ -130,27 +135,27 @@ class Staged:
 
     @cached_property
     def parts(self) -> tuple[RankPart, ...]:
-        """What every pipeline rank has."""
+        """The devices of each pipeline rank."""
         return parts_of(self.topology, self.placement or (RankShare(0, self.schedule.ranks),))
 
     def part(self, stage: int) -> RankPart:
-        """What a stage runs on."""
+        """The devices of a stage."""
         return self.parts[self.schedule.rank_of[stage]]
 
     def link(self, stage: int) -> Link:
-        """The slowest link between a stage and its neighbours on other ranks."""
+        """The slowest link between a stage and its neighbors on other ranks."""
         part = self.part(stage)
         near = [self.part(s) for s in (stage - 1, stage + 1) if 0 <= s < self.schedule.stages]
         return slowest(link_between(part, other) for other in near if other is not part)
 
     def alike(self, request: Request) -> list[int]:
-        """For every stage, the first one whose plan may serve it too."""
+        """By stage, the first equivalent stage, whose plan fits it too."""
         setups = [self.setup_of(stage) for stage in range(len(self.graphs))]
         return alike(self.graphs, request, setups, self.places)
 
     @property
     def places(self) -> tuple[Hashable, ...]:
-        """By stage: equal for those on equal devices with equal links to their neighbours."""
+        """By stage: keys that are equal for equal devices with equal links to neighbors."""
         return tuple((self.part(s).group, self.link(s)) for s in range(self.schedule.stages))
 
     def link_among(self, ranks: Collection[int]) -> Link:
@@ -164,23 +169,23 @@ class Staged:
 
     @cached_property
     def received(self) -> dict[Hashable, Received]:
-        """What `pipeline_cost.py` knows of tensors between stages."""
+        """The cache of `pipeline_cost.py` for tensors between stages."""
         return {}
 
     def devices(self, stage: int) -> IntArray:
-        """The cluster's numbers of the devices that a stage runs on."""
+        """The numbers in the cluster of a stage's devices, (devices,)."""
         part = self.part(stage)
         return np.arange(part.first, part.first + part.topology.device_count, dtype=np.int64)
 
     def sent(self, stage: int) -> tuple[str, ...]:
-        """What goes to the next stage and has a gradient that comes back."""
+        """The tensors to the next stage whose gradients return."""
         if stage + 1 == len(self.graphs):
             return ()
         gradient = self.anatomy.gradient
         return tuple(name for name in received(self.graphs[stage + 1]) if name in gradient)
 
     def distance(self, stage: int) -> Hashable:
-        """Equal for stages that are as far from the one before: groups, and levels inside one."""
+        """A key of the distance to the stage before: groups, and the level within one group."""
         before, part = self.part(stage - 1), self.part(stage)
         if before.group != part.group:
             return before.group, part.group
@@ -190,7 +195,7 @@ class Staged:
         return part.group, part.group, int(level[0])
 
     def setup_of(self, stage: int) -> Setup:
-        """The setup, of the inputs that the stage reads."""
+        """The setup of a stage, with the dataset cuts of the inputs that the stage reads."""
         update: dict[str, object] = {"microbatches": self.schedule.microbatches}
         if isinstance(self.setup.dataset, tuple):
             inputs = [t.name for t in self.anatomy.graph.tensors if t.role in ("input", "label")]
@@ -200,7 +205,7 @@ class Staged:
         return self.setup.model_copy(update=update)
 
     def stage_problem(self, stage: int) -> StageProblem:
-        """Of what the problem of a stage alone is made."""
+        """The picklable problem of a stage alone."""
         return StageProblem(
             self.graphs[stage],
             self.part(stage).topology,
@@ -216,8 +221,7 @@ class Staged:
         return self.stage_problem(stage).problem(self.calibration)
 
     def request(self, whole: Request, stage: int, share: float = 1.0) -> Request:
-        """The request for a stage alone, in a share of the devices' memory; pins that say nothing
-        of its ops are left out."""
+        """The request for a stage alone, with a share of the devices' memory and its own pins."""
         graph = self.graphs[stage]
         part = self.part(stage).topology
         device = part.device
@@ -231,7 +235,7 @@ class Staged:
         pins = tuple(pin for pin in whole.pins if matching_pins(graph, (pin,), None))
         module = whole.module
         if module is not None and not matching_pins(graph, (), module):
-            # all of the stage is outside of what is searched
+            # no op of the stage is in the searched submodule
             pins, module = (Pin(op="*", data_parallel=True), *pins), None
         return whole.model_copy(
             update={
@@ -245,8 +249,10 @@ class Staged:
 
 
 def _placement_of(plan: Plan, topology: Topology, order: ScheduleTable) -> Placement:
-    """Which groups of a mixed cluster a plan's ranks lie on, by their first devices; PlanError
-    where they are not equal parts of neighbouring ranks."""
+    """The placement of a plan's ranks on a mixed cluster, from their first devices.
+
+    Raises PlanError if neighboring ranks do not have equal parts of a group.
+    """
     if not topology.beside:
         return ()
     ends = np.cumsum([group.device_count for group in topology.groups])

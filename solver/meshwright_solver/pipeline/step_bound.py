@@ -1,18 +1,18 @@
-"""A bound on the step of every configuration that a request allows, planned or not.
+"""A lower bound on the step of every configuration that a request allows, planned or not.
 
-An op takes what its work takes on one device, shared out over those that run it, and a launch for
-each pass: no strategy cuts finer, and nothing moves. With
+The time of an op is at least its work on one device, divided by its devices, and a launch for each
+pass; communication is free. With
 
     T    ns of one microbatch's work on one device, L    its launches, of N devices in p equal ranks
     w    = T p / N + L, the same on one rank
 
-some rank has at least the mean of the work, and one microbatch passes through all of them:
+some rank has at least the mean of the work, and one microbatch passes through all ranks:
 
     step >= m w / p        step >= w without the weights' half
 
-Where a rank has one stage and passes are whole (1f1b, gpipe), stage s waits for the forward pass of
-those before it, and these for its last backward pass: step >= sum of w_r, r < s, + m w_s. Whatever
-the cuts, the largest of these is least where w_s falls by 1 - 1/m from stage to stage:
+With one stage per rank and whole passes (1f1b, gpipe), stage s waits for the forward passes of the
+stages before it, and these wait for its last backward pass: step >= sum of w_r, r < s, + m w_s. The
+largest of these is least if w_s falls by 1 - 1/m from stage to stage, so for any cuts:
 
     step >= w / (1 - (1 - 1/m)^p)
 
@@ -21,7 +21,8 @@ device's time that add up to 1 over all devices
 
     step >= m sum over o of  min over k of y_k t_ok
 
-(the dual of sharing out ops; prices here are as 1 / sum over o of t_ok). Memory is left out.
+(the dual of the assignment of ops; prices here are proportional to 1 / sum over o of t_ok). The
+bound ignores memory.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ def least_step_ns(
     wanted: Iterable[Configuration],
     alone: Iterable[int] = (),
 ) -> float | None:
-    """alone: numbers of microbatches without a pipeline. None where nothing is proved: ops may run
-    on hosts, or the graph cannot be run at all."""
+    """The lower bound of a step; None without a proof (offload to hosts, or no valid run).
+
+    alone: numbers of microbatches without a pipeline.
+    """
     if request.constraints.offload != "none":
         return None
     works = _Works(request, anatomy, calibration)
@@ -73,8 +76,11 @@ def least_step_ns(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Of one microbatch on one device, without what passes wait for. of_ops: ns by op, in all
-    copies. chain: what a microbatch goes through before its weights' half."""
+    """The work of one microbatch on one device.
+
+    of_ops: (ops,), ns of all copies, without launches. chain_ns, chain_launches_ns: without the
+    weights' half.
+    """
 
     of_ops: FloatArray
     chain_ns: float
@@ -87,7 +93,7 @@ class _Work:
 
 
 def _of_ranks_ns(work: _Work, configuration: Configuration, devices: int) -> float:
-    """On equal ranks of devices of one kind."""
+    """The lower bound on equal ranks of devices of one kind."""
     each = devices / configuration.ranks
     rank_ns = work.busy_ns / each + work.launches_ns
     if configuration.schedule in _WHOLE_PASSES:
@@ -97,7 +103,7 @@ def _of_ranks_ns(work: _Work, configuration: Configuration, devices: int) -> flo
 
 
 def _shared_ns(works: Sequence[_Work], devices: Sequence[int]) -> float:
-    """On groups of several kinds."""
+    """The lower bound of one microbatch on groups of several kinds of devices."""
     rates = np.array([1 / max(work.busy_ns, 1e-9) for work in works])
     prices = rates / (rates * np.array(devices)).sum()
     priced = np.array([price * work.of_ops for price, work in zip(prices, works, strict=True)])
@@ -105,7 +111,7 @@ def _shared_ns(works: Sequence[_Work], devices: Sequence[int]) -> float:
 
 
 class _Works:
-    """What a microbatch takes on one device of every group, by the number of microbatches."""
+    """The work of a microbatch on one device of every group, by number of microbatches."""
 
     def __init__(self, request: Request, anatomy: Anatomy, calibration: Calibration) -> None:
         self.request = request
@@ -115,7 +121,7 @@ class _Works:
         self._known: dict[int, list[_Work]] = {}
 
     def at(self, microbatches: int) -> list[_Work]:
-        """None of any group where the graph cannot be run in so many."""
+        """The work by group; empty if the graph does not divide into so many microbatches."""
         if microbatches not in self._known:
             groups = self.request.topology.groups
             try:
