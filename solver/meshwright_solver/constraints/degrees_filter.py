@@ -67,7 +67,7 @@ def uncut_products(
     ):
         if degree > 1 and used.get(role, 1.0) == 1 and (role != DP or degree > degrees.ep):
             raise InvalidInput(
-                f"{role} {degree} means nothing for this graph: {lacks} that it divides",
+                f"{role} {degree} does not apply to this graph: {lacks} that it divides",
                 pointer=f"/degrees/{role}",
             )
     return uncut

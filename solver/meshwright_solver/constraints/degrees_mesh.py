@@ -19,7 +19,7 @@ def stated_mesh(topology: Topology, degrees: Degrees, shard_size: int | None = N
 
     shard_size: the most devices over which states are sharded; None for all.
 
-    Raises RequestError where the degrees do not make as many devices, or cut a level unevenly.
+    Raises RequestError if the degrees do not make as many devices, or cut a level unevenly.
     """
     resolved = degrees.of_devices(topology.device_count)
     assert resolved.dp is not None

@@ -23,7 +23,7 @@ from meshwright_solver.strategies.op_model import OpModel
 
 
 def check_cuts(problem: Problem, op: OpInfo, pin: Pin) -> None:
-    """Raise RequestError where a pin's cuts do not fit the op's inputs and outputs."""
+    """Raise RequestError if a pin's cuts do not fit the op's inputs and outputs."""
     ways_of_dim: dict[frozenset[int], tuple[Cut, str]] = {}
     for side, ports, pinned in (
         ("input", op.inputs, pin.inputs),
@@ -33,8 +33,8 @@ def check_cuts(problem: Problem, op: OpInfo, pin: Pin) -> None:
             continue
         if len(pinned) != len(ports):
             raise RequestError(
-                f"pin {pin.op!r}: op {op.name!r} has {len(ports)} {side}s, the pin says the cuts "
-                f"of {len(pinned)}"
+                f"pin {pin.op!r}: op {op.name!r} has {len(ports)} {side}s, the pin has cuts of "
+                f"{len(pinned)}"
             )
         for k, (port, cuts) in enumerate(zip(ports, pinned, strict=True)):
             if cuts is not None:
@@ -74,8 +74,8 @@ def _check_port(problem: Problem, port: OpPort, cuts: Cuts, where: str) -> None:
         uneven = problem.setup.uneven != "refuse"
         if isinstance(cut, int) and shape[d] % cut and not uneven:
             raise RequestError(
-                f"{where}: dim {d} of {shape[d]} does not divide into {cut} parts; sizes need not "
-                "divide where the setup says `uneven: chunk` or `uneven: pad`"
+                f"{where}: dim {d} of {shape[d]} does not divide into {cut} parts. Use another "
+                "number, or `uneven: chunk` or `uneven: pad` in the setup"
             )
 
 

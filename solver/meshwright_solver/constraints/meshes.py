@@ -24,7 +24,7 @@ Shape = tuple[tuple[int, ...], ...]  # sizes of the axes of every level
 def meshes_of(request: Request, max_axes: int) -> tuple[Mesh, ...]:
     """The one mesh of stated degrees, or the finest of the topology (`meshes`).
 
-    Raises RequestError where the degrees do not fit the devices.
+    Raises RequestError if the degrees do not fit the devices.
     """
     if request.degrees is not None:
         return (stated_mesh(request.topology, request.degrees, shard_size_of(request)),)
@@ -49,7 +49,7 @@ def meshes(topology: Topology, max_axes: int) -> tuple[Mesh, ...]:
     if len(levels) > MAX_AXES:
         raise TooLarge(
             f"the topology has {len(levels)} levels of more than one unit, plans are searched for "
-            f"at most {MAX_AXES}; describe neighbouring levels as one",
+            f"at most {MAX_AXES}. Describe neighboring levels as one",
             pointer="/topology/levels",
         )
     sizes = [level.size for level in levels]

@@ -183,7 +183,7 @@ def check_axes(pins: Sequence[Pin], meshes: Sequence[Mesh]) -> None:
         for axis in (*named, *(axis for tensor_cuts in cuts for axis in axes_of(tensor_cuts))):
             if axis not in known:
                 raise RequestError(
-                    f"pin {pin.op!r}: there is no axis {axis!r}; use a level of the topology "
+                    f"pin {pin.op!r}: there is no axis {axis!r}. Use a level of the topology "
                     f"or a mesh axis: {', '.join(sorted(known))}"
                 )
         for count in (count for tensor_cuts in cuts for count in counts_of(tensor_cuts)):

@@ -51,7 +51,7 @@ def filters(
 ) -> Filters:
     """The filters of pins (by position of op) and constraints on a mesh.
 
-    Raises RequestError where the request's `module` matches no op.
+    Raises RequestError if the request's `module` matches no op.
     """
     views = values.views
     outside = outside_of(problem, request.module, views)
@@ -81,7 +81,7 @@ def filters(
 def outside_of(problem: Problem, module: str | None, views: frozenset[int]) -> frozenset[int]:
     """Positions of the ops that a request for a submodule does not search.
 
-    Raises RequestError where the module's glob matches no op.
+    Raises RequestError if the module's glob matches no op.
     """
     if module is None:
         return frozenset()

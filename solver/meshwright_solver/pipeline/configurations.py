@@ -96,8 +96,8 @@ def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration
     if refused:
         raise refused[0]
     raise InvalidInput(
-        f"{len(wanted.cuts)} cuts make {len(wanted.cuts) + 1} stages, which no schedule asked for "
-        "has on these devices",
+        f"{len(wanted.cuts)} cuts make {len(wanted.cuts) + 1} stages, but no requested schedule "
+        "has so many on these devices",
         pointer="/pipeline/cuts",
     )
 
@@ -149,8 +149,8 @@ def _of_ranks(
             if ranks * count > ops:
                 refused.append(
                     InvalidInput(
-                        f"{ranks * count} stages need as many ops to begin with; the graph has "
-                        f"{ops} that are no views and depend on a parameter",
+                        f"{ranks * count} stages need as many ops; the graph has {ops} that are "
+                        "no views and depend on a parameter",
                         pointer="/pipeline",
                     )
                 )
@@ -201,14 +201,14 @@ def _cuts(names: tuple[str, ...], anatomy: Anatomy) -> tuple[int, ...] | None:
         if name not in anatomy.place:
             raise RequestError(
                 f"no stage can begin with {name!r}: the graph has no such op, or it is a view or "
-                "depends on no parameter, which every stage makes for itself",
+                "depends on no parameter, so every stage has a copy",
                 pointer=f"/pipeline/cuts/{place}",
             )
     cuts = tuple(anatomy.place[name] for name in names)
     if list(cuts) != sorted(set(cuts)) or cuts[0] == 0:
         raise RequestError(
-            "the ops with which stages begin are named in the order in which they run, the first "
-            "stage's left out",
+            "the cuts are not in order. List the first op of every stage but the first, in the "
+            "order in which they run",
             pointer="/pipeline/cuts",
         )
     return cuts

@@ -14,7 +14,7 @@ from meshwright_solver.pipeline.profile_sums import ProfileSums
 from meshwright_solver.pipeline.schedule_run import Durations
 from meshwright_solver.pipeline.stage_limits import StageLimits
 
-_ROUNDED = 1e-9  # chosen: of the memory; shares are sums of what they are compared with
+_ROUNDED = 1e-9  # chosen: of the memory; sums of shares have rounding errors
 
 
 @dataclass(frozen=True)

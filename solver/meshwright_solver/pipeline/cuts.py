@@ -1,6 +1,6 @@
 """Cuts of a pipeline into stages of consecutive ops with the fastest slowest stage.
 
-    minimise    max over stages s of  sum of ns of its ops + ns of the transfer of its cut
+    minimize    max over stages s of  sum of ns of its ops + ns of the transfer of its cut
     subject to  static bytes of its ops + in_flight[s] * saved bytes of its ops <= limit[s]
 
 by dynamic programming over the places where a cut sends least, as in Alpa and PipeDream. Each stage

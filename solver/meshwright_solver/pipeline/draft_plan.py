@@ -45,8 +45,8 @@ class DraftPlan:
 def mixed(plans: Sequence[DraftPlan]) -> list[DraftPlan]:
     """Draft plans from the fastest to the leanest, and mixtures of neighbors.
 
-    A mixture has some layers as in the one plan and the others as in the next, where both have one
-    mesh and one policy.
+    A mixture has some layers as in one plan and the others as in the next plan with the same mesh
+    and policy.
     """
     mixtures = list(plans)
     for mesh, policy in dict.fromkeys((plan.mesh, plan.policy) for plan in plans):

@@ -40,7 +40,7 @@ class Estimate:
         return CutStages(self.limits, self.send_ns, tuple(cuts))
 
     def step_ns(self, cuts: Sequence[int]) -> float:
-        """The time of a step; infinite where a stage fits with no draft plan."""
+        """The time of a step; infinite if a stage fits with no draft plan."""
         stages = self.stages(cuts)
         return stages.step_ns() if stages.fit else np.inf
 

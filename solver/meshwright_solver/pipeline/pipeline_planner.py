@@ -70,7 +70,7 @@ _DRAFTED_OF_MIXED = 16  # chosen: draft groups of a mixed cluster, which has hun
 _SHARPENED = 4  # chosen: groups with several drafts; two seconds for each kind of device
 # --- how near: shares of the best step that finer meshes may still gain ---
 _NEAR = 1.1  # chosen: drafts on finer meshes seldom gain so much
-_BEST_OF_RANKS = 1.5  # chosen: finer meshes gain as much where a rank has many devices
+_BEST_OF_RANKS = 1.5  # chosen: finer meshes can gain so much if a rank has many devices
 _FAR_AHEAD = 1.1  # chosen: stages on finer meshes seldom gain so much
 _ESTIMATING = 0.5  # chosen: share of the time for estimates; the rest is for stage plans
 
@@ -97,8 +97,8 @@ def check_pipeline(request: Request) -> None:
         raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
     if request.topology.beside and request.constraints.offload != "none":
         raise InvalidInput(
-            "what hosts keep is not planned for pipelines over several kinds of devices; leave the "
-            "offload out, or name one of the groups as the topology",
+            "offload to hosts is not planned for pipelines over several kinds of devices. Omit the "
+            "offload, or name one of the groups as the topology",
             pointer="/constraints/offload",
         )
     check_on_groups(request, check)

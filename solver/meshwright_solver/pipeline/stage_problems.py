@@ -260,7 +260,7 @@ def _placement_of(plan: Plan, topology: Topology, order: ScheduleTable) -> Place
     of_ranks = np.searchsorted(ends, first, side="right").tolist()
     placement = tuple(RankShare(group, len(list(ranks))) for group, ranks in groupby(of_ranks))
     if len({share.group for share in placement}) < len(placement) or max(of_ranks) == len(ends):
-        raise PlanError("the plan's pipeline ranks are not neighbours on groups of the topology")
+        raise PlanError("the plan's pipeline ranks are not neighbors on groups of the topology")
     try:
         parts_of(topology, placement)
     except InvalidInput as wrong:

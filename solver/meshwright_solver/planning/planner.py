@@ -35,7 +35,7 @@ __all__ = ["check", "plan"]
 
 
 def check(request: Request) -> None:
-    """Raise what `plan` would raise for bad input, without searching."""
+    """Raise the errors of `plan` for bad input, without a search."""
     request = without_before(request)
     request = without_turns(request)
     _check_whole(request)

@@ -63,7 +63,7 @@ def plan_stated(request: Request, report: Report | None = None, stop: Stop = nev
 
 
 def check_stated(request: Request) -> None:
-    """Raise what `plan_stated` would raise for bad input, without searching."""
+    """Raise the errors of `plan_stated` for bad input, without a search."""
     resolved, _ = _resolve(request)
     check(_on_rank(resolved))
     if resolved.pipeline.ranks != 1:
@@ -79,8 +79,8 @@ def _resolve(request: Request) -> tuple[Request, tuple[str, ...]]:
     assert ranks is not None
     if request.topology.beside:
         raise InvalidInput(
-            "degrees are stated for devices of one kind, and the topology has several; name one of "
-            "its groups as the topology, or leave the degrees to the search of pipelines",
+            "degrees are stated for devices of one kind, and the topology has several. Name one of "
+            "its groups as the topology, or leave the degrees to the pipeline search",
             pointer="/topology",
         )
     if ranks > 1 and request.setup.phase != "training":

@@ -4,7 +4,7 @@ A layer is a repeated sequence of ops (`meshwright_solver.folding.fold`). If the
 layers, each has equally many, as in Megatron-LM; ops before the layers belong to the first stage,
 ops after them to the last. Otherwise the cuts
 
-    minimise  sum over stages of (FLOPs of its ops)^2
+    minimize  sum over stages of (FLOPs of its ops)^2
 
 by dynamic programming over the beginnings of layers. In a graph without layers the candidates are
 the places at which a cut sends least.
@@ -31,8 +31,8 @@ def equal_cuts(anatomy: Anatomy, setup: Setup, stages: int) -> tuple[int, ...]:
     """
     if stages > len(anatomy.order):
         raise InvalidInput(
-            f"{stages} stages need as many ops to begin with; the graph has {len(anatomy.order)} "
-            "that are no views and depend on a parameter",
+            f"{stages} stages need as many ops; the graph has {len(anatomy.order)} that are no "
+            "views and depend on a parameter",
             pointer="/pipeline",
         )
     begins = layer_begins(anatomy)

@@ -106,8 +106,8 @@ def _matching_ops(plan: Plan, glob: str) -> tuple[int, frozenset[str]]:
         )
     if len(named) > 1:
         raise RequestError(
-            f"{glob[:80]!r} matches ops of the stages {', '.join(map(str, named))}: each is a "
-            "problem of its own; name ops of one of them"
+            f"{glob[:80]!r} matches ops of the stages {', '.join(map(str, named))}, but each stage "
+            "is a separate problem. Name ops of one stage"
         )
     return next(iter(named.items()))
 
@@ -141,7 +141,7 @@ def _groups(
         ]
         raise RequestError(
             f"these are {len(folded)} kinds of ops, such as {', '.join(some)}; at most "
-            f"{MOST_GROUPS} are explained at once: name fewer"
+            f"{MOST_GROUPS} are explained at once. Name fewer"
         )
     every: dict[Hashable, list[str]] = {}
     for position, op in enumerate(whole.problem.ops):
