@@ -1,11 +1,13 @@
-"""What the parts of ops are to a stated strategy: batch, sequence, tokens, experts, normalised.
+"""Roles of the parts of ops in a stated strategy: batch, sequence, tokens, experts, normalised.
 
-Batch and sequence are followed from dims whose sizes have the symbols `batch` and `seq`
-(`meshwright_solver.constraints.batch_dims`). Tokens are they, and all else that a product with a
-parameter has and its parameter has not: positions, pixels. Experts are what weights of experts have
-one of for each. Normalised is what a normalisation reduces and uses again, and every index that is
-one with it (the width of a residual stream): Megatron-LM keeps it whole, so that weights which have
-it are cut in their other dim, by columns behind it and by rows before it.
+- batch, sequence: propagated from dims whose sizes have the symbols `batch` and `seq`
+  (`meshwright_solver.constraints.batch_dims`).
+- tokens: batch and sequence, and every part of a product that its parameter lacks (positions,
+  pixels).
+- experts: the factor with one index for each expert's weights.
+- normalised: the dim that a normalisation reduces and reuses, and every index identified with it
+  (the width of a residual stream). Megatron-LM keeps it whole: weights that have it are cut in
+  their other dim, by columns behind the normalisation and by rows before it.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ _EXPERT_KINDS = frozenset({"expert_matmul", "moe_dispatch", "moe_combine", "grou
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Of every op, by position, its parts of each role. leading: of its parts of the sequence the
-    one that is cut for it, of queries and keys that of the queries."""
+    """Parts of each role, for every op by position.
+
+    leading: the sequence part that context parallelism cuts; in attention that of the queries.
+    """
 
     batch: tuple[Parts, ...]
     leading: tuple[Parts, ...]
@@ -66,7 +70,7 @@ def roles_of(problem: Problem) -> Roles:
         for position, op in enumerate(problem.ops)
         if op.op.kind in NORMALISATIONS and op.op.kind not in _OVER_TOKENS
         for j, part in enumerate(op.parts)
-        if part.reused and _is_read_and_made(op, j)
+        if part.reused and _is_input_and_output(op, j)
     }
     batch, sequence = batch_parts(problem), sequence_parts(problem)
     others = everywhere(tokens)
@@ -80,7 +84,7 @@ def roles_of(problem: Problem) -> Roles:
 
 
 def _parts_of_parameters(problem: Problem, op: OpInfo) -> Parts:
-    """Of the parameters that an op reads, all the parts that any of them has."""
+    """The parts of all parameters that an op reads."""
     return frozenset(
         part
         for port in op.inputs
@@ -89,15 +93,15 @@ def _parts_of_parameters(problem: Problem, op: OpInfo) -> Parts:
     )
 
 
-def _is_read_and_made(op: OpInfo, part: int) -> bool:
+def _is_input_and_output(op: OpInfo, part: int) -> bool:
     return part in op.inputs[0].slot_of and part in op.outputs[0].slot_of
 
 
 def _leading(op: OpInfo, parts: Parts) -> Parts:
-    """What the result and the first input have, of the outermost dim."""
-    made = {part: slot for port in op.outputs[:1] for part, slot in port.slot_of.items()}
+    """The outermost part that the output and the first input share, else one of the output."""
+    output_slot = {part: slot for port in op.outputs[:1] for part, slot in port.slot_of.items()}
     first = {part for port in op.inputs[:1] for part in port.slot_of}
-    for own in (parts & made.keys() & first, parts & made.keys(), parts):
-        if own:
-            return frozenset({min(own, key=lambda part: made.get(part, part))})
+    for candidates in (parts & output_slot.keys() & first, parts & output_slot.keys(), parts):
+        if candidates:
+            return frozenset({min(candidates, key=lambda part: output_slot.get(part, part))})
     return parts

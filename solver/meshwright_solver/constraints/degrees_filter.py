@@ -1,13 +1,13 @@
-"""Which strategies of ops a stated mesh allows, axis by axis.
+"""Strategies of ops that a stated mesh allows, axis by axis.
 
     dp, ep   on the batch; ep on the experts of ops that have them
-    cp       on the sequence, of attention on that of the queries: whether keys and values are
-             gathered or go round is open
-    tp       on nothing that is tokens or normalised; with sequence parallelism ops that are no
+    cp       on the sequence, in attention on that of the queries; the search chooses between an
+             all-gather and a ring of keys and values
+    tp       never on tokens or on normalised parts; with sequence parallelism, ops other than
              products may have it on the sequence
 
-Every op is cut as many ways by each axis as it can be; only memory-bound ops may leave tp idle.
-What is left is open to the search: columns or rows, which heads, which of a block's dims.
+Each axis cuts every op as many ways as it can; only memory-bound ops may leave tp idle. The search
+decides the rest: columns or rows, which heads, which dims of a block.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from meshwright_solver.strategies.op_model import OpModel, StrategyFilter
 def stated_strategies(
     problem: Problem, degrees: Degrees, mesh: Mesh, views: frozenset[int]
 ) -> dict[int, StrategyFilter]:
-    """Position of op -> the strategies that it may have; of ops that are no views."""
+    """Strategy filters by position of op, for all ops except views."""
     roles = roles_of(problem)
     axes = tuple(role_of(axis) for axis in mesh.axes)
     return {
-        position: _Stated(op, axes, *_wanted(problem, position, roles, degrees))
+        position: _DegreeRule(op, axes, *_axis_parts(problem, position, roles, degrees))
         for position, op in enumerate(problem.ops)
         if position not in views
     }
@@ -45,18 +45,18 @@ def stated_strategies(
 def uncut_products(
     models: Models, degrees: Degrees, allowed: Mapping[int, StrategyFilter]
 ) -> list[str]:
-    """Names of the products that tp cannot cut as many ways as it should.
+    """Names of the products that tp cuts fewer ways than its degree.
 
-    Raises InvalidInput for a degree that means nothing for the graph, or that a product with a
-    batch, a sequence or experts cannot be cut by.
+    Raises InvalidInput for a degree that applies to no op, or that does not divide the batch, the
+    sequence or the experts of a product.
     """
     used: dict[str, float] = {}
     uncut = []
-    for position, own in allowed.items():
-        if isinstance(own, _Stated):
-            ways = own.ways(models.ops.model(position))
-            if not own.may_idle and ways.get(TP, degrees.tp) < degrees.tp:
-                uncut.append(own.op.name)
+    for position, rule in allowed.items():
+        if isinstance(rule, _DegreeRule):
+            ways = rule.ways(models.ops.model(position))
+            if not rule.may_idle and ways.get(TP, degrees.tp) < degrees.tp:
+                uncut.append(rule.op.name)
             for role, count in ways.items():
                 used[role] = max(used.get(role, 1.0), count)
     for role, degree, lacks in (
@@ -67,22 +67,22 @@ def uncut_products(
     ):
         if degree > 1 and used.get(role, 1.0) == 1 and (role != DP or degree > degrees.ep):
             raise InvalidInput(
-                f"{role} {degree} means nothing for this graph: {lacks} that it divides",
+                f"{role} {degree} does not apply to this graph: {lacks} that it divides",
                 pointer=f"/degrees/{role}",
             )
     return uncut
 
 
-def _wanted(
+def _axis_parts(
     problem: Problem, position: int, roles: Roles, degrees: Degrees
 ) -> tuple[Mapping[str, Parts], Parts, bool]:
-    """By role, the parts that an axis lies on; those that tp keeps off; whether tp may be idle."""
+    """Parts for the axes of each role but tp; parts forbidden to tp; whether tp may be idle."""
     op = problem.ops[position]
     batch, tokens = roles.batch[position], roles.tokens[position]
     experts = frozenset(j for j in roles.experts[position] if op.parts[j].shardable)
     is_product = op.known is not None and (
         op.known.op_class in PRODUCTS
-        or (bool(op.known.sparse_inputs) and (bool(batch) or _is_given(problem, op)))
+        or (bool(op.known.sparse_inputs) and (bool(batch) or _reads_input(problem, op)))
     )
     closed = tokens | experts | roles.normalised[position]
     if degrees.sequence_parallel and not is_product:
@@ -91,17 +91,17 @@ def _wanted(
     return on, closed, not is_product
 
 
-def _is_given(problem: Problem, op: OpInfo) -> bool:
-    """Whether an op reads what is given, as words of one sequence are; places of words are not."""
+def _reads_input(problem: Problem, op: OpInfo) -> bool:
+    """Whether an op reads a graph input, as a lookup of tokens does; one of positions does not."""
     return any(problem.tensors[port.tensor].tensor.role == "input" for port in op.inputs)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stated:
-    """Keeps what the degrees allow of one op's strategies.
+class _DegreeRule:
+    """A filter that keeps the strategies of one op that the degrees allow.
 
-    axes: the role of each mesh axis. on: by role but tp, the parts that its axes lie on. closed:
-    those on which tp never lies.
+    axes: the role of each mesh axis. on: the parts for the axes of each role but tp. closed: the
+    parts forbidden to tp.
     """
 
     op: OpInfo
@@ -111,58 +111,62 @@ class _Stated:
     may_idle: bool
 
     def __call__(self, model: OpModel, choices: IntArray) -> BoolArray:
-        kept = self._fitting(model, choices)
+        mask = self._fitting(model, choices)
         for role in (EP, DP, CP, *(() if self.may_idle else (TP,))):
             ways = self._ways(model, choices, role)
-            kept &= ways == max(ways[kept], default=1.0)
-        return kept
+            mask &= ways == max(ways[mask], default=1.0)
+        return mask
 
     def ways(self, model: OpModel) -> dict[str, float]:
-        """By role, how many ways the op is cut; raises InvalidInput where a product with a batch is
-        cut fewer ways by dp, ep or cp than there are devices for it."""
-        kept = model.choices[self(model, model.choices)]
-        found = {
-            role: float(self._ways(model, kept, role).max()) for role in dict.fromkeys(self.axes)
+        """Number of shards of the op by role.
+
+        Raises InvalidInput for a product that dp, ep or cp cuts fewer ways than its degree.
+        """
+        choices = model.choices[self(model, model.choices)]
+        ways_of = {
+            role: float(self._ways(model, choices, role).max()) for role in dict.fromkeys(self.axes)
         }
-        for role, ways in found.items():
-            asked = self._asked(model, role)
-            if role != TP and ways < asked and self.on[role] and not self.may_idle:
-                self._refuse(model, role, asked)
-        if EP in found and self.on[EP] == self.on[DP]:
-            del found[EP]  # data parallel
-        return found
+        for role, ways in ways_of.items():
+            degree = self._degree(model, role)
+            if role != TP and ways < degree and self.on[role] and not self.may_idle:
+                self._refuse(model, role, degree)
+        if EP in ways_of and self.on[EP] == self.on[DP]:
+            del ways_of[EP]  # data parallel
+        return ways_of
 
     def _fitting(self, model: OpModel, choices: IntArray) -> BoolArray:
-        kept = np.ones(len(choices), dtype=np.bool_)
+        mask = np.ones(len(choices), dtype=np.bool_)
         for a, role in enumerate(self.axes):
-            kept &= np.isin(choices[:, a], self._codes(model, role))
-        return kept
+            mask &= np.isin(choices[:, a], self._codes(model, role))
+        return mask
 
     def _codes(self, model: OpModel, role: str) -> list[int]:
-        """The codes that an axis of the role may have."""
+        """Codes of `OpModel` that an axis of the role may have."""
         codes = range(len(model.parts_of_code))
         if role == TP:
             return [c for c in codes if self.closed.isdisjoint(model.parts_of_code[c])]
         parts = self.on[role]
         lying = [c for c in codes if parts & set(model.parts_of_code[c][:1])]
         is_lookup = self.op.known is not None and bool(self.op.known.sparse_inputs)
-        if role != CP or is_lookup:  # tables lie whole on devices that have other tokens
+        if role != CP or is_lookup:  # devices with other tokens replicate the tables
             lying = [c for c in lying if len(model.parts_of_code[c]) == 1]
         return [model.idle, *lying]
 
     def _ways(self, model: OpModel, choices: IntArray, role: str) -> FloatArray:
         sizes = np.array(model.axis_sizes, dtype=np.float64)
-        own = np.array([axis == role for axis in self.axes])
-        busy = own & (model.lies_on([True] * model.parts, choices))
+        of_role = np.array([axis == role for axis in self.axes])
+        busy = of_role & (model.lies_on([True] * model.parts, choices))
         ways: FloatArray = np.where(busy, sizes, 1.0).prod(axis=1)
         return ways
 
-    def _asked(self, model: OpModel, role: str) -> float:
+    def _degree(self, model: OpModel, role: str) -> float:
         return float(
-            np.prod([s for s, own in zip(model.axis_sizes, self.axes, strict=True) if own == role])
+            np.prod(
+                [s for s, axis in zip(model.axis_sizes, self.axes, strict=True) if axis == role]
+            )
         )
 
-    def _refuse(self, model: OpModel, role: str, asked: float) -> None:
+    def _refuse(self, model: OpModel, role: str, degree: float) -> None:
         sizes = [model.sizes[part] for part in sorted(self.on[role])]
         what = {DP: "batch of a microbatch", CP: "sequence"}.get(role, "experts")
         if role == EP and self.on[EP] == self.on[DP]:
@@ -170,6 +174,6 @@ class _Stated:
         hint = "fewer microbatches or a smaller dp" if "batch" in what else f"a smaller {role}"
         raise InvalidInput(
             f"op {self.op.name!r}: its {what} ({' × '.join(map(str, sizes))}) cannot be cut "
-            f"{asked:.0f} ways over {role}; {hint} would do",
+            f"{degree:.0f} ways over {role}. Use {hint}",
             pointer=f"/degrees/{role}",
         )

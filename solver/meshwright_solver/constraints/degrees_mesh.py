@@ -1,9 +1,9 @@
-"""The mesh of stated degrees: axes named after what they are for.
+"""The mesh of stated degrees: axes named after their kind of parallelism.
 
 Ranks are in Megatron-LM's order tp-cp-ep-dp, the fastest first (parallel_state.py, `order`): tensor
-parallelism has the fastest links. An axis lies inside one level of the topology; a degree that
-spans several is as many axes, `dp0` on the slowest. Where states are sharded over N devices (HSDP),
-the degree that N cuts is two axes, of which the faster one is sharded.
+parallelism has the fastest links. An axis lies inside one level of the topology. A degree that
+spans several levels becomes one axis for each, `dp0` on the slowest. With states sharded over N
+devices (HSDP), the degree that N divides becomes two axes; the faster one is sharded.
 """
 
 from __future__ import annotations
@@ -19,16 +19,21 @@ def stated_mesh(topology: Topology, degrees: Degrees, shard_size: int | None = N
 
     shard_size: the most devices over which states are sharded; None for all.
 
-    Raises RequestError where the degrees do not make as many devices, or cut a level unevenly.
+    Raises RequestError if the degrees do not make as many devices, or cut a level unevenly.
     """
-    own = degrees.of_devices(topology.device_count)
-    assert own.dp is not None
+    resolved = degrees.of_devices(topology.device_count)
+    assert resolved.dp is not None
     room = [level.size for level in topology.levels]
     pieces: dict[str, list[tuple[int, int]]] = {}  # role -> (level, size), the fastest first
-    for role, degree in ((TP, own.tp), (CP, own.cp), (EP, own.ep), (DP, own.dp // own.ep)):
-        left = degree
+    for role, degree in (
+        (TP, resolved.tp),
+        (CP, resolved.cp),
+        (EP, resolved.ep),
+        (DP, resolved.dp // resolved.ep),
+    ):
+        remaining = degree
         for level in reversed(range(len(room))):
-            taken = room[level] if left % room[level] == 0 else left
+            taken = room[level] if remaining % room[level] == 0 else remaining
             if room[level] % taken:
                 sizes = " × ".join(f"{each.size} {each.name}" for each in topology.levels)
                 raise RequestError(
@@ -39,7 +44,7 @@ def stated_mesh(topology: Topology, degrees: Degrees, shard_size: int | None = N
             if taken > 1:
                 pieces.setdefault(role, []).append((level, taken))
                 room[level] //= taken
-                left //= taken
+                remaining //= taken
     if shard_size is not None:
         _split_for_shards(pieces, shard_size)
     axes = []
@@ -56,24 +61,26 @@ def stated_mesh(topology: Topology, degrees: Degrees, shard_size: int | None = N
 
 
 def _split_for_shards(pieces: dict[str, list[tuple[int, int]]], shard_size: int) -> None:
-    """Cut the piece that a group of so many devices ends in, so that a group of axes has as many,
-    or as many as divide it."""
-    left = shard_size
+    """Split the piece at which a shard group ends, so that whole axes make up the group.
+
+    The group has `shard_size` devices, or the most that divide the piece.
+    """
+    remaining = shard_size
     for role in (CP, EP, DP):
         for place, (level, size) in enumerate(pieces.get(role, [])):
-            taken = max(ways for ways in range(1, min(left, size) + 1) if size % ways == 0)
+            taken = max(ways for ways in range(1, min(remaining, size) + 1) if size % ways == 0)
             if taken < size:
                 if taken > 1:
                     pieces[role][place : place + 1] = [(level, taken), (level, size // taken)]
                 return
-            left //= size
+            remaining //= size
 
 
 def role_of(axis: MeshAxis) -> str:
-    """Which degree an axis of a stated mesh is for."""
+    """The degree of an axis of a stated mesh: tp, cp, ep or dp."""
     return axis.name.rstrip("0123456789")
 
 
 def shared_axes(mesh: Mesh) -> tuple[bool, ...]:
-    """Of every axis, whether ZeRO spreads over it what lies at rest: all but those of tp."""
+    """Flags of the axes over which ZeRO shards persistent state: all but those of tp."""
     return tuple(role_of(axis) != TP for axis in mesh.axes)

@@ -1,9 +1,9 @@
-"""Pins that say how an op's inputs and outputs are cut, dim by dim.
+"""Dim pins: the cuts of an op's inputs and outputs, dim by dim.
 
-An op keeps them where the axes that lie on a dim are those named, or make up the number of parts
-given. Axes on no dim that is said of lie on nothing, unless an input or output is left open. An
-output is what the op makes: where the summed factor is cut it is partial besides, and the search
-decides where it is reduced. Partial sums do not pass through such an op.
+A strategy satisfies a pin if the axes on each dim are those named, or make the stated number of
+parts. All other axes are idle, unless the pin leaves an input or output open. An output cut by the
+summed factor is also partial; the search decides where to reduce it. Partial sums do not pass
+through a pinned op.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from meshwright_solver.strategies.op_model import OpModel
 
 
 def check_cuts(problem: Problem, op: OpInfo, pin: Pin) -> None:
-    """Raise RequestError where a pin's cuts do not fit the op's inputs and outputs."""
+    """Raise RequestError if a pin's cuts do not fit the op's inputs and outputs."""
     ways_of_dim: dict[frozenset[int], tuple[Cut, str]] = {}
-    for side, ports, said in (
+    for side, ports, pinned in (
         ("input", op.inputs, pin.inputs),
         ("output", op.outputs, pin.outputs),
     ):
-        if said is None:
+        if pinned is None:
             continue
-        if len(said) != len(ports):
+        if len(pinned) != len(ports):
             raise RequestError(
-                f"pin {pin.op!r}: op {op.name!r} has {len(ports)} {side}s, the pin says the cuts "
-                f"of {len(said)}"
+                f"pin {pin.op!r}: op {op.name!r} has {len(ports)} {side}s, the pin has cuts of "
+                f"{len(pinned)}"
             )
-        for k, (port, cuts) in enumerate(zip(ports, said, strict=True)):
+        for k, (port, cuts) in enumerate(zip(ports, pinned, strict=True)):
             if cuts is not None:
                 where = f"pin {pin.op!r}: {side} {k} of op {op.name!r}"
                 _check_port(problem, port, cuts, where)
@@ -74,53 +74,53 @@ def _check_port(problem: Problem, port: OpPort, cuts: Cuts, where: str) -> None:
         uneven = problem.setup.uneven != "refuse"
         if isinstance(cut, int) and shape[d] % cut and not uneven:
             raise RequestError(
-                f"{where}: dim {d} of {shape[d]} does not divide into {cut} parts; sizes need not "
-                "divide where the setup says `uneven: chunk` or `uneven: pad`"
+                f"{where}: dim {d} of {shape[d]} does not divide into {cut} parts. Use another "
+                "number, or `uneven: chunk` or `uneven: pad` in the setup"
             )
 
 
 def keeps_cuts(
     problem: Problem, op: OpInfo, pin: Pin, mesh: Mesh
 ) -> Callable[[OpModel, IntArray], NDArray[np.bool_]]:
-    """Which strategies cut an op's inputs and outputs as the pin says, on this mesh."""
+    """A filter that keeps the strategies with the pin's cuts of inputs and outputs on a mesh."""
     ports = [
         (port, cuts)
-        for side, said in ((op.inputs, pin.inputs), (op.outputs, pin.outputs))
-        for port, cuts in zip(side, said or (None,) * len(side), strict=True)
+        for side, pinned in ((op.inputs, pin.inputs), (op.outputs, pin.outputs))
+        for port, cuts in zip(side, pinned or (None,) * len(side), strict=True)
     ]
-    # parts that nothing is said of are open only where a whole tensor is
-    said = {
+    # a part that no cut names is open only if the pin leaves a whole tensor open
+    named_parts = {
         part
         for port, cuts in ports
         if cuts is not None
-        for own in _parts_of_dims(problem, port).values()
-        for part in own
+        for parts in _parts_of_dims(problem, port).values()
+        for part in parts
     }
     inputs_open = pin.inputs is None or any(cuts is None for cuts in pin.inputs)
     sizes = np.array([axis.size for axis in mesh.axes], dtype=np.int64)
 
     def keep(model: OpModel, choices: IntArray) -> NDArray[np.bool_]:
         passing = (choices > model.idle) & (choices <= model.idle + len(model.groups))
-        kept: NDArray[np.bool_] = np.asarray(~passing.any(axis=1))
+        mask: NDArray[np.bool_] = np.asarray(~passing.any(axis=1))
         if not inputs_open:
-            kept &= ~model.lies_on([part not in said for part in range(model.parts)], choices).any(
-                axis=1
-            )
+            mask &= ~model.lies_on(
+                [part not in named_parts for part in range(model.parts)], choices
+            ).any(axis=1)
         for port, cuts in ports:
             for d, cut in enumerate(cuts or ()):
                 parts = _parts_of_dims(problem, port)[d]
                 on = model.lies_on([part in parts for part in range(model.parts)], choices)
                 if isinstance(cut, int):
-                    kept &= np.where(on, sizes, 1).prod(axis=1) == cut
+                    mask &= np.where(on, sizes, 1).prod(axis=1) == cut
                 else:
-                    kept &= (on == _named(mesh, cut)).all(axis=1) & _known(mesh, cut)
-        return kept
+                    mask &= (on == _named(mesh, cut)).all(axis=1) & _known(mesh, cut)
+        return mask
 
     return keep
 
 
 def _named(mesh: Mesh, axes: tuple[str, ...]) -> NDArray[np.bool_]:
-    """The axes of a mesh that are named, by themselves or by their level; size 1 is nowhere."""
+    """Flags of the mesh axes named by axis or by level; axes of size 1 are never named."""
     return np.array(
         [axis.size > 1 and bool({axis.name, axis.level} & set(axes)) for axis in mesh.axes]
     )
@@ -131,9 +131,9 @@ def _known(mesh: Mesh, axes: tuple[str, ...]) -> bool:
 
 
 def _parts_of_dims(problem: Problem, port: OpPort) -> Mapping[int, set[int]]:
-    """The op's parts on every dim of a tensor."""
+    """The op's parts on each dim of a tensor."""
     info = problem.tensors[port.tensor]
-    found: dict[int, set[int]] = {d: set() for d in range(len(info.shape))}
+    parts_of: dict[int, set[int]] = {d: set() for d in range(len(info.shape))}
     for part, slot in port.slot_of.items():
-        found[info.slots[slot].dim].add(part)
-    return found
+        parts_of[info.slots[slot].dim].add(part)
+    return parts_of

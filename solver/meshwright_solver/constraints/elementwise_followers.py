@@ -1,4 +1,4 @@
-"""Element-wise ops that follow an input: no redistribution is made for them alone."""
+"""Element-wise ops that take the layout of an input, without a redistribution before them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from meshwright_solver.rules.pointwise import POINTWISE
 
 
 def followers(problem: Problem, values: Values, pinned: Collection[int]) -> dict[int, int]:
-    """Position of element-wise ops without a pin -> the input that they follow."""
-    found = {}
+    """Index of the followed input, by position of element-wise op without a pin."""
+    input_of = {}
     for position, op in enumerate(problem.ops):
         if position not in pinned and position not in values.views:
             port = _followed_input(op, values)
             if port is not None:
-                found[position] = port
-    return found
+                input_of[position] = port
+    return input_of
 
 
 def _followed_input(op: OpInfo, values: Values) -> int | None:
-    """The first input, no parameter and not free, with all dims of the output."""
+    """The first input with all dims of the output that is neither a parameter nor free."""
     if op.op.rule is not None or op.op.kind not in POINTWISE or len(op.inputs) == 0:
         return None
     parts = set(op.outputs[0].slot_of)

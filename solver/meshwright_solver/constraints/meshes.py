@@ -1,8 +1,8 @@
-"""The meshes of a topology: every level's devices as one axis or the product of several.
+"""The meshes of a topology: each level's devices as one axis or the product of several.
 
-A coarse mesh is a special case of a finer one (two axes that always go together), so only the
-finest meshes that `max_axes` allows are listed. Within one level the order of axes does not matter
-to any cost: sizes descend.
+A coarse mesh is a special case of a finer one, with two axes on the same dim everywhere. The list
+therefore has only the finest meshes that `max_axes` allows. No cost depends on the order of axes
+within a level: sizes descend.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Shape = tuple[tuple[int, ...], ...]  # sizes of the axes of every level
 def meshes_of(request: Request, max_axes: int) -> tuple[Mesh, ...]:
     """The one mesh of stated degrees, or the finest of the topology (`meshes`).
 
-    Raises RequestError where the degrees do not fit the devices.
+    Raises RequestError if the degrees do not fit the devices.
     """
     if request.degrees is not None:
         return (stated_mesh(request.topology, request.degrees, shard_size_of(request)),)
@@ -32,7 +32,7 @@ def meshes_of(request: Request, max_axes: int) -> tuple[Mesh, ...]:
 
 
 def shard_size_of(request: Request) -> int | None:
-    """Over how many devices a request has states sharded at most; None where it does not say."""
+    """The most devices over which a request shards states; None if it sets no limit."""
     wish = request.constraints.optimizer_parallel
     return None if wish is None else wish.shard_size
 
@@ -49,7 +49,7 @@ def meshes(topology: Topology, max_axes: int) -> tuple[Mesh, ...]:
     if len(levels) > MAX_AXES:
         raise TooLarge(
             f"the topology has {len(levels)} levels of more than one unit, plans are searched for "
-            f"at most {MAX_AXES}; describe neighbouring levels as one",
+            f"at most {MAX_AXES}. Describe neighboring levels as one",
             pointer="/topology/levels",
         )
     sizes = [level.size for level in levels]
@@ -59,20 +59,20 @@ def meshes(topology: Topology, max_axes: int) -> tuple[Mesh, ...]:
         fewer = next(k for k in range(most, 0, -1) if len(_finest(sizes, k)) <= MAX_MESHES)
         raise TooLarge(
             f"{' × '.join(map(str, sizes))} devices make {len(shapes):,} meshes of {most} axes, at "
-            f"most {MAX_MESHES} are searched; a budget of {fewer} axes would do, or nearer levels "
-            "within these",
+            f"most {MAX_MESHES} are searched. Use a budget of {fewer} axes, or describe nearer "
+            "levels within these",
             pointer="/budget/max_axes",
         )
     return tuple(
         Mesh(
             axes=tuple(
                 MeshAxis(
-                    name=Axis(level.name if len(own) == 1 else f"{level.name}{k}"),
+                    name=Axis(level.name if len(level_sizes) == 1 else f"{level.name}{k}"),
                     size=size,
                     level=level.name,
                 )
-                for level, own in zip(levels, shape, strict=True)
-                for k, size in enumerate(own)
+                for level, level_sizes in zip(levels, shape, strict=True)
+                for k, size in enumerate(level_sizes)
             )
         )
         for shape in shapes
@@ -80,13 +80,16 @@ def meshes(topology: Topology, max_axes: int) -> tuple[Mesh, ...]:
 
 
 def _finest(sizes: Sequence[int], most: int) -> list[Shape]:
-    """Shapes that no other refines: with as many axes as may be, or with primes alone."""
+    """The finest shapes: those with `most` axes, or with prime sizes only."""
     options = [list(_factorisations(size, most - len(sizes) + 1)) for size in sizes]
     return [
         shape
         for shape in product(*options)
         if sum(map(len, shape)) == most
-        or (sum(map(len, shape)) < most and all(_is_prime(size) for own in shape for size in own))
+        or (
+            sum(map(len, shape)) < most
+            and all(_is_prime(size) for level_sizes in shape for size in level_sizes)
+        )
     ]
 
 

@@ -1,4 +1,4 @@
-"""What every op may be on a mesh: pins, then the constraints of the request, for all ops alike."""
+"""Strategy filters of pins on a mesh."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from meshwright_solver.strategies.op_model import StrategyFilter
 def pin_filters(
     problem: Problem, pinned: Mapping[int, Pin], mesh: Mesh
 ) -> dict[int, StrategyFilter]:
-    """Position of op -> which of its strategies keep its pin on this mesh."""
-    found: dict[int, StrategyFilter] = {}
+    """Filters that keep the strategies of a pin, by position of op."""
+    filter_of: dict[int, StrategyFilter] = {}
     batch = batch_parts(problem) if any(pin.data_parallel for pin in pinned.values()) else ()
     for position, pin in pinned.items():
         op = problem.ops[position]
         if pin.data_parallel:
-            found[position] = data_parallel(batch[position])
+            filter_of[position] = data_parallel(batch[position])
         elif pin.strategy is not None:
-            found[position] = allowed_strategies(pin, op, mesh)
+            filter_of[position] = allowed_strategies(pin, op, mesh)
         else:
-            found[position] = keeps_cuts(problem, op, pin, mesh)
-    return found
+            filter_of[position] = keeps_cuts(problem, op, pin, mesh)
+    return filter_of

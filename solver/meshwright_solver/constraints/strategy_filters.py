@@ -1,13 +1,13 @@
-"""What a request allows every op, beyond pins: a filter on its strategies.
+"""Strategy filters of a request's constraints, beyond pins.
 
-    fully_use_devices   every axis lies on something, or none does
-    slice_alignment     of matrix products: what is cut in its last dim keeps multiples of it
-    all-to-alls         where the setup has none: no op makes one by itself
-    module              ops outside of it keep their pins, or are data parallel
+    fully_use_devices   all axes are in use, or none is
+    slice_alignment     matrix products: shards of the last dim are multiples of it
+    all-to-alls         none inside an op, if the setup forbids them
+    module              ops outside of it are pinned or data parallel
     elementwise_follow  edges, not strategies: no redistribution before an element-wise op
     degrees             of a stated strategy (solver/meshwright_solver/planning/degrees)
 
-A pin goes before all of them.
+A pin overrides all of them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from meshwright_solver.strategies.op_model import OpModel, StrategyFilter
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """By position of op, which strategies it may have: as pinned, and as the constraints allow.
+    """Strategy filters by position of op: of its pin, or of the constraints.
 
-    followers: position of op -> the input before which nothing is to be moved (`Models.followers`).
+    followers: index of the input without a redistribution, by position (`Models.followers`).
     """
 
     pinned: dict[int, StrategyFilter]
@@ -49,9 +49,9 @@ class Filters:
 def filters(
     problem: Problem, request: Request, pins: Mapping[int, Pin], values: Values, mesh: Mesh
 ) -> Filters:
-    """What pins (by position of op) and constraints leave of the strategies on a mesh.
+    """The filters of pins (by position of op) and constraints on a mesh.
 
-    Raises RequestError where the request's `module` matches no op.
+    Raises RequestError if the request's `module` matches no op.
     """
     views = values.views
     outside = outside_of(problem, request.module, views)
@@ -81,14 +81,14 @@ def filters(
 def outside_of(problem: Problem, module: str | None, views: frozenset[int]) -> frozenset[int]:
     """Positions of the ops that a request for a submodule does not search.
 
-    Raises RequestError where the module's glob matches no op.
+    Raises RequestError if the module's glob matches no op.
     """
     if module is None:
         return frozenset()
     planned = [position for position in range(len(problem.ops)) if position not in views]
     names = Names([problem.ops[position].name for position in planned])
     modules = Names([problem.ops[position].op.module for position in planned])
-    inside = {planned[k] for own in (names, modules) for k in own.matching(module)}
+    inside = {planned[k] for searched in (names, modules) for k in searched.matching(module)}
     if not inside:
         known = [problem.ops[position].op.module for position in planned]
         raise RequestError(
@@ -100,18 +100,21 @@ def outside_of(problem: Problem, module: str | None, views: frozenset[int]) -> f
 
 @dataclass(frozen=True, slots=True)
 class StrategyRules:
-    """Keeps the strategies that every rule keeps. rules: each with the field that asks for it."""
+    """A filter that keeps the strategies that pass every rule.
+
+    rules: pairs of the request field that sets the rule, and the rule.
+    """
 
     rules: tuple[tuple[str, StrategyFilter], ...]
 
     def __call__(self, model: OpModel, choices: IntArray) -> BoolArray:
-        kept = np.ones(len(choices), dtype=np.bool_)
+        mask = np.ones(len(choices), dtype=np.bool_)
         for _, rule in self.rules:
-            kept &= rule(model, choices)
-        return kept
+            mask &= rule(model, choices)
+        return mask
 
     def first_broken(self, model: OpModel, row: BoolArray) -> str:
-        """The field whose rule does not keep the strategy in this row of the op's choices."""
+        """The request field of the first rule that no strategy in these rows passes."""
         return next(
             field for field, rule in self.rules if not (rule(model, model.choices) & row).any()
         )
@@ -121,36 +124,36 @@ def _rules(
     problem: Problem, position: int, constraints: Constraints
 ) -> tuple[tuple[str, StrategyFilter], ...]:
     op = problem.ops[position]
-    found: list[tuple[str, StrategyFilter]] = []
+    rules: list[tuple[str, StrategyFilter]] = []
     if constraints.fully_use_devices:
-        found.append(("constraints.fully_use_devices", uses_all_or_none))
+        rules.append(("constraints.fully_use_devices", uses_all_or_none))
     if constraints.slice_alignment > 1 and op.known is not None and op.known.op_class == "matmul":
-        aligned = _Aligned(_last_dims(problem, op), constraints.slice_alignment)
-        found.append(("constraints.slice_alignment", aligned))
+        aligned = _AlignmentRule(_last_dims(problem, op), constraints.slice_alignment)
+        rules.append(("constraints.slice_alignment", aligned))
     if not problem.setup.allow_all_to_all and op.known is not None and op.known.sparse_inputs:
-        found.append(("setup.allow_all_to_all", makes_no_all_to_all))
-    return tuple(found)
+        rules.append(("setup.allow_all_to_all", makes_no_all_to_all))
+    return tuple(rules)
 
 
 def uses_all_or_none(model: OpModel, choices: IntArray) -> BoolArray:
-    """Every axis lies on something (or passes partial sums), or none does."""
+    """A filter: all axes are in use (on a part, or passing partial sums), or none is."""
     counts = np.array(model.axis_sizes) > 1
     idle = choices[:, counts] == model.idle
     count = idle.sum(axis=1)
-    kept: BoolArray = np.isin(count, (0, idle.shape[1]))
-    return kept
+    mask: BoolArray = np.isin(count, (0, idle.shape[1]))
+    return mask
 
 
 def makes_no_all_to_all(model: OpModel, choices: IntArray) -> BoolArray:
-    """No axis lies on rows and on the indices that look them up."""
+    """A filter: no axis lies both on the rows of a table and on the indices that select them."""
     first = len(model.parts_of_code) - len(model.followers)
-    kept: BoolArray = np.asarray((choices < first).all(axis=1))
-    return kept
+    mask: BoolArray = np.asarray((choices < first).all(axis=1))
+    return mask
 
 
 @dataclass(frozen=True, slots=True)
-class _Aligned:
-    """Keeps what leaves last dims whole or cuts them into multiples of `elements`.
+class _AlignmentRule:
+    """A filter that keeps strategies with aligned last dims: whole, or multiples of `elements`.
 
     last_dims: length and parts of the last dim of every input and output.
     """
@@ -159,22 +162,22 @@ class _Aligned:
     elements: int
 
     def __call__(self, model: OpModel, choices: IntArray) -> BoolArray:
-        kept = np.ones(len(choices), dtype=np.bool_)
+        mask = np.ones(len(choices), dtype=np.bool_)
         sizes = np.array(model.axis_sizes)
         for length, parts in self.last_dims:
             on = model.lies_on([part in parts for part in range(model.parts)], choices)
             ways = np.where(on, sizes, 1).prod(axis=1)
             chunk = -(-length // ways)
-            kept &= (ways == 1) | (chunk % self.elements == 0)
-        return kept
+            mask &= (ways == 1) | (chunk % self.elements == 0)
+        return mask
 
 
 def _last_dims(problem: Problem, op: OpInfo) -> tuple[tuple[int, frozenset[int]], ...]:
-    found = []
+    last_dims = []
     for port in (*op.inputs, *op.outputs):
         info = problem.tensors[port.tensor]
         last = len(info.shape) - 1
         parts = frozenset(part for part, k in port.slot_of.items() if info.slots[k].dim == last)
         if parts:
-            found.append((info.shape[last], parts))
-    return tuple(found)
+            last_dims.append((info.shape[last], parts))
+    return tuple(last_dims)

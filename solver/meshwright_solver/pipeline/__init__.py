@@ -1,1 +1,1 @@
-"""The search for pipelines: configurations, estimates, stages of consecutive ops, schedules."""
+"""The pipeline search: configurations, estimates, stages of consecutive ops, schedules."""

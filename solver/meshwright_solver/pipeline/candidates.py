@@ -1,4 +1,4 @@
-"""Options: configurations with their cuts, what is estimated of them, and what their plans cost."""
+"""Options: configurations with cuts, an estimate and, once planned, stage plans."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ import numpy as np
 from meshwright.schema import Considered, Infeasible, RecomputePolicy
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.pipeline.configurations import Configuration
-from meshwright_solver.pipeline.cuts import moved
+from meshwright_solver.pipeline.cuts import shifted_cuts
 from meshwright_solver.pipeline.estimate import Estimate
 from meshwright_solver.pipeline.stage_plans import StagePlans, StageWishes
 
 _MOST_TRIES = 600  # chosen: shifts of a configuration's cuts; twice the cuts of any published
-_SHIFTING_NS = 5e7  # chosen: of the time that trying them may take
-_SHOWN = 12  # chosen: considered configurations that a plan lists, those on the front besides
+_SHIFTING_NS = 5e7  # chosen: most time for these shifts
+_SHOWN = 12  # chosen: considered configurations in a plan, besides those on the Pareto front
 _MOST_LABELS = 50_000  # chosen: some tenths of a second for each stage
 _PLENTY = 4  # chosen: layers a stage; stages are then equal within some per cent
-_SIMPLER = 0.005  # chosen: by so much may cuts between whole layers be slower than others
+_SIMPLER = 0.005  # chosen: tolerated loss of time for cuts between whole layers
 
 
 class CutEstimate(NamedTuple):
-    """A configuration's cuts, and what a step is estimated to take with them: time, and memory on
-    the device that is fullest, its reserve included. capacity_bytes: of that device."""
+    """The cuts of a configuration with the estimated time of a step and peak memory.
+
+    fullest_bytes: on the device with the highest use, its reserve included. capacity_bytes: of
+    that device.
+    """
 
     cuts: tuple[int, ...]
     ns: float
@@ -37,8 +40,8 @@ class CutEstimate(NamedTuple):
 class Option:
     """A configuration with its cuts, its estimate and, once its stages are planned, their plans.
 
-    axes: of the meshes of the estimate. estimated: returns the estimate, at a cost once. refused:
-    the reason why there are no plans.
+    axes: of the meshes of the estimate. estimated: returns the estimate; only the first call costs
+    time. refused: the reason for no plans.
     """
 
     configuration: Configuration
@@ -66,13 +69,13 @@ class Option:
 
     @property
     def policies(self) -> tuple[RecomputePolicy, ...]:
-        """What its stages may do again, each once."""
+        """The recompute policies of the stages, without duplicates."""
         plans = self.estimate.plans
         chosen = self.estimate.stages(self.cuts).chosen.tolist()
         return tuple(dict.fromkeys(plans[number].policy for number in chosen))
 
     def wishes(self, same: Sequence[int]) -> StageWishes:
-        """What the searches of its stages are told. same: equal for stages that are alike."""
+        """The wishes for the stage searches. same: equal numbers for equal stages."""
         stages = self.estimate.stages(self.cuts)
         plans = [self.estimate.plans[number] for number in stages.chosen.tolist()]
         return StageWishes(
@@ -87,11 +90,14 @@ class Option:
 
     @property
     def memory_bytes(self) -> int:
-        """On the fullest device, its reserve included: of its plan; of one that was refused for
-        want of memory, as much more than the device has as is missing; else estimated."""
+        """Bytes on the device with the highest use, its reserve included.
+
+        They are those of the plan. An option refused for memory has the capacity and the
+        shortfall, any other option its estimate.
+        """
         if self.plans is not None:
             return self.plans.priced.cost.memory_bytes.total
-        missing = 0 if self.refused is None else _missing(self.refused)
+        missing = 0 if self.refused is None else _missing_bytes(self.refused)
         return round(self.cut.capacity_bytes + missing if missing else self.cut.fullest_bytes)
 
     def considered(self, best_ns: float, memory_bytes: int, *, on_front: bool) -> Considered:
@@ -111,7 +117,7 @@ class Option:
 
 
 def cut(
-    own: Configuration,
+    configuration: Configuration,
     estimate: Estimate,
     layers: IntArray,
     ops: int,
@@ -119,35 +125,37 @@ def cut(
     *,
     shift: bool,
 ) -> CutEstimate | None:
-    """The best cuts found of a configuration, None where none keep the memory.
+    """The best cuts of a configuration; None if none fit into memory.
 
-    layers: where cuts leave layers whole; taken where that is about as fast as any. usable: the
-    share of a device's memory that is not reserved. shift: whether cuts are shifted while that
-    makes the step faster; else only those between layers are looked at where there are plenty.
+    layers: positions between layers, preferred at about equal time. usable: the share of a
+    device's memory that is not reserved. shift: local search over shifted cuts; without it, only
+    positions between layers are candidates if there are plenty.
     """
-    if own.cuts is not None:
-        ns = estimate.step_ns(own.cuts)
-        return _cut(own.cuts, ns, estimate, usable) if ns < np.inf else None
+    if configuration.cuts is not None:
+        ns = estimate.step_ns(configuration.cuts)
+        return _cut(configuration.cuts, ns, estimate, usable) if ns < np.inf else None
     tries = min(_MOST_TRIES, int(_SHIFTING_NS / estimate.limits.pace.run_ns)) if shift else 0
-    found: list[tuple[float, tuple[int, ...]]] = []
+    timed_cuts: list[tuple[float, tuple[int, ...]]] = []
     rough = not shift and len(layers) >= _PLENTY * estimate.order.stages
     for at in (layers,) if rough else (layers, places_for(estimate, ops)):
         cuts = estimate.balanced(at)
         if cuts is not None:
-            cuts, ns = moved(cuts, at, estimate.step_ns, tries)
-            found.append((ns if found or at is not layers else ns / (1 + _SIMPLER), cuts))
-    if not found:
+            cuts, ns = shifted_cuts(cuts, at, estimate.step_ns, tries)
+            timed_cuts.append((ns if timed_cuts or at is not layers else ns / (1 + _SIMPLER), cuts))
+    if not timed_cuts:
         return None
-    cuts = min(found)[1]
+    cuts = min(timed_cuts)[1]
     return _cut(cuts, estimate.step_ns(cuts), estimate, usable)
 
 
 def leanest_cut(
-    own: Configuration, estimate: Estimate, ops: int, usable: float
+    configuration: Configuration, estimate: Estimate, ops: int, usable: float
 ) -> CutEstimate | None:
-    """Where no cuts seem to keep the memory: those that need least of it. Plans of the whole need
-    not be the ones that hold least, so that stages planned for it may fit."""
-    cuts = own.cuts or estimate.leanest(places_for(estimate, ops))
+    """The cuts with the least memory, for configurations without cuts that fit the estimate.
+
+    Draft plans of the whole graph need not be the leanest, so planned stages may still fit.
+    """
+    cuts = configuration.cuts or estimate.leanest(places_for(estimate, ops))
     if cuts is None:
         return None
     return _cut(cuts, estimate.stages(cuts).step_ns(), estimate, usable)
@@ -158,15 +166,15 @@ def _cut(cuts: tuple[int, ...], ns: float, estimate: Estimate, usable: float) ->
 
 
 def places_for(estimate: Estimate, ops: int) -> IntArray:
-    """Where cuts may be: where they send least, or anywhere if these are too few."""
+    """Candidate positions of cuts: those that send least, or all if these are too few."""
     at = estimate.plans[0].places
     if len(at) < estimate.order.stages - 1:
         return np.arange(1, ops, dtype=np.int64)
     return at
 
 
-def _missing(why: Infeasible) -> int:
-    """Bytes of a device; 0 where it is not memory that there is too little of."""
+def _missing_bytes(why: Infeasible) -> int:
+    """The memory shortfall of a device in bytes; 0 for other constraints."""
     if why.constraint != "memory" or why.needed_bytes is None or why.available_bytes is None:
         return 0
     return max(0, why.needed_bytes - why.available_bytes)
@@ -175,15 +183,17 @@ def _missing(why: Infeasible) -> int:
 def all_considered(
     options: Sequence[Option], best_ns: float, best_bytes: int
 ) -> tuple[Considered, ...]:
-    """The fastest, and all for which nothing is at once as fast and smaller; the best plan's step
-    and memory are of none of them."""
-    found = []
+    """The fastest options, and all on the Pareto front of time and memory, by time.
+
+    best_ns, best_bytes: of the answer's plan, which is none of the options.
+    """
+    entries = []
     least = best_bytes
-    for place, own in enumerate(sorted(options, key=lambda own: own.ns)):
-        size = own.memory_bytes
-        on_front = own.refused is None and size < least
+    for place, option in enumerate(sorted(options, key=lambda option: option.ns)):
+        size = option.memory_bytes
+        on_front = option.refused is None and size < least
         if on_front:
             least = size
         if on_front or place < _SHOWN:
-            found.append(own.considered(best_ns, size, on_front=on_front))
-    return tuple(found)
+            entries.append(option.considered(best_ns, size, on_front=on_front))
+    return tuple(entries)

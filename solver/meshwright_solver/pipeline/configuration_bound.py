@@ -1,7 +1,7 @@
-"""A bound on every plan of the same cuts and schedule: all work at its fastest, nothing moved.
+"""A lower bound on every plan of the same cuts and schedule: fastest compute, free transfers.
 
-A schedule takes no longer where passes are shorter, so that its run with the least that every
-stage's passes can take, on any of the meshes, and with free transfers, is below every plan's step.
+The length of a schedule is monotone in its passes. Its run with the shortest passes of every stage
+on any mesh, and without transfers, is therefore a lower bound on the step of every plan.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from meshwright_solver.strategies.op_templates import OpSketches
 
 
 def least_step_ns(staged: Staged, first: Sequence[int], max_axes: int) -> float:
-    """first: for every stage, the first that is like it."""
+    """The lower bound of a step. first: by stage, the first stage equal to it."""
     known = {number: least_passes(staged.problem(number), max_axes) for number in set(first)}
     passes = [known[number] for number in first]
     return step_of_passes_ns(staged.schedule, passes, np.zeros((2, len(passes) - 1)))
 
 
 def least_passes(problem: Problem, max_axes: int) -> Passes:
-    """The arithmetic alone of one microbatch, each op in the strategy in which it is fastest."""
+    """The compute time of one microbatch by pass, each op in its fastest strategy."""
     values = find_values(problem)
     sketches = OpSketches(problem, values)
-    found = np.full(3, np.inf)
+    least = np.full(3, np.inf)
     for mesh in meshes(problem.topology, max_axes):
         models = Models(problem, values, mesh, sketches)
         known: dict[IdentityKey, tuple[float, float, float]] = {}
@@ -46,6 +46,6 @@ def least_passes(problem: Problem, max_axes: int) -> Passes:
                 forward, inputs, weights = models.passes_ns(model, model.choices)
                 known[key] = float(forward.min()), float(inputs.min()), float(weights.min())
             total += known[key]
-        found = np.minimum(found, total)
-    forward_ns, inputs_ns, weights_ns = found.tolist()
+        least = np.minimum(least, total)
+    forward_ns, inputs_ns, weights_ns = least.tolist()
     return Passes(forward_ns=forward_ns, inputs_ns=inputs_ns, weights_ns=weights_ns, step_ns=0.0)

@@ -1,4 +1,4 @@
-"""The pipelines that are tried: what the request leaves open, in numbers that can be run."""
+"""Pipeline configurations: the valid combinations of the numbers that a request leaves open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from meshwright_solver.pipeline.rank_placement import Placement, RankShare, plac
 from meshwright_solver.pipeline.rank_topology import rank_counts, split
 from meshwright_solver.pipeline.stage_graph import Anatomy
 
-# gpipe never beats 1f1b, which waits as long and holds less
+# gpipe never beats 1f1b, which has the same bubble and less memory
 _TRIED: tuple[ScheduleKind, ...] = ("1f1b", "zb_h1", "interleaved_1f1b", "zb_v")
 _VIRTUAL = (2, 4)  # chosen: stages a rank of interleaved schedules of half a layer or less
 _MOST_RANKS = 64  # chosen: more than any published configuration has
@@ -30,9 +30,10 @@ _MOST_ROUNDS = 32  # chosen: microbatches over ranks; beyond it a bubble is unde
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """cuts: of the user, as positions in `Anatomy.order`; None where they are to be found.
+    """A configuration: ranks, schedule, stages per rank and microbatches.
 
-    placement: of the ranks on the groups of a mixed cluster, none on others. on: their devices.
+    cuts: of the user, as positions in `Anatomy.order`; None if the search decides. placement: of
+    the ranks on the groups of a mixed cluster; empty on others. on: names of their devices.
     """
 
     ranks: int
@@ -49,8 +50,10 @@ class Configuration:
 
     @property
     def request_patch(self) -> RequestPatch | None:
-        """The change of the request that leaves only this configuration; None where ranks lie on
-        certain groups, which a request cannot state."""
+        """The request patch that leaves only this configuration.
+
+        None with a placement, which a request cannot state.
+        """
         if self.placement:
             return None
         pipeline: dict[str, int | str | None] = {"ranks": self.ranks, "schedule": self.schedule}
@@ -61,7 +64,7 @@ class Configuration:
     def __str__(self) -> str:
         virtual = f" of {self.stages_per_rank} stages" if self.stages_per_rank > 1 else ""
         where = [
-            f"{own.ranks} on {name}" for own, name in zip(self.placement, self.on, strict=True)
+            f"{share.ranks} on {name}" for share, name in zip(self.placement, self.on, strict=True)
         ]
         placed = f" ({', then '.join(where)})" if where else ""
         return (
@@ -71,36 +74,36 @@ class Configuration:
 
 
 def configurations(request: Request, anatomy: Anatomy) -> Iterator[Configuration]:
-    """Every configuration to estimate. Raises InvalidInput where what is asked for cannot be."""
+    """Every configuration to estimate. Raises InvalidInput if a stated number is impossible."""
     wanted = request.pipeline
     cuts = _cuts(wanted.cuts, anatomy)
-    placed = _placed(request, min(_MOST_RANKS, len(anatomy.order)))
+    placed = _rank_placements(request, min(_MOST_RANKS, len(anatomy.order)))
     names = [group.device.name for group in request.topology.groups]
     refused: list[InvalidInput] = []
-    made = False
+    any_yielded = False
     layers = len(layer_begins(anatomy))
     for ranks, placement in placed:
         for microbatches in _microbatches(request, ranks):
             tried = _kinds(wanted, layers, ranks)
-            for own in _of_ranks(
+            for configuration in _of_ranks(
                 request, ranks, microbatches, cuts, tried, len(anatomy.order), refused
             ):
-                made = True
+                any_yielded = True
                 on = tuple(names[share.group] for share in placement)
-                yield replace(own, placement=placement, on=on)
-    if made or (wanted.ranks is None and cuts is None):
+                yield replace(configuration, placement=placement, on=on)
+    if any_yielded or (wanted.ranks is None and cuts is None):
         return
     if refused:
         raise refused[0]
     raise InvalidInput(
-        f"{len(wanted.cuts)} cuts make {len(wanted.cuts) + 1} stages, which no schedule asked for "
-        "has on these devices",
+        f"{len(wanted.cuts)} cuts make {len(wanted.cuts) + 1} stages, but no requested schedule "
+        "has so many on these devices",
         pointer="/pipeline/cuts",
     )
 
 
-def _placed(request: Request, most: int) -> list[tuple[int, Placement]]:
-    """Numbers of ranks, each with where they lie."""
+def _rank_placements(request: Request, most: int) -> list[tuple[int, Placement]]:
+    """Numbers of ranks, each with its placement."""
     topology, wanted = request.topology, request.pipeline.ranks
     if not topology.beside:
         if wanted is not None:
@@ -108,17 +111,17 @@ def _placed(request: Request, most: int) -> list[tuple[int, Placement]]:
             return [(wanted, ())]
         return [(count, ()) for count in rank_counts(topology) if 1 < count <= most]
     every = list(placements(topology, most if wanted is None else max(most, wanted)))
-    found = [(sum(share.ranks for share in own), own) for own in every]
+    counted = [(sum(share.ranks for share in placement), placement) for placement in every]
     if wanted is None:
-        return found
-    counts = sorted({ranks for ranks, _ in found})
+        return counted
+    counts = sorted({ranks for ranks, _ in counted})
     if wanted not in counts:
         raise InvalidInput(
             f"{wanted} pipeline ranks cannot be equal parts of each group of "
-            f"{topology.name or 'the topology'}; {', '.join(map(str, counts))} would do",
+            f"{topology.name or 'the topology'}. Use {', '.join(map(str, counts))}",
             pointer="/pipeline/ranks",
         )
-    return [(ranks, own) for ranks, own in found if ranks == wanted]
+    return [(ranks, placement) for ranks, placement in counted if ranks == wanted]
 
 
 def _of_ranks(
@@ -130,7 +133,7 @@ def _of_ranks(
     ops: int,
     refused: list[InvalidInput],
 ) -> Iterator[Configuration]:
-    """refused: why others cannot be is added to it."""
+    """The valid configurations of these numbers; errors of the others are added to `refused`."""
     wanted = request.pipeline
     for kind, counts in kinds:
         for count in counts:
@@ -146,8 +149,8 @@ def _of_ranks(
             if ranks * count > ops:
                 refused.append(
                     InvalidInput(
-                        f"{ranks * count} stages need as many ops to begin with; the graph has "
-                        f"{ops} that are no views and depend on a parameter",
+                        f"{ranks * count} stages need as many ops; the graph has {ops} that are "
+                        "no views and depend on a parameter",
                         pointer="/pipeline",
                     )
                 )
@@ -156,31 +159,34 @@ def _of_ranks(
 
 
 def _kinds(wanted: Pipeline, layers: int, ranks: int) -> list[tuple[ScheduleKind, tuple[int, ...]]]:
-    """Schedules, and how many stages a rank has with each."""
+    """Schedules, each with its candidate numbers of stages per rank."""
     usual = {"interleaved_1f1b": virtual_counts(layers, ranks), "zb_v": (2,)}
-    given = None if wanted.stages_per_rank is None else (wanted.stages_per_rank,)
+    stated = None if wanted.stages_per_rank is None else (wanted.stages_per_rank,)
     kinds = _TRIED if wanted.schedule is None else (wanted.schedule,)
-    return [(kind, given or usual.get(kind, (1,))) for kind in kinds]
+    return [(kind, stated or usual.get(kind, (1,))) for kind in kinds]
 
 
 def virtual_counts(layers: int, ranks: int) -> tuple[int, ...]:
-    """Stages a rank of interleaved schedules: for every number of layers that a stage may have, the
-    fewest stages that hold them all; two and four where a rank has but one layer."""
+    """Candidate numbers of stages per rank of interleaved schedules.
+
+    For each number of layers per stage it is the fewest stages that hold all layers; 2 and 4 if a
+    rank has one layer.
+    """
     counts = {-(-layers // (ranks * each)) for each in range(1, layers // ranks + 1)}
-    return tuple(sorted(own for own in counts if 1 < own <= MAX_STAGES_PER_RANK)) or _VIRTUAL
+    return tuple(sorted(count for count in counts if 1 < count <= MAX_STAGES_PER_RANK)) or _VIRTUAL
 
 
 def _microbatches(request: Request, ranks: int) -> list[int]:
-    """The setup's own number, or the numbers of ranks, doubling, that divide the batch."""
+    """The number in the setup, or multiples of the ranks that divide the batch, about doubling."""
     if request.setup.microbatches is not None:
         return [request.setup.microbatches]
     batch = step_batch(request.graph, request.setup) or 1
     most = min(batch, _MOST_ROUNDS * ranks)
-    found = [count for count in range(1, most + 1) if batch % count == 0]
-    useful = [count for count in found if count % ranks == 0]
+    divisors = [count for count in range(1, most + 1) if batch % count == 0]
+    useful = [count for count in divisors if count % ranks == 0]
     if not useful:
-        # as few as keep all ranks busy, up to a sample each
-        useful = [count for count in range(ranks, batch + 1) if batch % count == 0] or found[-1:]
+        # the fewest that keep all ranks busy; at most one sample each
+        useful = [count for count in range(ranks, batch + 1) if batch % count == 0] or divisors[-1:]
     doubling = useful[:1]
     for count in useful[1:]:
         if count >= 2 * doubling[-1]:
@@ -195,14 +201,14 @@ def _cuts(names: tuple[str, ...], anatomy: Anatomy) -> tuple[int, ...] | None:
         if name not in anatomy.place:
             raise RequestError(
                 f"no stage can begin with {name!r}: the graph has no such op, or it is a view or "
-                "depends on no parameter, which every stage makes for itself",
+                "depends on no parameter, so every stage has a copy",
                 pointer=f"/pipeline/cuts/{place}",
             )
     cuts = tuple(anatomy.place[name] for name in names)
     if list(cuts) != sorted(set(cuts)) or cuts[0] == 0:
         raise RequestError(
-            "the ops with which stages begin are named in the order in which they run, the first "
-            "stage's left out",
+            "the cuts are not in order. List the first op of every stage but the first, in the "
+            "order in which they run",
             pointer="/pipeline/cuts",
         )
     return cuts

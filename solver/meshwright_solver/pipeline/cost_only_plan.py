@@ -1,4 +1,4 @@
-"""Plans that are weighed and not shown: their cost, and what is theirs in the folded graph."""
+"""Plans for comparison only: the cost and the folded plan, without a stage document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshwright_solver.folding.mesh_outcome import MeshOutcome, shown
 
 @dataclass(slots=True)
 class Sketches:
-    """Writes plans whose stage is empty, and keeps what would have been written into it."""
+    """Writer of plans with an empty stage, with a map from plan to folded plan."""
 
     _kept: list[tuple[Stage, FoldedPlan]] = field(default_factory=list)
 
@@ -26,7 +26,7 @@ class Sketches:
         folded: FoldedPlan,
         history: tuple[Finding, ...],
     ) -> Plan:
-        """As `answer_of` wants it; it proves nothing."""
+        """The plan document for `answer_of`; its lower bound is zero."""
         empty = Stage(
             mesh=best.mesh,
             uneven=best.models.problem.uneven.mode,
@@ -51,11 +51,11 @@ class Sketches:
                 cost_ns=folded.cost.objective_ns,
                 lower_bound_ns=0.0,
                 gap=1.0,
-                meshes=tuple(dict.fromkeys(shown(own.mesh) for own in outcomes)),
+                meshes=tuple(dict.fromkeys(shown(outcome.mesh) for outcome in outcomes)),
                 history=history,
             ),
         )
 
     def of(self, plan: Plan) -> FoldedPlan:
-        """What a plan written here stands for."""
+        """The folded plan of a plan written here."""
         return next(folded for empty, folded in self._kept if empty is plan.stages[0])

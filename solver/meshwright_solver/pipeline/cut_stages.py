@@ -14,7 +14,7 @@ from meshwright_solver.pipeline.profile_sums import ProfileSums
 from meshwright_solver.pipeline.schedule_run import Durations
 from meshwright_solver.pipeline.stage_limits import StageLimits
 
-_ROUNDED = 1e-9  # chosen: of the memory; shares are sums of what they are compared with
+_ROUNDED = 1e-9  # chosen: of the memory; sums of shares have rounding errors
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class CutStages:
         return float(stages.begin_ns[0]) + self.limits.pace.step_ns(durations, stages.end_ns)
 
     def meshes(self) -> tuple[tuple[Mesh, ...], ...]:
-        """By stage: the useful meshes of draft plans with the recompute policy of its own plan."""
+        """By stage: the useful meshes of draft plans with the recompute policy of its draft."""
         plans, meshes = self.limits.plans, []
         for stage, number in enumerate(self.chosen.tolist()):
-            own = plans[number]
+            draft = plans[number]
             useful = np.flatnonzero(np.isfinite(self.limits.bytes[:, stage])).tolist()
-            near = [plans[k] for k in useful if plans[k].policy == own.policy]
-            meshes.append(tuple(dict.fromkeys([own.mesh, *(plan.mesh for plan in near)])))
+            near = [plans[k] for k in useful if plans[k].policy == draft.policy]
+            meshes.append(tuple(dict.fromkeys([draft.mesh, *(plan.mesh for plan in near)])))
         return tuple(meshes)
 
     def every_mesh(self) -> tuple[tuple[Mesh, ...], ...]:
@@ -107,9 +107,9 @@ class CutStages:
         count = order.stages // order.ranks
         shares = []
         for stage, rank in enumerate(order.rank_of):
-            left = max(float(limits[rank] - of_rank[rank]), 0.0)
+            spare = max(float(limits[rank] - of_rank[rank]), 0.0)
             total = max(float(of_rank[rank]), float(limits[rank]))
-            shares.append((float(held[stage] + passing[stage]) + left / count) / total)
+            shares.append((float(held[stage] + passing[stage]) + spare / count) / total)
         return tuple(shares)
 
     def kinds(self, same: Sequence[int] = ()) -> tuple[int, ...]:

@@ -1,12 +1,11 @@
-"""Where a pipeline is cut: stages of consecutive ops, the slowest as fast as can be.
+"""Cuts of a pipeline into stages of consecutive ops with the fastest slowest stage.
 
-    minimise    max over stages s of  sum of ns of its ops + what its cut sends
+    minimize    max over stages s of  sum of ns of its ops + ns of the transfer of its cut
     subject to  static bytes of its ops + in_flight[s] * saved bytes of its ops <= limit[s]
 
-by dynamic programming over the places where a cut sends least (Alpa and PipeDream search so too);
-where a stage may be planned in several ways, each stage in any of them.
-How long the whole step then takes depends on where the slow stages stand too: `moved` shifts cuts
-while that gets better.
+by dynamic programming over the places where a cut sends least, as in Alpa and PipeDream. Each stage
+may have any of several draft plans. The step also depends on the positions of slow stages:
+`shifted_cuts` improves the cuts by local search.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from meshwright_solver.common.compilation import njit
 from meshwright_solver.pipeline.op_profile import OpProfile
 from meshwright_solver.pipeline.stage_graph import Anatomy
 
-_REACH = 6  # chosen: places to each side, a layer or two
+_REACH = 6  # chosen: places on each side, a layer or two
 _LEAST_GAIN = 1e-6  # chosen: rounding
 _MOST_PLACES = 512  # chosen: some for every layer of a model of a hundred
 
 
 def crossing_bytes(anatomy: Anatomy, symbols: Mapping[str, int]) -> FloatArray:
-    """By position in `anatomy.order`: bytes of all tensors that a cut before it sends, whole."""
+    """(ops,): bytes of all tensors that a cut before each position sends, unsharded."""
     shapes = anatomy.graph.instantiate(symbols)
     change = np.zeros(len(anatomy.order) + 1)
     for name, last in anatomy.last_read_at.items():
@@ -39,7 +38,7 @@ def crossing_bytes(anatomy: Anatomy, symbols: Mapping[str, int]) -> FloatArray:
 
 
 def places(crossing: FloatArray) -> IntArray:
-    """Positions before which a cut sends no more than one position earlier would."""
+    """Positions at which a cut sends no more than one position earlier."""
     before = np.append(np.inf, crossing[1:-1])
     least: IntArray = np.arange(1, len(crossing))[crossing[1:] <= before]
     if len(least) > _MOST_PLACES:
@@ -48,23 +47,25 @@ def places(crossing: FloatArray) -> IntArray:
     return least
 
 
-def moved(
+def shifted_cuts(
     cuts: tuple[int, ...],
     at: IntArray,
     step_ns: Callable[[tuple[int, ...]], float],
     tries: int,
 ) -> tuple[tuple[int, ...], float]:
-    """Cuts that no shift of one of them by some places makes faster, and their step, after so many
-    tries at the most. step_ns: infinite for cuts that cannot be."""
+    """Local search: shifts of single cuts until none makes the step faster.
+
+    Returns the cuts and their step. step_ns: infinite for invalid cuts. tries: most evaluations.
+    """
     best, best_ns = cuts, step_ns(cuts)
-    left = tries
+    remaining = tries
     improved = True
-    while improved and left > 0:
+    while improved and remaining > 0:
         improved = False
         for number in range(len(best)):
             for place in _near(best, number, at):
-                left -= 1
-                if left > 0:
+                remaining -= 1
+                if remaining > 0:
                     tried = (*best[:number], place, *best[number + 1 :])
                     ns = step_ns(tried)
                     if ns < best_ns * (1 - _LEAST_GAIN):
@@ -73,7 +74,7 @@ def moved(
 
 
 def _near(cuts: tuple[int, ...], number: int, at: IntArray) -> list[int]:
-    """Places about a cut and between its neighbours."""
+    """Candidate places near a cut, between its neighbors."""
     here = int(np.searchsorted(at, cuts[number]))
     low = cuts[number - 1] if number else 0
     high = cuts[number + 1] if number + 1 < len(cuts) else np.inf
@@ -89,11 +90,11 @@ def balanced(
     limit_bytes: FloatArray,
     passing: FloatArray | None = None,
 ) -> tuple[int, ...] | None:
-    """The best cuts into as many stages as `in_flight` has columns, None where none keeps a limit.
+    """The best cuts into as many stages as `in_flight` has columns; None if none fit.
 
-    ways: in which a stage may be planned, each the fastest that fits. at: positions where cuts may
-    be. send_ns: (stages, positions) what a cut there costs the stage behind it. in_flight,
-    limit_bytes: by way and stage. passing: the share of what passes by that counts; all by default.
+    ways: op profiles of draft plans; each stage has the fastest that fits. at: candidate positions.
+    send_ns: (stages, positions), cost of the cut for the stage behind it. in_flight, limit_bytes:
+    (ways, stages). passing: (ways, stages), counted share of transient memory; all by default.
     """
     ends = np.concatenate([[0], at, [send_ns.shape[1]]]).astype(np.int64)
     stages, count = in_flight.shape[1], len(ends)
@@ -101,14 +102,17 @@ def balanced(
         return None
     until = np.array(
         [
-            [np.append(0.0, np.cumsum(own))[ends] for own in (w.ns, w.static_bytes, w.saved_bytes)]
+            [
+                np.append(0.0, np.cumsum(values))[ends]
+                for values in (w.ns, w.static_bytes, w.saved_bytes)
+            ]
             for w in ways
         ]
     )
     by = np.array([np.maximum.reduceat(w.passing_bytes, ends[:-1]) for w in ways])
     share = np.ones_like(in_flight) if passing is None else passing
     send = np.pad(send_ns[:, at], ((0, 0), (1, 1)))
-    choices, best_ns = _balanced(until, by, send, in_flight, limit_bytes, share)
+    choices, best_ns = _dynamic_program(until, by, send, in_flight, limit_bytes, share)
     if not np.isfinite(best_ns):
         return None
     cuts = [count - 1]
@@ -118,7 +122,7 @@ def balanced(
 
 
 @njit(cache=True, nogil=True)
-def _balanced(
+def _dynamic_program(
     until: FloatArray,
     by: FloatArray,
     send: FloatArray,
@@ -126,11 +130,11 @@ def _balanced(
     limit_bytes: FloatArray,
     share: FloatArray,
 ) -> tuple[IntArray, float]:
-    """By stage and the place where it ends, where it best begins; how long the slowest then takes.
+    """Best first place by stage and last place, (stages, places), and the time of the slowest.
 
-    until: by way, ns, static and saved bytes up to each place. by: by way, what passes by from each
-    place to the next. A stage that begins earlier takes longer and holds more, so that no more are
-    looked at than can be better.
+    until: (ways, 3, places), ns, static and saved bytes before each place. by: (ways, places),
+    transient bytes from each place to the next. A stage that begins earlier takes longer and holds
+    more; the inner loop ends when it cannot improve.
     """
     ways, stages = in_flight.shape
     count = send.shape[1]
@@ -138,7 +142,7 @@ def _balanced(
     best[0] = 0.0
     choices = np.zeros((stages, count), dtype=np.int64)
     for stage in range(stages):
-        found = np.full(count, np.inf)
+        ends_ns = np.full(count, np.inf)
         for last in range(1, count):
             for way in range(ways):
                 if limit_bytes[way, stage] == -np.inf:
@@ -146,16 +150,16 @@ def _balanced(
                 ns, static, saved = until[way, 0], until[way, 1], until[way, 2]
                 most = 0.0
                 for first in range(last - 1, -1, -1):
-                    own = ns[last] - ns[first]
+                    stage_ns = ns[last] - ns[first]
                     size = static[last] - static[first]
                     size += in_flight[way, stage] * (saved[last] - saved[first])
                     most = max(most, by[way, first])
                     size += share[way, stage] * most
-                    if size > limit_bytes[way, stage] or own >= found[last]:
+                    if size > limit_bytes[way, stage] or stage_ns >= ends_ns[last]:
                         break
-                    own = max(best[first], own + send[stage, first])
-                    if own < found[last]:
-                        found[last] = own
+                    stage_ns = max(best[first], stage_ns + send[stage, first])
+                    if stage_ns < ends_ns[last]:
+                        ends_ns[last] = stage_ns
                         choices[stage, last] = first
-        best = found
+        best = ends_ns
     return choices, best[-1]

@@ -1,10 +1,11 @@
-"""A draft: plans of the whole graph on the devices of one rank.
+"""Drafts: plans of the whole graph on the devices of one rank.
 
-In all the memory there could be, where a draft is to say what configurations are worth at best;
-else along the price of memory (`meshwright_solver.stage.memory_tradeoff`), in that of all ranks,
-with so many microbatches in flight as a rank holds: what fits so would fit if every rank had an
-equal share of the graph. Where none of these does, or a search other than elimination is asked
-for, or needed, there is one plan in place of these: that of the search for that memory.
+- A draft for the best case of configurations has unlimited memory.
+- Any other draft has the memory of all ranks, and the microbatches in flight of one rank: its plans
+  fit if every rank has an equal share of the graph. It has several plans along the price of memory
+  (`meshwright_solver.stage.memory_tradeoff`).
+- If none of these fits, or the request or the graph needs a search other than elimination, the
+  draft has one plan, from the stage search.
 """
 
 from __future__ import annotations
@@ -38,20 +39,23 @@ from meshwright_solver.stage.request_check import check
 from meshwright_solver.stage.stage_planner import plan_stage, price_stage
 from meshwright_solver.stage.stage_position import StagePosition
 
-_LEAST_S = 0.01  # chosen: a budget is more than nothing
-_TOLERANCE = 1e-2  # chosen: an estimate is worth no more
-_MOST_LABELS = 50_000  # chosen: nor than some tenths of a second
-_MOST_VERTICES = 6  # chosen: neighbours then differ by few per cent; each takes some 30 ms
+_LEAST_S = 0.01  # chosen: a budget must be positive
+_TOLERANCE = 1e-2  # chosen: enough for an estimate
+_MOST_LABELS = 50_000  # chosen: some tenths of a second
+_MOST_VERTICES = 6  # chosen: neighbors then differ by few per cent; each takes some 30 ms
 _ANY_BYTES = 2**60  # more than any plan takes
 
-Drafted = tuple[DraftPlan, ...] | Infeasible | None  # () where it would take too long
+Drafted = tuple[DraftPlan, ...] | Infeasible | None  # () if tables on these meshes are too large
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is planned, on a rank of a share. policy: what may be done again. held: microbatches in
-    flight; axes: of the finest mesh; groups: those that the pipeline has, whose memory counts as
-    that of its ranks; none where memory does not count, and there is one plan."""
+    """The parameters of a draft on one rank of a share.
+
+    groups: those of the pipeline, whose memory together limits the draft; empty for one plan
+    without a limit. policy: of recomputation. held: microbatches in flight. axes: of the finest
+    mesh.
+    """
 
     share: RankShare
     groups: tuple[int, ...]
@@ -61,68 +65,68 @@ class Draft:
     axes: int
 
     def on(self, topology: Topology) -> Topology:
-        """The devices of a rank, in the memory of all ranks."""
+        """The topology of one rank, with the memory of all ranks."""
         (part, *_) = parts_of(topology, (self.share,))
         every = [topology.groups[number] for number in self.groups]
-        pool = sum(own.device.memory_bytes * own.device_count for own in every)
+        pool = sum(group.device.memory_bytes * group.device_count for group in every)
         memory = pool // part.topology.device_count if self.groups else _ANY_BYTES
         device = part.topology.device.model_copy(update={"memory_bytes": memory})
         return part.topology.model_copy(update={"device": device})
 
 
 @uncollected
-def drafted(request: Request, anatomy: Anatomy, own: Draft, deadline: Deadline) -> Drafted:
-    """From the cheapest to the leanest. Why no plan fits even so; None where the graph cannot be
-    run in so many microbatches, or the time was over.
+def plan_draft(request: Request, anatomy: Anatomy, draft: Draft, deadline: Deadline) -> Drafted:
+    """The draft plans from the fastest to the leanest, or the reason why none fits.
 
-    Pins that the devices of a rank cannot keep are a reason where the number of ranks is open, and
-    raised as bad input where it was asked for.
+    None if the graph does not divide into these microbatches, or if the time is over. Pins that the
+    devices of a rank cannot satisfy make the draft infeasible if the number of ranks is open; they
+    raise RequestError if the request states it.
     """
-    part = own.on(request.topology)
+    part = draft.on(request.topology)
     whole_on_rank = request.model_copy(
         update={
             "topology": part,
-            "setup": request.setup.model_copy(update={"microbatches": own.microbatches}),
-            "recompute": request.recompute.model_copy(update={"policy": own.policy}),
-            "budget": request.budget.model_copy(update={"max_axes": own.axes, "simplicity": 0.0}),
+            "setup": request.setup.model_copy(update={"microbatches": draft.microbatches}),
+            "recompute": request.recompute.model_copy(update={"policy": draft.policy}),
+            "budget": request.budget.model_copy(update={"max_axes": draft.axes, "simplicity": 0.0}),
         }
     )
     try:
-        found = _plans(whole_on_rank, anatomy, own, deadline)
+        plans = _plans(whole_on_rank, anatomy, draft, deadline)
     except RequestError as wrong:
-        used_up = _used_up(request, part, own.share)
-        said = RequestError(wrong.detail + used_up, pointer=wrong.pointer)
+        used_up = _exhausted_levels(request, part, draft.share)
+        refusal = RequestError(wrong.detail + used_up, pointer=wrong.pointer)
         if request.pipeline.ranks is not None:
-            raise said from wrong
-        return Infeasible(constraint="pins", detail=said.detail)
+            raise refusal from wrong
+        return Infeasible(constraint="pins", detail=refusal.detail)
     except InvalidInput:
         if request.setup.microbatches is not None:
             raise
-        return None  # the graph cannot be run at so small a batch
+        return None  # the graph cannot run with so small a batch
     except OutOfTime:
         return None
-    if isinstance(found, Infeasible):
-        return found
-    return _ways(request, anatomy, own, found)
+    if isinstance(plans, Infeasible):
+        return plans
+    return _draft_plans(request, anatomy, draft, plans)
 
 
 def _plans(
-    request: Request, anatomy: Anatomy, own: Draft, deadline: Deadline
+    request: Request, anatomy: Anatomy, draft: Draft, deadline: Deadline
 ) -> list[FoldedPlan] | Infeasible:
-    place = StagePosition(own.held, tolerance=_TOLERANCE, max_labels=_MOST_LABELS)
-    ways, policy = anatomy.foldings, own.policy
+    place = StagePosition(draft.held, tolerance=_TOLERANCE, max_labels=_MOST_LABELS)
+    ways, policy = anatomy.foldings, draft.policy
     limited = within(request, deadline)
     if portfolio_of(request.solver).first.floor is not None:
-        most = _MOST_VERTICES if own.groups else 1
+        most = _MOST_VERTICES if draft.groups else 1
         try:
-            found = price_stage(limited, policy, place, ways, deadline, most)
-            if found:
-                return found
+            plans = price_stage(limited, policy, place, ways, deadline, most)
+            if plans:
+                return plans
         except TableTooLarge:
-            if own.axes > coarsest_axes(request, request.topology):
+            if draft.axes > coarsest_axes(request, request.topology):
                 return []  # there are plans on coarser meshes
         except InvalidInput:
-            check(limited)  # says it of the graph as it was given
+            check(limited)  # raises the error for the unfolded graph
             raise
     sketches = Sketches()
     answer = plan_stage(limited, None, deadline.stop, place, sketches.write, ways)
@@ -132,19 +136,19 @@ def _plans(
     return answer.infeasible
 
 
-def _ways(
-    request: Request, anatomy: Anatomy, own: Draft, plans: list[FoldedPlan]
+def _draft_plans(
+    request: Request, anatomy: Anatomy, draft: Draft, plans: list[FoldedPlan]
 ) -> tuple[DraftPlan, ...]:
     batch = step_batch(request.graph, request.setup)
     symbols = dict(request.setup.symbols)
     if batch is not None:
-        symbols["batch"] = batch // own.microbatches
+        symbols["batch"] = batch // draft.microbatches
     crossing = crossing_bytes(anatomy, symbols)
     at, locator = places(crossing), OpLocator(anatomy)
     drafts = []
     for folded in plans:
         whole = whole_passes(folded)
-        profile, step_shares = profile_of_plan(folded, anatomy, locator, whole, own.microbatches)
+        profile, step_shares = profile_of_plan(folded, anatomy, locator, whole, draft.microbatches)
         drafts.append(
             DraftPlan(
                 profile=profile,
@@ -154,24 +158,24 @@ def _ways(
                 split=split_passes(folded),
                 step_shares=step_shares,
                 mesh=folded.models.mesh,
-                policy=own.policy,
-                group=own.share.group,
+                policy=draft.policy,
+                group=draft.share.group,
             )
         )
     return tuple(drafts)
 
 
 def within(request: Request, deadline: Deadline, share: float = 1.0) -> Request:
-    """The request with a share of what is left of the time as its budget."""
-    left = deadline.left_s()
-    if left is None:
+    """The request with a share of the remaining time as its budget."""
+    remaining_s = deadline.left_s()
+    if remaining_s is None:
         return request
-    budget = request.budget.model_copy(update={"seconds": max(left * share, _LEAST_S)})
+    budget = request.budget.model_copy(update={"seconds": max(remaining_s * share, _LEAST_S)})
     return request.model_copy(update={"budget": budget})
 
 
 def on_meshes(request: Request, axes: int, *, is_final: bool) -> Request:
-    """The request for meshes of so many axes; what is no answer need not be simple."""
+    """The request for meshes of so many axes, without simplicity unless it is final."""
     update: dict[str, object] = {"max_axes": axes}
     if not is_final:
         update["simplicity"] = 0.0
@@ -179,27 +183,27 @@ def on_meshes(request: Request, axes: int, *, is_final: bool) -> Request:
 
 
 def coarsest_axes(request: Request, part: Topology) -> int:
-    """The axes of the coarsest mesh of a part; of the finest where pins name others than levels."""
+    """The axes of the coarsest mesh of a part; of the finest if pins need axes below levels."""
     levels = {level.name for group in request.topology.groups for level in group.levels}
     for pin in request.pins:
-        if not _named(pin) <= levels or any(counts_of(own) for own in _cuts(pin)):
+        if not _axes_named(pin) <= levels or any(counts_of(cuts) for cuts in _cuts(pin)):
             return request.budget.max_axes
     return max(1, sum(level.size > 1 for level in part.levels))
 
 
 def _cuts(pin: Pin) -> list[Cuts]:
-    return [own for own in (*(pin.inputs or ()), *(pin.outputs or ())) if own is not None]
+    return [cuts for cuts in (*(pin.inputs or ()), *(pin.outputs or ())) if cuts is not None]
 
 
-def _named(pin: Pin) -> set[str]:
+def _axes_named(pin: Pin) -> set[str]:
     """The axes that a pin names."""
     named = {axis for axes in (pin.strategy or {}).values() for axis in axes}
-    return named | {axis for own in _cuts(pin) for axis in axes_of(own)}
+    return named | {axis for cuts in _cuts(pin) for axis in axes_of(cuts)}
 
 
-def _used_up(request: Request, part: Topology, share: RankShare) -> str:
-    """Which levels pins name of which a rank has a single unit."""
-    named = {axis for pin in request.pins for axis in _named(pin)}
+def _exhausted_levels(request: Request, part: Topology, share: RankShare) -> str:
+    """A hint on levels in pins of which one rank has a single unit; empty without any."""
+    named = {axis for pin in request.pins for axis in _axes_named(pin)}
     sizes = {level.name: level.size for level in part.levels}
     gone = [
         level.name

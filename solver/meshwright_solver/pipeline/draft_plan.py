@@ -1,6 +1,6 @@
-"""Draft plans: the whole graph, before it is cut, on the devices of one pipeline rank.
+"""Draft plans: plans of the whole graph, before cuts, on the devices of one pipeline rank.
 
-The time and the memory of its ops, one by one, are what cuts balance.
+Cuts balance the time and the memory of their ops.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from meshwright.schema import Mesh, Passes, RecomputePolicy
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.pipeline.op_profile import OpProfile
 
-# chosen: shares of layers that are planned as in the other of two, and of how many that is a part
+# chosen: shares of layers with the leaner of two plans, and the layers that such a share needs
 _BETWEEN = ((0.25, 4), (0.5, 2), (0.75, 4))
 
 
@@ -45,8 +45,8 @@ class DraftPlan:
 def mixed(plans: Sequence[DraftPlan]) -> list[DraftPlan]:
     """Draft plans from the fastest to the leanest, and mixtures of neighbors.
 
-    A mixture has some layers as in the one plan and the others as in the next, where both have one
-    mesh and one policy.
+    A mixture has some layers as in one plan and the others as in the next plan with the same mesh
+    and policy.
     """
     mixtures = list(plans)
     for mesh, policy in dict.fromkeys((plan.mesh, plan.policy) for plan in plans):
@@ -71,11 +71,11 @@ def undominated(plans: Sequence[DraftPlan]) -> list[DraftPlan]:
             for plan in plans
         ]
     )
-    kept: list[int] = []
+    front: list[int] = []
     for number in np.lexsort(sums.T[::-1]).tolist():
-        if not any((sums[other] <= sums[number]).all() for other in kept):
-            kept.append(number)
-    return [plans[number] for number in sorted(kept)]
+        if not any((sums[other] <= sums[number]).all() for other in front):
+            front.append(number)
+    return [plans[number] for number in sorted(front)]
 
 
 def _mixture(one: DraftPlan, other: DraftPlan, share: float, layers: int) -> DraftPlan:

@@ -1,8 +1,8 @@
 """The estimate of a configuration: its cuts and the time of its step, before stages are planned.
 
-The whole graph has several draft plans (`draft_plan.py`): in more memory or less, on finer meshes
-or coarser. The estimate plans a stage as in the fastest of these that its memory allows. So a rank
-that holds few microbatches can be faster than one that holds many.
+The whole graph has several draft plans (`draft_plan.py`) with different memory and meshes. The
+estimate gives each stage the fastest draft plan that fits. A rank with few microbatches in flight
+can therefore be faster than one with many.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Estimate:
         return CutStages(self.limits, self.send_ns, tuple(cuts))
 
     def step_ns(self, cuts: Sequence[int]) -> float:
-        """The time of a step; infinite where a stage fits with no draft plan."""
+        """The time of a step; infinite if a stage fits with no draft plan."""
         stages = self.stages(cuts)
         return stages.step_ns() if stages.fit else np.inf
 
     def balanced(self, at: IntArray) -> tuple[int, ...] | None:
-        """The cuts of which the slowest stage is fastest, None where none keep the memory."""
+        """The cuts with the fastest slowest stage; None if none fit."""
         limits = self.limits
         return balanced(
             [plan.profile for plan in self.plans],

@@ -1,7 +1,7 @@
-"""Estimates of configurations: of each the best cuts that are found, and how long its step takes.
+"""Estimates of configurations: the best cuts of each, and the time of its step.
 
-They do not depend on each other. Another process that makes some is told the ways that there are
-and tells cuts and sums; whoever then needs more of an estimate makes it anew.
+Estimates are independent of each other. A worker process receives draft plans and returns only cuts
+and sums; the parent process computes an estimate again if it needs more.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from meshwright_solver.pipeline.stage_limits import StageLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Estimating:
-    """Configurations of the same ranks and microbatches, and the ways in which their stages may be
-    planned. shift: see `cut`."""
+class EstimateTask:
+    """A task: configurations of the same ranks and microbatches, with their draft plans.
+
+    shift: see `cut`.
+    """
 
     ways: tuple[DraftPlan, ...]
     configurations: tuple[Configuration, ...]
@@ -36,7 +38,7 @@ class Estimating:
 
 
 class Estimator:
-    """Makes estimates for one request."""
+    """The estimator of one request."""
 
     def __init__(self, request: Request, anatomy: Anatomy) -> None:
         self.usable = request.setup.usable_memory
@@ -47,38 +49,56 @@ class Estimator:
         self._layers = self._layers[self._layers > 0]
         self._paces: dict[tuple[str, int, int, int], Pace] = {}
 
-    def cuts(self, asked: Estimating) -> list[CutEstimate | None]:
-        """By configuration; None where no cuts keep the memory."""
-        return [self._cut(asked.ways, own, shift=asked.shift) for own in asked.configurations]
-
-    def options(
-        self, asked: Estimating, cuts: Sequence[CutEstimate | None], axes: int
-    ) -> list[Option]:
-        """Of the configurations that have cuts. axes: see `Option`."""
+    def cuts(self, task: EstimateTask) -> list[CutEstimate | None]:
+        """The best cuts by configuration; None if no cuts fit."""
         return [
-            self._option(asked.ways, own, found, axes)
-            for own, found in zip(asked.configurations, cuts, strict=True)
-            if found is not None
+            self._cut(task.ways, configuration, shift=task.shift)
+            for configuration in task.configurations
         ]
 
-    def without(self, own: Option, more: Sequence[RecomputePolicy]) -> Option | None:
-        """The option with no stage that does again as much as these policies, if it fits so."""
-        ways = tuple(way for way in own.estimate.plans if way.policy not in more)
-        found = self._cut(ways, own.configuration, shift=True) if ways else None
-        return None if found is None else self._option(ways, own.configuration, found, own.axes)
+    def options(
+        self, task: EstimateTask, cuts: Sequence[CutEstimate | None], axes: int
+    ) -> list[Option]:
+        """The options of the configurations with cuts. axes: see `Option`."""
+        return [
+            self._option(task.ways, configuration, cut_estimate, axes)
+            for configuration, cut_estimate in zip(task.configurations, cuts, strict=True)
+            if cut_estimate is not None
+        ]
 
-    def tight(self, ways: tuple[DraftPlan, ...], own: Configuration, axes: int) -> Option | None:
-        """With the cuts that hold least, whether that fits or not."""
-        found = leanest_cut(own, self.estimate(ways, own), self._ops, self.usable)
-        return None if found is None else self._option(ways, own, found, axes)
+    def without(self, option: Option, more: Sequence[RecomputePolicy]) -> Option | None:
+        """The option without draft plans of these recompute policies; None if it does not fit."""
+        ways = tuple(way for way in option.estimate.plans if way.policy not in more)
+        cut_estimate = self._cut(ways, option.configuration, shift=True) if ways else None
+        return (
+            None
+            if cut_estimate is None
+            else self._option(ways, option.configuration, cut_estimate, option.axes)
+        )
 
-    def estimate(self, ways: tuple[DraftPlan, ...], own: Configuration) -> Estimate:
-        key = own.schedule, own.ranks, own.microbatches, own.stages_per_rank
+    def tight(
+        self, ways: tuple[DraftPlan, ...], configuration: Configuration, axes: int
+    ) -> Option | None:
+        """The option with the leanest cuts, also if they do not fit."""
+        cut_estimate = leanest_cut(
+            configuration, self.estimate(ways, configuration), self._ops, self.usable
+        )
+        return (
+            None if cut_estimate is None else self._option(ways, configuration, cut_estimate, axes)
+        )
+
+    def estimate(self, ways: tuple[DraftPlan, ...], configuration: Configuration) -> Estimate:
+        key = (
+            configuration.schedule,
+            configuration.ranks,
+            configuration.microbatches,
+            configuration.stages_per_rank,
+        )
         if key not in self._paces:
             self._paces[key] = Pace.of(*key)
-        parts = parts_of(self._topology, own.shares)
+        parts = parts_of(self._topology, configuration.shares)
         pace = self._paces[key]
-        each = max(1, len(self._layers) // (own.ranks * own.stages_per_rank))
+        each = max(1, len(self._layers) // (configuration.ranks * configuration.stages_per_rank))
         limits = StageLimits(
             plans=tuple([way for way in ways if way.layers <= each]),
             pace=pace,
@@ -94,12 +114,18 @@ class Estimator:
         )
 
     def _cut(
-        self, ways: tuple[DraftPlan, ...], own: Configuration, *, shift: bool
+        self, ways: tuple[DraftPlan, ...], configuration: Configuration, *, shift: bool
     ) -> CutEstimate | None:
-        estimate = self.estimate(ways, own)
-        return cut(own, estimate, self._layers, self._ops, self.usable, shift=shift)
+        estimate = self.estimate(ways, configuration)
+        return cut(configuration, estimate, self._layers, self._ops, self.usable, shift=shift)
 
     def _option(
-        self, ways: tuple[DraftPlan, ...], own: Configuration, found: CutEstimate, axes: int
+        self,
+        ways: tuple[DraftPlan, ...],
+        configuration: Configuration,
+        cut_estimate: CutEstimate,
+        axes: int,
     ) -> Option:
-        return Option(own, found, axes, cache(partial(self.estimate, ways, own)))
+        return Option(
+            configuration, cut_estimate, axes, cache(partial(self.estimate, ways, configuration))
+        )

@@ -1,4 +1,4 @@
-"""What is said where no configuration of a pipeline has a plan."""
+"""Reasons for the answer that no pipeline configuration has a plan."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from meshwright_solver.pipeline.candidates import Option
 
 
 def closest(options: Sequence[Option]) -> Infeasible | None:
-    """Of those that were planned and have no plan: which misses by least. Other cuts may fit."""
+    """The reason of the refused option with the least shortfall; other cuts may fit."""
 
     def missed(why: Infeasible) -> float:
         if not why.needed_bytes or not why.available_bytes:
             return np.inf
         return why.needed_bytes / why.available_bytes
 
-    refused = [(own.configuration, own.refused) for own in options if own.refused is not None]
+    refused = [
+        (option.configuration, option.refused) for option in options if option.refused is not None
+    ]
     if not refused:
         return None
-    configuration, why = min(refused, key=lambda own: missed(own[1]))
+    configuration, why = min(refused, key=lambda refusal: missed(refusal[1]))
     by = ""
     if why.needed_bytes and why.available_bytes:
         by = f" misses by {(why.needed_bytes - why.available_bytes) / 2**30:.2f} GiB"

@@ -1,10 +1,10 @@
 """The layers of a graph: copies of its longest repeated run, with equal ops before and behind them.
 
-A folding (`meshwright_solver.folding.fold`) leaves out a first or a last copy that reads another
-tensor than the rest, as the first layer reads the embedding. It is a layer all the same. Where a
-run begins within its period is arbitrary: a norm behind the embedding looks like the norm that ends
-a layer of BERT. Layers begin where most names of ops go from one numbered module to the next
-(`layer.3.` to `layer.4.`); in a graph without such names, where the run does.
+A folding (`meshwright_solver.folding.fold`) leaves out a first or last copy that reads another
+tensor than the rest, as the first layer reads the embedding. Such a copy is a layer too. The start
+of a run within its period is arbitrary: a norm behind the embedding equals the norm at the end of a
+BERT layer. Layers therefore begin where most op names change from one numbered module to the next
+(`layer.3.` to `layer.4.`). In a graph without such names they begin at the start of the run.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ _NUMBERED = re.compile(r"(?:^|.*?\.)\d+(?=\.|$)")  # the path of a module up to 
 
 
 def layer_begins(anatomy: Anatomy) -> IntArray:
-    """Positions in `anatomy.order` with which layers begin; none where nothing repeats."""
+    """Positions in `anatomy.order` at which layers begin; empty without repetition."""
     levels = fold(anatomy.graph, {}, nested=False).levels
     if not levels:
         return np.zeros(0, dtype=np.int64)
-    run = max(levels[0], key=lambda own: own.copies * own.period)
+    run = max(levels[0], key=lambda repeat: repeat.copies * repeat.period)
     order, place = anatomy.graph.topological_order(), anatomy.place
     looks = op_looks(anatomy.graph, order, {})
     modules = [_NUMBERED.match(op.name) for op in order]
-    names = [None if found is None else found[0] for found in modules]
+    names = [None if match is None else match[0] for match in modules]
     shifts = [_starts(looks, run.start + shift, run.period) for shift in range(run.period)]
-    starts = max(shifts, key=lambda own: sum(_is_first(names, start) for start in own))
+    starts = max(
+        shifts,
+        key=lambda starts_of_shift: sum(_is_first(names, start) for start in starts_of_shift),
+    )
     begins = []
     for start in starts:
         places = [place[op.name] for op in order[start : start + run.period] if op.name in place]
@@ -40,7 +43,7 @@ def layer_begins(anatomy: Anatomy) -> IntArray:
 
 
 def _starts(looks: IntArray, start: int, period: int) -> range:
-    """Where ops that look like those of one period begin: there, before and behind it."""
+    """Starts of all adjacent periods with equal ops, from the first to the last."""
     layer = looks[start : start + period]
     first, stop = start, start + period
     while first >= period and np.array_equal(looks[first - period : first], layer):

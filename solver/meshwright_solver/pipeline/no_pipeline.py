@@ -1,7 +1,7 @@
-"""Plans of one stage: what a pipeline has to beat.
+"""Plans of one stage: the baseline for pipelines.
 
-On a mixed cluster on each of its groups alone, since a stage has one kind of device. The fastest is
-the answer; what it leaves idle is said.
+A stage has one kind of device. On a mixed cluster each group is planned alone; the fastest plan is
+the answer, with a note on the idle devices.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ from meshwright_solver.stage.stage_planner import plan_stage
 
 Planned = Callable[[Request], Answer]
 
-_SHARE = 0.3  # chosen: of the time, for the plan without a pipeline
+_SHARE = 0.3  # chosen: share of the time for the plan without a pipeline
 _FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
-_UNSURE = 1.05  # measured: estimates of pipelines short of memory are up to 4 % too low
+_UNSURE = 1.05  # measured: estimates of pipelines near the memory limit are up to 4 % too low
 
 
-class Alone:
-    """The plan without a pipeline, in another process where there is one: on the coarsest meshes
-    of so many axes from the beginning, on the finest if that may win."""
+class SingleStagePlan:
+    """The search for the plan without a pipeline, in another process if there is an executor.
+
+    The search on the coarsest meshes, of `axes` axes, starts at once; the search on the finest
+    starts only if it may win.
+    """
 
     def __init__(self, searches: Searches, axes: int, deadline: Deadline) -> None:
         self._searches = searches
         self._deadline = deadline
         self._axes = axes
         self._finest_axes = searches.shared.request.budget.max_axes
-        self._on_coarsest = self._begun(axes)
+        self._on_coarsest = self._start(axes)
         self._on_finest: Callable[[], Answer] | None = None
 
     @cached_property
@@ -41,22 +44,24 @@ class Alone:
         return self._on_coarsest()
 
     def expect(self, pipeline_ns: float) -> None:
-        """Begin with the finest meshes where pipelines of which the best is estimated to take so
-        long leave them a chance, and who asks can do other things meanwhile."""
+        """Start the search on the finest meshes in another process if it may win.
+
+        pipeline_ns: the estimated step of the best pipeline.
+        """
         if self._searches.executor is not None and not self._is_beaten(_UNSURE * pipeline_ns):
-            self._on_finest = self._begun(self._finest_axes)
+            self._on_finest = self._start(self._finest_axes)
 
     def best(self, pipeline_ns: float) -> Answer:
-        """On the finest meshes too, unless pipelines on the coarsest are far ahead."""
+        """The best answer; on the finest meshes too, unless pipelines are far ahead."""
         coarse = self._coarse
         if self._is_beaten(pipeline_ns):
             return coarse
-        found = (self._on_finest or self._begun(self._finest_axes))()
+        fine = (self._on_finest or self._start(self._finest_axes))()
         if coarse.plan is None:
-            return found
-        if found.plan is None or coarse.plan.cost.step_ns < found.plan.cost.step_ns:
+            return fine
+        if fine.plan is None or coarse.plan.cost.step_ns < fine.plan.cost.step_ns:
             return coarse
-        return found
+        return fine
 
     def _is_beaten(self, pipeline_ns: float) -> bool:
         if self._finest_axes <= self._axes:
@@ -66,23 +71,28 @@ class Alone:
             return False
         return self._deadline.is_over() or plan.cost.step_ns > _FAR_AHEAD * pipeline_ns
 
-    def _begun(self, axes: int) -> Callable[[], Answer]:
-        """Where the time ends before another process has it: the best that is found at once."""
-        waiting = self._searches.begun(_planned, axes, self._deadline)
-        return lambda: waiting() or _planned(self._searches.shared, axes, self._deadline)
+    def _start(self, axes: int) -> Callable[[], Answer]:
+        """Start a search and return a function that waits for its answer.
+
+        If the time ends before the other process answers, the search runs here with no time left.
+        """
+        waiting = self._searches.begun(_plan_single_stage, axes, self._deadline)
+        return lambda: waiting() or _plan_single_stage(self._searches.shared, axes, self._deadline)
 
 
-def _planned(shared: SharedContext, axes: int, deadline: Deadline) -> Answer:
-    """On meshes of so many axes."""
+def _plan_single_stage(shared: SharedContext, axes: int, deadline: Deadline) -> Answer:
+    """The plan of one stage on meshes of so many axes."""
     request = shared.request
     on_meshes_of = on_meshes(request, axes, is_final=axes == request.budget.max_axes)
-    own = within(on_meshes_of, deadline, _SHARE / len(request.topology.groups))
+    limited = within(on_meshes_of, deadline, _SHARE / len(request.topology.groups))
     ways = shared.anatomy.foldings
-    return plan_on_one_group(own, lambda one: plan_stage(one, None, deadline.stop, foldings=ways))
+    return plan_on_one_group(
+        limited, lambda one: plan_stage(one, None, deadline.stop, foldings=ways)
+    )
 
 
 def no_pipeline_patch(wanted: Pipeline) -> RequestPatch:
-    """The change of a request for pipelines to one for a single stage, which has no schedule."""
+    """The request patch from pipelines to a single stage, which has no schedule."""
     pipeline: dict[str, int | str | None] = {"ranks": 1}
     for name in ("schedule", "stages_per_rank"):
         if getattr(wanted, name) is not None:
@@ -91,21 +101,23 @@ def no_pipeline_patch(wanted: Pipeline) -> RequestPatch:
 
 
 def plan_on_one_group(request: Request, planned: Planned) -> Answer:
-    """planned: one stage on devices of one kind. Where no group has a plan, why the one that misses
-    by least has none."""
+    """The fastest plan of one stage on one group, or the reason of the least shortfall.
+
+    planned: the search for one stage on devices of one kind.
+    """
     if not request.topology.beside:
         return planned(request)
     answers: list[Answer] = []
     first = 0
     for group in request.topology.groups:
-        own = request.model_copy(update={"topology": group})
-        answers.append(_placed(planned(own), request, group, first))
+        alone = request.model_copy(update={"topology": group})
+        answers.append(_on_whole_topology(planned(alone), request, group, first))
         first += group.device_count
     return min(answers, key=_worth)
 
 
 def check_on_groups(request: Request, check: Callable[[Request], None]) -> None:
-    """check: of devices of one kind. Raises what it raises where it refuses every group."""
+    """Run `check` on each group; raise its first error if it refuses every group."""
     refused: list[InvalidInput] = []
     for group in request.topology.groups:
         try:
@@ -126,8 +138,8 @@ def _worth(answer: Answer) -> tuple[bool, float]:
     return True, why.needed_bytes / why.available_bytes
 
 
-def _placed(answer: Answer, request: Request, group: Topology, first: int) -> Answer:
-    """The answer for the whole topology, whose devices from `first` on the group has."""
+def _on_whole_topology(answer: Answer, request: Request, group: Topology, first: int) -> Answer:
+    """The answer for the whole topology; the group has its devices from `first` on."""
     if answer.plan is None:
         if answer.infeasible is None:
             return answer

@@ -14,9 +14,9 @@ from meshwright_solver.common.arrays import FloatArray
 class OpProfile:
     """Time and memory by op; each array has the shape (ops,).
 
-    ns: of one step. static_bytes: held all the time. saved_bytes: activations saved of one
-    microbatch. waiting_bytes: kept of one microbatch between the halves of a split backward pass.
-    passing_bytes: transient memory while the op runs.
+    ns: of one step. static_bytes: held all the time. saved_bytes: saved activations of one
+    microbatch. waiting_bytes: buffers of one microbatch between the halves of a split backward
+    pass. passing_bytes: transient memory while the op runs.
     """
 
     ns: FloatArray

@@ -1,4 +1,4 @@
-"""Plans the stages of options: on coarse meshes, to choose between options; then more exactly."""
+"""The planner of options' stages: on coarse meshes to choose an option, then on the finest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meshwright_solver.pipeline.candidates import Option
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import on_meshes
 from meshwright_solver.pipeline.drafts import Drafts, Say
-from meshwright_solver.pipeline.reduce_recompute import Lightening
+from meshwright_solver.pipeline.reduce_recompute import RecomputeReduction
 from meshwright_solver.pipeline.stage_plans import StageWishes, plan_stages_that_fit
 from meshwright_solver.pipeline.stage_problems import Staged
 
@@ -24,9 +24,9 @@ _TOLERANCE = 3e-3  # chosen: gap of stages' plans in the answer
 
 
 class OptionPlanner:
-    """Returns options with plans; options themselves do not change.
+    """The planner of options; it returns new options with plans.
 
-    report: called with an option whose plans are to be improved yet.
+    report: called with an option before its plans are improved further.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class OptionPlanner:
 
     def coarse(self, option: Option, best_ns: float) -> Option:
         """The option, planned on the meshes of its estimate. best_ns: of options planned before."""
-        planned = self._planned(option, option.axes, COARSE_TOLERANCE)
+        planned = self._with_plans(option, option.axes, COARSE_TOLERANCE)
         return self._without_recompute(planned, best_ns)
 
     def refined(self, option: Option) -> tuple[Option, tuple[str, ...]]:
-        """The option, planned on the finest meshes, and notes on what was left out."""
+        """The option, planned on the finest meshes, and notes on omitted meshes."""
         axes, notes = self.request.budget.max_axes, list[str]()
         if self.deadline.is_over():
             return option, ()
@@ -61,14 +61,14 @@ class OptionPlanner:
             axes = option.axes
             notes.append(f"meshes of more than {axes} axes were left out: large tables")
         self.say(f"{option.configuration}, finest meshes", 0, 1)
-        fine = self._planned(option, axes, _TOLERANCE)
+        fine = self._with_plans(option, axes, _TOLERANCE)
         margin = 1 + self.request.budget.simplicity
         is_coarse_better = fine.plans is None or (
             option.plans is not None and option.plans.ns * margin <= fine.plans.ns
         )
         if is_coarse_better:
             fine, axes = option, option.axes
-        return self._lightened(fine, axes), tuple(notes)
+        return self._with_less_recompute(fine, axes), tuple(notes)
 
     def staged(self, option: Option) -> Staged:
         """The stages of an option as planning problems."""
@@ -92,9 +92,9 @@ class OptionPlanner:
         return self._staged[key]
 
     def _without_recompute(self, option: Option, best_ns: float) -> Option:
-        """The option with stages that recompute nothing, where that is faster.
+        """The option without recomputation if that is faster.
 
-        Saved activations leave more to choose than drafts know of.
+        Stage searches with saved activations have choices that drafts do not cover.
         """
         first, *more = self.drafts.policies
         if option.policies == (first,):
@@ -102,18 +102,18 @@ class OptionPlanner:
         plainer = self.drafts.estimator.without(option, more)
         if plainer is None or plainer.estimated_ns > AS_GOOD * min(best_ns, option.ns):
             return option
-        planned = self._planned(plainer, plainer.axes, COARSE_TOLERANCE)
+        planned = self._with_plans(plainer, plainer.axes, COARSE_TOLERANCE)
         is_faster = planned.plans is not None and (option.plans is None or planned.ns < option.ns)
         return planned if is_faster else option
 
-    def _lightened(self, option: Option, axes: int) -> Option:
-        """The option with stages that recompute less, where plans leave more room than drafts."""
+    def _with_less_recompute(self, option: Option, axes: int) -> Option:
+        """The option with less recomputation in stages whose plans leave free memory."""
         if option.plans is None or self.request.recompute.policy != "auto":
             return option
         self.report(option)
         self.say(f"{option.configuration}, less done again", 0, 1)
         staged = self.staged(option)
-        plans = Lightening(
+        plans = RecomputeReduction(
             on_meshes(self.request, axes, is_final=True),
             staged,
             self._wishes(option, staged, axes, is_final=True),
@@ -123,8 +123,8 @@ class OptionPlanner:
         ).of(option.plans)
         return replace(option, plans=plans)
 
-    def _planned(self, option: Option, axes: int, tolerance: float) -> Option:
-        """The option with the plans of its stages, or with the reason why there are none."""
+    def _with_plans(self, option: Option, axes: int, tolerance: float) -> Option:
+        """The option with the plans of its stages, or with the reason for none."""
         is_final, staged = tolerance == _TOLERANCE, self.staged(option)
         plans = plan_stages_that_fit(
             on_meshes(self.request, axes, is_final=is_final),

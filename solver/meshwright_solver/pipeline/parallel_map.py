@@ -1,7 +1,6 @@
-"""Independent searches, one after the other or fanned out through an executor.
+"""Parallel map: independent searches, sequential or through an executor.
 
-The answers are the same, in the same order, whatever runs them; only where time is limited do they
-depend on how fast it is.
+The results and their order do not depend on the executor, unless the time is limited.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from meshwright_solver.common.deadline import Deadline
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_LOOK_S = 0.1  # chosen: how often who waits asks whether the time is over
+_LOOK_S = 0.1  # chosen: interval of deadline checks while a result is pending
 
 
 def fanned(
@@ -25,10 +24,9 @@ def fanned(
     deadline: Deadline,
     executor: Executor | None = None,
 ) -> Iterator[Result]:
-    """The results of the tasks in their order; fewer where the time ends before.
+    """The results of the tasks in their order; fewer if the time ends.
 
-    executor: of processes or of anything else that takes functions and arguments that can be
-    pickled. None: one after the other, here.
+    executor: any that takes picklable functions and arguments; None: sequential, in this process.
     """
     if executor is None:
         for task in tasks:
@@ -38,7 +36,7 @@ def fanned(
     waiting = [executor.submit(_done, work, task, ends) for task in tasks]
     try:
         for future in waiting:
-            if not _has_ended(future, deadline):
+            if not _ends_in_time(future, deadline):
                 return
             yield future.result()
     finally:
@@ -52,24 +50,26 @@ def begun(
     deadline: Deadline,
     executor: Executor | None = None,
 ) -> Callable[[], Result | None]:
-    """What waits for the result of a task that runs from now on: None where the time ends before.
-    Without an executor the task is done at once."""
+    """Start a task and return a function that waits for its result.
+
+    The function returns None if the time ends first. Without an executor the task runs at once.
+    """
     if executor is None:
         result = work(task, deadline)
         return lambda: result
     future = executor.submit(_done, work, task, deadline.on_every_clock())
-    return partial(_awaited, future, deadline)
+    return partial(_result_of, future, deadline)
 
 
-def _awaited(future: Future[Result], deadline: Deadline) -> Result | None:
-    if _has_ended(future, deadline):
+def _result_of(future: Future[Result], deadline: Deadline) -> Result | None:
+    if _ends_in_time(future, deadline):
         return future.result()
     future.cancel()
     return None
 
 
-def _has_ended(future: Future[Result], deadline: Deadline) -> bool:
-    """Whether a result came before the end of the time."""
+def _ends_in_time(future: Future[Result], deadline: Deadline) -> bool:
+    """Wait for a result; False if the time ends first."""
     while not future.done() and not deadline.is_over():
         try:
             future.exception(timeout=_LOOK_S)

@@ -1,13 +1,12 @@
-"""What a pipeline costs: its stages' passes in the schedule's order, and what goes between them.
+"""The cost of a pipeline: its stages' passes in the order of the schedule, with transfers.
 
-    step      what the first stage lacks at the begin, then the last rank's end: its passes and
-              waits, and what it does once a step
-    memory    of the fullest rank: what its stages hold, the most that they save at one time (what
-              waits for the weights' half included), and what passes by at its fullest moment
+    step      the begin of the first stage, then the end of the last rank: its passes, its waits
+              and its work once a step
+    memory    of the rank with the highest peak: persistent state of its stages, the most that they
+              save at one time (buffers of a split backward pass included), and transient memory
 
-The numbers of a plan's `cost` are those of the rank that works longest; the rest of its step is
-`bubble_ns`. The gradient of a parameter that several stages hold is reduced between them once a
-step.
+The numbers of a plan's `cost` are those of the busiest rank; the rest of its step is `bubble_ns`.
+The gradient of a parameter in several stages is reduced between them once a step.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from meshwright.transfers.holding import PlacedMesh
 from meshwright_costmodel.collectives import NS_PER_S
 from meshwright_solver.common.arrays import FloatArray
 from meshwright_solver.layouts.transfers.transfer import between_stages
-from meshwright_solver.pipeline.rank_peak import Fullest
+from meshwright_solver.pipeline.rank_peak import RankPeaks
 from meshwright_solver.pipeline.schedule_run import Durations, step_ns
 from meshwright_solver.pipeline.stage_cost import StageCost, passes_of, stage_cost
 from meshwright_solver.pipeline.stage_graph import received
@@ -43,7 +42,10 @@ from meshwright_solver.pipeline.stage_problems import Staged
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """stages: with what they receive, their passes and memory. of_ranks: the memory of each."""
+    """The evaluated stages of a pipeline and their cost together.
+
+    stages: with received tensors, passes and memory. of_ranks: memory by rank.
+    """
 
     stages: tuple[Stage, ...]
     cost: Cost
@@ -56,25 +58,25 @@ def priced(
     first: Sequence[int] = (),
     judged: Mapping[int, StageCost] = MappingProxyType({}),
 ) -> Priced:
-    """Judge stages that were planned one by one; raises PlanError where they do not fit.
+    """Evaluate separately planned stages together; raises PlanError for stages that do not fit.
 
-    first: for every stage, the first of which it is a copy under other names; none is by default.
-    judged: what `stage_cost` says of some.
+    first: by stage, the first stage of which it is a copy under other names; by default no stage
+    is a copy. judged: known results of `stage_cost` by stage.
     """
     costs: list[StageCost] = []
     for number, like in enumerate(first or range(len(stages))):
         if like < number:
             costs.append(costs[like].of_copy(stages[like], stages[number]))
         else:
-            own = judged.get(number)
-            costs.append(own or _judged_alone(staged, number, stages[number]))
-    receives = [_received(staged, stages, s) for s in range(len(stages))]
+            known_cost = judged.get(number)
+            costs.append(known_cost or _cost_alone(staged, number, stages[number]))
+    receives = [_received_tensors(staged, stages, s) for s in range(len(stages))]
     tied = tied_ns(staged, stages)
     passes = [
-        passes_of(replace(own.lengths, end=own.lengths.end + extra))
-        for own, extra in zip(costs, tied, strict=True)
+        passes_of(replace(each.lengths, end=each.lengths.end + extra))
+        for each, extra in zip(costs, tied, strict=True)
     ]
-    held = Fullest(staged.schedule, costs)
+    held = RankPeaks(staged.schedule, costs)
     complete = tuple(
         stage.model_copy(
             update={
@@ -90,27 +92,27 @@ def priced(
         for s, stage in enumerate(stages)
     )
     of_ranks = [held.of_rank(rank) for rank in range(staged.schedule.ranks)]
-    fullest = max(of_ranks, key=lambda own: own.total / own.capacity)
+    fullest = max(of_ranks, key=lambda use: use.total / use.capacity)
     cost = _cost(staged.schedule, costs, passes, receives, tied, fullest)
     return Priced(complete, cost, tuple(of_ranks))
 
 
-def _judged_alone(staged: Staged, number: int, stage: Stage) -> StageCost:
-    """What a stage costs in its place."""
+def _cost_alone(staged: Staged, number: int, stage: Stage) -> StageCost:
+    """The cost of a stage at its position in the pipeline."""
     return stage_cost(staged.problem(number), stage, split=staged.schedule.is_split)
 
 
 def step_of_passes_ns(
     schedule: ScheduleTable, passes: Sequence[Passes], transfer_ns: FloatArray
 ) -> float:
-    """How long a step of stages with these passes takes; transfer_ns: see Durations."""
+    """The time of a step of stages with these passes. transfer_ns: see `Durations`."""
     lasting = Durations(
-        np.array([own.forward_ns for own in passes]),
-        np.array([own.inputs_ns for own in passes]),
-        np.array([own.weights_ns for own in passes]),
+        np.array([each.forward_ns for each in passes]),
+        np.array([each.inputs_ns for each in passes]),
+        np.array([each.weights_ns for each in passes]),
         transfer_ns,
     )
-    once = np.array([own.step_ns for own in passes])
+    once = np.array([each.step_ns for each in passes])
     return passes[0].begin_ns + step_ns(schedule, lasting, once)
 
 
@@ -122,12 +124,12 @@ def _cost(
     tied: Sequence[float],
     fullest: MemoryUse,
 ) -> Cost:
-    there = [sum(own.forward_ns for own in given) for given in receives[1:]]
-    back = [sum(own.backward_ns for own in given) for given in receives[1:]]
+    there = [sum(tensor.forward_ns for tensor in tensors) for tensors in receives[1:]]
+    back = [sum(tensor.backward_ns for tensor in tensors) for tensors in receives[1:]]
     transfer_ns = np.array([there, back])
     total_ns = step_of_passes_ns(schedule, passes, transfer_ns)
     ranks = [stages_on(schedule.rank_of, rank) for rank in range(schedule.ranks)]
-    # the first stage alone waits for parameters: others get theirs while they wait for it
+    # only the first stage waits for parameters: other stages gather theirs while they wait for it
     exposed = [
         cost.lengths.exposed_ns(schedule.microbatches, begins=stage == 0)
         for stage, cost in enumerate(costs)
@@ -137,19 +139,19 @@ def _cost(
         for stages in ranks
     ]
     longest = int(np.argmax(busy))
-    own = ranks[longest]
+    busiest = ranks[longest]
     sent = schedule.microbatches * sum(
-        float(transfer_ns[way, stage - 1]) for stage in own for way in (0, 1) if stage > 0
+        float(transfer_ns[way, stage - 1]) for stage in busiest for way in (0, 1) if stage > 0
     )
-    extra = sum(tied[stage] for stage in own)
-    full = _summed([costs[stage].cost.communication_ns for stage in own])
-    waited = _summed([exposed[stage] for stage in own])
+    extra = sum(tied[stage] for stage in busiest)
+    full = _sum_by_key([costs[stage].cost.communication_ns for stage in busiest])
+    waited = _sum_by_key([exposed[stage] for stage in busiest])
     full["gradient"] += extra
     waited["gradient"] += extra
     return Cost(
         step_ns=total_ns,
         objective_ns=total_ns,
-        compute_ns=sum(costs[stage].cost.compute_ns for stage in own),
+        compute_ns=sum(costs[stage].cost.compute_ns for stage in busiest),
         bubble_ns=max(0.0, total_ns - busy[longest]),
         communication_ns={**full, "pipeline": sent},
         exposed_ns=waited,
@@ -157,33 +159,33 @@ def _cost(
     )
 
 
-def _summed(of_stages: Sequence[dict[str, float]]) -> dict[str, float]:
-    keys = dict.fromkeys(key for own in of_stages for key in own)
-    return {key: sum(own.get(key, 0.0) for own in of_stages) for key in keys}
+def _sum_by_key(of_stages: Sequence[dict[str, float]]) -> dict[str, float]:
+    keys = dict.fromkeys(key for of_stage in of_stages for key in of_stage)
+    return {key: sum(of_stage.get(key, 0.0) for of_stage in of_stages) for key in keys}
 
 
-def _received(staged: Staged, stages: Sequence[Stage], number: int) -> tuple[Received, ...]:
-    """What a stage gets from the one before."""
+def _received_tensors(staged: Staged, stages: Sequence[Stage], number: int) -> tuple[Received, ...]:
+    """The tensors that a stage receives from the one before."""
     names = received(staged.graphs[number])
     if not names:
         return ()
-    before, own = stages[number - 1], stages[number]
-    known, found = staged.received, []
+    before, stage = stages[number - 1], stages[number]
+    known, receives = staged.received, []
     for name in names:
         dtype = staged.anatomy.graph.tensor(name).dtype
-        pairs = _pair(before, name), _pair(own, name)
-        # between other ranks that are as far apart, the same takes as long
+        pairs = _pair(before, name), _pair(stage, name)
+        # a transfer over the same distance takes the same time
         key = (
             *(pair.model_dump_json() for pair in pairs),
             before.mesh,
-            own.mesh,
+            stage.mesh,
             dtype,
             staged.distance(number),
         )
         if key not in known:
-            known[key] = _sent(staged, number, pairs, (before.mesh, own.mesh), DTYPE_BYTES[dtype])
-        found.append(known[key].model_copy(update={"tensor": name}))
-    return tuple(found)
+            known[key] = _sent(staged, number, pairs, (before.mesh, stage.mesh), DTYPE_BYTES[dtype])
+        receives.append(known[key].model_copy(update={"tensor": name}))
+    return tuple(receives)
 
 
 def _sent(
@@ -216,14 +218,14 @@ def _sent(
 
 
 def _pair(stage: Stage, tensor: str) -> LayoutPair:
-    for own in stage.tensors:
-        if own.tensor == tensor:
-            return own.rest
+    for layout in stage.tensors:
+        if layout.tensor == tensor:
+            return layout.rest
     raise PlanError(f"a stage has no layout for {tensor!r}, which goes from stage to stage")
 
 
 def tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
-    """By stage: reductions, once a step, of gradients of parameters that other stages have too."""
+    """By stage: ns of gradient reductions of tied parameters, once a step."""
     holders: dict[str, list[int]] = {}
     local: dict[str, int] = {}
     sparse: set[str] = set()
@@ -235,7 +237,7 @@ def tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
                 local[parameter.tensor] = most
                 if parameter.sparse_gradient:
                     sparse.add(parameter.tensor)
-    found = [0.0] * len(stages)
+    reduction_ns = [0.0] * len(stages)
     for name, numbers in holders.items():
         if name in sparse and len(numbers) > 1:
             raise PlanError(
@@ -248,7 +250,7 @@ def tied_ns(staged: Staged, stages: Sequence[Stage]) -> list[float]:
             bytes_per_s = link.device_bytes_per_s * staged.calibration.link_efficiency
             steps = 2 * (count - 1).bit_length()
             ns = 2 * (count - 1) / count * local[name] / bytes_per_s * NS_PER_S
-            # a rank reduces once, whatever number of its stages have the parameter
+            # a rank reduces once, however many of its stages have the parameter
             for number in {staged.schedule.rank_of[number]: number for number in numbers}.values():
-                found[number] += ns + steps * link.latency_ns
-    return found
+                reduction_ns[number] += ns + steps * link.latency_ns
+    return reduction_ns

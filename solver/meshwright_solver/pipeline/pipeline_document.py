@@ -14,22 +14,30 @@ from meshwright_solver.pipeline.stage_problems import Staged
 def document(
     request: Request,
     staged: Staged,
-    found: StagePlans,
+    stage_plans: StagePlans,
     considered: Sequence[Considered],
     notes: Sequence[str],
 ) -> Plan:
-    """The plan of stages that were planned one by one."""
-    own, cost, plans = found.configuration, found.priced.cost, found.plans
-    bound = least_step_ns(staged, found.first, request.budget.max_axes)
+    """The plan document of separately planned stages."""
+    configuration, cost, plans = (
+        stage_plans.configuration,
+        stage_plans.priced.cost,
+        stage_plans.plans,
+    )
+    bound = least_step_ns(staged, stage_plans.first, request.budget.max_axes)
     return Plan(
         name=request.graph.name,
         graph=request.graph.id,
         topology=request.topology.id,
         setup=request.setup.id,
         calibration=staged.calibration.id,
-        microbatches=own.microbatches,
-        stages=found.priced.stages,
-        schedule=Schedule(kind=own.schedule, ranks=own.ranks, stages_per_rank=own.stages_per_rank),
+        microbatches=configuration.microbatches,
+        stages=stage_plans.priced.stages,
+        schedule=Schedule(
+            kind=configuration.schedule,
+            ranks=configuration.ranks,
+            stages_per_rank=configuration.stages_per_rank,
+        ),
         cost=cost,
         search=Search(
             found_by=plans[0].search.found_by,
@@ -43,6 +51,8 @@ def document(
         model_flops=added_flops([plan.model_flops for plan in plans]),
         repeated_work=max(plan.repeated_work for plan in plans),
         unknown_kinds=tuple(sorted({kind for plan in plans for kind in plan.unknown_kinds})),
-        padding=tuple({str(own): own for plan in plans for own in plan.padding}.values()),
+        padding=tuple(
+            {str(padding): padding for plan in plans for padding in plan.padding}.values()
+        ),
         notes=tuple(dict.fromkeys([*notes, *(note for plan in plans for note in plan.notes)])),
     )

@@ -1,23 +1,24 @@
-"""The search for pipelines: configurations first, then every stage.
+"""The pipeline search: configurations first, then every stage.
 
     1. For every number of pipeline ranks and of microbatches, the whole graph is planned on the
-       devices of one rank, on its coarsest mesh, with memory enough. Sums over its ops give the
-       least time of configurations (`drafts.py`, `draft.py`, `optimistic_step.py`).
-    2. In that order, while it is worth it, the graph is planned along the price of memory, for
-       every recompute policy (`draft_plan.py`). For every schedule, cuts balance the time and the
-       memory of ops (`cuts.py`). The schedule is run with each stage as in the fastest draft plan
-       that fits: the estimate of a configuration (`estimate.py`, `cut_stages.py`,
+       devices of one rank, on its coarsest mesh, with unlimited memory. Sums over its ops give the
+       optimistic step of configurations (`drafts.py`, `draft.py`, `optimistic_step.py`).
+    2. In that order, while a configuration may win, the graph is planned along the price of memory,
+       for every recompute policy (`draft_plan.py`). For every schedule, cuts balance the time and
+       the memory of ops (`cuts.py`). A run of the schedule with the fastest draft plan that fits
+       each stage is the estimate of a configuration (`estimate.py`, `cut_stages.py`,
        `schedule_run.py`, `candidates.py`).
     3. The most promising numbers are estimated again on finer meshes.
-    4. The most promising configurations are planned stage by stage, stages that are alike once, and
-       judged (`option_planner.py`, `pipeline_cost.py`).
-    5. The best of them is planned again on the finest meshes. Stages that recompute do less of it
-       where there is room (`reduce_recompute.py`). That is the answer.
+    4. The most promising configurations are planned stage by stage, equal stages once, and
+       evaluated (`option_planner.py`, `pipeline_cost.py`).
+    5. The best of them is planned again on the finest meshes. Stages with free memory recompute
+       less (`reduce_recompute.py`). The result is the answer.
 
-Drafts and stages do not depend on each other: any executor runs them (`parallel_map.py`).
+Drafts and stages are independent: any executor runs them (`parallel_map.py`).
 
-The plan of every stage keeps the memory of its devices with the microbatches that its place in the
-schedule holds. The bound of the answer is that of its work alone, for these cuts and this schedule.
+The plan of every stage fits into the memory of its devices, with the microbatches in flight at its
+position in the schedule. The lower bound of the answer is that of its compute alone, for its cuts
+and its schedule.
 """
 
 from __future__ import annotations
@@ -43,8 +44,12 @@ from meshwright_solver.pipeline.configurations import Configuration, configurati
 from meshwright_solver.pipeline.draft import coarsest_axes
 from meshwright_solver.pipeline.drafts import DraftGroup, Drafts
 from meshwright_solver.pipeline.infeasible_pipeline import closest, nothing_fits
-from meshwright_solver.pipeline.mixed_cluster_prefilter import scouted
-from meshwright_solver.pipeline.no_pipeline import Alone, check_on_groups, no_pipeline_patch
+from meshwright_solver.pipeline.mixed_cluster_prefilter import ranked_groups
+from meshwright_solver.pipeline.no_pipeline import (
+    SingleStagePlan,
+    check_on_groups,
+    no_pipeline_patch,
+)
 from meshwright_solver.pipeline.option_planner import AS_GOOD, COARSE_TOLERANCE, OptionPlanner
 from meshwright_solver.pipeline.pipeline_document import document
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
@@ -60,14 +65,14 @@ from meshwright_solver.stage.search_progress import Report
 
 # --- how many ---
 _PLANNED = 3  # chosen: options that are planned stage by stage; about a second each
-_TIGHT = 3  # chosen: the same where none seems to fit
-_DRAFTED_OF_MIXED = 16  # chosen: groups of mixed clusters that are drafted, of hundreds
+_TIGHT = 3  # chosen: the same if no estimate fits
+_DRAFTED_OF_MIXED = 16  # chosen: draft groups of a mixed cluster, which has hundreds
 _SHARPENED = 4  # chosen: groups with several drafts; two seconds for each kind of device
 # --- how near: shares of the best step that finer meshes may still gain ---
 _NEAR = 1.1  # chosen: drafts on finer meshes seldom gain so much
-_BEST_OF_RANKS = 1.5  # chosen: finer meshes gain as much where a rank has many devices
+_BEST_OF_RANKS = 1.5  # chosen: finer meshes can gain so much if a rank has many devices
 _FAR_AHEAD = 1.1  # chosen: stages on finer meshes seldom gain so much
-_ESTIMATING = 0.5  # chosen: share of the time for estimates; stages are planned in the rest
+_ESTIMATING = 0.5  # chosen: share of the time for estimates; the rest is for stage plans
 
 
 def plan_pipeline(
@@ -77,23 +82,23 @@ def plan_pipeline(
     executor: Executor | None = None,
     keep: Keep = unwanted,
 ) -> Answer:
-    """The best plan found, or why there is none; raises MeshwrightError for bad input.
+    """The best pipeline plan, or the reason for none; raises MeshwrightError for bad input.
 
-    executor: for the searches that do not depend on each other; the answer is the same with any.
-    keep: the best plan so far.
+    executor: for independent searches; the answer is the same with any. keep: callback for the
+    best plan so far.
     """
     check_pipeline(request)
     return _PipelineSearch(request, report or (lambda _: None), stop, executor, keep).answer()
 
 
 def check_pipeline(request: Request) -> None:
-    """Raise what `plan_pipeline` would raise for bad input, but for pins that no rank can keep."""
+    """Raise the errors of `plan_pipeline` for bad input, except for pins that no rank can keep."""
     if request.setup.phase != "training":
         raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
     if request.topology.beside and request.constraints.offload != "none":
         raise InvalidInput(
-            "what hosts keep is not planned for pipelines over several kinds of devices; leave the "
-            "offload out, or name one of the groups as the topology",
+            "offload to hosts is not planned for pipelines over several kinds of devices. Omit the "
+            "offload, or name one of the groups as the topology",
             pointer="/constraints/offload",
         )
     check_on_groups(request, check)
@@ -101,7 +106,7 @@ def check_pipeline(request: Request) -> None:
 
 
 class _PipelineSearch:
-    """The search for one request. options: by configuration, the latest of each."""
+    """The pipeline search of one request. options: the latest option of each configuration."""
 
     def __init__(
         self, request: Request, say: Report, stop: Stop, executor: Executor | None, keep: Keep
@@ -126,17 +131,17 @@ class _PipelineSearch:
         alone = None
         if self._may_be_alone:
             self._say("no pipeline", 0, 1)
-            alone = Alone(self.searches, self._coarsest, self.deadline)
+            alone = SingleStagePlan(self.searches, self._coarsest, self.deadline)
         options = sorted(self._options(), key=lambda option: option.estimated_ns)
         self.options = {option.configuration: option for option in options}
         if alone is not None:
             alone.expect(options[0].ns if options else np.inf)
-        promising = self._planned(options)
+        promising = self._best_planned(options)
         single = None if alone is None else self._single(alone, promising)
         if promising is None:
             if single is not None:
                 return single
-            return Answer(infeasible=self._why_none())
+            return Answer(infeasible=self._reason_for_none())
         best = promising
         if single is None or self._may_win(best, single):
             best, notes = self.stages.refined(best)
@@ -148,14 +153,14 @@ class _PipelineSearch:
                 return self._with_considered(single)
             ms = single.plan.cost.step_ns / 1e6
             self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
-        self.notes += _idle(self.request.topology, best.configuration)
+        self.notes += _idle_notes(self.request.topology, best.configuration)
         others = [option for option in self.options.values() if option is not best]
         considered = all_considered(others, best.ns, best.memory_bytes)
         plan = document(self.request, self.stages.staged(best), best.plans, considered, self.notes)
         return Answer(plan=self._with_bound(plan))
 
-    def _single(self, alone: Alone, promising: Option | None) -> Answer:
-        """The answer without a pipeline. promising: the best option."""
+    def _single(self, alone: SingleStagePlan, promising: Option | None) -> Answer:
+        """The answer without a pipeline. promising: the best planned option."""
         single = of_wider_request(
             alone.best(np.inf if promising is None else promising.ns),
             no_pipeline_patch(self.request.pipeline),
@@ -167,7 +172,7 @@ class _PipelineSearch:
             self.best.offer()
         return single
 
-    def _why_none(self) -> Infeasible:
+    def _reason_for_none(self) -> Infeasible:
         options = list(self.options.values())
         return closest(options) or self.drafts.refused or nothing_fits(self.request)
 
@@ -180,7 +185,7 @@ class _PipelineSearch:
         return single.model_copy(update={"plan": plan})
 
     def _with_bound(self, plan: Plan) -> Plan:
-        """The plan, with what is proved of all configurations."""
+        """The plan with the lower bound on the step of all configurations."""
         request, anatomy = self.request, self.anatomy
         wanted = configurations(request, anatomy)
         alone = microbatch_counts(request) if self._may_be_alone else []
@@ -194,19 +199,19 @@ class _PipelineSearch:
 
     @property
     def _coarsest(self) -> int:
-        """The axes of the coarsest mesh of all devices, or of all of one kind."""
+        """The axes of the coarsest mesh of all devices of one kind, the most of any kind."""
         groups = self.request.topology.groups
         return max(coarsest_axes(self.request, group) for group in groups)
 
     def _options(self) -> list[Option]:
-        """Every configuration that can be estimated, the promising ones better than the rest."""
+        """The options of all estimated configurations; the promising ones on finer meshes too."""
         groups = self.drafts.groups(configurations(self.request, self.anatomy))
-        left = self.deadline.left_s()
-        seconds = None if left is None else left * _ESTIMATING
+        remaining_s = self.deadline.left_s()
+        seconds = None if remaining_s is None else remaining_s * _ESTIMATING
         estimating = Deadline.after(seconds, self.deadline.stop)
         if self.request.topology.beside:
             enough = float(_DRAFTED_OF_MIXED)
-            in_order = scouted(self.request, self.drafts, groups, estimating)
+            in_order = ranked_groups(self.request, self.drafts, groups, estimating)
         else:
             enough = np.inf
             in_order = self.drafts.look(groups, estimating)
@@ -215,14 +220,14 @@ class _PipelineSearch:
         kinds = len(self.request.topology.groups)
         promising = _promising(done, max(1, _SHARPENED // kinds))
         self.drafts.sharpen(promising, estimating)
-        found = [own for group in groups for own in group.options]
-        return found or self.drafts.tight_options(groups, _TIGHT)
+        options = [option for group in groups for option in group.options]
+        return options or self.drafts.tight_options(groups, _TIGHT)
 
     def _say_left_out(
         self, groups: Sequence[DraftGroup], done: Sequence[DraftGroup], time: Deadline
     ) -> None:
-        count = sum(len(own.configurations) for own in groups)
-        count -= sum(len(own.configurations) for own in done)
+        count = sum(len(group.configurations) for group in groups)
+        count -= sum(len(group.configurations) for group in done)
         if count and time.is_over():
             self.notes.append(f"{count} configurations were not estimated")
         elif count:
@@ -231,7 +236,7 @@ class _PipelineSearch:
                 "longer than others do with what there is"
             )
 
-    def _planned(self, options: Sequence[Option]) -> Option | None:
+    def _best_planned(self, options: Sequence[Option]) -> Option | None:
         """The best of the most promising options, planned on coarse meshes; None without a plan."""
         planned: list[Option] = []
         for tried, option in enumerate(_of_all_ranks(options)):
@@ -251,17 +256,17 @@ class _PipelineSearch:
         return planned[0] if planned else None
 
     def _report(self, option: Option) -> None:
-        """Offer an option whose stages are planned as an answer, before the search has ended."""
-        self.best(partial(self._so_far, option))
+        """Offer an option with stage plans as an answer before the search ends."""
+        self.best(partial(self._current_answer, option))
 
-    def _so_far(self, option: Option) -> Answer:
+    def _current_answer(self, option: Option) -> Answer:
         assert option.plans is not None
         notes = (NOT_ENDED, *self.notes)
         plan = document(self.request, self.stages.staged(option), option.plans, (), notes)
         return Answer(plan=self._with_bound(plan))
 
     def _may_win(self, option: Option, single: Answer) -> bool:
-        """Whether more exact plans of its stages may be faster than the plan without a pipeline."""
+        """Whether finer plans of its stages may be faster than the plan without a pipeline."""
         if single.plan is None:
             return True
         is_finest = option.axes == self.request.budget.max_axes
@@ -273,34 +278,36 @@ class _PipelineSearch:
 
 
 def _promising(groups: Sequence[DraftGroup], most: int) -> list[DraftGroup]:
-    """The best of every number of ranks, and what else is near the best; any where nothing fits."""
-    found = sorted((own for own in groups if own.options), key=lambda own: own.ns)
-    if not found:
+    """The best group of every number of ranks, and others near the best; any if none fits."""
+    estimated = sorted((group for group in groups if group.options), key=lambda group: group.ns)
+    if not estimated:
         return list(groups)[:most]
     seen: set[int] = set()
     firsts, others = [], []
-    for own in found:
-        if own.ranks not in seen and own.ns <= _BEST_OF_RANKS * found[0].ns:
-            firsts.append(own)
-        elif own.ns <= _NEAR * found[0].ns:
-            others.append(own)
-        seen.add(own.ranks)
+    for group in estimated:
+        if group.ranks not in seen and group.ns <= _BEST_OF_RANKS * estimated[0].ns:
+            firsts.append(group)
+        elif group.ns <= _NEAR * estimated[0].ns:
+            others.append(group)
+        seen.add(group.ranks)
     return [*firsts, *others][:most]
 
 
 def _of_all_ranks(options: Sequence[Option]) -> list[Option]:
-    """The first of every number of ranks before all others: what estimates err by, they err by for
-    all of one number of ranks."""
+    """The options with the first of every number of ranks before all others.
+
+    Estimates of one number of ranks have a common error.
+    """
     firsts: dict[int, Option] = {}
-    for own in options:
-        firsts.setdefault(own.configuration.ranks, own)
+    for option in options:
+        firsts.setdefault(option.configuration.ranks, option)
     first = list(firsts.values())
-    return [*first, *(own for own in options if not any(own is other for other in first))]
+    return [*first, *(option for option in options if not any(option is other for other in first))]
 
 
-def _idle(topology: Topology, own: Configuration) -> Iterator[str]:
-    """That a configuration leaves groups of devices idle."""
-    used = {share.group for share in own.shares}
+def _idle_notes(topology: Topology, configuration: Configuration) -> Iterator[str]:
+    """Notes on the groups of devices that a configuration leaves idle."""
+    used = {share.group for share in configuration.shares}
     for number, group in enumerate(topology.groups):
         if number not in used:
             yield f"{group.device_count} {group.device.name} are idle: nothing found gains by them"

@@ -1,4 +1,4 @@
-"""Items of a plan, attributed to ops: how a plan of the whole graph becomes an op profile."""
+"""Items of a plan, attributed to ops: from a plan of the whole graph to an op profile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from meshwright_solver.strategies.mesh_models import Models
 
 
 class _PlanItem(NamedTuple):
-    """Time or memory of an op or of a tensor; op: None where the tensor alone tells the op."""
+    """Time or memory of an op or a tensor; op: None if the tensor determines the op."""
 
     op: str | None
     tensor: str
@@ -81,14 +81,14 @@ def profile_of_plan(
 
 
 def _waiting(models: Models, portion: Portion) -> Iterator[_PlanItem]:
-    """Memory that waits for the weights' half of a split backward pass."""
+    """Memory of the buffers between the halves of a split backward pass."""
     waiting = waiting_of_ops(models, portion.assignment, portion.share.ops)
     for (_, root), size in waiting.items():
         yield _PlanItem(None, root, waiting_bytes=size)
 
 
 def _items(stage: Stage) -> Iterator[_PlanItem]:
-    """Everything that takes time in a step, or memory, static or saved."""
+    """All items with time in a step, or with static or saved memory."""
     for op in stage.ops:
         yield _PlanItem(op.op, "", ns=op.compute_ns + op.communication_ns)
     for moved in stage.redistributions:

@@ -1,6 +1,6 @@
 """Sums of op profiles over stages.
 
-A stage holds the ops between two cuts, so that its time and memory are differences of running sums.
+A stage has the ops between two cuts; its time and memory are differences of running sums.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class ProfileSums:
     `OpProfile`.
     """
 
-    _fields: FloatArray  # (8, *shape): one array, as cuts are shifted hundreds of times
+    _fields: FloatArray  # (8, *shape): one array for speed, as cuts shift hundreds of times
 
     @staticmethod
     def running(plans: Sequence[DraftPlan], *, is_split: bool) -> ProfileSums:
-        """Sums over the ops before each position; is_split: backward passes are in halves."""
+        """Sums over the ops before each position. is_split: split backward passes."""
         return ProfileSums(np.stack([_running(plan, is_split=is_split) for plan in plans], axis=1))
 
     def of_stages(self, cuts: Sequence[int]) -> ProfileSums:

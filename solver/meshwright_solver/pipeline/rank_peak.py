@@ -1,8 +1,8 @@
-"""What a pipeline's ranks hold at their fullest moments.
+"""Peak memory of a pipeline's ranks.
 
-While a stage makes a pass over a microbatch, its rank holds what its stages saved of others before,
-and what this pass holds at its own fullest moment (`meshwright_solver.evaluation.memory`).
-Transfers have buffers all the time.
+During a pass of a stage, its rank has the saved activations of earlier passes of all its stages,
+and the peak of this pass (`meshwright_solver.evaluation.memory`). Buffers of transfers count all
+the time.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from meshwright_solver.pipeline.stage_cost import StageCost
 
 
 @dataclass(frozen=True, slots=True)
-class Fullest:
-    """costs: of every stage, with their moments."""
+class RankPeaks:
+    """Peak memory of ranks and stages. costs: of every stage, with the moments of its passes."""
 
     schedule: ScheduleTable
     costs: Sequence[StageCost]
 
     def moments(self, stage: int) -> tuple[Moment, ...]:
-        """The fullest of each of a stage's passes, and of what comes once a step."""
+        """The peak of each pass of a stage, and that of the update."""
         rank = self.schedule.rank_of[stage]
-        found = self._moments(rank, stages_on(self.schedule.rank_of, rank))
-        return (*(moment for (own, _), moment in found.items() if own == stage), UPDATE)
+        moments = self._moments(rank, stages_on(self.schedule.rank_of, rank))
+        return (*(moment for (other, _), moment in moments.items() if other == stage), UPDATE)
 
     def of_stage(self, stage: int) -> MemoryUse:
-        """What the stage holds in its place, whatever others on its rank do."""
+        """The memory of a stage at its position, without other stages of its rank."""
         return self._use([stage])
 
     def of_rank(self, rank: int) -> MemoryUse:
-        """What all stages of a rank hold together."""
+        """The memory of all stages of a rank together."""
         return self._use(stages_on(self.schedule.rank_of, rank))
 
     def _use(self, stages: Sequence[int]) -> MemoryUse:
         rank = self.schedule.rank_of[stages[0]]
-        own = [self.costs[stage].cost.memory_bytes for stage in stages]
+        memories = [self.costs[stage].cost.memory_bytes for stage in stages]
         resting = MemoryUse(
-            parameters=sum(memory.parameters for memory in own),
-            gradients=sum(memory.gradients for memory in own),
-            optimizer=sum(memory.optimizer for memory in own),
+            parameters=sum(memory.parameters for memory in memories),
+            gradients=sum(memory.gradients for memory in memories),
+            optimizer=sum(memory.optimizer for memory in memories),
             activations=round(self.schedule.most_held(rank, *self._held(stages))),
-            reserved=own[0].reserved,
-            capacity=own[0].capacity,
-            host=sum(memory.host for memory in own),
-            host_capacity=own[0].host_capacity,
+            reserved=memories[0].reserved,
+            capacity=memories[0].capacity,
+            host=sum(memory.host for memory in memories),
+            host_capacity=memories[0].host_capacity,
         )
-        found = self._moments(rank, stages).values()
-        return at_fullest(resting, max(found, key=lambda moment: moment.total))
+        moments = self._moments(rank, stages).values()
+        return at_fullest(resting, max(moments, key=lambda moment: moment.total))
 
     def _held(self, stages: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-        """By stage, of those given: what is saved and what waits of one microbatch."""
+        """(stages,): saved and waiting bytes of one microbatch, zero for other stages."""
         saved, waiting = np.zeros((2, self.schedule.stages))
         for stage in stages:
             saved[stage] = self.costs[stage].saved_bytes
@@ -65,7 +65,7 @@ class Fullest:
         return saved, waiting
 
     def _moments(self, rank: int, stages: Sequence[int]) -> dict[tuple[int, Pass], Moment]:
-        """By stage and pass, the fullest time that the rank makes it; of these stages alone."""
+        """The peak of the rank during each pass, by stage and pass, of these stages alone."""
         buffers = sum(self.costs[stage].moments.buffers_bytes for stage in stages)
         before = self.schedule.held_before(rank, *self._held(stages))
         most: dict[tuple[int, Pass], float] = {}
@@ -73,11 +73,11 @@ class Fullest:
             if action.stage in stages:
                 key = action.stage, action.what
                 most[key] = max(most.get(key, 0.0), held)
-        found = {}
+        moments = {}
         for (stage, what), held in most.items():
-            own = self.costs[stage].moments.passes[_PASS[what]]
-            found[stage, what] = beside(own, max(0, round(held) - own.before), buffers)
-        return found
+            moment = self.costs[stage].moments.passes[_PASS[what]]
+            moments[stage, what] = beside(moment, max(0, round(held) - moment.before), buffers)
+        return moments
 
 
 _PASS = {Pass.F: 0, Pass.B: 1, Pass.I: 1, Pass.W: 2}

@@ -1,7 +1,7 @@
-"""Where pipeline ranks lie: neighbouring ranks on equal parts of one group of devices.
+"""Placement of pipeline ranks: neighboring ranks on equal parts of one group of devices.
 
-A rank never spans groups, so that a stage has one kind of device. The parts of one group are equal;
-those of another may have another number of devices.
+A rank never spans groups: a stage has one kind of device. The parts of one group are equal; the
+parts of different groups may differ in size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from meshwright_solver.pipeline.rank_topology import rank_counts, split
 
 @dataclass(frozen=True, slots=True)
 class RankShare:
-    """So many ranks, one behind the other, that have all devices of a group of the topology."""
+    """Consecutive ranks that share all devices of one group of the topology equally."""
 
     group: int
     ranks: int
@@ -31,8 +31,11 @@ Placement = tuple[RankShare, ...]  # from the first rank to the last
 
 @dataclass(frozen=True, slots=True)
 class RankPart:
-    """What one rank has. first: the cluster's number of its first device. link: the slowest to
-    others of its group, None where it has the whole group."""
+    """The devices of one rank.
+
+    first: number of its first device in the cluster. link: the slowest to other ranks of its
+    group; None if it has the whole group.
+    """
 
     group: int
     topology: Topology
@@ -41,23 +44,22 @@ class RankPart:
 
 
 def parts_of(topology: Topology, placement: Placement) -> tuple[RankPart, ...]:
-    """By rank. Raises InvalidInput where a group cannot be cut into so many parts."""
+    """The parts by rank. Raises InvalidInput if a group cannot be cut into so many parts."""
     groups = topology.groups
-    firsts = [sum(own.device_count for own in groups[:number]) for number in range(len(groups))]
-    found: list[RankPart] = []
+    firsts = [sum(group.device_count for group in groups[:number]) for number in range(len(groups))]
+    parts: list[RankPart] = []
     for share in placement:
         group, first = groups[share.group], firsts[share.group]
         part, link = (group, None) if share.ranks == 1 else split(group, share.ranks)
-        found += (
+        parts += (
             RankPart(share.group, part, first + rank * part.device_count, link)
             for rank in range(share.ranks)
         )
-    return tuple(found)
+    return tuple(parts)
 
 
 def placements(topology: Topology, most: int) -> Iterator[Placement]:
-    """Every way to share ranks out, two to `most` of them: the groups that are used, how many ranks
-    each has, and which comes first. Others stay idle."""
+    """All placements of two to `most` ranks: subsets of groups, their ranks and their order."""
     groups = topology.groups
     counts = [(0, *(c for c in rank_counts(group) if c <= most)) for group in groups]
     for ranks in product(*counts):
@@ -67,9 +69,9 @@ def placements(topology: Topology, most: int) -> Iterator[Placement]:
 
 
 def group_of(plan: Plan, topology: Topology) -> Topology:
-    """The group that a plan of one stage lies on: the whole topology where it is of one kind.
+    """The group of a plan of one stage; the whole topology if it has one kind of device.
 
-    PlanError where its first device begins none.
+    Raises PlanError if no group begins at the plan's first device.
     """
     first = 0
     for group in topology.groups:
@@ -85,34 +87,36 @@ def group_of(plan: Plan, topology: Topology) -> Topology:
 def sends_ns(
     parts: Sequence[RankPart], rank_of: Sequence[int], crossing_bytes: FloatArray, efficiency: float
 ) -> FloatArray:
-    """(stages, positions): what a cut there, before the stage, sends takes one way in every
-    microbatch; both sides share the bytes out over their devices."""
-    found = np.zeros((len(rank_of), len(crossing_bytes)))
+    """(stages, positions): ns of the transfer of a cut before the stage, one way, per microbatch.
+
+    Both sides distribute the bytes over their devices.
+    """
+    times_ns = np.zeros((len(rank_of), len(crossing_bytes)))
     for stage, ranks in enumerate(pairwise(rank_of), start=1):
         sides = [parts[rank] for rank in ranks]
         if sides[0] is sides[1]:
             continue
-        links = [own.link if len({p.group for p in sides}) == 1 else own.topology.uplink
-                 for own in sides]  # fmt: skip
-        ends = [(link, own.topology.device_count) for link, own in zip(links, sides, strict=True)
+        links = [part.link if len({p.group for p in sides}) == 1 else part.topology.uplink
+                 for part in sides]  # fmt: skip
+        ends = [(link, part.topology.device_count) for link, part in zip(links, sides, strict=True)
                 if link is not None]  # fmt: skip
         rate = min(link.device_bytes_per_s * count for link, count in ends) * efficiency
         latency_ns = max(link.latency_ns for link, _ in ends)
-        found[stage] = latency_ns + crossing_bytes / rate * NS_PER_S
-    return found
+        times_ns[stage] = latency_ns + crossing_bytes / rate * NS_PER_S
+    return times_ns
 
 
 def link_between(one: RankPart, other: RankPart) -> Link:
-    """What a device of one rank sees when it sends to another rank."""
+    """The link from a device of one rank to another rank."""
     if one.group == other.group:
         assert one.link is not None
         return one.link
-    uplinks = [own.topology.uplink for own in (one, other)]
+    uplinks = [part.topology.uplink for part in (one, other)]
     return slowest(link for link in uplinks if link is not None)
 
 
 def slowest(links: Iterable[Link]) -> Link:
-    """A link with the least bandwidth and the longest latency of some."""
+    """A link with the least bandwidth and the longest latency of these links."""
     every = list(links)
     least = min(every, key=lambda link: link.device_bytes_per_s)
     return least.model_copy(update={"latency_ns": max(link.latency_ns for link in every)})

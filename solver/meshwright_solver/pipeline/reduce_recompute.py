@@ -1,9 +1,9 @@
-"""Stages of a planned pipeline that do less again, where that has room after all.
+"""Reduction of activation recomputation in the stages of a planned pipeline with free memory.
 
-What stages do again is settled by drafts of the whole graph, which count what passes by apart from
-what is saved, and a stage's plan may hold less. So of the stages that do something again each is
-planned with the next lighter policy, in all that its rank has; what fits together and makes the
-step shorter is kept, and tried again with the policy after that.
+Drafts of the whole graph decide the recompute policy of stages, but a stage's plan may need less
+memory than its draft. Each stage with recomputation is therefore planned with the next lighter
+policy, in all memory of its rank. Plans that fit together and make the step shorter replace the
+old ones, and the next policy is tried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from meshwright_solver.pipeline.stage_plans import (
     StageWishes,
     Wish,
     place_of,
-    planned_so,
+    plan_with_policy,
 )
 from meshwright_solver.pipeline.stage_problems import Staged
 from meshwright_solver.stage.recompute.candidates import POLICIES
@@ -34,8 +34,8 @@ _TRIED = 8  # chosen: stages a round, the longest first; each about a second
 
 
 @dataclass(frozen=True, slots=True)
-class Lightening:
-    """request, wishes, tolerance: those that the stages were planned with."""
+class RecomputeReduction:
+    """The reduction for one pipeline. request, wishes, tolerance: those of its stage plans."""
 
     request: Request
     staged: Staged
@@ -48,45 +48,50 @@ class Lightening:
         """The plans, or faster ones with lighter stages."""
         may = set(plans.first)
         while may and not self.deadline.is_over():
-            lighter = dict(self._planned(plans, may))
+            lighter = dict(self._lighter_answers(plans, may))
             if lighter:
-                plans = self._best(plans, lighter)
-            may = {own for own in lighter if plans.alone[own] is lighter[own]}
+                plans = self._merged(plans, lighter)
+            may = {number for number in lighter if plans.alone[number] is lighter[number]}
         return plans
 
-    def _planned(self, plans: StagePlans, may: set[int]) -> Iterator[tuple[int, StageAnswer]]:
-        """Of the stages that may do less again, the longest first: with the next lighter policy,
-        where that is faster."""
-        policies = {own: _policy(plans.alone[own]) for own in may}
-        longest = sorted(may, key=lambda own: (-_step_ns(plans.alone[own]), own))
-        tried = [own for own in longest if policies[own] in _LIGHTER][:_TRIED]
+    def _lighter_answers(
+        self, plans: StagePlans, may: set[int]
+    ) -> Iterator[tuple[int, StageAnswer]]:
+        """Faster answers with the next lighter policy, by stage, the longest stages first."""
+        policies = {stage: _policy(plans.alone[stage]) for stage in may}
+        longest = sorted(may, key=lambda stage: (-_step_ns(plans.alone[stage]), stage))
+        tried = [stage for stage in longest if policies[stage] in _LIGHTER][:_TRIED]
         tasks = []
         for number in tried:
             wish = self._wish(plans, number)
             place = place_of(self.staged, wish, self.wishes, self.tolerance)
             policy = _LIGHTER[policies[number]]
             tasks.append(StageTask.of(self.request, self.staged, wish, place, policy))
-        found = fanned(planned_so, tasks, self.deadline, self.executor)
-        for number, own in zip(tried, found, strict=False):
-            if own.answer.plan and _step_ns(own) < _step_ns(plans.alone[number]):
-                yield number, own
+        answers = fanned(plan_with_policy, tasks, self.deadline, self.executor)
+        for number, stage_answer in zip(tried, answers, strict=False):
+            if stage_answer.answer.plan and _step_ns(stage_answer) < _step_ns(plans.alone[number]):
+                yield number, stage_answer
 
     def _wish(self, plans: StagePlans, number: int) -> Wish:
-        """In what the stage holds and its part of what its rank has left; what passes by is found
-        in the search, and what waits counts as if it was saved."""
+        """The wish for a stage: its memory and its part of its rank's free memory.
+
+        The search itself counts transient memory; buffers of a split backward pass count as saved.
+        """
         order, priced = self.staged.schedule, plans.priced
         shares, held = [], []
         for stage, like in enumerate(plans.first):
             if like == number:
-                rank, own = order.rank_of[stage], priced.stages[stage].memory_bytes
-                assert own is not None
-                left = -plans.over_bytes[rank] * order.ranks / order.stages
-                shares.append((own.total - own.reserved + left) / (own.capacity - own.reserved))
+                rank, memory = order.rank_of[stage], priced.stages[stage].memory_bytes
+                assert memory is not None
+                spare = -plans.over_bytes[rank] * order.ranks / order.stages
+                shares.append(
+                    (memory.total - memory.reserved + spare) / (memory.capacity - memory.reserved)
+                )
                 held.append(order.in_flight[stage])
         return number, min(1.0, *shares), max(held), 0.0
 
-    def _best(self, plans: StagePlans, lighter: Mapping[int, StageAnswer]) -> StagePlans:
-        """All of the lighter ones if they fit together, else one by one those that do."""
+    def _merged(self, plans: StagePlans, lighter: Mapping[int, StageAnswer]) -> StagePlans:
+        """The plans with all lighter answers if they fit together, else with those that fit."""
         together = self._with(plans, lighter.items())
         if together is not None:
             return together
@@ -97,18 +102,18 @@ class Lightening:
     def _with(
         self, plans: StagePlans, lighter: Iterable[tuple[int, StageAnswer]]
     ) -> StagePlans | None:
-        """The plans with lighter ones in their place, if they fit and are faster so."""
+        """The plans with these lighter answers; None unless they fit and are faster."""
         alone = {**plans.alone, **dict(lighter)}
-        found = StagePlans.of(plans.configuration, self.staged, alone, plans.first)
-        return found if max(found.over_bytes) <= 0 and found.ns < plans.ns else None
+        combined = StagePlans.of(plans.configuration, self.staged, alone, plans.first)
+        return combined if max(combined.over_bytes) <= 0 and combined.ns < plans.ns else None
 
 
-def _policy(own: StageAnswer) -> RecomputePolicy:
-    assert own.answer.plan is not None
-    again = own.answer.plan.stages[0].recompute
+def _policy(stage_answer: StageAnswer) -> RecomputePolicy:
+    assert stage_answer.answer.plan is not None
+    again = stage_answer.answer.plan.stages[0].recompute
     return "none" if again is None else again.policy
 
 
-def _step_ns(own: StageAnswer) -> float:
-    assert own.answer.plan is not None
-    return own.answer.plan.cost.step_ns
+def _step_ns(stage_answer: StageAnswer) -> float:
+    assert stage_answer.answer.plan is not None
+    return stage_answer.answer.plan.cost.step_ns

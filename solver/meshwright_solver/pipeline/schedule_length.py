@@ -1,8 +1,8 @@
-"""How long a schedule takes, without running all of its microbatches.
+"""The length of a schedule, extrapolated from runs of few microbatches.
 
-Once every rank has work a schedule repeats itself: each microbatch more takes as long as the one
-before, and no less than the busiest rank works. Two runs of few microbatches tell how long, and
-the rest is added. An estimate: the first rounds of uneven stages still differ.
+Once every rank has work, a schedule is periodic: each further microbatch adds the same time, at
+least that of the busiest rank. Two runs of few microbatches give this time. The length is an
+estimate, since the first rounds of uneven stages differ.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from meshwright_costmodel.collectives import NS_PER_S
 from meshwright_solver.common.arrays import FloatArray
 from meshwright_solver.pipeline.schedule_run import Durations, step_ns
 
-# chosen: microbatches a rank in the two runs; `zb_v` is itself from two on
+# chosen: microbatches a rank in the two runs; `zb_v` is periodic from two on
 _FEW, _MORE = 2, 3
 _ACTIONS_PER_S = 3e7  # measured: one core, `passes.run`
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """runs: of few microbatches and of some more, or of all."""
+    """The length of one schedule as a function of durations.
+
+    runs: the schedule with few microbatches and with some more, or with all.
+    """
 
     microbatches: int
     runs: tuple[ScheduleTable, ...]
@@ -34,8 +37,8 @@ class Pace:
         counts = [ranks * rounds for rounds in (_FEW, _MORE)]
         if microbatches <= counts[-1]:
             counts = [microbatches]
-        made = [schedule(kind, ranks, count, stages_per_rank) for count in counts]
-        return Pace(microbatches, tuple(made))
+        runs = [schedule(kind, ranks, count, stages_per_rank) for count in counts]
+        return Pace(microbatches, tuple(runs))
 
     @property
     def is_split(self) -> bool:
@@ -43,17 +46,17 @@ class Pace:
 
     @property
     def run_ns(self) -> float:
-        """About how long `step_ns` itself takes."""
+        """The approximate run time of `step_ns` itself."""
         return sum(len(run.table[0]) for run in self.runs) / _ACTIONS_PER_S * NS_PER_S
 
     def step_ns(self, durations: Durations, once: FloatArray) -> float:
-        """once: by stage, what its rank does at the end of the step."""
-        found = [step_ns(run, durations, once) for run in self.runs]
-        if len(found) == 1:
-            return found[0]
+        """The time of a step. once: (stages,), ns of work at the end of the step."""
+        steps_ns = [step_ns(run, durations, once) for run in self.runs]
+        if len(steps_ns) == 1:
+            return steps_ns[0]
         few, more = self.runs
-        each_ns = (found[1] - found[0]) / (more.microbatches - few.microbatches)
+        each_ns = (steps_ns[1] - steps_ns[0]) / (more.microbatches - few.microbatches)
         # the first rounds can be faster than the rank that works longest
         work = durations.forward + durations.inputs + durations.weights
         each_ns = max(each_ns, float(np.bincount(more.rank_of, work).max()))
-        return found[1] + each_ns * (self.microbatches - more.microbatches)
+        return steps_ns[1] + each_ns * (self.microbatches - more.microbatches)

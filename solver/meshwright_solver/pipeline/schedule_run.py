@@ -1,7 +1,8 @@
-"""When every action of a schedule runs: each rank in its order, each action when it has what it
-needs. The forward of a stage needs that of the stage before, its backward that of the stage behind
-and its own forward; what another rank made takes the time of the transfer, one after the other on
-a link in one direction.
+"""The timeline of a schedule: each rank in its order, each action once its inputs are there.
+
+The forward pass of a stage needs that of the stage before. Its backward pass needs that of the
+stage behind and its own forward pass. Inputs from another rank also take a transfer; transfers over
+a link in one direction are sequential.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from meshwright_solver.common.compilation import njit
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """ns, by stage. A whole backward takes both halves. transfer: from a stage to the next, and of
-    gradients back, (2, stages - 1)."""
+    """Durations of passes by stage, in ns; a whole backward pass takes both halves.
+
+    transfer: (2, stages - 1), from a stage to the next, and of gradients back.
+    """
 
     forward: FloatArray
     inputs: FloatArray
@@ -33,7 +36,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTimeline:
-    """starts, ends: ns, in the order of `schedule.table`."""
+    """The timeline of a schedule. starts, ends: ns, in the order of `schedule.table`."""
 
     schedule: ScheduleTable
     starts: FloatArray
@@ -53,19 +56,19 @@ class ScheduleTimeline:
         return self.ns - self.busy_ns(rank)
 
     def of_rank(self, rank: int) -> list[tuple[Action, float, float]]:
-        """What a rank does, when it starts and when it ends."""
+        """The actions of a rank with their starts and ends."""
         first, last = self.schedule.table[1][rank : rank + 2]
-        own = zip(self.starts[first:last].tolist(), self.ends[first:last].tolist(), strict=True)
+        times = zip(self.starts[first:last].tolist(), self.ends[first:last].tolist(), strict=True)
         actions = self.schedule.orders[rank]
-        return [(action, start, end) for action, (start, end) in zip(actions, own, strict=True)]
+        return [(action, start, end) for action, (start, end) in zip(actions, times, strict=True)]
 
 
 class DeadlockError(ValueError):
-    """A schedule in which a rank waits for what can never come."""
+    """A schedule in which a rank waits for an input that never arrives."""
 
 
 def run(schedule: ScheduleTable, durations: Durations) -> ScheduleTimeline:
-    """Raises DeadlockError; no schedule of `schedules` does."""
+    """The timeline of a schedule. Raises DeadlockError, but for no schedule of `schedules`."""
     table, bounds = schedule.table
     lengths = np.stack([durations.of(what) for what in Pass])
     starts, ends = np.full(len(table), np.nan), np.full(len(table), np.nan)
@@ -81,8 +84,10 @@ def run(schedule: ScheduleTable, durations: Durations) -> ScheduleTimeline:
 
 
 def step_ns(schedule: ScheduleTable, durations: Durations, once: FloatArray) -> float:
-    """From the first pass to the end of the last rank's step; once: by stage, what its rank does
-    when it has made all passes."""
+    """The time from the first pass to the end of the last rank's step.
+
+    once: (stages,), ns of work on its rank after all passes.
+    """
     _, bounds = schedule.table
     ends = run(schedule, durations).ends[bounds[1:] - 1]
     return float((ends + np.bincount(schedule.rank_of, once)).max())
@@ -99,10 +104,10 @@ def _run(
     ends: FloatArray,
 ) -> bool:
     ranks, stages = bounds.size - 1, lengths.shape[1]
-    # arrived[direction, stage, microbatch]: when what that pass waits for has come
+    # arrived[direction, stage, microbatch]: arrival of the input of that pass
     arrived = np.full((2, stages, microbatches), np.inf)
     arrived[0, 0, :] = 0.0
-    made = np.full((stages, microbatches), np.inf)
+    forward_ends = np.full((stages, microbatches), np.inf)
     halves = np.full((stages, microbatches), np.inf)
     link = np.zeros((2, stages))
     at = bounds[:-1].copy()
@@ -118,7 +123,7 @@ def _run(
                 elif what == 3:
                     ready = halves[stage, j]
                 else:
-                    ready = made[stage, j]
+                    ready = forward_ends[stage, j]
                     if stage + 1 < stages:
                         ready = max(ready, arrived[1, stage, j])
                 if ready == np.inf:
@@ -128,7 +133,7 @@ def _run(
                 starts[at[rank]], ends[at[rank]] = start, end
                 free[rank] = end
                 if what == 0:
-                    made[stage, j] = end
+                    forward_ends[stage, j] = end
                 if what == 2:
                     halves[stage, j] = end
                 back = what != 0

@@ -1,4 +1,4 @@
-"""What all searches for one request share, in this process or unpacked once in another."""
+"""The shared context of all searches of one request; another process unpacks it once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meshwright_solver.pipeline.estimates import Estimator
 from meshwright_solver.pipeline.parallel_map import begun, fanned
 from meshwright_solver.pipeline.stage_graph import Anatomy
 
-# chosen: jobs that share workers elsewhere; of 20,000 ops each takes 48 MiB, and 0.6 s to make anew
+# chosen: contexts in the LRU cache of a worker process; 20,000 ops take 48 MiB, and 0.6 s to unpack
 KEPT = 4
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -36,7 +36,7 @@ Work = Callable[[SharedContext, Task, Deadline], Result]
 
 
 class Searches:
-    """Runs searches of one request by whatever executor there is; see `parallel_map.py`."""
+    """The searches of one request, on its executor or in this process; see `parallel_map.py`."""
 
     def __init__(self, shared: SharedContext, executor: Executor | None) -> None:
         self.shared = shared
@@ -55,19 +55,19 @@ class Searches:
     def _bound(self, work: Work[Task, Result]) -> Callable[[Task, Deadline], Result]:
         if self.executor is None:
             return partial(work, self.shared)
-        return partial(_elsewhere, self._packed, work)
+        return partial(_run_packed, self._packed, work)
 
     @cached_property
     def _packed(self) -> bytes:
-        """A graph of many layers says the same again and again: a tenth of it is left."""
+        """The compressed request; a graph of many layers compresses to a tenth."""
         return zlib.compress(pickle.dumps(self.shared.request), level=1)
 
 
-def _elsewhere(packed: bytes, work: Work[Task, Result], task: Task, deadline: Deadline) -> Result:
+def _run_packed(packed: bytes, work: Work[Task, Result], task: Task, deadline: Deadline) -> Result:
     return work(_unpacked(packed), task, deadline)
 
 
 @lru_cache(maxsize=KEPT)
 def _unpacked(packed: bytes) -> SharedContext:
-    request: Request = pickle.loads(zlib.decompress(packed))  # noqa: S301  by the process that asks
+    request: Request = pickle.loads(zlib.decompress(packed))  # noqa: S301  from the parent process
     return SharedContext(request, Anatomy(request.graph))

@@ -1,15 +1,15 @@
-"""What a stage costs, pass by pass: from its part of a plan, by the rules of `evaluate`.
+"""The cost of a stage by pass: from its part of a plan, by the rules of `evaluate`.
 
     forward     ops, their own collectives, redistributions of values, gathers of parameters
-    inputs      the backward pass but for what makes gradients of parameters alone; what is
-                recomputed; values and parameters that are gathered again
+    inputs      the backward pass without weight gradients; recomputation; repeated gathers of
+                values and parameters
     weights     gradients of parameters, and their reductions in every microbatch
-    step        once a step: reductions of what was summed up, update, spreading
+    step        once a step: reductions of accumulated gradients, update, all-gather of parameters
 
-Each takes as long as what runs in it one beside the other
-(`meshwright_solver.evaluation.step_time.closed_form`). Of a backward pass that is not split,
-weights are the work on them, inputs the rest. What a stage receives is none of it: transfers run
-beside the passes (`meshwright_solver.pipeline.schedule_run`).
+The time of a pass counts the overlap of its compute and communication
+(`meshwright_solver.evaluation.step_time.closed_form`). In a backward pass that is not split,
+weights are the work on weight gradients, inputs the rest. Transfers between stages are not
+included: they overlap with the passes (`meshwright_solver.pipeline.schedule_run`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ from meshwright_solver.strategies.mesh_models import Models
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """cost: of one step, without receiving and waiting. saved_bytes, waiting_bytes: of one
-    microbatch, until its backward pass, and between the halves of a split one. moments: of one
-    microbatch."""
+    """The cost of a stage alone.
+
+    cost: of one step, without receives and waits. saved_bytes: of one microbatch until its backward
+    pass. waiting_bytes: of one microbatch between the halves of a split backward pass. moments: of
+    one microbatch.
+    """
 
     lengths: Lengths
     cost: Cost
@@ -42,14 +45,16 @@ class StageCost:
     waiting_bytes: float = 0.0
 
     def of_copy(self, stage: Stage, copy: Stage) -> StageCost:
-        """The same of a copy of the stage under other names."""
-        names = {own.op: other.op for own, other in zip(stage.ops, copy.ops, strict=True)}
+        """The cost of a copy of the stage under other names."""
+        names = {op.op: other.op for op, other in zip(stage.ops, copy.ops, strict=True)}
         return replace(self, moments=self.moments.renamed(names))
 
 
 def stage_cost(problem: Problem, stage: Stage, *, split: bool) -> StageCost:
-    """problem: of the stage alone. split: its schedule's backward passes. Raises PlanError where
-    they do not fit."""
+    """The cost of a stage. Raises PlanError if stage and problem do not fit.
+
+    problem: of the stage alone. split: whether the schedule splits backward passes.
+    """
     models = Models.of_stage(problem, stage)
     assignment = assignment_of_stage(models, stage)
     part = AssignmentPart.whole(models, assignment)
@@ -72,12 +77,12 @@ def stage_cost(problem: Problem, stage: Stage, *, split: bool) -> StageCost:
 
 
 def whole_passes(folded: FoldedPlan) -> Passes:
-    """Of a plan that is not written for every layer; backward passes are not split."""
+    """The passes of a folded plan without split backward passes."""
     return passes_of(lengths_in_turn(folded.models.problem, folded.dag))
 
 
 def split_passes(folded: FoldedPlan) -> Passes:
-    """The same where they are."""
+    """The passes of a folded plan with split backward passes."""
     return passes_of(lengths_of(folded.dag, training=True, split=True))
 
 

@@ -1,6 +1,6 @@
-"""Stages that are alike: equal but for names, so that one plan serves them all.
+"""Stage equivalence: stages that are equal up to names have one plan.
 
-Where a user's pins tell ops apart, stages are not alike.
+Stages with different pins of the user are not equivalent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def alike(
     setups: Sequence[Setup],
     places: Sequence[Hashable],
 ) -> list[int]:
-    """For every stage, the first one that is like it. places: equal for stages on equal devices."""
+    """By stage, the first equivalent stage. places: equal for stages on equal devices."""
     first: dict[Hashable, int] = {}
     looks = OpLooks()
     return [
@@ -29,7 +29,7 @@ def alike(
 
 
 def as_planned_for(stage: Stage, planned: Graph, graph: Graph) -> Stage:
-    """The stage of a graph from that of one like it."""
+    """The planned stage with the names of an equivalent graph."""
     if graph is planned:
         return stage
     return renamed_stage(stage, dict(zip(_names(planned), _names(graph), strict=True)))

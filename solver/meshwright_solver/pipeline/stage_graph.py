@@ -1,9 +1,9 @@
 """The graph of one pipeline stage.
 
-What the stage needs of an earlier one is made by an op of kind `receive`; what a later one needs is
-among its outputs. A tensor that passes by is received and sent on. Views, and ops that depend on no
-parameter (masks, rotary tables, shifted labels), belong to no stage: each that needs their results
-makes them for itself.
+An op of kind `receive` makes each tensor from an earlier stage; the outputs include each tensor for
+a later stage. A stage also forwards tensors between stages before and behind it. Views, and ops
+that depend on no parameter (masks, rotary tables, shifted labels), belong to no stage: every stage
+that needs their results has a copy.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from meshwright_solver.rules.op_knowledge import RECEIVE
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What cutting a graph into stages has to know of it. training: whether gradients go back."""
+    """A graph with the indices for cuts into stages. training: whether it has a backward pass."""
 
     graph: Graph
     training: bool = True
 
     @cached_property
     def order(self) -> tuple[Op, ...]:
-        """The ops that stages share out, in topological order."""
+        """The ops that belong to one stage each, in topological order."""
         return tuple(op for op in self._sorted if op.name not in self._copied)
 
     @cached_property
@@ -47,24 +47,24 @@ class Anatomy:
 
     @cached_property
     def made_at(self) -> Mapping[str, int]:
-        """By tensor that a shared op makes, the op's position in `order`."""
+        """The position in `order` of the producer, by output tensor of an op in `order`."""
         return {name: at for at, op in enumerate(self.order) for name in op.outputs}
 
     @cached_property
     def last_read_at(self) -> Mapping[str, int]:
-        """By tensor that a shared op makes, the last position that needs it, through views too."""
-        found: dict[str, int] = {}
+        """The last position in `order` that reads a tensor, through copied ops too."""
+        last_reads: dict[str, int] = {}
         for at, op in enumerate(self.order):
             for name in op.inputs:
-                found.update(dict.fromkeys(self.roots(name), at))
-        return found
+                last_reads.update(dict.fromkeys(self.roots(name), at))
+        return last_reads
 
     def roots(self, name: str) -> tuple[str, ...]:
-        """The tensors made by shared ops from which a tensor is made."""
+        """The outputs of ops in `order` from which copied ops compute a tensor."""
         return self._roots.get(name, ())
 
     def with_copied(self, ops: Iterable[Op], tensors: Iterable[str] = ()) -> list[Op]:
-        """The ops, and before them the copied ones that they or the tensors need, in order."""
+        """The ops with the copied ops that they or the tensors need, in topological order."""
         wanted = {op.name: op for op in ops}
         waiting = [*tensors, *(name for op in wanted.values() for name in op.inputs)]
         while waiting:
@@ -86,32 +86,36 @@ class Anatomy:
     def _copied(self) -> frozenset[str]:
         rules = RuleTable(self.graph.instantiate({}))
         weighted = {t.name for t in self.graph.tensors if t.role == "parameter"}
-        found = set()
+        copied = set()
         for op in self._sorted:
             if weighted.isdisjoint(op.inputs):
-                found.add(op.name)
+                copied.add(op.name)
                 continue
             weighted.update(op.outputs)
             rule = rules.rule_of(op)
             if rule is not None and rule.known.op_class == "view":
-                found.add(op.name)
-        return frozenset(found)
+                copied.add(op.name)
+        return frozenset(copied)
 
     @cached_property
     def _roots(self) -> Mapping[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        roots_of: dict[str, tuple[str, ...]] = {}
         for op in self._sorted:
             if op.name in self._copied:
-                roots = tuple(dict.fromkeys(r for name in op.inputs for r in found.get(name, ())))
-                found.update(dict.fromkeys(op.outputs, roots))
+                roots = tuple(
+                    dict.fromkeys(r for name in op.inputs for r in roots_of.get(name, ()))
+                )
+                roots_of.update(dict.fromkeys(op.outputs, roots))
             else:
-                found.update({name: (name,) for name in op.outputs})
-        return found
+                roots_of.update({name: (name,) for name in op.outputs})
+        return roots_of
 
 
 def stage_graphs(anatomy: Anatomy, cuts: Sequence[int]) -> tuple[Graph, ...]:
-    """The graphs of the stages; cuts: positions in `anatomy.order` before which a stage begins,
-    but for the first. Raises InvalidInput for cuts that leave a stage without ops."""
+    """The graphs of the stages. Raises InvalidInput for cuts that leave a stage without ops.
+
+    cuts: positions in `anatomy.order` at which stages begin, without that of the first stage.
+    """
     bounds = [0, *cuts, len(anatomy.order)]
     if any(first >= last for first, last in pairwise(bounds)):
         raise InvalidInput(f"cuts {list(cuts)} of {len(anatomy.order)} ops leave a stage empty")
@@ -122,17 +126,17 @@ def stage_graphs(anatomy: Anatomy, cuts: Sequence[int]) -> tuple[Graph, ...]:
 
 
 def received(graph: Graph) -> tuple[str, ...]:
-    """The tensors that a stage gets from the one before."""
+    """The tensors that a stage receives from the one before."""
     return tuple(op.outputs[0] for op in graph.ops if op.kind == RECEIVE)
 
 
 def _stage_graph(anatomy: Anatomy, stage: int, first: int, last: int) -> Graph:
     whole = anatomy.graph
-    made, read = anatomy.made_at, anatomy.last_read_at
-    comes = [name for name, at in made.items() if at < first <= read.get(name, -1)]
-    goes = [name for name, at in made.items() if at < last <= read.get(name, -1)]
+    producer_at, last_read_at = anatomy.made_at, anatomy.last_read_at
+    comes = [name for name, at in producer_at.items() if at < first <= last_read_at.get(name, -1)]
+    goes = [name for name, at in producer_at.items() if at < last <= last_read_at.get(name, -1)]
     ends = {name: _made_by(anatomy, name) for name in dict.fromkeys([*whole.outputs, whole.loss])}
-    own = [name for name, at in ends.items() if name is not None and first <= at < last]
+    outputs = [name for name, at in ends.items() if name is not None and first <= at < last]
     ops = [
         *(
             Op(
@@ -144,24 +148,24 @@ def _stage_graph(anatomy: Anatomy, stage: int, first: int, last: int) -> Graph:
             )
             for name in comes
         ),
-        *anatomy.with_copied(anatomy.order[first:last], own),
+        *anatomy.with_copied(anatomy.order[first:last], outputs),
     ]
-    # gradients come from the loss alone, wherever that is, and not from other outputs
-    has_loss = whole.loss is not None and whole.loss not in own
-    kept = [name for name in own if name in whole.outputs and not (has_loss and goes)]
+    # gradients come from the loss alone, in whichever stage it is, not from other outputs
+    has_loss = whole.loss is not None and whole.loss not in outputs
+    stage_outputs = [name for name in outputs if name in whole.outputs and not (has_loss and goes)]
     here = {name for op in ops for name in (*op.inputs, *op.outputs)}
     return Graph(
         name=f"{whole.name} stage {stage}",
         symbols=whole.symbols,
         tensors=tuple(tensor for tensor in whole.tensors if tensor.name in here),
         ops=tuple(ops),
-        outputs=tuple(dict.fromkeys([*goes, *kept])),
-        loss=whole.loss if whole.loss in own else None,
+        outputs=tuple(dict.fromkeys([*goes, *stage_outputs])),
+        loss=whole.loss if whole.loss in outputs else None,
     )
 
 
 def _made_by(anatomy: Anatomy, name: str | None) -> int:
-    """Where in the order a tensor can be made; what depends on no stage, in the last."""
+    """The first position in the order at which a tensor is available; the last without roots."""
     roots = () if name is None else anatomy.roots(name)
     return max((anatomy.made_at[root] for root in roots), default=len(anatomy.order) - 1)
 

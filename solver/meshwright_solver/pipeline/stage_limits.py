@@ -1,7 +1,7 @@
-"""Limits of stages: the memory that each stage may take, in every draft plan.
+"""Memory limits of stages for every draft plan.
 
-Stages of one rank share its memory, as equal stages would. The schedule says of how many
-microbatches each stage holds the saved activations.
+Stages of one rank share its memory as equal stages would. The schedule determines the microbatches
+in flight of each stage.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from meshwright_solver.pipeline.schedule_length import Pace
 
 @dataclass(frozen=True)
 class StageLimits:
-    """plans: of the same number of ranks and microbatches. limits_bytes: (ranks,), of a device of
-    each rank. groups: (ranks,), the group of devices of each rank."""
+    """Memory limits of stages.
+
+    plans: draft plans of the same ranks and microbatches. limits_bytes: (ranks,), of a device of
+    each rank. groups: (ranks,), the group of devices of each rank.
+    """
 
     plans: tuple[DraftPlan, ...]
     pace: Pace
@@ -30,7 +33,7 @@ class StageLimits:
 
     @property
     def order(self) -> ScheduleTable:
-        """The schedule; of a long one the first rounds, in which ranks hold as much as ever."""
+        """The schedule, or the first rounds of a long one; they reach the peak memory of ranks."""
         return self.pace.runs[-1]
 
     @cached_property
@@ -45,11 +48,10 @@ class StageLimits:
 
     @cached_property
     def in_flight(self) -> FloatArray:
-        """(plans, stages): the stage holds the saved bytes of so many microbatches.
+        """(plans, stages): the number of microbatches whose saved bytes the stage holds.
 
-        Memory that waits for the weights' half of split passes is included. Stages of a rank do not
-        all hold the most at one time: the numbers are scaled so that equal stages together hold
-        what they do.
+        Buffers of split backward passes are included. Stages of a rank do not reach their peaks at
+        one time: the numbers are scaled so that equal stages together give the peak of the rank.
         """
         whole = self.sums.whole
         ratios = whole.waiting_bytes[:, 0] / np.maximum(whole.saved_bytes[:, 0], 1.0)
@@ -61,8 +63,8 @@ class StageLimits:
     def bytes(self) -> FloatArray:
         """(plans, stages): the stage's part of its rank's memory.
 
-        It is -inf for a plan of other devices, and for a plan that another one beats in time and in
-        room for the whole graph.
+        It is -inf for a plan of other devices, and for a plan that a faster one beats in memory of
+        the whole graph.
         """
         held = self.sums.whole.held_bytes(self.in_flight)
         of_rank = np.array([np.bincount(self.order.rank_of, row) for row in held])

@@ -1,4 +1,4 @@
-"""Plans of all stages of a pipeline, each on its own, and what they cost together."""
+"""Plans of all stages of a pipeline, from one search each, and their cost together."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from meshwright_solver.stage.stage_position import StagePosition
 
 StagePlanner = Callable[[Request, Report | None, Stop, StagePosition], Answer]
 
-# chosen: each takes what is missing from the stages' shares; the second is mostly enough
+# chosen: each round takes the shortfall from the stages' shares; the second mostly suffices
 _ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class StageWishes:
-    """By stage, what its search is told. shares: of the devices' memory (`Staged.request`). held:
-    of how many microbatches it holds the saved bytes. passing: how many bytes are left for what
-    passes by. kinds: stages that are alike have one plan where this is the same. meshes: of each
-    those to search, all where there are none. policies: of each what it may do again, if it has a
-    plan so; else, and where there are none, what the request says. max_labels: of each search
-    (`Budget`)."""
+    """The parameters of the stage searches, by stage.
+
+    shares: of the devices' memory (`Staged.request`). held: microbatches in flight. passing: bytes
+    of room for transient memory. kinds: equal stages of the same kind have one plan. meshes: those
+    to search; all if empty. policies: of recomputation, tried first; the request's policy is the
+    fallback, and applies if this is empty. max_labels: of each search (`Budget`).
+    """
 
     shares: tuple[float, ...]
     held: tuple[float, ...]
@@ -49,22 +50,25 @@ class StageWishes:
 
     @staticmethod
     def of(shares: tuple[float, ...], order: ScheduleTable) -> StageWishes:
-        """Alike stages planned as one, and what waits as if it was saved."""
+        """Wishes with one plan for equal stages; waiting bytes count as saved."""
         none = (0,) * order.stages
         return StageWishes(shares, order.in_flight, none, none)
 
 
 _OVER = "the time was over before all stages had plans"
 
-# number of the stage, share of the memory, microbatches held, bytes for what passes by
+# number of the stage, share of the memory, microbatches in flight, bytes for transient memory
 Wish = tuple[int, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """One stage's search: picklable, and a graph of a few layers large. policy: tried before what
-    the request says; None: only that. share: of the time. judged: the problem that its plan is
-    judged by. split: the schedule's backward passes."""
+    """The search task of one stage; picklable, with the graph of the stage alone.
+
+    policy: of recomputation; None for that of the request. share: of the time. planned: the search.
+    judged: the problem for the evaluation of its plan. split: whether the schedule splits backward
+    passes.
+    """
 
     request: Request
     place: StagePosition
@@ -84,15 +88,17 @@ class StageTask:
         share: float = 1.0,
         planned: StagePlanner = plan_stage,
     ) -> StageTask:
-        """place: see `place_of`."""
+        """The task for a wish. place: see `place_of`."""
         number, memory_share, *_ = wish
-        own = staged.request(request, number, memory_share)
+        stage_request = staged.request(request, number, memory_share)
         judged = staged.stage_problem(number)
-        return StageTask(own, place, policy, share, planned, judged, staged.schedule.is_split)
+        return StageTask(
+            stage_request, place, policy, share, planned, judged, staged.schedule.is_split
+        )
 
 
 def place_of(staged: Staged, wish: Wish, wishes: StageWishes, tolerance: float) -> StagePosition:
-    """What the search for a stage is told of those beside it."""
+    """The position of a stage: the parameters that depend on its neighbors."""
     number, _, held, passing = wish
     return StagePosition(
         held,
@@ -107,44 +113,47 @@ def place_of(staged: Staged, wish: Wish, wishes: StageWishes, tolerance: float) 
 
 @dataclass(frozen=True, slots=True)
 class StageAnswer:
-    """cost: of the plan in its place, where there is one."""
+    """The answer of a stage search. cost: of the plan at its position; None without a plan."""
 
     answer: Answer
     cost: StageCost | None = None
 
 
 @uncollected
-def planned_or_else(task: StageTask, deadline: Deadline) -> StageAnswer:
-    """With the task's policy; where there is no plan so, with what the request says."""
-    found = planned_so(task, deadline)
-    if found.answer.plan is None and task.policy is not None:
-        return planned_so(replace(task, policy=None), deadline)
-    return found
+def plan_with_fallback(task: StageTask, deadline: Deadline) -> StageAnswer:
+    """The answer with the task's policy, else with the request's policy if that has no plan."""
+    stage_answer = plan_with_policy(task, deadline)
+    if stage_answer.answer.plan is None and task.policy is not None:
+        return plan_with_policy(replace(task, policy=None), deadline)
+    return stage_answer
 
 
 @uncollected
-def planned_so(task: StageTask, deadline: Deadline) -> StageAnswer:
-    """With the task's policy, or not at all."""
-    answer = _answered(task, task.policy, deadline)
+def plan_with_policy(task: StageTask, deadline: Deadline) -> StageAnswer:
+    """The answer with the task's policy alone."""
+    answer = _answer_of(task, task.policy, deadline)
     if answer.plan is None:
         return StageAnswer(answer)
     problem = task.judged.problem(calibration_for(task.request))
     return StageAnswer(answer, stage_cost(problem, answer.plan.stages[0], split=task.split))
 
 
-def _answered(task: StageTask, policy: RecomputePolicy | None, deadline: Deadline) -> Answer:
-    own, place = within(task.request, deadline, task.share), task.place
+def _answer_of(task: StageTask, policy: RecomputePolicy | None, deadline: Deadline) -> Answer:
+    request, place = within(task.request, deadline, task.share), task.place
     if policy is None:
         place = replace(place, meshes=())
     else:
-        recompute = own.recompute.model_copy(update={"policy": policy})
-        own = own.model_copy(update={"recompute": recompute})
-    return task.planned(own, None, deadline.stop, place)
+        recompute = request.recompute.model_copy(update={"policy": policy})
+        request = request.model_copy(update={"recompute": recompute})
+    return task.planned(request, None, deadline.stop, place)
 
 
 @dataclass(frozen=True, slots=True)
 class StagePlans:
-    """alone: of the stages that are planned. first: by stage, the one whose plan it has."""
+    """The plans of all stages with their cost together.
+
+    alone: answers of the planned stages. first: by stage, the stage whose plan it has.
+    """
 
     configuration: Configuration
     priced: Priced
@@ -158,18 +167,20 @@ class StagePlans:
         alone: Mapping[int, StageAnswer],
         first: tuple[int, ...],
     ) -> StagePlans:
-        """All those alone have plans."""
+        """The evaluated plans; every answer in `alone` must have a plan."""
         stages = [
-            as_planned_for(_plan(alone[own]).stages[0], staged.graphs[own], staged.graphs[stage])
-            for stage, own in enumerate(first)
+            as_planned_for(
+                _plan(alone[planned]).stages[0], staged.graphs[planned], staged.graphs[stage]
+            )
+            for stage, planned in enumerate(first)
         ]
-        costs = {number: own.cost for number, own in alone.items() if own.cost is not None}
+        costs = {number: answer.cost for number, answer in alone.items() if answer.cost is not None}
         return StagePlans(configuration, priced(staged, stages, first, costs), alone, first)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """Of each stage alone, in their order."""
-        return tuple([_plan(self.alone[own]) for own in self.first])
+        """The plan of each stage alone, in order."""
+        return tuple([_plan(self.alone[number]) for number in self.first])
 
     @property
     def ns(self) -> float:
@@ -177,13 +188,13 @@ class StagePlans:
 
     @property
     def over_bytes(self) -> list[int]:
-        """By rank: by how much it misses the memory of a device; nothing and less where it fits."""
-        return [own.total - own.capacity for own in self.priced.of_ranks]
+        """The shortfall of device memory by rank; at most 0 if the rank fits."""
+        return [use.total - use.capacity for use in self.priced.of_ranks]
 
 
-def _plan(own: StageAnswer) -> Plan:
-    assert own.answer.plan is not None
-    return own.answer.plan
+def _plan(stage_answer: StageAnswer) -> Plan:
+    assert stage_answer.answer.plan is not None
+    return stage_answer.answer.plan
 
 
 def plan_stages_that_fit(
@@ -195,35 +206,35 @@ def plan_stages_that_fit(
     tolerance: float,
     executor: Executor | None = None,
 ) -> StagePlans | Infeasible:
-    """As `plan_stages`; where ranks hold more than their stages' searches count, again with less.
+    """`plan_stages`, repeated with smaller shares while the peak of a rank exceeds its memory.
 
-    A search counts what a microbatch saves until its last pass, and one stage alone. What waits for
-    the weights' half of a split backward pass can be more, and is known when there is a plan.
+    A stage search counts saved activations until the last pass, for one stage alone. The buffers of
+    a split backward pass can be larger, and only a plan determines them.
     """
     closest: StagePlans | None = None
     known: dict[Wish, StageAnswer] = {}
     batch = step_batch(request.graph, request.setup)
     for _ in range(_ROUNDS):
-        found = plan_stages(
+        plans = plan_stages(
             request, configuration, staged, wishes, deadline, tolerance, plan_stage, executor, known
         )
-        if isinstance(found, Infeasible):
-            return found if closest is None else _misses(closest, batch)
-        over = found.over_bytes
+        if isinstance(plans, Infeasible):
+            return plans if closest is None else _shortfall(closest, batch)
+        over = plans.over_bytes
         if max(over) <= 0:
-            return found
+            return plans
         if closest is not None and max(over) >= max(closest.over_bytes):
             break
-        closest = found
-        wishes = replace(wishes, shares=_less(wishes.shares, staged, over, request))
+        closest = plans
+        wishes = replace(wishes, shares=_reduced_shares(wishes.shares, staged, over, request))
         if min(wishes.shares) <= 0 or deadline.is_over():
             break
     assert closest is not None
-    return _misses(closest, batch)
+    return _shortfall(closest, batch)
 
 
-def _misses(closest: StagePlans, batch: int | None) -> Infeasible:
-    """That the stages' searches found nothing: not that there is nothing."""
+def _shortfall(closest: StagePlans, batch: int | None) -> Infeasible:
+    """The shortfall of the closest plans. Other plans may exist that fit."""
     over = closest.over_bytes
     rank = over.index(max(over))
     misfit = Misfit(
@@ -232,14 +243,14 @@ def _misses(closest: StagePlans, batch: int | None) -> Infeasible:
         batch,
         any(stage.recompute is not None for stage in closest.priced.stages),
     )
-    found = misfit.infeasible()
-    return found.model_copy(update={"detail": f"pipeline rank {rank}: {found.detail}"})
+    infeasible = misfit.infeasible()
+    return infeasible.model_copy(update={"detail": f"pipeline rank {rank}: {infeasible.detail}"})
 
 
-def _less(
+def _reduced_shares(
     shares: tuple[float, ...], staged: Staged, over: Sequence[int], request: Request
 ) -> tuple[float, ...]:
-    """The shares of stages without what their ranks have too much, in equal parts."""
+    """The shares of stages, reduced by equal parts of the shortfall of their ranks."""
     count = staged.schedule.stages // staged.schedule.ranks
     usable = request.setup.usable_memory
     limits = [part.topology.device.memory_bytes * usable for part in staged.parts]
@@ -261,32 +272,34 @@ def plan_stages(
     executor: Executor | None = None,
     known: dict[Wish, StageAnswer] | None = None,
 ) -> StagePlans | Infeasible:
-    """tolerance: of the search for each stage. planned: that search, a function of a module.
-    known: answers of before, to which these are added.
+    """The plans of all stages within their wishes, or the reason for none.
 
-    Stages that are alike and wish alike have one plan: for the one that holds most, in the least
-    memory.
+    tolerance: of each stage search. planned: the stage search, a function at module level. known:
+    cache of answers, extended in place. Equal stages of one kind have one plan: with the most
+    microbatches in flight and the least memory of them.
     """
     kinds = list(zip(staged.alike(request), wishes.kinds, strict=True))
-    first = [kinds.index(own) for own in kinds]
+    first = [kinds.index(kind) for kind in kinds]
     different = sorted(set(first))
     known = {} if known is None else known
     wanted: dict[int, Wish] = {}
     for number in different:
-        members = [stage for stage, own in enumerate(first) if own == number]
+        members = [stage for stage, planned_stage in enumerate(first) if planned_stage == number]
         share = min(wishes.shares[stage] for stage in members)
         held = max(wishes.held[stage] for stage in members)
         wanted[number] = number, share, held, max(wishes.passing[stage] for stage in members)
-    new = [own for own in wanted.values() if own not in known]
+    new = [wish for wish in wanted.values() if wish not in known]
     tasks = []
     for done, wish in enumerate(new):
         policy = wishes.policies[wish[0]] if wishes.policies else None
         time_share = 1.0 if executor is not None else 1 / (len(new) - done)
         place = place_of(staged, wish, wishes, tolerance)
         tasks.append(StageTask.of(request, staged, wish, place, policy, time_share, planned))
-    for wish, own in zip(new, fanned(planned_or_else, tasks, deadline, executor), strict=False):
-        known[wish] = own
-        if own.answer.plan is None:
+    for wish, stage_answer in zip(
+        new, fanned(plan_with_fallback, tasks, deadline, executor), strict=False
+    ):
+        known[wish] = stage_answer
+        if stage_answer.answer.plan is None:
             break
     for number, wish in wanted.items():
         if wish not in known:

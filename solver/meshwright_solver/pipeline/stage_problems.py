@@ -1,4 +1,4 @@
-"""A graph cut into stages on parts of a cluster: all but how anything is sharded."""
+"""The planning problems of pipeline stages: a graph cut into stages on parts of a cluster."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ from meshwright_solver.rules.op_knowledge import RECEIVE
 
 @dataclass(frozen=True, slots=True)
 class StageProblem:
-    """What `build_problem` is given for a stage beside the calibration: picklable, where the
-    problem is large."""
+    """The arguments of `build_problem` for a stage, without the calibration.
+
+    It is picklable and small, unlike the problem.
+    """
 
     graph: Graph
     topology: Topology
@@ -71,8 +73,11 @@ class StageProblem:
 
 @dataclass(frozen=True)
 class Staged:
-    """cuts: positions in `anatomy.order`. Stage s runs on rank schedule.rank_of[s]. placement: of
-    the ranks; by default they share out all devices, which are of one kind."""
+    """A graph cut into stages, with their schedule and devices.
+
+    cuts: positions in `anatomy.order`. Stage s runs on rank schedule.rank_of[s]. placement: of the
+    ranks; by default they have equal parts of all devices, which are of one kind.
+    """
 
     anatomy: Anatomy
     topology: Topology
@@ -90,39 +95,39 @@ class Staged:
         setup: Setup,
         calibration: Calibration | None = None,
     ) -> Staged:
-        """As a plan says it; PlanError where its stages are not stages of the graph."""
-        said = plan.schedule
-        if said is None:
+        """The stages of a plan; PlanError if they are not stages of the graph."""
+        stated = plan.schedule
+        if stated is None:
             raise PlanError("the plan has several stages and no schedule")
         anatomy = Anatomy(graph, setup.phase == "training")
         begins = []
         for stage in plan.stages:
-            own = [anatomy.place[op.op] for op in stage.ops if op.op in anatomy.place]
-            if not own:
+            positions = [anatomy.place[op.op] for op in stage.ops if op.op in anatomy.place]
+            if not positions:
                 raise PlanError("the plan has a stage without ops of the graph")
-            begins.append(min(own))
+            begins.append(min(positions))
         if begins != sorted(begins) or begins[0] != 0:
             raise PlanError("the plan's stages are not in the order of the graph's ops")
-        made = schedule(said.kind, said.ranks, plan.microbatches, said.stages_per_rank)
-        if made.stages != len(plan.stages):
-            raise PlanError(f"{said.kind} has {made.stages} stages, the plan {len(plan.stages)}")
-        found = Staged(
+        order = schedule(stated.kind, stated.ranks, plan.microbatches, stated.stages_per_rank)
+        if order.stages != len(plan.stages):
+            raise PlanError(f"{stated.kind} has {order.stages} stages, the plan {len(plan.stages)}")
+        staged = Staged(
             anatomy,
             topology,
             setup,
             calibration_of(plan, calibration),
-            made,
+            order,
             tuple(begins[1:]),
-            _placement_of(plan, topology, made),
+            _placement_of(plan, topology, order),
         )
-        for number, (stage, own_graph) in enumerate(zip(plan.stages, found.graphs, strict=True)):
+        for number, (stage, stage_graph) in enumerate(zip(plan.stages, staged.graphs, strict=True)):
             named = {op.op for op in stage.ops}
             missing = [
-                op.name for op in own_graph.ops if op.name not in named and op.kind == RECEIVE
+                op.name for op in stage_graph.ops if op.name not in named and op.kind == RECEIVE
             ]
             if missing:
                 raise PlanError(f"stage {number} of the plan lacks {missing[0]!r}")
-        return found
+        return staged
 
     @cached_property
     def graphs(self) -> tuple[Graph, ...]:
@@ -130,27 +135,27 @@ class Staged:
 
     @cached_property
     def parts(self) -> tuple[RankPart, ...]:
-        """What every pipeline rank has."""
+        """The devices of each pipeline rank."""
         return parts_of(self.topology, self.placement or (RankShare(0, self.schedule.ranks),))
 
     def part(self, stage: int) -> RankPart:
-        """What a stage runs on."""
+        """The devices of a stage."""
         return self.parts[self.schedule.rank_of[stage]]
 
     def link(self, stage: int) -> Link:
-        """The slowest link between a stage and its neighbours on other ranks."""
-        own = self.part(stage)
+        """The slowest link between a stage and its neighbors on other ranks."""
+        part = self.part(stage)
         near = [self.part(s) for s in (stage - 1, stage + 1) if 0 <= s < self.schedule.stages]
-        return slowest(link_between(own, other) for other in near if other is not own)
+        return slowest(link_between(part, other) for other in near if other is not part)
 
     def alike(self, request: Request) -> list[int]:
-        """For every stage, the first one whose plan may serve it too."""
+        """By stage, the first equivalent stage, whose plan fits it too."""
         setups = [self.setup_of(stage) for stage in range(len(self.graphs))]
         return alike(self.graphs, request, setups, self.places)
 
     @property
     def places(self) -> tuple[Hashable, ...]:
-        """By stage: equal for those on equal devices with equal links to their neighbours."""
+        """By stage: keys that are equal for equal devices with equal links to neighbors."""
         return tuple((self.part(s).group, self.link(s)) for s in range(self.schedule.stages))
 
     def link_among(self, ranks: Collection[int]) -> Link:
@@ -164,43 +169,43 @@ class Staged:
 
     @cached_property
     def received(self) -> dict[Hashable, Received]:
-        """What `pipeline_cost.py` knows of tensors between stages."""
+        """The cache of `pipeline_cost.py` for tensors between stages."""
         return {}
 
     def devices(self, stage: int) -> IntArray:
-        """The cluster's numbers of the devices that a stage runs on."""
+        """The numbers in the cluster of a stage's devices, (devices,)."""
         part = self.part(stage)
         return np.arange(part.first, part.first + part.topology.device_count, dtype=np.int64)
 
     def sent(self, stage: int) -> tuple[str, ...]:
-        """What goes to the next stage and has a gradient that comes back."""
+        """The tensors to the next stage whose gradients return."""
         if stage + 1 == len(self.graphs):
             return ()
         gradient = self.anatomy.gradient
         return tuple(name for name in received(self.graphs[stage + 1]) if name in gradient)
 
     def distance(self, stage: int) -> Hashable:
-        """Equal for stages that are as far from the one before: groups, and levels inside one."""
-        before, own = self.part(stage - 1), self.part(stage)
-        if before.group != own.group:
-            return before.group, own.group
-        if own is before:
-            return own.group, own.group
-        level = self.wiring.crossed(*(np.array([part.first]) for part in (before, own)))
-        return own.group, own.group, int(level[0])
+        """A key of the distance to the stage before: groups, and the level within one group."""
+        before, part = self.part(stage - 1), self.part(stage)
+        if before.group != part.group:
+            return before.group, part.group
+        if part is before:
+            return part.group, part.group
+        level = self.wiring.crossed(*(np.array([each.first]) for each in (before, part)))
+        return part.group, part.group, int(level[0])
 
     def setup_of(self, stage: int) -> Setup:
-        """The setup, of the inputs that the stage reads."""
+        """The setup of a stage, with the dataset cuts of the inputs that the stage reads."""
         update: dict[str, object] = {"microbatches": self.schedule.microbatches}
         if isinstance(self.setup.dataset, tuple):
             inputs = [t.name for t in self.anatomy.graph.tensors if t.role in ("input", "label")]
             here = {tensor.name for tensor in self.graphs[stage].tensors}
             cuts = zip(inputs, self.setup.dataset, strict=True)
-            update["dataset"] = tuple(own for name, own in cuts if name in here)
+            update["dataset"] = tuple(dataset for name, dataset in cuts if name in here)
         return self.setup.model_copy(update=update)
 
     def stage_problem(self, stage: int) -> StageProblem:
-        """Of what the problem of a stage alone is made."""
+        """The picklable problem of a stage alone."""
         return StageProblem(
             self.graphs[stage],
             self.part(stage).topology,
@@ -216,8 +221,7 @@ class Staged:
         return self.stage_problem(stage).problem(self.calibration)
 
     def request(self, whole: Request, stage: int, share: float = 1.0) -> Request:
-        """The request for a stage alone, in a share of the devices' memory; pins that say nothing
-        of its ops are left out."""
+        """The request for a stage alone, with a share of the devices' memory and its own pins."""
         graph = self.graphs[stage]
         part = self.part(stage).topology
         device = part.device
@@ -231,7 +235,7 @@ class Staged:
         pins = tuple(pin for pin in whole.pins if matching_pins(graph, (pin,), None))
         module = whole.module
         if module is not None and not matching_pins(graph, (), module):
-            # all of the stage is outside of what is searched
+            # no op of the stage is in the searched submodule
             pins, module = (Pin(op="*", data_parallel=True), *pins), None
         return whole.model_copy(
             update={
@@ -244,19 +248,21 @@ class Staged:
         )
 
 
-def _placement_of(plan: Plan, topology: Topology, made: ScheduleTable) -> Placement:
-    """Which groups of a mixed cluster a plan's ranks lie on, by their first devices; PlanError
-    where they are not equal parts of neighbouring ranks."""
+def _placement_of(plan: Plan, topology: Topology, order: ScheduleTable) -> Placement:
+    """The placement of a plan's ranks on a mixed cluster, from their first devices.
+
+    Raises PlanError if neighboring ranks do not have equal parts of a group.
+    """
     if not topology.beside:
         return ()
     ends = np.cumsum([group.device_count for group in topology.groups])
-    first = [plan.stages[stages_on(made.rank_of, r)[0]].ranks_from for r in range(made.ranks)]
+    first = [plan.stages[stages_on(order.rank_of, r)[0]].ranks_from for r in range(order.ranks)]
     of_ranks = np.searchsorted(ends, first, side="right").tolist()
-    found = tuple(RankShare(group, len(list(own))) for group, own in groupby(of_ranks))
-    if len({share.group for share in found}) < len(found) or max(of_ranks) == len(ends):
-        raise PlanError("the plan's pipeline ranks are not neighbours on groups of the topology")
+    placement = tuple(RankShare(group, len(list(ranks))) for group, ranks in groupby(of_ranks))
+    if len({share.group for share in placement}) < len(placement) or max(of_ranks) == len(ends):
+        raise PlanError("the plan's pipeline ranks are not neighbors on groups of the topology")
     try:
-        parts_of(topology, found)
+        parts_of(topology, placement)
     except InvalidInput as wrong:
         raise PlanError(wrong.detail) from None
-    return found
+    return placement

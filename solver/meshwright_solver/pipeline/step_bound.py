@@ -1,18 +1,18 @@
-"""A bound on the step of every configuration that a request allows, planned or not.
+"""A lower bound on the step of every configuration that a request allows, planned or not.
 
-An op takes what its work takes on one device, shared out over those that run it, and a launch for
-each pass: no strategy cuts finer, and nothing moves. With
+The time of an op is at least its work on one device, divided by its devices, and a launch for each
+pass; communication is free. With
 
     T    ns of one microbatch's work on one device, L    its launches, of N devices in p equal ranks
     w    = T p / N + L, the same on one rank
 
-some rank has at least the mean of the work, and one microbatch passes through all of them:
+some rank has at least the mean of the work, and one microbatch passes through all ranks:
 
     step >= m w / p        step >= w without the weights' half
 
-Where a rank has one stage and passes are whole (1f1b, gpipe), stage s waits for the forward pass of
-those before it, and these for its last backward pass: step >= sum of w_r, r < s, + m w_s. Whatever
-the cuts, the largest of these is least where w_s falls by 1 - 1/m from stage to stage:
+With one stage per rank and whole passes (1f1b, gpipe), stage s waits for the forward passes of the
+stages before it, and these wait for its last backward pass: step >= sum of w_r, r < s, + m w_s. The
+largest of these is least if w_s falls by 1 - 1/m from stage to stage, so for any cuts:
 
     step >= w / (1 - (1 - 1/m)^p)
 
@@ -21,7 +21,8 @@ device's time that add up to 1 over all devices
 
     step >= m sum over o of  min over k of y_k t_ok
 
-(the dual of sharing out ops; prices here are as 1 / sum over o of t_ok). Memory is left out.
+(the dual of the assignment of ops; prices here are proportional to 1 / sum over o of t_ok). The
+bound ignores memory.
 """
 
 from __future__ import annotations
@@ -51,30 +52,35 @@ def least_step_ns(
     wanted: Iterable[Configuration],
     alone: Iterable[int] = (),
 ) -> float | None:
-    """alone: numbers of microbatches without a pipeline. None where nothing is proved: ops may run
-    on hosts, or the graph cannot be run at all."""
+    """The lower bound of a step; None without a proof (offload to hosts, or no valid run).
+
+    alone: numbers of microbatches without a pipeline.
+    """
     if request.constraints.offload != "none":
         return None
     works = _Works(request, anatomy, calibration)
     groups = request.topology.groups
-    found = []
+    bounds = []
     for count in alone:
-        for group, own in zip(groups, works.at(count), strict=False):
-            found.append(count * (own.busy_ns / group.device_count + own.launches_ns))
+        for group, work in zip(groups, works.at(count), strict=False):
+            bounds.append(count * (work.busy_ns / group.device_count + work.launches_ns))
     for configuration in wanted:
         of_groups = works.at(configuration.microbatches)
         if len(of_groups) > 1:
             devices = [group.device_count for group in groups]
-            found.append(configuration.microbatches * _shared_ns(of_groups, devices))
+            bounds.append(configuration.microbatches * _shared_ns(of_groups, devices))
         elif of_groups:
-            found.append(_of_ranks_ns(of_groups[0], configuration, groups[0].device_count))
-    return min(found, default=None)
+            bounds.append(_of_ranks_ns(of_groups[0], configuration, groups[0].device_count))
+    return min(bounds, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Of one microbatch on one device, without what passes wait for. of_ops: ns by op, in all
-    copies. chain: what a microbatch goes through before its weights' half."""
+    """The work of one microbatch on one device.
+
+    of_ops: (ops,), ns of all copies, without launches. chain_ns, chain_launches_ns: without the
+    weights' half.
+    """
 
     of_ops: FloatArray
     chain_ns: float
@@ -86,26 +92,26 @@ class _Work:
         return float(self.of_ops.sum())
 
 
-def _of_ranks_ns(work: _Work, own: Configuration, devices: int) -> float:
-    """On equal ranks of devices of one kind."""
-    each = devices / own.ranks
+def _of_ranks_ns(work: _Work, configuration: Configuration, devices: int) -> float:
+    """The lower bound on equal ranks of devices of one kind."""
+    each = devices / configuration.ranks
     rank_ns = work.busy_ns / each + work.launches_ns
-    if own.schedule in _WHOLE_PASSES:
-        return rank_ns / (1 - (1 - 1 / own.microbatches) ** own.ranks)
+    if configuration.schedule in _WHOLE_PASSES:
+        return rank_ns / (1 - (1 - 1 / configuration.microbatches) ** configuration.ranks)
     chain_ns = work.chain_ns / each + work.chain_launches_ns
-    return max(own.microbatches * rank_ns / own.ranks, chain_ns)
+    return max(configuration.microbatches * rank_ns / configuration.ranks, chain_ns)
 
 
 def _shared_ns(works: Sequence[_Work], devices: Sequence[int]) -> float:
-    """On groups of several kinds."""
-    rates = np.array([1 / max(own.busy_ns, 1e-9) for own in works])
+    """The lower bound of one microbatch on groups of several kinds of devices."""
+    rates = np.array([1 / max(work.busy_ns, 1e-9) for work in works])
     prices = rates / (rates * np.array(devices)).sum()
-    priced = np.array([price * own.of_ops for price, own in zip(prices, works, strict=True)])
+    priced = np.array([price * work.of_ops for price, work in zip(prices, works, strict=True)])
     return float(priced.min(axis=0).sum())
 
 
 class _Works:
-    """What a microbatch takes on one device of every group, by the number of microbatches."""
+    """The work of a microbatch on one device of every group, by number of microbatches."""
 
     def __init__(self, request: Request, anatomy: Anatomy, calibration: Calibration) -> None:
         self.request = request
@@ -115,14 +121,14 @@ class _Works:
         self._known: dict[int, list[_Work]] = {}
 
     def at(self, microbatches: int) -> list[_Work]:
-        """None of any group where the graph cannot be run in so many."""
+        """The work by group; empty if the graph does not divide into so many microbatches."""
         if microbatches not in self._known:
             groups = self.request.topology.groups
             try:
-                found = [self._work(group, microbatches) for group in groups]
+                works = [self._work(group, microbatches) for group in groups]
             except InvalidInput:
-                found = []
-            self._known[microbatches] = found
+                works = []
+            self._known[microbatches] = works
         return self._known[microbatches]
 
     def _work(self, group: Topology, microbatches: int) -> _Work:
@@ -135,15 +141,15 @@ class _Works:
         values = find_values(problem)
         sketches = OpSketches(problem, values)
         (mesh, *_) = meshes(device, 1)
-        own = Models(problem, values, mesh, sketches)
+        models = Models(problem, values, mesh, sketches)
         without = Models(replace(problem, calibration=nothing), values, mesh, sketches)
         of_ops, chain, launches, chain_launches = [], 0.0, 0.0, 0.0
         for position, op in enumerate(problem.ops):
             if position in values.views or op.op.name not in self.anatomy.place:
                 continue
-            model = own.ops.model(position)
+            model = models.ops.model(position)
             copies = self.folding.stood_for.get(("op", op.op.name), 1)
-            whole = copies * np.array(own.passes_ns(model, model.choices)).min(axis=1)
+            whole = copies * np.array(models.passes_ns(model, model.choices)).min(axis=1)
             busy = copies * np.array(without.passes_ns(model, model.choices)).min(axis=1)
             of_ops.append(busy.sum())
             chain += float(busy[:2].sum())

@@ -1,1 +1,1 @@
-"""Planning of one request: stated degrees, replanning, host memory; the entry point."""
+"""Planning of one request, the entry point: stated degrees, replanning, host memory."""

@@ -1,9 +1,11 @@
-"""Whether a batch can be run in halves whose gradients are added: no sample may see another.
+"""Batch independence: whether half batches with summed gradients equal the batch.
 
-The batch of an op is followed from dims whose size has the symbol `batch`
-(`meshwright_solver.constraints.batch_dims`). Samples meet where an op reduces its batch to
-statistics that it uses again (batch norm), takes the batch as a whole (a sort, a kind that is not
-known), or makes of sums over the batch what is no sum any more (a product of two means).
+The batch propagates from dims whose size has the symbol `batch`
+(`meshwright_solver.constraints.batch_dims`). Samples depend on each other in an op that
+
+- reduces its batch to statistics that it uses again (batch norm),
+- takes the batch as a whole (a sort, an unknown kind), or
+- is not linear in sums over the batch (a product of two means).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from meshwright_solver.problem.problem import Problem
 
 
 def check_split(problem: Problem) -> None:
-    """Raise SetupError, naming the op, where halves of a batch would not make the same gradients.
+    """Raise SetupError with the name of the op for which half batches give other gradients.
 
     problem: of the whole graph.
     """
@@ -23,26 +25,26 @@ def check_split(problem: Problem) -> None:
     of_samples = {
         name for name, info in problem.tensors.items() if info.tensor.role in ("input", "label")
     }
-    for op, own in zip(problem.ops, batch_parts(problem), strict=True):
+    for op, batch in zip(problem.ops, batch_parts(problem), strict=True):
         if of_samples.isdisjoint(op.op.inputs) and summed.isdisjoint(op.op.inputs):
             continue
-        why = _why_not(op, own, summed)
+        why = _obstacle(op, batch, summed)
         if why is not None:
             raise SetupError(
                 f"op {op.name!r} ({op.op.kind}) {why}, so that halves of a batch make other "
-                "gradients than the batch; copies 1 would do",
+                "gradients than the batch. Use copies 1",
                 pointer="/copies",
             )
         for port in op.outputs:
             of_samples.add(port.tensor)
-            has_batch = any(part in port.slot_of for part in own)
+            has_batch = any(part in port.slot_of for part in batch)
             if problem.tensors[port.tensor].has_gradient and (
-                (own and not has_batch) or not summed.isdisjoint(op.op.inputs)
+                (batch and not has_batch) or not summed.isdisjoint(op.op.inputs)
             ):
                 summed.add(port.tensor)
 
 
-def _why_not(op: OpInfo, batch: Parts, summed: set[str]) -> str | None:
+def _obstacle(op: OpInfo, batch: Parts, summed: set[str]) -> str | None:
     if op.known is None:
         return "is of a kind that is not known"
     if any(op.parts[part].reused for part in batch):

@@ -27,7 +27,7 @@ from meshwright_solver.search.documents.engines import Engine, compile_engine, s
 from meshwright_solver.search.documents.graph_of_problem import graph_of_problem
 from meshwright_solver.search.documents.solution_score import score_solution
 
-_RELATIVE = 1e-9  # chosen: by which the engine's cost and the score may differ, by rounding
+_RELATIVE = 1e-9  # chosen: rounding difference between the engine's cost and the score
 
 ProgressReport = Callable[[CostGraphProgress], None]
 
@@ -41,12 +41,12 @@ def solve_cost_graph(
     report: ProgressReport | None = None,
     stop: Stop = never,
 ) -> CostGraphSolution:
-    """The best choice found, and what is proved of it; infeasible is a solution too.
+    """The best choice and its proved bound; infeasible is a solution too.
 
-    seconds: of the search, without the compilation in the first process on a machine; None: until
-    the optimum is proved, or nothing gets better any more. stop: asked now and then; once it says
-    so, the solution is the best so far. Raises RequestError where the engine cannot search this
-    graph, TooLarge where its tables would take too much memory.
+    seconds: of the search, without compilation in the first process on a machine; None: until the
+    optimum is proved or the search converges. stop: polled; once true, the solution is the best so
+    far. Raises RequestError if the engine cannot search this graph, TooLarge if its tables would
+    take too much memory.
     """
 
     def tell(name: Engine, step: SearchStep) -> None:

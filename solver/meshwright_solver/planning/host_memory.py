@@ -1,9 +1,9 @@
-"""Whether what a plan keeps in hosts' memory fits there.
+"""The check of a plan's offloaded state against host memory.
 
-A search knows one limit, that of devices. Where all that may lie on hosts could be too much it
-keeps them as finely sharded as can be (`AtRest.finest_on_host`); what is still too much is refused
-here. So an answer without a plan names a real lack, but a plan that keeps less on hosts and more on
-devices may be missed.
+The search has one limit, that of device memory. If the offloaded state could exceed host memory,
+the search shards it as finely as possible (`AtRest.finest_on_host`); this module refuses a plan
+that still exceeds it. A refusal therefore names a real shortfall, but the search may miss a plan
+with less on hosts and more on devices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ GIB = 2**30
 
 
 def within_host(answer: Answer, request: Request) -> Answer:
-    """The answer, or that its plan does not fit into hosts."""
+    """The answer, or an infeasible one if the plan exceeds host memory."""
     if answer.plan is None or request.topology.host is None:
         return answer
     needed = answer.plan.cost.memory_bytes.host

@@ -35,7 +35,7 @@ __all__ = ["check", "plan"]
 
 
 def check(request: Request) -> None:
-    """Raise what `plan` would raise for bad input, without searching."""
+    """Raise the errors of `plan` for bad input, without a search."""
     request = without_before(request)
     request = without_turns(request)
     _check_whole(request)
@@ -55,23 +55,23 @@ def plan(
     executor: Executor | None = None,
     keep: Keep = unwanted,
 ) -> Answer:
-    """The best plan for a request, or why there is none; raises MeshwrightError for bad input.
+    """The best plan for a request, or the reason for none; raises MeshwrightError for bad input.
 
-    stop: asked now and then; once it says so, the best plan so far is the answer.
-    executor: for the searches within a search for pipelines that do not depend on each other; the
-    answer is the same with any, and with none they run here one after the other.
-    keep: told of what makes the best answer so far; not where `before` says what runs now, stated
-    degrees leave little to search, or one of several kinds of devices is to have it all.
+    stop: polled; once true, the best plan so far is the answer.
+    executor: for the independent searches within a pipeline search. The answer is the same with
+    any; with None they run sequentially in this process.
+    keep: callback for the best answer so far. It is not called with `before`, with stated degrees,
+    or for one group of a topology with several kinds of devices.
     """
     if request.before is not None:
-        return replanned(request, lambda own: plan(own, report, stop, executor))
+        return replanned(request, lambda alone: plan(alone, report, stop, executor))
     if request.setup.copies != "auto":
-        return _planned(request, report, stop, executor, keep)
+        return _plan_with_wishes(request, report, stop, executor, keep)
     best = Best(keep)
 
-    def planned(own: Request) -> Answer:
-        as_asked = partial(answering, request, copies=own.setup.least_copies)
-        answer = _planned(own, report, stop, executor, through(best, as_asked))
+    def planned(variant: Request) -> Answer:
+        as_asked = partial(answering, request, copies=variant.setup.least_copies)
+        answer = _plan_with_wishes(variant, report, stop, executor, through(best, as_asked))
         best.add(as_asked(answer))
         best.offer()
         return answer
@@ -79,51 +79,50 @@ def plan(
     return in_turns_or_not(request, planned)
 
 
-def _planned(
+def _plan_with_wishes(
     request: Request, report: Report | None, stop: Stop, executor: Executor | None, keep: Keep
 ) -> Answer:
     _check_whole(request)
-    whole = partial(_as_wished, request)
+    whole = partial(_with_request, request)
     return whole(_answer(with_sparse_tables(request), report, stop, executor, through(keep, whole)))
 
 
-def _as_wished(request: Request, answer: Answer) -> Answer:
-    """The answer to the request itself."""
+def _with_request(request: Request, answer: Answer) -> Answer:
+    """The answer with the wishes, the build and the sequence order of the request itself."""
     if answer.plan is None:
         return answer
-    # searches ask one another for more and less than was wished
-    found = {"wishes": request.wishes, "planner_build": planner_build()}
-    plan = answer.plan.model_copy(update=found)
-    whole = _ordered(request, plan.microbatches)
+    # the request of an inner search differs from the user's
+    update = {"wishes": request.wishes, "planner_build": planner_build()}
+    plan = answer.plan.model_copy(update=update)
+    whole = _reordered_problem(request, plan.microbatches)
     if whole is not None:
         plan = with_order(plan, whole)
     return answer.model_copy(update={"plan": plan})
 
 
-def _ordered(request: Request, microbatches: int) -> Problem | None:
-    """The request's whole graph, where it is to be loaded in another order than its own."""
+def _reordered_problem(request: Request, microbatches: int) -> Problem | None:
+    """The problem of the whole graph if its sequences are reordered; else None."""
     if request.setup.sequence_order == "contiguous":
         return None
-    return _whole(request, microbatches)
+    return _whole_problem(request, microbatches)
 
 
-def _whole(request: Request, microbatches: int) -> Problem:
+def _whole_problem(request: Request, microbatches: int) -> Problem:
     calibration = calibration_for(request)
     return whole_problem(request.graph, request.topology, request.setup, calibration, microbatches)
 
 
 def _check_whole(request: Request) -> None:
-    """Raise SetupError where what the setup says of sequences, experts or halves of a batch
-    cannot be."""
+    """Raise SetupError if sequence order, expert imbalance or copies do not fit the graph."""
     setup, count = request.setup, request.setup.microbatches or request.setup.least_copies
     if setup.sequence_order != "contiguous":
-        rows_of(_whole(request, count))
+        rows_of(_whole_problem(request, count))
     if setup.expert_imbalance > 1:
-        whole = _whole(request, count)
+        whole = _whole_problem(request, count)
         check_experts(whole.ops, whole.tensors, setup.expert_imbalance)
     if setup.least_copies > 1:
         check_turns(request)
-        check_split(_whole(request, count))
+        check_split(_whole_problem(request, count))
 
 
 def _answer(
@@ -131,11 +130,11 @@ def _answer(
 ) -> Answer:
     if request.degrees is not None:
         return plan_stated(request, report, stop)
-    fitting = through(keep, lambda own: within_host(own, request))
+    fitting = through(keep, lambda answer: within_host(answer, request))
     if request.pipeline.ranks != 1:
         return within_host(plan_pipeline(request, report, stop, executor, fitting), request)
     if request.topology.beside:
         fitting = unwanted  # a group's plan is not yet one for the whole topology
     return plan_on_one_group(
-        request, lambda own: within_host(plan_stage(own, report, stop, keep=fitting), own)
+        request, lambda part: within_host(plan_stage(part, report, stop, keep=fitting), part)
     )

@@ -1,10 +1,9 @@
-"""Plans for a job that runs under another plan already: the move from there counts.
+"""Replanning of a running job: plans with the cost of the move from the current plan.
 
     total = step · steps left + move        move: parameters and optimizer states, `transfers.plans`
 
-The way of the old plan, its degrees on the new devices, is planned first, as that is quick: where
-the search then ends early it is there. What the search finds is taken where it is ahead when the
-steps are done.
+The degrees of the old plan on the new devices are planned first. That is quick, so an answer is
+there if the search ends early. The search's plan wins if its total is less.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SEARCHED, KEPT = "searched", "same degrees"
 
 @dataclass(frozen=True)
 class _ReplanOption:
-    """A way to go on; plan: None where `choice.why` says why there is none."""
+    """One option of replanning; `answer.plan` is None if `choice.why` has the reason."""
 
     answer: Answer
     choice: MoveChoice
@@ -36,23 +35,23 @@ class _ReplanOption:
 
 
 def without_before(request: Request) -> Request:
-    """The request of a job that begins."""
+    """The request for a new job, without a running plan."""
     return request.model_copy(update={"before": None}) if request.before is not None else request
 
 
 def replanned(request: Request, plan: Callable[[Request], Answer]) -> Answer:
-    """The answer with the least time for the steps left and the move, among those of `plan`.
+    """The answer of `plan` with the least total time of the remaining steps and the move.
 
-    Raises what `plan` raises for the request itself.
+    Raises the errors of `plan` for the request itself.
     """
     before = request.before
     assert before is not None
-    kept = _kept(request, before, plan)
-    searched = _weighed(SEARCHED, request, before, plan(without_before(request)))
-    best = min((searched, kept), key=lambda found: found.total_ns)
+    same = _same_degrees(request, before, plan)
+    searched = _option(SEARCHED, request, before, plan(without_before(request)))
+    best = min((searched, same), key=lambda option: option.total_ns)
     if best.answer.plan is None or best.choice.total_ns is None:
         return searched.answer
-    others = [found.choice for found in (searched, kept) if found is not best]
+    others = [option.choice for option in (searched, same) if option is not best]
     move = PlanMove(
         from_plan=before.plan.id,
         from_devices=before.topology.device_count,
@@ -60,18 +59,20 @@ def replanned(request: Request, plan: Callable[[Request], Answer]) -> Answer:
         from_memory_bytes=before.plan.cost.memory_bytes.total,
         steps=before.steps,
         choices=(best.choice, *others),
-        pays_after_steps=_pays_after(best.choice, kept.choice),
+        pays_after_steps=_pays_after(best.choice, same.choice),
     )
-    found = best.answer.plan.model_copy(update={"move": move})
-    return best.answer.model_copy(update={"plan": found})
+    moved = best.answer.plan.model_copy(update={"move": move})
+    return best.answer.model_copy(update={"plan": moved})
 
 
-def _kept(request: Request, before: Before, plan: Callable[[Request], Answer]) -> _ReplanOption:
-    """The old plan's way on the new devices."""
+def _same_degrees(
+    request: Request, before: Before, plan: Callable[[Request], Answer]
+) -> _ReplanOption:
+    """The option with the old plan's degrees on the new devices."""
     if before.degrees is None:
         return _no_choice("the old plan's strategies are not those of a few degrees")
-    said = request.constraints.optimizer_parallel or OptimizerParallel()
-    open_level = said.model_copy(update={"level": None})
+    wish = request.constraints.optimizer_parallel or OptimizerParallel()
+    open_level = wish.model_copy(update={"level": None})
     constraints = request.constraints.model_copy(update={"optimizer_parallel": open_level})
     try:
         stated = type(request)(
@@ -83,30 +84,30 @@ def _kept(request: Request, before: Before, plan: Callable[[Request], Answer]) -
                 "module": None,
             }
         )
-        # the degrees are not in the user's request, so that no patch of it plans the same
-        return _weighed(KEPT, stated, before, of_wider_request(plan(stated), None))
+        # no patch of the user's request gives this plan: the request has no degrees
+        return _option(KEPT, stated, before, of_wider_request(plan(stated), None))
     except InvalidInput as cannot:
         return _no_choice(cannot.detail)
 
 
-def _weighed(name: str, request: Request, before: Before, answer: Answer) -> _ReplanOption:
-    found = answer.plan
-    if found is None:
+def _option(name: str, request: Request, before: Before, answer: Answer) -> _ReplanOption:
+    plan = answer.plan
+    if plan is None:
         assert answer.infeasible is not None
         why = f"{answer.infeasible.constraint}: {answer.infeasible.detail}"
         return _ReplanOption(answer, MoveChoice(name=name, why=why))
-    memory = found.cost.memory_bytes
-    choice = MoveChoice(name=name, step_ns=found.cost.step_ns, memory_bytes=memory.total)
+    memory = plan.cost.memory_bytes
+    choice = MoveChoice(name=name, step_ns=plan.cost.step_ns, memory_bytes=memory.total)
     if memory.total > memory.capacity:
         why = "it does not fit into the devices' memory"
         return _ReplanOption(answer, choice.model_copy(update={"why": why}))
-    moved = transfer_plans(
+    transfer = transfer_plans(
         PlanDocuments(before.plan, request.graph, before.topology, before.setup),
-        PlanDocuments(found, request.graph, request.topology, request.setup),
+        PlanDocuments(plan, request.graph, request.topology, request.setup),
         calibration=calibration_for(request),
     )
-    total_ns = before.steps * found.cost.step_ns + moved.ns
-    weighed = {"moved_bytes": moved.moved_bytes, "move_ns": moved.ns, "total_ns": total_ns}
+    total_ns = before.steps * plan.cost.step_ns + transfer.ns
+    weighed = {"moved_bytes": transfer.moved_bytes, "move_ns": transfer.ns, "total_ns": total_ns}
     return _ReplanOption(answer, choice.model_copy(update=weighed))
 
 
@@ -114,11 +115,11 @@ def _no_choice(why: str) -> _ReplanOption:
     return _ReplanOption(Answer(), MoveChoice(name=KEPT, why=why))
 
 
-def _pays_after(chosen: MoveChoice, kept: MoveChoice) -> int | None:
-    """Steps after which the chosen plan is ahead of the kept one."""
-    times = chosen.step_ns, chosen.move_ns, kept.step_ns, kept.move_ns
-    if chosen is kept or any(own is None for own in times):
+def _pays_after(chosen: MoveChoice, same: MoveChoice) -> int | None:
+    """The number of steps after which the chosen plan is ahead of the same degrees."""
+    times = chosen.step_ns, chosen.move_ns, same.step_ns, same.move_ns
+    if chosen is same or any(value is None for value in times):
         return None
-    step_ns, move_ns, kept_step_ns, kept_move_ns = (own or 0.0 for own in times)
+    step_ns, move_ns, kept_step_ns, kept_move_ns = (value or 0.0 for value in times)
     later = move_ns - kept_move_ns
     return math.ceil(later / (kept_step_ns - step_ns)) if later > 0 else 0

@@ -194,7 +194,7 @@ def test_a_bad_part_of_a_request_is_refused_by_name(
 def test_more_meshes_than_can_be_searched_are_refused(http: TestClient) -> None:
     level = {**TOPOLOGY["levels"][0], "size": 720_720}
     answer = http.post("/v1/plan", json=request(topology={**TOPOLOGY, "levels": [level]}))
-    expect(answer, 413, "too-large", "/budget/max_axes", "a budget of 2 axes would do")
+    expect(answer, 413, "too-large", "/budget/max_axes", "Use a budget of 2 axes")
 
 
 @pytest.mark.parametrize("size", [True, 1.5, None, [4], {}])

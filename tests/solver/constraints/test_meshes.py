@@ -113,6 +113,6 @@ def test_more_meshes_than_can_be_searched_are_refused_and_what_would_do_is_named
     with pytest.raises(TooLarge) as error:
         meshes(many, 3)
     assert "1,098 meshes of 3 axes, at most 128 are searched" in error.value.detail
-    assert "a budget of 2 axes would do" in error.value.detail
+    assert "Use a budget of 2 axes" in error.value.detail
     assert error.value.pointer == "/budget/max_axes"
     assert len(meshes(many, 2)) == 119

@@ -8,7 +8,7 @@ from meshwright.schedules.kinds import schedule
 from meshwright.schema import Pipeline, Recompute, RecomputePolicy, Setup
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.configurations import configurations
-from meshwright_solver.pipeline.reduce_recompute import Lightening
+from meshwright_solver.pipeline.reduce_recompute import RecomputeReduction
 from meshwright_solver.pipeline.stage_graph import Anatomy
 from meshwright_solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages_that_fit
 from meshwright_solver.pipeline.stage_problems import Staged
@@ -20,7 +20,7 @@ ENDLESS = Deadline.after(None)
 TOLERANCE = 1e-3
 
 
-def pipeline(stages: int, memory_bytes: int = 1 << 34) -> Lightening:
+def pipeline(stages: int, memory_bytes: int = 1 << 34) -> RecomputeReduction:
     """Of two layers a stage, each with a plan of its own, on two ranks."""
     graph = layered(2 * stages)
     request = toy_request(
@@ -36,10 +36,10 @@ def pipeline(stages: int, memory_bytes: int = 1 << 34) -> Lightening:
     staged = Staged(anatomy, request.topology, request.setup, toy_calibration(), order, cuts)
     even = StageWishes.of((2 / stages,) * stages, order)
     wishes = StageWishes(even.shares, even.held, even.passing, tuple(range(stages)))
-    return Lightening(request, staged, wishes, TOLERANCE, ENDLESS)
+    return RecomputeReduction(request, staged, wishes, TOLERANCE, ENDLESS)
 
 
-def planned(own: Lightening, policy: RecomputePolicy) -> StagePlans:
+def planned(own: RecomputeReduction, policy: RecomputePolicy) -> StagePlans:
     """All stages with one policy."""
     again = own.request.model_copy(update={"recompute": Recompute(policy=policy)})
     configuration = next(

@@ -1,11 +1,10 @@
-"""Plans of a strategy that is stated: what it leaves open is searched, and nothing else.
+"""The planner of stated degrees: it searches only the decisions that the degrees leave open.
 
     one rank    the stage planner on the one mesh of the degrees
-    pipelines   cuts at whole layers, or the user's; every stage by the stage planner; the judge of
-                pipelines says what they cost together
+    pipelines   cuts at whole layers, or the user's; the stage planner for every stage; the
+                evaluator of pipelines for their cost together
 
-A strategy that needs more memory than there is has a plan too, the leanest, and a note that says
-by how much it does not fit.
+A strategy that exceeds the memory has a plan too: the leanest, with a note on the shortfall.
 """
 
 from __future__ import annotations
@@ -54,51 +53,53 @@ from meshwright_solver.strategies.mesh_models import Models
 
 
 def plan_stated(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
-    """The plan of the request's degrees, or why there is none; raises MeshwrightError for degrees
-    that cannot be."""
-    found, notes = _settled(request)
-    one_rank = found.pipeline.ranks == 1
-    answer = _one_rank(found, report, stop) if one_rank else _pipeline(found, stop)
+    """The plan of the request's degrees, or the reason for none; MeshwrightError if invalid."""
+    resolved, notes = _resolve(request)
+    one_rank = resolved.pipeline.ranks == 1
+    answer = _one_rank(resolved, report, stop) if one_rank else _pipeline(resolved, stop)
     if answer.plan is None:
         return answer
-    return answer.model_copy(update={"plan": _told(request, found, answer.plan, notes)})
+    return answer.model_copy(update={"plan": _with_notes(request, resolved, answer.plan, notes)})
 
 
 def check_stated(request: Request) -> None:
-    """Raise what `plan_stated` would raise for bad input, without searching."""
-    found, _ = _settled(request)
-    check(_on_rank(found))
-    if found.pipeline.ranks != 1:
-        _configuration(_with_microbatches(found), Anatomy(found.graph))
+    """Raise the errors of `plan_stated` for bad input, without a search."""
+    resolved, _ = _resolve(request)
+    check(_on_rank(resolved))
+    if resolved.pipeline.ranks != 1:
+        _configuration(_with_microbatches(resolved), Anatomy(resolved.graph))
 
 
-def _settled(request: Request) -> tuple[Request, tuple[str, ...]]:
-    """The request with the degree of data parallelism, and what its degrees leave uncut.
+def _resolve(request: Request) -> tuple[Request, tuple[str, ...]]:
+    """The request with its degree of data parallelism, and notes on uncut products.
 
-    Raises MeshwrightError for what they cannot mean for the graph and the devices.
+    Raises MeshwrightError for degrees that do not fit the graph or the devices.
     """
     ranks = request.pipeline.ranks
     assert ranks is not None
     if request.topology.beside:
         raise InvalidInput(
-            "degrees are stated for devices of one kind, and the topology has several; name one of "
-            "its groups as the topology, or leave the degrees to the search of pipelines",
+            "degrees are stated for devices of one kind, and the topology has several. Name one of "
+            "its groups as the topology, or leave the degrees to the pipeline search",
             pointer="/topology",
         )
     if ranks > 1 and request.setup.phase != "training":
         raise InvalidInput("pipelines are planned for training only", pointer="/pipeline")
-    found = with_stated_terms(request)
+    resolved = with_stated_terms(request)
     count = (
-        _microbatches(found)
+        _microbatches(resolved)
         if ranks > 1
         else request.setup.microbatches or request.setup.least_copies
     )
-    return found, _uncut(_on_rank(found), count)
+    return resolved, _uncut(_on_rank(resolved), count)
 
 
 def with_stated_terms(request: Request) -> Request:
-    """The request of stated degrees with what they say of its other wishes: the level of ZeRO, the
-    search, and the degree of data parallelism on the devices of a pipeline rank."""
+    """The request with the wishes that its degrees imply.
+
+    These are the ZeRO level, the search, and the data parallelism on the devices of a pipeline
+    rank.
+    """
     degrees = request.degrees
     assert degrees is not None
     return request.model_copy(
@@ -132,7 +133,7 @@ def _on_rank(request: Request) -> Request:
 
 
 def _uncut(request: Request, microbatches: int) -> tuple[str, ...]:
-    """Notes on products that tp does not cut, since nothing that they have divides."""
+    """Notes on the products that tp cannot cut evenly."""
     degrees, topology = request.degrees, request.topology
     assert degrees is not None
     graph = fold(request.graph, matching_pins(request.graph, request.pins)).graph
@@ -145,7 +146,7 @@ def _uncut(request: Request, microbatches: int) -> tuple[str, ...]:
 
 
 def _microbatches(request: Request) -> int:
-    """As stated, or microbatches of one sequence for each device of dp."""
+    """The stated count, or that of microbatches of one sequence for each device of dp."""
     if request.setup.microbatches is not None:
         return request.setup.microbatches
     assert request.degrees is not None
@@ -158,7 +159,7 @@ def _with_microbatches(request: Request) -> Request:
 
 
 def _one_rank(request: Request, report: Report | None, stop: Stop) -> Answer:
-    """Where the number of microbatches is open: the fewest that fit."""
+    """The plan of one rank; an open number of microbatches becomes the least that fits."""
     if request.setup.microbatches is None:
         answer = plan_stage(request, report, stop)
         if answer.plan is not None:
@@ -168,19 +169,24 @@ def _one_rank(request: Request, report: Report | None, stop: Stop) -> Answer:
 
 def _pipeline(request: Request, stop: Stop) -> Answer:
     anatomy = Anatomy(request.graph)
-    own = _configuration(_with_microbatches(request), anatomy)
-    order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
+    configuration = _configuration(_with_microbatches(request), anatomy)
+    order = schedule(
+        configuration.schedule,
+        configuration.ranks,
+        configuration.microbatches,
+        configuration.stages_per_rank,
+    )
     calibration = calibration_for(request)
-    cuts = own.cuts or equal_cuts(anatomy, request.setup, order.stages)
+    cuts = configuration.cuts or equal_cuts(anatomy, request.setup, order.stages)
     staged = Staged(anatomy, request.topology, request.setup, calibration, order, cuts)
     deadline = Deadline.after(request.budget.seconds, stop)
-    found = plan_shared(request, own, staged, deadline)
-    if isinstance(found, Infeasible):
-        return Answer(infeasible=found)
-    axes = max(len(stage.mesh.axes) for stage in found.priced.stages)
+    plans = plan_shared(request, configuration, staged, deadline)
+    if isinstance(plans, Infeasible):
+        return Answer(infeasible=plans)
+    axes = max(len(stage.mesh.axes) for stage in plans.priced.stages)
     budget = request.budget.model_copy(update={"max_axes": axes})
     return Answer(
-        plan=document(request.model_copy(update={"budget": budget}), staged, found, (), ())
+        plan=document(request.model_copy(update={"budget": budget}), staged, plans, (), ())
     )
 
 
@@ -193,8 +199,8 @@ def _configuration(request: Request, anatomy: Anatomy) -> Configuration:
     return next(iter(configurations(wanted, anatomy)))
 
 
-def _told(request: Request, settled: Request, plan: Plan, notes: tuple[str, ...]) -> Plan:
-    """The plan for the devices that there are, with what is to be said of it."""
+def _with_notes(request: Request, resolved: Request, plan: Plan, notes: tuple[str, ...]) -> Plan:
+    """The plan with the request's documents and device memory, and with its notes."""
     device, reserve = request.topology.device, request.setup.memory_reserve
     memory = plan.cost.memory_bytes.model_copy(
         update={
@@ -202,7 +208,7 @@ def _told(request: Request, settled: Request, plan: Plan, notes: tuple[str, ...]
             "reserved": round(device.memory_bytes * reserve),
         }
     )
-    stated = _stated_note(settled, plan)
+    stated = _stated_note(resolved, plan)
     notes = (stated, *_misfit(memory), *notes, *plan.notes)
     return plan.model_copy(
         update={
@@ -215,12 +221,12 @@ def _told(request: Request, settled: Request, plan: Plan, notes: tuple[str, ...]
 
 
 def _stated_note(request: Request, plan: Plan) -> str:
-    said = f"the strategy is stated: {request.degrees}"
+    strategy = f"the strategy is stated: {request.degrees}"
     if plan.schedule is not None:
-        own = plan.schedule
-        said += f", {own.ranks} pipeline ranks"
-        said += f" of {own.stages_per_rank} stages" if own.stages_per_rank > 1 else ""
-    return f"{said}; the search settled what it leaves open, and its bound is for plans like it"
+        order = plan.schedule
+        strategy += f", {order.ranks} pipeline ranks"
+        strategy += f" of {order.stages_per_rank} stages" if order.stages_per_rank > 1 else ""
+    return f"{strategy}; the search settled what it leaves open, and its bound is for plans like it"
 
 
 def _misfit(memory: MemoryUse) -> Iterator[str]:

@@ -1,13 +1,13 @@
-"""Where a stated pipeline is cut: whole layers, stages as equal as they come.
+"""Cuts of a stated pipeline: at whole layers, into stages as equal as possible.
 
-A layer is a stretch of ops that repeats (`meshwright_solver.folding.fold`). Where stages can have
-equally many, they do, as in Megatron-LM; what comes before the layers goes with the first stage,
-what comes after with the last. Otherwise the cuts
+A layer is a repeated sequence of ops (`meshwright_solver.folding.fold`). If the stages divide the
+layers, each has equally many, as in Megatron-LM; ops before the layers belong to the first stage,
+ops after them to the last. Otherwise the cuts
 
-    minimise  sum over stages of (FLOPs of its ops)^2
+    minimize  sum over stages of (FLOPs of its ops)^2
 
-by dynamic programming over the places where a layer begins, or where a cut sends least in a graph
-in which nothing repeats.
+by dynamic programming over the beginnings of layers. In a graph without layers the candidates are
+the places at which a cut sends least.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from meshwright_solver.rules import RuleTable
 
 
 def equal_cuts(anatomy: Anatomy, setup: Setup, stages: int) -> tuple[int, ...]:
-    """Positions in `anatomy.order` before which stages begin, but for the first.
+    """Positions in `anatomy.order` at which stages begin, without that of the first stage.
 
-    Raises InvalidInput where there are fewer ops than stages.
+    Raises InvalidInput for fewer ops than stages.
     """
     if stages > len(anatomy.order):
         raise InvalidInput(
-            f"{stages} stages need as many ops to begin with; the graph has {len(anatomy.order)} "
-            "that are no views and depend on a parameter",
+            f"{stages} stages need as many ops; the graph has {len(anatomy.order)} that are no "
+            "views and depend on a parameter",
             pointer="/pipeline",
         )
     begins = layer_begins(anatomy)
@@ -44,21 +44,21 @@ def equal_cuts(anatomy: Anatomy, setup: Setup, stages: int) -> tuple[int, ...]:
         at = places(crossing_bytes(anatomy, setup.symbols))
     if len(at) < stages - 1:
         at = np.arange(1, len(anatomy.order), dtype=np.int64)
-    return _balanced(_flops(anatomy, setup), at, stages)
+    return _balanced_cuts(_flops(anatomy, setup), at, stages)
 
 
 def _flops(anatomy: Anatomy, setup: Setup) -> FloatArray:
     rules = RuleTable(anatomy.graph.instantiate(setup.symbols))
-    found = np.zeros(len(anatomy.order))
+    flops = np.zeros(len(anatomy.order))
     for position, op in enumerate(anatomy.order):
         bound = rules.rule_of(op)
         if bound is not None:
             sizes = {str(factor): size for factor, size in bound.sizes.items()}
-            found[position] = bound.known.rule.flop_count(sizes)
-    return found
+            flops[position] = bound.known.rule.flop_count(sizes)
+    return flops
 
 
-def _balanced(flops: FloatArray, at: IntArray, stages: int) -> tuple[int, ...]:
+def _balanced_cuts(flops: FloatArray, at: IntArray, stages: int) -> tuple[int, ...]:
     ends = np.concatenate([[0], at, [len(flops)]]).astype(np.int64)
     total = max(float(flops.sum()), 1.0)
     work = np.concatenate([[0.0], np.cumsum(flops / total)])[ends]
@@ -67,12 +67,12 @@ def _balanced(flops: FloatArray, at: IntArray, stages: int) -> tuple[int, ...]:
     best = squared[0]
     choices = []
     for _ in range(stages - 1):
-        found = best[:, None] + squared
-        choices.append(found.argmin(axis=0))
-        best = found.min(axis=0)
+        sums = best[:, None] + squared
+        choices.append(sums.argmin(axis=0))
+        best = sums.min(axis=0)
     cuts = [len(ends) - 1]
     for choice in reversed(choices):
         cuts.append(int(choice[cuts[-1]]))
-    own = tuple(int(ends[place]) for place in reversed(cuts[1:]))
-    assert all(first < last for first, last in pairwise((0, *own, len(flops))))
-    return own
+    begins = tuple(int(ends[place]) for place in reversed(cuts[1:]))
+    assert all(first < last for first, last in pairwise((0, *begins, len(flops))))
+    return begins

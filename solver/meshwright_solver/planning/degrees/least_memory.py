@@ -1,4 +1,4 @@
-"""Plans of one stage that are answered whether they fit or not."""
+"""Plans of one stage, also of stages that do not fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from meshwright_solver.stage.search_progress import Report
 from meshwright_solver.stage.stage_planner import plan_stage
 from meshwright_solver.stage.stage_position import ALONE, StagePosition
 
-# chosen: over the least memory that a plan needs; the last holds whatever a search may want
+# chosen: multiples of the least memory that a plan needs; the last is no limit in practice
 _ROOM = (1.01, 1.25, 64.0)
 
 
@@ -20,22 +20,21 @@ def plan_anyway(
     stop: Stop = never,
     position: StagePosition = ALONE,
 ) -> Answer:
-    """The best plan of a stage; where none fits, one that needs hardly more than it has to, for
-    devices of as much memory."""
+    """The best plan of a stage, or of a stage that does not fit a plan near its least memory."""
     answer = plan_stage(request, report, stop, position)
-    why = answer.infeasible
+    reason = answer.infeasible
     for room in _ROOM:
-        if why is None or why.constraint != "memory" or why.needed_bytes is None:
+        if reason is None or reason.constraint != "memory" or reason.needed_bytes is None:
             return answer
-        held = ceil(why.needed_bytes * room / request.setup.usable_memory)
-        found = plan_stage(with_memory(request, held), report, stop, position)
-        if found.plan is not None:
-            return found
+        memory_bytes = ceil(reason.needed_bytes * room / request.setup.usable_memory)
+        leanest = plan_stage(with_memory(request, memory_bytes), report, stop, position)
+        if leanest.plan is not None:
+            return leanest
     return answer
 
 
 def with_memory(request: Request, memory_bytes: int) -> Request:
-    """The request for devices of so much memory."""
+    """The request with this memory per device."""
     topology = request.topology
     device = topology.device.model_copy(update={"memory_bytes": memory_bytes})
     return request.model_copy(update={"topology": topology.model_copy(update={"device": device})})

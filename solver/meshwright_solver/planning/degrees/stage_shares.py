@@ -1,12 +1,12 @@
-"""Plans of a stated pipeline's stages, each in a share of its rank's memory.
+"""Plans of a stated pipeline's stages, each within a share of its rank's memory.
 
-    1. equal shares; a stage that needs more than its own has its leanest plan
-    2. then what each holds in its place, and an equal part of what its rank has left, or lacks:
-       ranks hold what passes by once, and what waits for the weights' half of a split backward pass
-       is known only when there is a plan
-    3. again, while the pipeline gets faster in the memory there is, or misses it by less
+    1. Shares are equal; a stage that needs more than its share has its leanest plan.
+    2. Each stage then has the memory that it uses, and an equal part of its rank's free memory or
+       shortfall. A rank has transient memory only once, and the buffers of a split backward pass
+       are known only from a plan.
+    3. Step 2 repeats while the pipeline gets faster within memory, or its shortfall gets smaller.
 
-Stages that are alike have one plan, for the one that holds most: its share is that of all.
+Equal stages have one plan, for the stage with most memory: its share is that of all.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from meshwright_solver.pipeline.stage_plans import (
 from meshwright_solver.pipeline.stage_problems import Staged
 from meshwright_solver.planning.degrees.least_memory import plan_anyway
 
-_ROUNDS = 4  # chosen: of stages planned in other shares; the second is mostly enough
+_ROUNDS = 4  # chosen: of plans with new shares; two are mostly enough
 
 
 def plan_shared(
     request: Request, configuration: Configuration, staged: Staged, deadline: Deadline
 ) -> StagePlans | Infeasible:
-    """The fastest that fits, else the one that misses by least."""
+    """The fastest stage plans that fit, else those with the smallest shortfall."""
     order = staged.schedule
     wishes = StageWishes.of((order.ranks / order.stages,) * order.stages, order)
     known: dict[Wish, StageAnswer] = {}
     best: StagePlans | None = None
     for _ in range(1 + _ROUNDS):
-        found = plan_stages(
+        plans = plan_stages(
             request, configuration, staged, wishes, deadline, TOLERANCE, plan_anyway, known=known
         )
-        if isinstance(found, Infeasible):
-            return best or found
-        if best is not None and _rank(found) >= _rank(best):
+        if isinstance(plans, Infeasible):
+            return best or plans
+        if best is not None and _preference(plans) >= _preference(best):
             return best
-        best = found
-        shares = _shares(found, staged, wishes)
+        best = plans
+        shares = _shares(plans, staged, wishes)
         if shares == wishes.shares or min(shares) <= 0 or deadline.is_over():
             return best
         wishes = replace(wishes, shares=shares)
@@ -55,22 +55,22 @@ def plan_shared(
     return best
 
 
-def _rank(found: StagePlans) -> tuple[int, float]:
-    return max(0, *found.over_bytes), found.ns
+def _preference(plans: StagePlans) -> tuple[int, float]:
+    return max(0, *plans.over_bytes), plans.ns
 
 
-def _shares(found: StagePlans, staged: Staged, wishes: StageWishes) -> tuple[float, ...]:
+def _shares(plans: StagePlans, staged: Staged, wishes: StageWishes) -> tuple[float, ...]:
     count = staged.schedule.stages // staged.schedule.ranks
-    own = []
-    for stage, rank in zip(found.priced.stages, staged.schedule.rank_of, strict=True):
-        of_rank, memory = found.priced.of_ranks[rank], stage.memory_bytes
+    share_of_stage = []
+    for stage, rank in zip(plans.priced.stages, staged.schedule.rank_of, strict=True):
+        of_rank, memory = plans.priced.of_ranks[rank], stage.memory_bytes
         assert memory is not None
-        left = (of_rank.capacity - of_rank.total) / count
+        spare = (of_rank.capacity - of_rank.total) / count
         held = memory.total - memory.reserved
-        own.append((held + left) / (of_rank.capacity - of_rank.reserved))
+        share_of_stage.append((held + spare) / (of_rank.capacity - of_rank.reserved))
     fullest: dict[int, int] = {}
-    for number, first in enumerate(found.first):
+    for number, first in enumerate(plans.first):
         most = fullest.setdefault(first, number)
         if wishes.held[number] > wishes.held[most]:
             fullest[first] = number
-    return tuple([own[fullest[first]] for first in found.first])
+    return tuple([share_of_stage[fullest[first]] for first in plans.first])

@@ -1,1 +1,1 @@
-"""Explanations: every other strategy of an op, searched again, and why it lost."""
+"""Explanations: a search for each alternative strategy of an op, and the reason it lost."""

@@ -1,8 +1,8 @@
-"""Every strategy that ops could have, and the best plan with each of them.
+"""The alternative strategies of ops, and the best plan with each of them.
 
-Ops of one group share their choices: where one of them has another strategy all have, as if they
-were pinned. The promising are searched first, since the time may end: those whose own work takes
-least, and of these what differs from the plan on the fewest axes.
+All ops of a group have the same alternative, as if they were pinned to it. Because the time may
+end, promising alternatives are searched first: those with the least compute and communication of
+their own, and among equals those that differ from the plan on the fewest axes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from meshwright_solver.strategies.op_model import OpModel
 
 @dataclass(frozen=True, slots=True)
 class OpGroup:
-    """Ops that are alike and have one strategy: positions in the folded problem, names in the
-    whole one, the first's strategy."""
+    """Equal ops with one strategy.
+
+    positions: in the folded problem. names: in the whole problem. codes: the strategy of the first.
+    """
 
     positions: tuple[int, ...]
     names: tuple[str, ...]
@@ -38,7 +40,7 @@ class OpGroup:
 
 
 def whole_of(cost: Cost) -> Whole:
-    """A cost in the words of explanations."""
+    """A cost as the schema of explanations has it."""
     return Whole(
         step_ns=cost.step_ns,
         objective_ns=cost.objective_ns,
@@ -50,19 +52,22 @@ def whole_of(cost: Cost) -> Whole:
 
 
 def alternatives_of(frame: Frame, group: OpGroup, assigned: dict[str, Codes]) -> list[Alternative]:
-    """All strategies of a group, as far as there is time. assigned: the plan's, by name of op."""
+    """All strategies of a group, searched until the time is over.
+
+    assigned: the plan's strategies by name of op.
+    """
     models = frame.models
     first = group.positions[0]
     model = models.ops.model(first)
     rows = model.choices
-    own = _Own.of(frame, model, rows)
-    keeps = frame.given.all.get(first)
+    costs = _OpCosts.of(frame, model, rows)
+    keeps = frame.filters.all.get(first)
     allowed = keeps(model, rows) if keeps is not None else np.ones(len(rows), dtype=np.bool_)
     chosen = (rows == np.array(group.codes)).all(axis=1)
-    found: dict[int, Alternative] = {}
-    for k in _promising_first(rows, own.total_ns, group.codes):
-        written = op_of_codes(models, first, tuple(map(int, rows[k])), own.times(k))
-        made = Alternative(
+    alternatives: dict[int, Alternative] = {}
+    for k in _search_order(rows, costs.total_ns, group.codes):
+        written = op_of_codes(models, first, tuple(map(int, rows[k])), costs.times(k))
+        alternative = Alternative(
             strategy=written.strategy,
             partial=written.partial,
             followers=written.followers,
@@ -70,7 +75,7 @@ def alternatives_of(frame: Frame, group: OpGroup, assigned: dict[str, Codes]) ->
             why="the time was over before it was searched",
             compute_ns=written.compute_ns,
             communication_ns=written.communication_ns,
-            output_bytes=int(own.output_bytes[k]),
+            output_bytes=int(costs.output_bytes[k]),
         )
         if chosen[k]:
             update: dict[str, object] = {"verdict": "chosen", "why": "the plan has it", "others": 0}
@@ -78,23 +83,23 @@ def alternatives_of(frame: Frame, group: OpGroup, assigned: dict[str, Codes]) ->
         elif not allowed[k]:
             update = {"verdict": "not allowed", "why": _forbidden(frame, first)}
         else:
-            update = _searched(frame, group, rows[k], assigned)
-        found[k] = made.like(**update)
-    return sorted(found.values(), key=_place)
+            update = _alternative_fields(frame, group, rows[k], assigned)
+        alternatives[k] = alternative.like(**update)
+    return sorted(alternatives.values(), key=_sort_key)
 
 
 def pin_prices(frame: Frame, group: OpGroup) -> list[PinPrice]:
-    """What the pins of a group cost, each alone; nothing where the time is over."""
+    """The cost of each pin of a group alone; pins after the deadline are left out."""
     pins = frame.spaces.pins
-    found: list[PinPrice] = []
+    prices: list[PinPrice] = []
     for pin in {str(pins[k]): pins[k] for k in group.positions if k in pins}.values():
-        without = frozenset(k for k, own in pins.items() if own == pin)
+        without = frozenset(k for k, other in pins.items() if other == pin)
         try:
             solved = frame.solve(frame.filters_without(without).all)
         except OutOfTime:
             break
         if solved.folded is None:
-            found.append(PinPrice(pin=str(pin), why=over(solved, frame)))
+            prices.append(PinPrice(pin=str(pin), why=over(solved, frame)))
             continue
         whole = whole_of(solved.folded.cost)
         gained_ns = frame.cost.objective_ns - whole.objective_ns
@@ -102,17 +107,17 @@ def pin_prices(frame: Frame, group: OpGroup) -> list[PinPrice]:
             why = "costs nothing that a search can tell"
         else:
             why = f"costs {ms(gained_ns)} of the objective: {dearer(frame.cost, whole)}"
-        found.append(PinPrice(pin=str(pin), whole=whole, why=why))
-    return found
+        prices.append(PinPrice(pin=str(pin), whole=whole, why=why))
+    return prices
 
 
-def _searched(
+def _alternative_fields(
     frame: Frame, group: OpGroup, row: IntArray, assigned: dict[str, Codes]
 ) -> dict[str, object]:
-    """What the best plan with a strategy changes of an alternative."""
+    """Fields of an alternative from the best plan with its strategy; empty after the deadline."""
     fixed = dict.fromkeys(group.positions, exactly(row))
     try:
-        solved = frame.solve({**frame.given.all, **fixed})
+        solved = frame.solve({**frame.filters.all, **fixed})
     except OutOfTime:
         return {}
     least = solved.outcome.lower_bound_ns
@@ -122,7 +127,7 @@ def _searched(
         return {"verdict": "does not fit", "why": over(solved, frame), "whole": whole, **bound}
     whole = whole_of(solved.folded.cost)
     verdict, why = _verdict(frame.cost, whole)
-    others = _changed(solved, assigned) - len(group.names)
+    others = _changed_count(solved, assigned) - len(group.names)
     return {"verdict": verdict, "why": why, "whole": whole, "others": others, **bound}
 
 
@@ -147,8 +152,8 @@ def _forbidden(frame: Frame, position: int) -> str:
     )
 
 
-def _changed(solved: FixedMeshOutcome, assigned: dict[str, Codes]) -> int:
-    """How many ops have another strategy than in the plan; they count among these that are held."""
+def _changed_count(solved: FixedMeshOutcome, assigned: dict[str, Codes]) -> int:
+    """The number of ops with another strategy than in the plan, the fixed ops included."""
     folded = solved.folded
     assert folded is not None
     ops = folded.models.problem.ops
@@ -162,8 +167,8 @@ def _changed(solved: FixedMeshOutcome, assigned: dict[str, Codes]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
-    """Of every strategy of one op: what it takes alone, over a step, and what it makes."""
+class _OpCosts:
+    """Costs of one op by strategy: times over a step, without redistributions, and output bytes."""
 
     compute_ns: Sequence[float]
     moves_ns: Sequence[float]
@@ -171,39 +176,39 @@ class _Own:
     output_bytes: Sequence[float]
 
     @staticmethod
-    def of(frame: Frame, model: OpModel, rows: IntArray) -> _Own:
+    def of(frame: Frame, model: OpModel, rows: IntArray) -> _OpCosts:
         models = frame.models
         times = models.problem.microbatches
         compute = models.compute_ns(model, rows) * times
         moves = own_moves_ns(model, rows, models.interconnect) * times
-        made = np.zeros(len(rows))
+        output_bytes = np.zeros(len(rows))
         for k, port in enumerate(model.outputs):
             if port.space is not None:
-                made = made + port.space.local_bytes(model.made(rows, k))
-        return _Own(
+                output_bytes = output_bytes + port.space.local_bytes(model.made(rows, k))
+        return _OpCosts(
             np.broadcast_to(compute, len(rows)).tolist(),
             np.broadcast_to(moves, len(rows)).tolist(),
             np.broadcast_to(models.op_cost_ns(model, rows), len(rows)).tolist(),
-            made.tolist(),
+            output_bytes.tolist(),
         )
 
     def times(self, k: int) -> tuple[float, float]:
         return self.compute_ns[k], self.moves_ns[k]
 
 
-def _promising_first(rows: IntArray, total_ns: Sequence[float], codes: Codes) -> list[int]:
+def _search_order(rows: IntArray, total_ns: Sequence[float], codes: Codes) -> list[int]:
     away = (rows != np.array(codes)).sum(axis=1).tolist()
-    # what differs by less than a tenth takes as long
+    # times within a tenth count as equal
     return sorted(
         range(len(rows)),
         key=lambda k: (round(10 * np.log(max(1.0, total_ns[k]))), away[k], tuple(rows[k])),
     )
 
 
-def _place(own: Alternative) -> tuple[int, float]:
-    if own.verdict == "chosen":
+def _sort_key(option: Alternative) -> tuple[int, float]:
+    if option.verdict == "chosen":
         return 0, 0.0
-    if own.verdict in ("slower", "simpler") and own.whole is not None:
-        return 1, own.whole.objective_ns
+    if option.verdict in ("slower", "simpler") and option.whole is not None:
+        return 1, option.whole.objective_ns
     order = ("does not fit", "not solved", "not allowed")
-    return 2 + order.index(own.verdict), own.compute_ns + own.communication_ns
+    return 2 + order.index(option.verdict), option.compute_ns + option.communication_ns

@@ -1,4 +1,4 @@
-"""An explanation of ops that a glob means: `meshwright explain`, and the service."""
+"""Explanation of the ops that match a glob: for `meshwright explain` and for the service."""
 
 from __future__ import annotations
 
@@ -52,28 +52,31 @@ def explain_documents(
     seconds: float = 10.0,
     stop: Stop = never,
 ) -> Explanation:
-    """Why the ops that a glob means have their strategies, what others would do to the plan, each
-    searched again, and what their pins and the memory cost. After `seconds` what is left is listed
-    without a search.
+    """The explanation of the strategies of the ops that match a glob.
 
-    Raises RequestError where the glob means no op, ops of several stages, or too many kinds;
-    PlanError where the plan does not fit the documents.
+    It has a new search for each alternative strategy, the cost of each pin and the cost of the
+    memory limit. After `seconds`, the remaining alternatives are listed without a search.
+
+    Raises RequestError if the glob matches no op, ops of several stages, or too many kinds of ops;
+    PlanError if the plan does not fit the documents.
     """
     if plan.graph != graph.id or plan.topology != topology.id or plan.setup != setup.id:
         raise PlanError("the plan is of another graph, topology or setup")
     deadline = Deadline.after(seconds, stop)
-    number, names = _meant(plan, glob)
+    number, names = _matching_ops(plan, glob)
     stage = plan.stages[number]
     marks = _marks(stage, names)
     request = request_of(plan, graph, topology, setup, calibration)
-    # reading the plan back is not cut short: without it there is nothing to say
+    # the deadline does not apply to reading the plan: every part of the explanation needs it
     frame = frame_of(plan, number, request, calibration, marks, deadline)
     assigned = {frame.whole.problem.ops[k].name: codes for k, codes in frame.assigned.items()}
     memory = _memory(frame)
     explained = [
-        _explained(frame, group, assigned) for group in _groups(frame, names, marks, assigned)
+        _explanation_of(frame, group, assigned) for group in _groups(frame, names, marks, assigned)
     ]
-    complete = all(own.verdict != "not solved" for group in explained for own in group.alternatives)
+    complete = all(
+        option.verdict != "not solved" for group in explained for option in group.alternatives
+    )
     return Explanation(
         plan=plan.id,
         glob=glob,
@@ -87,43 +90,43 @@ def explain_documents(
     )
 
 
-def _meant(plan: Plan, glob: str) -> tuple[int, frozenset[str]]:
-    """The stage of the ops that a glob means, and their names."""
+def _matching_ops(plan: Plan, glob: str) -> tuple[int, frozenset[str]]:
+    """The number of the stage with the ops that match a glob, and their names."""
     known: list[str] = []
-    found: dict[int, frozenset[str]] = {}
+    named: dict[int, frozenset[str]] = {}
     for number, stage in enumerate(plan.stages):
         names = [op.op for op in stage.ops]
         known += names
-        own = frozenset(names[k] for k in Names(names).matching(glob))
-        if own:
-            found[number] = own
-    if not found:
+        matched = frozenset(names[k] for k in Names(names).matching(glob))
+        if matched:
+            named[number] = matched
+    if not named:
         raise RequestError(
             f"{glob[:80]!r} matches no op of the plan; ops are named like {alike(glob, known)}"
         )
-    if len(found) > 1:
+    if len(named) > 1:
         raise RequestError(
-            f"{glob[:80]!r} matches ops of the stages {', '.join(map(str, found))}: each is a "
-            "problem of its own; name ops of one of them"
+            f"{glob[:80]!r} matches ops of the stages {', '.join(map(str, named))}, but each stage "
+            "is a separate problem. Name ops of one stage"
         )
-    return next(iter(found.items()))
+    return next(iter(named.items()))
 
 
 def _marks(stage: Stage, names: frozenset[str]) -> dict[str, str]:
-    """What tells ops apart that are meant: kind, rule and strategy."""
+    """Marks of the named ops for folding: kind, rule and strategy."""
     return {
-        own.op: " ".join(
-            (own.kind, str(own.rule), str(own.strategy), str(own.partial), str(own.followers))
+        op.op: " ".join(
+            (op.kind, str(op.rule), str(op.strategy), str(op.partial), str(op.followers))
         )
-        for own in stage.ops
-        if own.op in names
+        for op in stage.ops
+        if op.op in names
     }
 
 
 def _groups(
     frame: Frame, names: frozenset[str], marks: dict[str, str], assigned: dict[str, Codes]
 ) -> list[OpGroup]:
-    """Those of one shape and strategy together; RequestError where there are too many kinds."""
+    """Groups of the named ops by shape and strategy; RequestError if there are too many."""
     models, whole = frame.models, frame.whole
     folded: dict[Hashable, list[int]] = {}
     for position, op in enumerate(models.problem.ops):
@@ -133,25 +136,27 @@ def _groups(
                 position
             )
     if len(folded) > MOST_GROUPS:
-        some = [models.problem.ops[own[0]].name for own in folded.values()][: MOST_GROUPS + 1]
+        some = [models.problem.ops[positions[0]].name for positions in folded.values()][
+            : MOST_GROUPS + 1
+        ]
         raise RequestError(
             f"these are {len(folded)} kinds of ops, such as {', '.join(some)}; at most "
-            f"{MOST_GROUPS} are explained at once: name fewer"
+            f"{MOST_GROUPS} are explained at once. Name fewer"
         )
     every: dict[Hashable, list[str]] = {}
     for position, op in enumerate(whole.problem.ops):
         if op.name in names and position not in whole.values.views:
             key = whole.key_of(whole.ops.model(position)), marks[op.name], assigned[op.name]
             every.setdefault(key, []).append(op.name)
-    held = {name: tuple(own) for own in every.values() for name in own}
-    found = []
-    for own in folded.values():
-        first = models.problem.ops[own[0]].name
-        found.append(OpGroup(tuple(own), held[first], assigned[first]))
-    return found
+    held = {name: tuple(names_of) for names_of in every.values() for name in names_of}
+    groups = []
+    for positions in folded.values():
+        first = models.problem.ops[positions[0]].name
+        groups.append(OpGroup(tuple(positions), held[first], assigned[first]))
+    return groups
 
 
-def _explained(frame: Frame, group: OpGroup, assigned: dict[str, Codes]) -> ExplainedOps:
+def _explanation_of(frame: Frame, group: OpGroup, assigned: dict[str, Codes]) -> ExplainedOps:
     op = frame.models.problem.ops[group.positions[0]]
     return ExplainedOps(
         label=group.names[0] if len(group.names) == 1 else f"{group.names[0]} ×{len(group.names)}",
@@ -164,14 +169,14 @@ def _explained(frame: Frame, group: OpGroup, assigned: dict[str, Codes]) -> Expl
 
 
 def _memory(frame: Frame) -> MemoryPrice:
-    """What the limit of memory costs the plan."""
+    """The cost of the memory limit in the plan's objective."""
     use = frame.cost.memory_bytes
     used = use.total + frame.other_bytes
     try:
-        least_ns = frame.least_ns(frame.given.all)
+        least_ns = frame.least_ns(frame.filters.all)
     except OutOfTime:
         least_ns = None
-    # what a plan may be dearer without being another
+    # cost differences within this do not count as another plan
     slack = TOLERANCE + frame.spaces.request.budget.simplicity
     objective_ns = frame.cost.objective_ns
     binds = least_ns is not None and objective_ns - least_ns > slack * objective_ns

@@ -1,8 +1,8 @@
-"""The problem of one stage of a plan on the plan's own mesh, to be searched again and again.
+"""The problem of one stage on the mesh of its plan, for repeated searches.
 
-What a search decides before it decides strategies stays as the plan has it: mesh, microbatches,
-what is done again, uneven cuts, cuts between stages. What passes by is left room for as much as
-it takes in the plan; the judge says afterwards whether that was enough.
+Decisions outside the strategy search stay as in the plan: mesh, microbatches, activation
+recomputation, uneven cuts, cuts between stages. The memory limit leaves room for the transient
+memory of the plan; the evaluator checks afterwards whether the room suffices.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ MOST_LABELS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class FixedMeshOutcome:
-    """outcome: of the search. folded: what it means, judged, where it has a choice."""
+    """The outcome of one search.
+
+    folded: the evaluated plan; None if the search has no choice.
+    """
 
     outcome: Outcome
     folded: FoldedPlan | None
@@ -68,9 +71,12 @@ class FixedMeshOutcome:
 
 @dataclass(frozen=True)
 class Frame:
-    """stage: as planned. cost: of that alone. assigned: position of op in the whole stage's problem
-    -> its strategy in `whole`, the models of the stage. spaces: of the folded problem, on whose
-    `models` all is searched again. other_bytes: what other stages take of the devices."""
+    """The fixed mesh of a stage with the folded problem for further searches.
+
+    stage: as planned. cost: of the stage alone. whole: models of the unfolded stage. assigned:
+    strategies in `whole` by position of op. spaces, models, filters: of the folded problem.
+    other_bytes: memory of other stages on the same devices.
+    """
 
     stage: Stage
     cost: Cost
@@ -78,32 +84,31 @@ class Frame:
     assigned: Mapping[int, Codes]
     spaces: MeshSpaces
     models: Models
-    given: Filters
+    filters: Filters
     folding: Folding
     deadline: Deadline
     other_bytes: int
 
     def filters_without(self, pinned: frozenset[int]) -> Filters:
-        """What is allowed when the ops at these positions have no pin."""
-        kept = {k: pin for k, pin in self.spaces.pins.items() if k not in pinned}
+        """The filters without the pins of the ops at these positions."""
+        pins = {k: pin for k, pin in self.spaces.pins.items() if k not in pinned}
         spaces, models = self.spaces, self.models
-        return filters(models.problem, spaces.request, kept, spaces.values, models.mesh)
+        return filters(models.problem, spaces.request, pins, spaces.values, models.mesh)
 
     def solve(self, allowed: Mapping[int, StrategyFilter]) -> FixedMeshOutcome:
-        """The best plan in which ops are what they are allowed to be, by position; raises
-        OutOfTime."""
+        """The best plan within these filters by position of op; raises OutOfTime."""
         limit = self.models.problem.memory_limit_bytes
-        found = self._solve(allowed, limit)
-        if found.folded is not None and not found.fits:
-            # what passes by takes more than in the plan
-            again = self._solve(allowed, limit - found.folded.over_bytes)
-            return again if again.fits else found
-        return found
+        outcome = self._solve(allowed, limit)
+        if outcome.folded is not None and not outcome.fits:
+            # the transient memory exceeds that of the plan
+            again = self._solve(allowed, limit - outcome.folded.over_bytes)
+            return again if again.fits else outcome
+        return outcome
 
     def least_ns(self, allowed: Mapping[int, StrategyFilter]) -> float | None:
-        """What no plan costs less than, whatever the memory; None where nobody knows."""
-        found = self._solve(allowed, None).outcome
-        return found.lower_bound_ns if found.lower_bound_ns > 0 else None
+        """A lower bound of the objective without a memory limit; None if the search has none."""
+        outcome = self._solve(allowed, None).outcome
+        return outcome.lower_bound_ns if outcome.lower_bound_ns > 0 else None
 
     def _solve(
         self, allowed: Mapping[int, StrategyFilter], limit_bytes: float | None
@@ -117,14 +122,14 @@ class Frame:
             stop=self.deadline.stop,
         )
         try:
-            found = dynamic_programming(unfolding.graph, budget)
+            outcome = dynamic_programming(unfolding.graph, budget)
         except TableTooLarge:
-            found = message_search(unfolding.graph, budget)
-        if found.choice is None:
-            if found.status != "infeasible":
+            outcome = message_search(unfolding.graph, budget)
+        if outcome.choice is None:
+            if outcome.status != "infeasible":
                 raise OutOfTime
-            return FixedMeshOutcome(found, None)
-        return FixedMeshOutcome(found, FoldedPlan(self.models, unfolding, found.choice))
+            return FixedMeshOutcome(outcome, None)
+        return FixedMeshOutcome(outcome, FoldedPlan(self.models, unfolding, outcome.choice))
 
 
 def frame_of(
@@ -135,50 +140,51 @@ def frame_of(
     marks: Mapping[str, str],
     deadline: Deadline,
 ) -> Frame:
-    """The frame of stage `number`. request: what the plan says it answers. marks: ops that are to
-    be told apart from others alike, by name.
+    """The frame of stage `number`.
 
-    deadline: of the searches in it. Raises PlanError where plan and documents do not fit.
+    request: from the wishes of the plan. marks: by name, ops that folding does not merge with
+    equal ones. deadline: of all searches in the frame. Raises PlanError if the plan does not fit
+    the documents.
     """
     stage = plan.stages[number]
-    own = calibration_of(plan, calibration)
+    measured = calibration_of(plan, calibration)
     if plan.schedule is None:
         request = with_sparse_tables(request)
         request = request.model_copy(update={"topology": group_of(plan, request.topology)})
         alone = build_problem(
-            request.graph, request.topology, request.setup, own, plan.microbatches,
+            request.graph, request.topology, request.setup, measured, plan.microbatches,
             copies=plan.copies,
         )  # fmt: skip
         other_bytes = 0
     else:
-        staged = Staged.of_plan(plan, request.graph, request.topology, request.setup, own)
+        staged = Staged.of_plan(plan, request.graph, request.topology, request.setup, measured)
         request = with_sparse_tables(staged.request(request, number))
         alone = staged.problem(number)
         ranks = stages_on(staged.schedule.rank_of, staged.schedule.rank_of[number])
-        # peaks of stages add up to more than the rank's own, which the fullest rank's bounds
+        # the sum of stage peaks exceeds the rank's peak, which is at most that of the fullest rank
         together = plan.cost.memory_bytes.total - (stage.memory_bytes or MemoryUse()).total
-        other_bytes = min(sum(_taken(plan.stages[s]) for s in ranks if s != number), together)
+        other_bytes = min(sum(_used_bytes(plan.stages[s]) for s in ranks if s != number), together)
     graph = for_inference(request.graph, request.setup)
     request = request.model_copy(update={"graph": graph})
     again = RecomputedOps.of(stage.recompute)
-    ways = Foldings(graph).of(marked({**marks_of(request), **_both(request, marks)}, again))
+    ways = Foldings(graph).of(marked({**marks_of(request), **_joint_marks(request, marks)}, again))
     whole = Models.of_stage(alone, stage)
     assignment = assignment_of_stage(whole, stage)
     cost = cost_of_all(whole, assignment)
     spare = float(cost.memory_bytes.passing + other_bytes)
     for folding in ways:
         problem = replace(
-            _again(alone, folding.graph, own, again), whole=graph, spare_bytes=spare
+            _problem_of(alone, folding.graph, measured, again), whole=graph, spare_bytes=spare
         ).of_stage(stage)
         spaces = MeshSpaces(request, folding, problem, ENDLESS)
         space = spaces.on(stage.mesh, problem)
-        models, given = space.models, space.filters
+        models, allowed = space.models, space.filters
         try:
-            Unfolding(folding, lower(models, given.all, None))
+            Unfolding(folding, lower(models, allowed.all, None))
         except NotAlikeError:
             continue
         return Frame(
-            stage, cost, whole, assignment.ops, spaces, models, given, folding, deadline,
+            stage, cost, whole, assignment.ops, spaces, models, allowed, folding, deadline,
             other_bytes,
         )  # fmt: skip
     raise AssertionError("the last folding folds nothing")
@@ -191,15 +197,17 @@ def request_of(
     setup: Setup,
     calibration: Calibration | None = None,
 ) -> Request:
-    """What a plan says that it answers."""
+    """The request that a plan answers, from its recorded wishes."""
     request = Request(
         graph=graph, topology=topology, setup=setup, calibration=calibration, **dict(plan.wishes)
     )
     return with_copies(request, plan.copies) if plan.copies is not None else request
 
 
-def _again(alone: Problem, graph: Graph, calibration: Calibration, again: RecomputedOps) -> Problem:
-    """The problem of another graph in the same place."""
+def _problem_of(
+    alone: Problem, graph: Graph, calibration: Calibration, again: RecomputedOps
+) -> Problem:
+    """The problem of a folded graph at the stage's position in the pipeline."""
     return build_problem(
         graph, alone.topology, alone.setup, calibration, alone.microbatches,
         in_flight=alone.in_flight / alone.copies, stage_link=alone.stage_link,
@@ -207,11 +215,11 @@ def _again(alone: Problem, graph: Graph, calibration: Calibration, again: Recomp
     )  # fmt: skip
 
 
-def _both(request: Request, marks: Mapping[str, str]) -> dict[str, object]:
-    own = marks_of(request)
-    return {name: (own.get(name), mark) for name, mark in marks.items()}
+def _joint_marks(request: Request, marks: Mapping[str, str]) -> dict[str, object]:
+    mark_of = marks_of(request)
+    return {name: (mark_of.get(name), mark) for name, mark in marks.items()}
 
 
-def _taken(stage: Stage) -> int:
+def _used_bytes(stage: Stage) -> int:
     use = stage.memory_bytes or MemoryUse()
     return use.total - use.reserved

@@ -1,4 +1,4 @@
-"""Why a strategy is not the plan's, in words."""
+"""Texts on why a strategy is not the plan's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from meshwright_solver.planning.explanation.fixed_mesh_problem import FixedMeshO
 
 GIB = 2.0**30
 SHOWN = 3  # chosen: parts of a difference that a person reads
-WORTH = 0.02  # chosen: of a difference; what is less is not said
+WORTH = 0.02  # chosen: of a difference; smaller parts are not shown
 
 
 def ms(nanoseconds: float) -> str:
@@ -17,15 +17,15 @@ def ms(nanoseconds: float) -> str:
 
 
 def dearer(one: Cost | Whole, other: Cost | Whole) -> str:
-    """In what one takes longer than the other, the most first; what it gains at the end."""
+    """The parts of a step that take longer in one plan than in the other, largest first."""
     step_ns = one.step_ns - other.step_ns
     parts = {"compute": one.compute_ns - other.compute_ns}
     for kind in one.communication_ns:
         moved = one.communication_ns[kind] - other.communication_ns.get(kind, 0.0)
         parts[f"communication of {kind}s"] = moved
     total = sum(abs(ns) for ns in parts.values())
-    said = sorted(parts.items(), key=lambda own: -own[1])
-    shown = [f"{name} {_signed(ns)}" for name, ns in said if total and abs(ns) > WORTH * total][
+    largest = sorted(parts.items(), key=lambda part: -part[1])
+    shown = [f"{name} {_signed(ns)}" for name, ns in largest if total and abs(ns) > WORTH * total][
         :SHOWN
     ]
     longer = f"the step takes {ms(abs(step_ns))} {'more' if step_ns >= 0 else 'less'}"
@@ -38,7 +38,7 @@ def dearer(one: Cost | Whole, other: Cost | Whole) -> str:
 
 
 def over(solved: FixedMeshOutcome, frame: Frame) -> str:
-    """Why there is no plan that fits."""
+    """The reason for which no plan fits."""
     problem = frame.models.problem
     if solved.folded is not None:
         return (
