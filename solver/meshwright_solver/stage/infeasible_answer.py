@@ -1,7 +1,7 @@
-"""Why there is no plan: the constraint that binds, by how much, and what would do.
+"""Infeasible answers: the constraint that binds, the shortfall and the remedy.
 
-memory   what every plan takes at the least, by kind and by tensor
-pins     a smallest set of pins that no plan keeps together
+memory   the least memory of every plan, by kind and by tensor
+pins     a smallest set of pins that no plan satisfies together
 (solver/meshwright_solver/search/infeasible_subset.py)
 time     the search ended first
 """
@@ -26,12 +26,12 @@ LARGEST = 5  # chosen: tensors that an explanation names
 
 
 def why_none(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeasible:
-    """Outcomes of which none has a choice, in words."""
-    short = [_with_passing(o, o.short_bytes) for o in outcomes if o.short_bytes is not None]
+    """The explanation of outcomes of which none has a choice."""
+    short = [_with_transient(o, o.short_bytes) for o in outcomes if o.short_bytes is not None]
     if short:
         return _strategies_do_not_fit(outcomes[0], min(short))
     least = [
-        _with_passing(o, o.outcome.minimum_memory_bytes)
+        _with_transient(o, o.outcome.minimum_memory_bytes)
         for o in outcomes
         if o.outcome.minimum_memory_bytes is not None
     ]
@@ -43,11 +43,11 @@ def why_none(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeasible:
             available_bytes=_available(outcomes[0].models.problem) if least else None,
         )
     if not least:
-        return _pins_are_not_kept(outcomes, spaces)
+        return _no_plan_for_pins(outcomes, spaces)
     return _nothing_fits(outcomes, spaces)
 
 
-def _with_passing(outcome: MeshOutcome, resting_bytes: float) -> float:
+def _with_transient(outcome: MeshOutcome, resting_bytes: float) -> float:
     return resting_bytes + outcome.models.problem.spare_bytes
 
 
@@ -71,7 +71,7 @@ def _strategies_do_not_fit(outcome: MeshOutcome, needed_bytes: float) -> Infeasi
     )
 
 
-def _pins_are_not_kept(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeasible:
+def _no_plan_for_pins(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeasible:
     broken = [o.broken_pin for o in outcomes if o.broken_pin is not None]
     if len(broken) == len(outcomes):
         tried = "; ".join(dict.fromkeys(shown(o.mesh) for o in outcomes))
@@ -105,17 +105,17 @@ def _pins_are_not_kept(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> I
 def _misfits(
     problem: Problem, name: str, pins: Mapping[int, Pin], mesh: Mesh
 ) -> list[tuple[str, int, int]]:
-    """Factors of an op whose length does not divide as its pin says: name, length, parts."""
+    """Factors of an op whose length its pin does not divide evenly: name, length, parts."""
     position = problem.position_of[name]
     pin = pins.get(position)
-    found = []
+    misfits = []
     for factor, axes in (pin.strategy or {}).items() if pin is not None else ():
         parts = [p for p in problem.ops[position].parts if factor in (p.name, p.factor)]
         length = prod(part.size for part in parts)
         ways = prod(axis.size for axis in mesh.axes if {axis.name, axis.level} & set(axes))
         if length % ways:
-            found.append((factor, length, ways))
-    return found
+            misfits.append((factor, length, ways))
+    return misfits
 
 
 def _nothing_fits(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeasible:
@@ -153,8 +153,8 @@ def _nothing_fits(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeas
 
 
 def _needed(outcome: MeshOutcome) -> float:
-    found = outcome.outcome.minimum_memory_bytes
-    return float("inf") if found is None else _with_passing(outcome, found)
+    least_bytes = outcome.outcome.minimum_memory_bytes
+    return float("inf") if least_bytes is None else _with_transient(outcome, least_bytes)
 
 
 def _use(parts: Sequence[LeastMemory], problem: Problem) -> MemoryUse:
@@ -170,14 +170,14 @@ def _use(parts: Sequence[LeastMemory], problem: Problem) -> MemoryUse:
 
 
 def _largest(parts: Sequence[LeastMemory]) -> tuple[Consumer, ...]:
-    """Tensors of repeated layers together: `layers.*.mlp`."""
-    found: dict[str, Consumer] = {}
+    """The largest tensors; those of repeated layers are merged: `layers.*.mlp`."""
+    consumers: dict[str, Consumer] = {}
     for part in parts:
         name = LAYER.sub("*", part.name)
-        old = found.get(name, Consumer(tensor=name, count=0, bytes=0))
-        found[name] = Consumer(
+        old = consumers.get(name, Consumer(tensor=name, count=0, bytes=0))
+        consumers[name] = Consumer(
             tensor=part.name if not old.count and part.count == 1 else name,
             count=old.count + part.count,
             bytes=old.bytes + int(part.total),
         )
-    return tuple(sorted(found.values(), key=lambda own: -own.bytes)[:LARGEST])
+    return tuple(sorted(consumers.values(), key=lambda consumer: -consumer.bytes)[:LARGEST])

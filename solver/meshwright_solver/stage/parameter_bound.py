@@ -2,9 +2,9 @@
 
     the least bytes of a parameter or cache = elements * (value + gradient + optimizer state)
 
-Over all devices together, however they are sharded. A gradient and a state count for parameters
-that are trained, and not where they may lie on hosts. An embedding table counts nothing where it
-may lie on hosts.
+The bound is over all devices together, whatever the sharding. A gradient and a state count for
+trained parameters, unless they may be on hosts. An embedding table counts nothing if it may be on
+hosts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Shapes = Mapping[str, tuple[int, ...]]
 
 
 def parameter_shortfall(request: Request) -> Infeasible | None:
-    """The proof that no sharding and no batch fits, None where parameters alone do not show it."""
+    """The proof that no sharding and no batch fits; None where parameters alone do not show it."""
     graph, setup, topology = request.graph, request.setup, request.topology
     shapes = graph.instantiate(setup.symbols)
     memory_bytes = sum(group.device.memory_bytes * group.device_count for group in topology.groups)
@@ -49,7 +49,7 @@ def parameter_shortfall(request: Request) -> Infeasible | None:
 
 
 def _most_bytes(request: Request, tensors: list[Tensor], shapes: _Shapes) -> int:
-    """The same, were all of them read and trained: quick to compute."""
+    """The same if all of them were read and trained, which is quick to compute."""
     setup = request.setup
     gradient_bytes = DTYPE_BYTES[setup.gradient_dtype]
     element_bytes = {
