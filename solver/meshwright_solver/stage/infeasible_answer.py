@@ -38,7 +38,7 @@ def why_none(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeasible:
     if any(o.outcome.status == "unknown" for o in outcomes):
         return Infeasible(
             constraint="time",
-            detail="the time budget ended before any plan that fits was found; give more seconds",
+            detail="the time budget ended before any plan that fits was found. Use more seconds",
             needed_bytes=int(min(least)) if least else None,
             available_bytes=_available(outcomes[0].models.problem) if least else None,
         )
@@ -61,10 +61,9 @@ def _strategies_do_not_fit(outcome: MeshOutcome, needed_bytes: float) -> Infeasi
     return Infeasible(
         constraint="memory",
         detail=(
-            f"the strategies that {outcome.found_by} decides on need at least "
-            f"{needed_bytes / GIB:.1f} GiB on a device, {problem.topology.device.name} has "
-            f"{available / GIB:.1f} GiB after the reserve; a search for the whole "
-            "(dynamic_programming, auto) may find a plan that fits"
+            f"the strategies of {outcome.found_by} need at least {needed_bytes / GIB:.1f} GiB on a "
+            f"device, {problem.topology.device.name} has {available / GIB:.1f} GiB after the "
+            "reserve. Use dynamic_programming or auto, which search all strategies"
         ),
         needed_bytes=int(needed_bytes),
         available_bytes=available,
@@ -80,24 +79,24 @@ def _no_plan_for_pins(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> In
         would_do = problem.setup.uneven == "refuse" and all(n >= ways for _, n, ways in misfits)
         lengths = [f"{name!r} has length {n}, not to be cut by {w}" for name, n, w in misfits]
         why = "; ".join(lengths) or (
-            "the sizes of its factors do not divide by the axes, or what it reads or makes cannot "
-            "be split so"
+            "the axes do not divide the sizes of its factors, or its inputs or outputs cannot be "
+            "split so"
         )
         return Infeasible(
             constraint="pins",
             detail=(
-                f"op {broken[0]!r} can keep its pin on none of the meshes ({tried}): {why}"
+                f"op {broken[0]!r} cannot satisfy its pin on any of the meshes ({tried}): {why}"
                 + ("; " + UNEVEN_WOULD_DO if would_do else "")
             ),
         )
     mesh = next(o.mesh for o in outcomes if o.broken_pin is None)
     pins = conflicting_pins(spaces, mesh)
-    which = f": {', '.join(map(repr, pins))}" if pins else ""
+    conflict = "two of them contradict each other"
+    if pins:
+        conflict = f"these contradict each other: {', '.join(map(repr, pins))}"
     return Infeasible(
         constraint="pins",
-        detail=f"no plan keeps all pins; these contradict each other{which}"
-        if pins
-        else "no plan keeps all pins: two of them contradict each other",
+        detail=f"no plan satisfies all pins; {conflict}. Remove one of them",
         pins=pins,
     )
 
@@ -139,10 +138,10 @@ def _nothing_fits(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeas
         detail=(
             f"every plan needs at least {needed / GIB:.1f} GiB on a device ({parts_of(use)}); "
             f"{problem.topology.device.name} has {capacity / GIB:.1f} GiB, of which "
-            f"{problem.setup.memory_reserve:.0%} are kept free: {available / GIB:.1f} GiB. "
-            f"That is {needed / max(1, available):.2f} times what there is, with "
-            f"{problem.microbatches} microbatch(es). More microbatches, a smaller batch, a shorter "
-            f"sequence or more devices would do.{also}"
+            f"{problem.setup.memory_reserve:.0%} are reserved: {available / GIB:.1f} GiB. "
+            f"That is {needed / max(1, available):.2f} times the available memory, with "
+            f"{problem.microbatches} microbatch(es). Use more microbatches, a smaller batch, a "
+            f"shorter sequence or more devices.{also}"
         ),
         needed_bytes=int(needed),
         available_bytes=available,

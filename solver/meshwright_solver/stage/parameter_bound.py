@@ -32,7 +32,7 @@ def parameter_shortfall(request: Request) -> Infeasible | None:
     needed_bytes = least_bytes // topology.device_count
     if needed_bytes <= available_bytes:
         return None
-    has = "a device has, on the mean," if topology.beside else f"{topology.device.name} has"
+    has = "a device has, on average," if topology.beside else f"{topology.device.name} has"
     return Infeasible(
         constraint="memory",
         detail=(
@@ -40,8 +40,8 @@ def parameter_shortfall(request: Request) -> Infeasible | None:
             f"one, need {needed_bytes / 2**30:.1f} GiB on a "
             f"device even when split over all {topology.device_count} devices; "
             f"{has} {available_bytes / 2**30:.1f} GiB after the reserve. "
-            f"At least {-(-least_bytes // max(1, available_bytes))} devices, a smaller model or "
-            "narrower states would do."
+            f"Use at least {-(-least_bytes // max(1, available_bytes))} devices, a smaller model "
+            "or narrower states."
         ),
         needed_bytes=needed_bytes,
         available_bytes=available_bytes,

@@ -174,7 +174,7 @@ class StageSearch:
                 return answer_of(outcomes, search, self._write)
         raise TooLarge(
             "the ops of this graph are too entangled for an exact search on any mesh of this "
-            "topology; pins on some of them make it smaller",
+            "topology. Pin some of them, which makes the search smaller",
             pointer="/graph",
         )
 

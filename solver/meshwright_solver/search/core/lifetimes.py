@@ -19,7 +19,7 @@ def always_live(graph: CostGraph, engine: str) -> CostGraph:
     equivalent = without_lifetimes(graph)
     if equivalent is None:
         raise LifetimesMatter(
-            f"{engine} adds up the memory of all nodes, and here nodes are live at different "
+            f"{engine} adds up the memory of all nodes, but these nodes are live at different "
             "times. Use an engine that knows lifetimes, lagrangian or exact"
         )
     return equivalent

@@ -26,8 +26,8 @@ class TableTooLarge(CostGraphError):
 
     def __init__(self, what: str, entries: int, max_entries: int) -> None:
         super().__init__(
-            f"{what} needs {entries:,} table entries, the budget allows {max_entries:,}: fewer "
-            "states a node, shared arrays in repeated blocks or a larger budget would do"
+            f"{what} needs {entries:,} table entries, the budget allows {max_entries:,}. Use fewer "
+            "states per node, shared arrays in repeated blocks or a larger budget"
         )
         self.entries = entries
         self.max_entries = max_entries

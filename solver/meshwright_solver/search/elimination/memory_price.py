@@ -66,15 +66,15 @@ def peak(
             best, best_bound = (price, solution), max(bound, best_bound)
         incumbent.raise_bound(bound, STAGE)
         choice = solution.choice()
-        judged = PricedChoice(choice, incumbent.offer(choice, STAGE))
+        line_choice = PricedChoice(choice, incumbent.offer(choice, STAGE))
         line = bracket.pair[0].at(price, 0.0)
         is_below = solution.value < line - 2 * ROUNDING * (abs(line) + price * limit)
-        return judged if is_below else None
+        return line_choice if is_below else None
 
     if incumbent.is_closed():
         return None
     for _ in bracket.narrow(solve, _PRICES_TRIED):
-        larger, smaller = (judged.choice for judged in bracket.pair)
+        larger, smaller = (priced.choice for priced in bracket.pair)
         for pair in ((larger, smaller), (smaller, larger)):
             between = cross(incumbent.graph, *pair, incumbent.cost_ns)
             if between is not None:

@@ -48,7 +48,7 @@ def lower_bound(
 
 @njit(cache=True, nogil=True)
 def _shared_out(links: NetworkArrays, single: SingleArray, messages: SingleMessages) -> SingleArray:
-    """The messages to heads, after every node has shared its value among its edges to tails."""
+    """The messages to heads, after every node has shared its value among the edges it heads."""
     shared = messages.to_head.copy()
     value = np.empty(links.extents.max() if links.extents.size else 1, dtype=np.float32)
     for n in range(links.extents.size):
