@@ -30,7 +30,7 @@ Write = Callable[
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class MemoryMiss:
     """The best plan of a search, which exceeds the memory because of transient memory.
 
     spare_bytes: the reserve for transient memory. bound_ns: no plan with that reserve costs less.
@@ -43,7 +43,9 @@ class Missed:
     fitting: Answer | None = None
 
 
-def answer_of(outcomes: Sequence[MeshOutcome], search: MeshSearch, write: Write) -> Answer | Missed:
+def answer_of(
+    outcomes: Sequence[MeshOutcome], search: MeshSearch, write: Write
+) -> Answer | MemoryMiss:
     """The plan of the best outcome, simplified. write: builds its document."""
     spaces = search.spaces
     solved = [outcome for outcome in outcomes if outcome.outcome.choice is not None]
@@ -53,16 +55,16 @@ def answer_of(outcomes: Sequence[MeshOutcome], search: MeshSearch, write: Write)
     best = fastest(solved, plans)
     folded = plans.of(best)
     if _fits(folded):
-        return _written(outcomes, search, best, write)
+        return _simplified_answer(outcomes, search, best, write)
     problem = folded.models.problem
     batch = step_batch(spaces.request.graph, spaces.request.setup)
     misfit = Misfit(folded.memory_bytes, problem.microbatches, batch, bool(problem.remade))
     fitting = [outcome for outcome in solved if _fits(plans.of(outcome))]
-    return Missed(
+    return MemoryMiss(
         misfit,
         problem.spare_bytes,
         _bound_ns(outcomes, best, folded),
-        _written(outcomes, search, fastest(fitting, plans), write) if fitting else None,
+        _simplified_answer(outcomes, search, fastest(fitting, plans), write) if fitting else None,
     )
 
 
@@ -77,14 +79,14 @@ def answer_so_far(
         return None
     best = fastest(fitting, plans)
     best = replace(best, notes=(NOT_ENDED, *best.notes))
-    return _as_found(outcomes, spaces, history, best, write)
+    return _plain_answer(outcomes, spaces, history, best, write)
 
 
 def _fits(folded: FoldedPlan) -> bool:
     return folded.over_bytes <= 0
 
 
-def _written(
+def _simplified_answer(
     outcomes: Sequence[MeshOutcome], search: MeshSearch, best: MeshOutcome, write: Write
 ) -> Answer:
     """The answer of an outcome that fits, simplified as far as it still fits."""
@@ -93,10 +95,10 @@ def _written(
     if budget is not None:
         simple = simplified(best, spaces.request.budget.simplicity, budget)
         best = simple if _fits(spaces.plans.of(simple)) else best
-    return _as_found(outcomes, spaces, search.progress.history, best, write)
+    return _plain_answer(outcomes, spaces, search.progress.history, best, write)
 
 
-def _as_found(
+def _plain_answer(
     outcomes: Sequence[MeshOutcome],
     spaces: MeshSpaces,
     history: History,

@@ -57,7 +57,7 @@ def least_memory(models: Models, folding: Folding) -> tuple[LeastMemory, ...]:
     """Every parameter and every saved value at its finest sharding: no plan takes less in all."""
     known: dict[_Look, _Parts] = {}
     parts = []
-    for value, look, count in _held(models, folding):
+    for value, look, count in _memory_holders(models, folding):
         if look not in known:
             known[look] = _least(models, value)
         parts.append(LeastMemory(value.root, count, *known[look]))
@@ -68,13 +68,13 @@ def least_memory_bytes(models: Models, folding: Folding) -> float:
     """The least bytes of all parameters and saved values together."""
     first: dict[_Look, ProblemValue] = {}
     counts: Counter[_Look] = Counter()
-    for value, look, count in _held(models, folding):
+    for value, look, count in _memory_holders(models, folding):
         first.setdefault(look, value)
         counts[look] += count
     return sum(count * sum(_least(models, first[look])) for look, count in counts.items())
 
 
-def _held(models: Models, folding: Folding) -> Iterator[tuple[ProblemValue, _Look, int]]:
+def _memory_holders(models: Models, folding: Folding) -> Iterator[tuple[ProblemValue, _Look, int]]:
     """Values at rest or saved, the key of their bytes, and the count that each stands for."""
     times, space = folding.stood_for, models.ops.space
     for value in models.values.values:

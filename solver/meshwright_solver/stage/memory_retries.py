@@ -25,7 +25,7 @@ from math import inf
 
 from meshwright.schema import Answer
 from meshwright_solver.folding.mesh_outcome import TOLERANCE
-from meshwright_solver.stage.answer import Missed
+from meshwright_solver.stage.answer import MemoryMiss
 
 # chosen: the reserve of a round in addition to the excess of the one before, of the memory: plans
 # that differ little exceed it by little again and again
@@ -43,7 +43,7 @@ class Room:
     moved_bytes: float = inf
 
 
-Search = Callable[[Room], Answer | Missed]
+Search = Callable[[Room], Answer | MemoryMiss]
 
 
 def plan_within_memory(search: Search, limit_bytes: float, spare_bytes: float = 0.0) -> Answer:
@@ -55,7 +55,7 @@ def plan_within_memory(search: Search, limit_bytes: float, spare_bytes: float = 
         result = search(Room(max(0.0, _room(result, limit_bytes, spare_bytes))))
     if isinstance(result, Answer):
         return result
-    bound_ns, missed, spare = result.bound_ns, [result], 0.0
+    bound_ns, misses, spare = result.bound_ns, [result], 0.0
     for margin in _MARGINS:
         spare = result.spare_bytes + result.misfit.over_bytes + margin * limit_bytes
         if spare >= limit_bytes:
@@ -63,25 +63,25 @@ def plan_within_memory(search: Search, limit_bytes: float, spare_bytes: float = 
         result = search(Room(spare))
         if isinstance(result, Answer):
             break
-        missed.append(result)
+        misses.append(result)
     if isinstance(result, Answer) and result.plan is None and result.infeasible is not None:
         room = _room(result, limit_bytes, spare)
         if _is_short(result) and 0 < room < spare:
             result = search(Room(room))
-            if isinstance(result, Missed):
-                missed.append(result)
-    fitting = [miss.fitting for miss in missed]
+            if isinstance(result, MemoryMiss):
+                misses.append(result)
+    fitting = [miss.fitting for miss in misses]
     best = _best([result, *fitting], bound_ns)
-    if best is None and (isinstance(result, Missed) or _is_short(result)):
+    if best is None and (isinstance(result, MemoryMiss) or _is_short(result)):
         best = _best([_narrowed(search, limit_bytes)], bound_ns)
-    return best or _infeasible(result, missed)
+    return best or _infeasible(result, misses)
 
 
 def _once(search: Search) -> Search:
     """The search with a cache: rounds return to the same reserve."""
-    known: dict[Room, Answer | Missed] = {}
+    known: dict[Room, Answer | MemoryMiss] = {}
 
-    def cached_search(room: Room) -> Answer | Missed:
+    def cached_search(room: Room) -> Answer | MemoryMiss:
         if room not in known:
             known[room] = search(room)
         return known[room]
@@ -96,7 +96,7 @@ def _narrowed(search: Search, limit_bytes: float) -> Answer | None:
     for _ in range(_NARROWINGS):
         spare = max(0.0, most - _ROUNDED)
         result = search(Room(spare, most))
-        if isinstance(result, Missed):
+        if isinstance(result, MemoryMiss):
             if result.fitting is not None:
                 return result.fitting
             next_bytes = _NARROWER * most
@@ -119,7 +119,7 @@ def _room(answer: Answer, limit_bytes: float, spare_bytes: float) -> float:
     return limit_bytes - (needed_bytes or limit_bytes) + spare_bytes - _ROUNDED
 
 
-def _best(results: Sequence[Answer | Missed | None], bound_ns: float) -> Answer | None:
+def _best(results: Sequence[Answer | MemoryMiss | None], bound_ns: float) -> Answer | None:
     """The fastest of the answers that have a plan."""
     planned = [
         (result.plan.cost.step_ns, place, result)
@@ -129,11 +129,11 @@ def _best(results: Sequence[Answer | Missed | None], bound_ns: float) -> Answer 
     return _with_bound(min(planned)[2], bound_ns) if planned else None
 
 
-def _infeasible(result: Answer | Missed, missed: Sequence[Missed]) -> Answer:
+def _infeasible(result: Answer | MemoryMiss, misses: Sequence[MemoryMiss]) -> Answer:
     """The answer without a plan: the least excess over the memory, if memory is the reason."""
     if isinstance(result, Answer) and not _is_short(result):
         return result
-    closest = min(missed, key=lambda miss: miss.misfit.over_bytes)
+    closest = min(misses, key=lambda miss: miss.misfit.over_bytes)
     return Answer(infeasible=closest.misfit.infeasible())
 
 

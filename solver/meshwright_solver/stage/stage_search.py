@@ -15,7 +15,7 @@ from meshwright_solver.folding.folding_cache import Foldings
 from meshwright_solver.folding.mesh_outcome import TOO_LARGE, History, MeshOutcome
 from meshwright_solver.folding.unroll import NotAlikeError
 from meshwright_solver.problem.recomputed_ops import RecomputedOps
-from meshwright_solver.stage.answer import Missed, Write, answer_of, answer_so_far
+from meshwright_solver.stage.answer import MemoryMiss, Write, answer_of, answer_so_far
 from meshwright_solver.stage.best_so_far import Best, Keep
 from meshwright_solver.stage.memory_retries import Room, plan_within_memory
 from meshwright_solver.stage.memory_tradeoff import plans_along_prices
@@ -129,7 +129,7 @@ class StageSearch:
         cursor = self._variants.folding(recompute)
         floors: Floors = {}
 
-        def search(room: Room) -> Answer | Missed:
+        def search(room: Room) -> Answer | MemoryMiss:
             while True:
                 try:
                     spaces = self._spaces(cursor.folding, count, recompute, room)
@@ -148,7 +148,7 @@ class StageSearch:
         return MeshSpaces(self._request, folding, problem, self._deadline)
 
     @uncollected
-    def _search_meshes(self, spaces: MeshSpaces, room: Room, floors: Floors) -> Answer | Missed:
+    def _search_meshes(self, spaces: MeshSpaces, room: Room, floors: Floors) -> Answer | MemoryMiss:
         """Search all meshes; those of fewer axes if the tables of all finer ones are too large."""
         if room != Room():
             self._history = History(self._history.started)  # earlier plans do not fit

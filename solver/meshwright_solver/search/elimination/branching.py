@@ -135,11 +135,11 @@ class Branching:
         key = (id(block), around)
         known_width, choices = self._choices.get(key, (0, None))
         if choices is None or (known_width < width and np.isfinite(choices.lost).any()):
-            choices = self._listed(block, around, ceilings, width)
+            choices = self._list_choices(block, around, ceilings, width)
             self._choices[key] = (width, choices)
         return choices
 
-    def _listed(
+    def _list_choices(
         self, block: Block, around: tuple[int, ...], ceilings: FloatArray, width: int
     ) -> Choices:
         """All choices that a label can have: ceilings only fall, and values start at root."""
@@ -156,7 +156,7 @@ class Branching:
             if not is_retained.all():
                 dropped = labels.values[:, ~is_retained] - self._root[:, None]
                 lost = np.minimum(lost, dropped.min(axis=1))
-                labels = labels.taken(np.flatnonzero(is_retained))
+                labels = labels.subset(np.flatnonzero(is_retained))
         place = {node: k for k, node in enumerate(block.interior)}
         first = len(self._rows)
         for label in range(len(labels)):
@@ -224,4 +224,4 @@ def _moved(
     if len(moved) < 2 or not (stop.drops or isinstance(stop.what, Inside)):
         return moved
     which = undominated(kinds(live, stop.live_extents), values[0], values[1])
-    return moved if len(which) == len(moved) else moved.taken(which)
+    return moved if len(which) == len(moved) else moved.subset(which)

@@ -128,8 +128,8 @@ class LabelSearch:
                 self._lose(left_out)
             if len(labels) > width:
                 order = np.argsort(self._bounds(labels), kind="stable")
-                leave(labels.taken(np.sort(order[width:])))
-                labels = labels.taken(np.sort(order[:width]))
+                leave(labels.subset(np.sort(order[width:])))
+                labels = labels.subset(np.sort(order[:width]))
 
     def _finish(self, labels: LabelLevel) -> None:
         for label in np.argsort(labels.values[0], kind="stable").tolist():
@@ -157,7 +157,7 @@ class LabelSearch:
 
     def _promising(self, labels: LabelLevel) -> LabelLevel:
         keeps = (labels.values <= self._ceilings[:, None]).all(axis=0)
-        return labels.taken(np.flatnonzero(keeps))
+        return labels.subset(np.flatnonzero(keeps))
 
     def _bounds(self, labels: LabelLevel) -> FloatArray:
         return self._bounds_of(labels.values)

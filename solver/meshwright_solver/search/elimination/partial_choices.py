@@ -33,7 +33,7 @@ class LabelLevel:
     def __len__(self) -> int:
         return int(self.values.shape[1])
 
-    def taken(self, which: IntArray) -> LabelLevel:
+    def subset(self, which: IntArray) -> LabelLevel:
         return LabelLevel(
             self.level,
             self.values[:, which],

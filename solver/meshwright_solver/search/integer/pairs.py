@@ -129,7 +129,9 @@ class Pairs:
         """Restrict a node to the flagged states."""
         mask = flags.tobytes()
         table = self.nodes[node]
-        self.nodes[node] = self.memo.get((mask, 0), [table], lambda: taken(table, flags, 0))
+        self.nodes[node] = self.memo.get(
+            (mask, 0), [table], lambda: selected_states(table, flags, 0)
+        )
         self.states[node] = self.states[node][flags]
         for other in self.around[node]:
             pair = (min(node, other), max(node, other))
@@ -138,7 +140,7 @@ class Pairs:
             self.edges[pair] = self.memo.get(
                 (mask, axis),
                 [edge],
-                lambda edge=edge, axis=axis: taken(edge, flags, axis),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                lambda edge=edge, axis=axis: selected_states(edge, flags, axis),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
             )
 
     def drop(self, node: int) -> None:
@@ -231,7 +233,7 @@ def transposed(table: PairTable) -> PairTable:
     return PairTable(table.cost.T, {life: array.T for life, array in table.memory.items()})
 
 
-def taken(table: PairTable, flags: NDArray[np.bool_], axis: int) -> PairTable:
+def selected_states(table: PairTable, flags: NDArray[np.bool_], axis: int) -> PairTable:
     return PairTable(
         np.compress(flags, table.cost, axis),
         {

@@ -29,7 +29,7 @@ _LEAST_ALIKE = 4  # chosen: a table for fewer nodes costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
-class Absorbed:
+class RemovedLeaves:
     """Removed leaves: tables[i] joins nodes[i] to others[i], the leaf's states first."""
 
     nodes: IntArray
@@ -49,7 +49,7 @@ class Absorbed:
 
 
 @dataclass(frozen=True, slots=True)
-class Bypassed:
+class RemovedMiddles:
     """Removed nodes between left[i] and right[i]; both tables have the states of nodes[i] first."""
 
     nodes: IntArray
@@ -112,7 +112,7 @@ def _absorb(network: Network) -> bool:
         ]
     )[kinds]
     network.ways_back.append(
-        Absorbed(network.names[nodes], network.names[others], network.vectors[nodes], tables)
+        RemovedLeaves(network.names[nodes], network.names[others], network.vectors[nodes], tables)
     )
     listed = np.concatenate([np.arange(len(network.names)), others])
     vectors = np.concatenate([network.vectors, vector_numbers])
@@ -158,7 +158,7 @@ def _bypass(network: Network) -> bool:
         )
     names = network.names
     network.ways_back.append(
-        Bypassed(
+        RemovedMiddles(
             names[two[here]],
             names[others[0, here]],
             names[others[1, here]],

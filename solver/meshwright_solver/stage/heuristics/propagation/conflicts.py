@@ -110,7 +110,7 @@ def _paths(
                 came_by[other] = edge
                 waiting.append(other)
 
-    def way(node: int) -> list[tuple[int, int]]:
+    def path_from(node: int) -> list[tuple[int, int]]:
         """The path from a node back to its seed."""
         steps = [(node, -1)]
         while node in came_by:
@@ -124,7 +124,7 @@ def _paths(
         ends = [seed_of.get(link.tail), seed_of.get(link.head)]
         if None in ends or ends[0] == ends[1]:
             continue
-        first, second = way(link.tail), way(link.head)
+        first, second = path_from(link.tail), path_from(link.head)
         if seed_of[link.tail] > seed_of[link.head]:
             first, second = second, first
         nodes = [node for node, _ in first[::-1]] + [node for node, _ in second]

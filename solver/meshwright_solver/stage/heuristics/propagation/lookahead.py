@@ -70,7 +70,7 @@ class Outlook:
     def _incoming(self, edge: int, node: int, depth: int) -> FloatArray:
         other = self.tables.other(edge, node)
         if self.state[other] != OPEN:
-            return self.tables.given(edge, node, int(self.state[other]))
+            return self.tables.at_state(edge, node, int(self.state[other]))
         if depth == 0:
             return self._stored.get((edge, node), _NOTHING)
         further = depth - 1 if len(self.around[other]) <= CROWD else 0

@@ -45,7 +45,7 @@ class Tables:
             vector = self._messages[key] = message(link, to_tail, total, self._states(to))
         return vector
 
-    def given(self, edge: int, to: int, state: int) -> FloatArray:
+    def at_state(self, edge: int, to: int, state: int) -> FloatArray:
         """The cost of every state of `to` with one state of the other end."""
         link = self.graph.edges[edge]
         to_tail = link.tail == to
