@@ -2,11 +2,12 @@
 
 Every mesh of the topology (`meshwright_solver.constraints.meshes`) is searched
 (`meshwright_solver.stage.mesh_search`); the best plan wins. The lower bound of the answer is the
-least of the bounds over all meshes, so that it holds for every plan on any of them with the same
-number of microbatches and the same recompute policy. Where the setup leaves the number open it
-doubles until a plan fits; where the request leaves the policy open (`auto`) others are tried once
-memory is short, and the fastest step wins. An answer without a plan names the constraint that no
-plan can satisfy.
+least of the bounds over all meshes. It holds for every plan on any of them with the same number of
+microbatches and the same recompute policy.
+
+If the setup leaves the number of microbatches open, it doubles until a plan fits. If the request
+leaves the policy open (`auto`), the search tries others once memory is short, and the fastest step
+wins. An answer without a plan names the constraint that no plan can satisfy.
 """
 
 from __future__ import annotations
