@@ -7,8 +7,8 @@ sharded differently. A choice is counted by
     odd repeats       ops and parameters of repeated layers that choose otherwise than most of them
 
 Let cost* be the best cost, f* its count and t the tolerance. The minimum of cost + price * count at
-the price t * cost* / f* costs at most cost* (1 + t), because the best itself costs no more. A higher
-price removes more where the tolerance allows it, and is tried first.
+the price t * cost* / f* costs at most cost* (1 + t), because the best itself costs no more. A
+higher price removes more where the tolerance allows it, and is tried first.
 """
 
 from __future__ import annotations
